@@ -1,0 +1,133 @@
+"""What the dump says and hears: commands out, events in. Plain frozen values, no behaviour.
+
+The pipeline carries commands to the source (TiDB) and brings events back; nothing here knows how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sidecar.core.manifest import ChunkFile
+from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
+
+
+class Brackets(StrEnum):
+    """How a chunk's window is bracketed (design 6)."""
+
+    WATERMARK = "watermark"
+    SNAPSHOT = "snapshot"
+
+
+# ---- commands -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendMark:
+    """UPDATE the watermark row to `uuid` and `kind`, only if it holds what this owner wrote last.
+
+    Marks are sent one after another, in the order of the commands.
+    """
+
+    uuid: str
+    kind: MarkKind
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunk:
+    """SELECT the next `rows_max` rows of `table` with handle key in `(after, upper]`, in the server's key order.
+
+    `after` None: from the start. `upper` None: to the end. `number` is unique in the dump and names the chunk's file.
+    The chunk file must be durable before ChunkRead is reported.
+    """
+
+    dump_id: str
+    epoch: int
+    number: int
+    table: TableName
+    after: tuple[str, ...] | None
+    upper: tuple[str, ...] | None
+    rows_max: int
+    brackets: Brackets
+
+
+Command = SendMark | ReadChunk
+
+
+# ---- events ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MarkSent:
+    """The UPDATE of mark `uuid` is committed. Its commit_ts counts only as seen in the feed."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRead:
+    """Chunk `number` is durable. `exhausted`: no row of the table is left above it (below the upper bound)."""
+
+    number: int
+    file: ChunkFile
+    exhausted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFailed:
+    """A command failed for good, after the source's own retries. `fenced`: the watermark row is another writer's."""
+
+    command: Command
+    reason: str
+    hint: str
+    fenced: bool = False
+
+
+SourceEvent = MarkSent | ChunkRead | SourceFailed
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBuilt:
+    """The data of segment `seq` is durable and its manifest comes next: windows may close in it."""
+
+    seq: Seq
+    after_ts: CommitTs
+    upto_ts: CommitTs
+
+
+# ---- an operator's requests -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartDump:
+    """Start dump `dump_id` of `tables`. Refused while another dump is not over."""
+
+    dump_id: str
+    tables: tuple[TableName, ...]
+    brackets: Brackets
+    chunk_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PauseDump:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeDump:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class StopDump:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RestartDump:
+    """Stop what runs and start the same scope from the beginning under `dump_id`."""
+
+    dump_id: str
+
+
+Request = StartDump | PauseDump | ResumeDump | StopDump | RestartDump

@@ -1,0 +1,163 @@
+"""The nouns of the flow, as plain values. Nothing in here acts.
+
+    Message  --codec-->  Change | Ddl | Resolved  --sequence-->  Segment  --log-->  Manifest
+
+A ts is a TiDB TSO (uint64: physical milliseconds << 18 | logical counter). A position counts messages inside one
+lane and is never used as an order between changes (design 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal, NamedTuple, NewType
+
+CommitTs = NewType("CommitTs", int)
+Seq = NewType("Seq", int)
+Lane = NewType("Lane", str)
+"""A part of the feed that advances by itself, named for people: `kafka/orders/2`."""
+
+
+class TableName(NamedTuple):
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+MARK_TABLE = TableName("changefeed_dump", "changefeed_dump_event")
+"""The watermark table. Its rows are marks, never data: they stay in the log and reach no sink."""
+
+
+class Message(NamedTuple):
+    """One record as the feed delivered it. `key` and `value` are None where Kafka has null."""
+
+    lane: Lane
+    position: int
+    key: bytes | None
+    value: bytes | None
+
+    def at(self) -> str:
+        """The place that an error message names."""
+        return f"message {self.lane}@{self.position}"
+
+
+class Rank(IntEnum):
+    """What comes first at one commit_ts. A DDL is last: a change at its commit_ts has the schema before it."""
+
+    DELETE = 0
+    PUT = 1
+    DDL = 2
+
+
+class Change(NamedTuple):
+    """One row's insert, update or delete. `key` and `value` are the message's own bytes for that row.
+
+    The first two fields are the order inside a segment; arrival breaks ties.
+    """
+
+    commit_ts: CommitTs
+    rank: Rank
+    schema: str
+    table: str
+    key: bytes
+    value: bytes
+    lane: Lane
+    position: int
+
+
+class Ddl(NamedTuple):
+    commit_ts: CommitTs
+    rank: Rank
+    schema: str
+    table: str
+    query: str
+    lane: Lane
+    position: int
+
+
+class Resolved(NamedTuple):
+    """TiCDC's promise: nothing at or below `ts` is still to come in this lane (but see design 4 on DDL)."""
+
+    lane: Lane
+    ts: CommitTs
+    position: int
+
+
+Envelope = Change | Ddl | Resolved
+
+
+class MarkKind(IntEnum):
+    """`event_type` of the watermark row."""
+
+    LOW = 1
+    HIGH = 2
+
+
+class Mark(NamedTuple):
+    """One version of our watermark row, as seen in the feed."""
+
+    commit_ts: CommitTs
+    changefeed_id: str
+    uuid: str
+    kind: MarkKind
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """All changes with `after_ts < commit_ts <= upto_ts`, in order.
+
+    `changes` is read once, in order, and may be longer than memory. A segment ends at a DDL's commit_ts or has no DDL.
+    `positions` are where to read on, per lane, to meet every change that is in neither this segment nor an earlier one.
+    """
+
+    after_ts: CommitTs
+    upto_ts: CommitTs
+    changes: Iterable[Change]
+    ddls: tuple[Ddl, ...]
+    positions: dict[Lane, int]
+
+
+Kind = Literal[
+    "int", "uint", "float", "double", "decimal", "text", "binary", "enum", "set", "bit", "date", "time", "datetime",
+    "timestamp", "year", "json", "vector",
+]  # fmt: skip
+"""What decides a value's canonical text of a value, NULL being null:
+
+int, uint, bit, year   decimal digits                      decimal   digits with the column's scale
+float, double          shortest text (`repr`); a float as the double of its float32 value
+text                   the text                            binary    upper-case hex, binary(n) padded with 00
+enum, set              labels; a set's joined by commas    json      TiDB's text; equal if equal when parsed
+date time datetime     MySQL's text with `scale` digits    timestamp the same, in UTC        vector   TiDB's text
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`length` is binary(n)'s or bit(n)'s n; `scale` the digits after the point or of fractional seconds; `elements` the
+    labels of an enum or set in order."""
+
+    name: str
+    kind: Kind
+    nullable: bool = True
+    length: int = -1
+    scale: int = 0
+    elements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A table as the feed carries it: public columns in table order, virtual generated ones left out.
+
+    `key` names the handle key's columns (PK, else the NOT NULL unique key TiCDC uses); empty: TiCDC does not
+    replicate the table.
+    """
+
+    name: TableName
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)

@@ -1,0 +1,89 @@
+"""A dump's progress as it is stored: in every manifest and, as its projection, in the progress store (design 7).
+
+Only what the log holds counts: a table's `cursor` is the end of the contiguous run of chunks whose windows are closed
+in the log. What was read but is not there is read again. `revision` rises with each change, so the newer of two copies
+is known without comparing them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from sidecar.core.messages import Brackets
+from sidecar.core.model import CommitTs, Seq, TableName
+
+
+class DumpState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+OVER = frozenset({DumpState.FINISHED, DumpState.FAILED, DumpState.STOPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """`cursor`: the last key in the log, None before the first chunk. `complete_at`: the table is complete from this
+    position on (P1), None while it is not."""
+
+    table: TableName
+    cursor: tuple[str, ...] | None = None
+    chunks: int = 0
+    rows: int = 0
+    bytes: int = 0
+    complete_at: CommitTs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send."""
+
+    dump_id: str
+    state: DumpState
+    brackets: Brackets
+    chunk_rows: int
+    epoch: int
+    revision: int
+    seq: Seq
+    tables: tuple[TableProgress, ...]
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values only; ts as decimal strings."""
+        found = asdict(self)
+        found["tables"] = [
+            asdict(table) | {"table": list(table.table), "complete_at": None if table.complete_at is None else str(table.complete_at)}
+            for table in self.tables
+        ]
+        return found
+
+
+def progress_from_json(found: dict[str, Any]) -> Progress:
+    """The inverse of `Progress.to_json`. Raises KeyError, TypeError or ValueError for what is not one."""
+    return Progress(
+        dump_id=found["dump_id"],
+        state=DumpState(found["state"]),
+        brackets=Brackets(found["brackets"]),
+        chunk_rows=int(found["chunk_rows"]),
+        epoch=int(found["epoch"]),
+        revision=int(found["revision"]),
+        seq=Seq(int(found["seq"])),
+        reason=found["reason"],
+        tables=tuple(
+            TableProgress(
+                table=TableName(*table["table"]),
+                cursor=None if table["cursor"] is None else tuple(table["cursor"]),
+                chunks=int(table["chunks"]),
+                rows=int(table["rows"]),
+                bytes=int(table["bytes"]),
+                complete_at=None if table["complete_at"] is None else CommitTs(int(table["complete_at"])),
+            )
+            for table in found["tables"]
+        ),
+    )

@@ -1,0 +1,78 @@
+"""One error tree. Each error says where, what was expected and what the operator can do; unknown means stop (P6).
+
+    TicdcDumpError
+    ├── FeedError              what TiCDC sent cannot be used as it is
+    │   ├── MessageUnreadable      bytes that do not follow the protocol
+    │   ├── FeedUnsuitable         a setting of the changefeed makes a dump impossible
+    │   └── UnsupportedDdl         a schema change that this version cannot carry
+    ├── MarkError              the watermark row did not appear as it must: doubled, out of order, another writer
+    ├── LogError               the segment log
+    │   ├── LogBroken              a gap, a file that is gone or unreadable, a newer format
+    │   └── LogTaken               another owner wrote this segment: this one is fenced off
+    ├── SourceError            TiDB answered with something that is not retried any more
+    ├── SinkError              an output refused, is broken, or belongs to something else
+    ├── RefusedRequest         an operator's request that is illegal in this state
+    └── StorageFull            no room left (retry helps, after the operator made room)
+
+`retryable` tells whether the same action can succeed later without anybody changing anything.
+"""
+
+from __future__ import annotations
+
+
+class TicdcDumpError(Exception):
+    """`hint` is the way out, in the imperative; it is part of the text."""
+
+    retryable = False
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(f"{message}\n  what to do: {hint}")
+        self.hint = hint
+
+
+class FeedError(TicdcDumpError):
+    pass
+
+
+class MessageUnreadable(FeedError):
+    pass
+
+
+class FeedUnsuitable(FeedError):
+    pass
+
+
+class UnsupportedDdl(FeedError):
+    pass
+
+
+class MarkError(TicdcDumpError):
+    pass
+
+
+class LogError(TicdcDumpError):
+    pass
+
+
+class LogBroken(LogError):
+    pass
+
+
+class LogTaken(LogError):
+    pass
+
+
+class SourceError(TicdcDumpError):
+    pass
+
+
+class SinkError(TicdcDumpError):
+    pass
+
+
+class RefusedRequest(TicdcDumpError):
+    pass
+
+
+class StorageFull(TicdcDumpError):
+    retryable = True

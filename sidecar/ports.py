@@ -1,0 +1,101 @@
+"""What the pipeline needs from the outside, as contracts. Each has an in-memory twin in `adapters/memory.py` (the feed's
+is `feeds/recording.py`), and one suite in tests/contract runs on the twin and on the real thing.
+
+Methods raise errors of `sidecar.errors` only; adapters translate their drivers' errors at the edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sidecar.core.manifest import Manifest
+from sidecar.core.messages import Command, Request, SourceEvent
+from sidecar.core.model import Change, Lane, Message, Seq, TableName, TableSchema
+from sidecar.core.progress import Progress
+
+
+class Feed(Protocol):
+    """TiCDC's output. Positions count messages in a lane; seeking to p delivers p next, whether or not it was read."""
+
+    def lanes(self) -> frozenset[Lane]:
+        """The lanes that exist now. Read fresh on each call: a new lane must be here before R may pass it by."""
+
+    def seek(self, positions: Mapping[Lane, int]) -> None:
+        """Read on from these positions; a lane that is not named starts at its beginning."""
+
+    def poll(self, *, timeout_s: float) -> Sequence[Message]:
+        """The next messages of any lanes, in order inside each lane; empty when there is nothing within the timeout."""
+
+    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
+        """Everything below these positions is durable here. Never goes back; may be lost: the log is the truth."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A segment's data as written: `name` relative to the log, None if there were no rows."""
+
+    name: str | None
+    rows: int
+    bytes: int
+
+
+class SegmentLog(Protocol):
+    """The durable hand-off to Spark (design 5)."""
+
+    def recover(self, *, epoch: int) -> Manifest | None:
+        """The last manifest, or None for a new log; sweeps data and chunk files of earlier epochs that no manifest names.
+
+        Raises LogBroken for a gap in seq, an unreadable manifest or a newer format.
+        """
+
+    def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:
+        """Write the rows durably; reads `changes` once, in bounded memory. Writing again replaces (same epoch only)."""
+
+    def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
+        """Write the schemas under a name made of their content and return it, relative to the log; repeat is harmless."""
+
+    def commit(self, manifest: Manifest) -> None:
+        """Create the manifest exclusively and durably. Raises LogTaken if seq exists: another owner was faster."""
+
+
+class Source(Protocol):
+    """TiDB, asked in the background: no call waits for the database."""
+
+    def request(self, command: Command) -> None:
+        """Begin to carry out `command`."""
+
+    def results(self) -> Sequence[SourceEvent]:
+        """What has been finished since the last call, in order; empty when nothing has."""
+
+    def close(self) -> None:
+        """Forget what is under way and free the connections."""
+
+
+class ProgressStore(Protocol):
+    """Where the dump's progress and state survive. It follows the log and may be behind it, never ahead of it."""
+
+    def load(self) -> Progress | None: ...
+
+    def save(self, progress: Progress) -> None:
+        """Durable when it returns."""
+
+
+class SchemaSource(Protocol):
+    """The tables of the changefeed as TiCDC decodes them."""
+
+    def tables(self) -> Mapping[TableName, TableSchema]:
+        """Every table of the changefeed's scope that exists, also those without a usable key (`key` empty)."""
+
+
+class Requests(Protocol):
+    """Operator requests waiting to be carried out."""
+
+    def take(self) -> Request | None:
+        """The oldest request not yet taken, or None."""
+
+
+class Clock(Protocol):
+    def now_s(self) -> float:
+        """Seconds that never go back, from any origin."""
