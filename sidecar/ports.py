@@ -14,6 +14,7 @@ from sidecar.core.manifest import Manifest
 from sidecar.core.messages import Command, Request, SourceEvent
 from sidecar.core.model import Change, Lane, Message, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
+from sidecar.errors import RefusedRequest
 
 
 class Feed(Protocol):
@@ -94,6 +95,9 @@ class Requests(Protocol):
 
     def take(self) -> Request | None:
         """The oldest request not yet taken, or None."""
+
+    def answer(self, refused: RefusedRequest | None) -> None:
+        """Tell whoever made the request taken last: it is carried out and durable (None), or why not."""
 
 
 class Clock(Protocol):

@@ -31,7 +31,12 @@ schema's columns, null where there is no such image. `key` is `key_text` of the 
 the handle key is two rows, a delete of the old key (rank 0) and an insert of the new one (rank 1), both with the
 change's ordinal: so each row has one key, and deletes come before puts at one commit_ts."""
 
-DELIVERY_SCHEMA = CHANGE_SCHEMA + ", chunk struct<dump_id: string, path: string, touched: array<string>>"
+CHUNK_SCHEMA = "window long, seq long, ordinal long, schema string, table string, low_ts long, high_ts long, dump_id string, path string"
+"""One chunk of a window that closed in segment `seq`. `window` numbers the batch's windows, `ordinal` the segment's chunks."""
+
+CHUNK_STRUCT = "struct<dump_id: string, path: string, touched: array<string>>"
+
+DELIVERY_SCHEMA = CHANGE_SCHEMA + ", chunk " + CHUNK_STRUCT
 """`chunk` is null in change rows; in chunk rows op, key, before and after are null and ordinal is the chunk's number in
 the segment."""
 

@@ -16,9 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # what everyone who knows Spark calls it
 
-from sidecar.core.model import TableSchema
+from sidecar.core.model import Seq, TableSchema
 from sidecar.storage import Folder
+from spark_merge.contract import CHUNK_STRUCT, RANK_CHUNK
+
+_CHANGE_COLUMNS = ("seq", "commit_ts", "rank", "ordinal", "schema", "table", "op", "key", "before", "after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +56,42 @@ def survivors(log: Folder, schema: TableSchema, path: str, touched: pa.Array) ->
     keep = pc.invert(pc.is_in(key_text([table.column(name) for name in schema.key]), value_set=touched))
     kept = table.filter(keep)
     return Survivors(kept, ordinals.filter(keep.combine_chunks()), table.num_rows - kept.num_rows)
+
+
+def touched(changes: DataFrame, chunks: DataFrame) -> DataFrame:
+    """K of each window and table: `window long, schema string, table string, touched array<string>`.
+
+    `changes`: CHANGE_SCHEMA rows that cover the windows. `chunks`: CHUNK_SCHEMA.
+    """
+    windows = chunks.select("window", "schema", "table", "low_ts", "high_ts").distinct()
+    return (
+        changes.select("schema", "table", "commit_ts", "key")
+        .join(F.broadcast(windows), ["schema", "table"])
+        .where((F.col("commit_ts") > F.col("low_ts")) & (F.col("commit_ts") <= F.col("high_ts")))
+        .groupBy("window", "schema", "table")
+        .agg(F.collect_set("key").alias("touched"))
+        .select("window", "schema", "table", "touched")
+    )
+
+
+def live(changes: DataFrame, *, first_seq: Seq) -> DataFrame:
+    """The changes of the segments from `first_seq` on, as DELIVERY_SCHEMA."""
+    return changes.where(F.col("seq") >= first_seq).select(*_CHANGE_COLUMNS, F.lit(None).cast(CHUNK_STRUCT).alias("chunk"))
+
+
+def dumped(changes: DataFrame, chunks: DataFrame) -> DataFrame:
+    """One DELIVERY_SCHEMA row for each chunk, with the keys touched in its window, at the window's high_ts."""
+    no_keys = F.array().cast("array<string>")
+    return chunks.join(F.broadcast(touched(changes, chunks)), ["window", "schema", "table"], "left").select(
+        "seq",
+        F.col("high_ts").alias("commit_ts"),
+        F.lit(RANK_CHUNK).alias("rank"),
+        "ordinal",
+        "schema",
+        "table",
+        F.lit(None).cast("string").alias("op"),
+        F.lit(None).cast("string").alias("key"),
+        F.lit(None).cast("array<string>").alias("before"),
+        F.lit(None).cast("array<string>").alias("after"),
+        F.struct("dump_id", "path", F.coalesce("touched", no_keys).alias("touched")).alias("chunk"),
+    )

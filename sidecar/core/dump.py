@@ -1,0 +1,345 @@
+"""One dump's state machine: commands out, events in (design 6, 7). Nothing here waits, and no change waits for it (P3).
+
+    queued -> running <-> paused -> finished | failed | stopped          restart = stop + start under a new dump id
+
+A reader works on one window at a time:
+
+    IDLE --low mark--> OPENING --MarkSent--> READING (chunk after chunk) --high mark--> CLOSING --MarkSent--> IDLE
+
+In snapshot brackets there are no marks: IDLE -> READING (one chunk) -> IDLE. The window itself stays open until the feed
+shows its high mark (or the segment that reaches its TSO), so windows overlap and readers do not wait for the feed.
+
+Invariants: a SELECT begins after its low mark is committed and its chunk is durable before the high mark is sent; marks
+are sent in the order of the commands; events of an earlier dump change nothing; an illegal request raises and changes
+nothing; pausing takes effect at a chunk boundary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import partial
+from typing import assert_never
+
+from sidecar.core.manifest import ClosedWindow
+from sidecar.core.marks import DUMP_ID_LENGTH, Marks, mark_number, mark_uuid
+from sidecar.core.messages import (
+    Brackets,
+    ChunkRead,
+    Command,
+    MarkSent,
+    PauseDump,
+    ReadChunk,
+    Request,
+    RestartDump,
+    ResumeDump,
+    SegmentBuilt,
+    SendMark,
+    SourceEvent,
+    SourceFailed,
+    StartDump,
+    StopDump,
+)
+from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
+from sidecar.core.plan import Plan
+from sidecar.core.progress import OVER, DumpState, Progress, TableProgress
+from sidecar.core.window import Windows
+from sidecar.errors import MarkError, RefusedRequest
+
+
+@dataclass(frozen=True, slots=True)
+class DumpLimits:
+    """`readers`: windows being read at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
+    small chunks. `open_windows_max` and `chunk_bytes_max`: what may be read but not closed in the log: the back-pressure."""
+
+    readers: int = 2
+    window_chunks_max: int = 8
+    open_windows_max: int = 16
+    chunk_bytes_max: int = 256 << 20
+
+
+NO_TABLE = TableName("", "")
+NO_TS = CommitTs(0)
+
+
+class _Phase(Enum):
+    IDLE = auto()
+    OPENING = auto()
+    READING = auto()
+    CLOSING = auto()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """`window`: the number of the window it works on; `mark`: the mark it waits for; `chunk`: the chunk it reads;
+    `asked_ts`: what had left the feed when the chunk was asked for."""
+
+    phase: _Phase = _Phase.IDLE
+    window: int = -1
+    mark: int = -1
+    chunk: int = -1
+    chunks_left: int = 0
+    asked_ts: CommitTs = NO_TS
+    table: TableName = NO_TABLE
+
+
+_LEGAL: dict[type[Request], frozenset[DumpState]] = {
+    PauseDump: frozenset({DumpState.RUNNING}),
+    ResumeDump: frozenset({DumpState.PAUSED}),
+    StopDump: frozenset({DumpState.RUNNING, DumpState.PAUSED}),
+}
+
+
+class Dump:
+    """The changefeed's dump: at most one that is not over.
+
+    `progress`: as recovered, None if there never was one; afterwards always the present one. `after_ts`, `next_seq`:
+    where the log stands.
+    """
+
+    def __init__(
+        self,
+        *,
+        changefeed_id: str,
+        epoch: int,
+        limits: DumpLimits,
+        progress: Progress | None,
+        after_ts: CommitTs,
+        next_seq: Seq,
+    ) -> None:
+        self.changefeed_id = changefeed_id
+        self.epoch = epoch
+        self.limits = limits
+        self.progress = progress
+        self._after_ts = after_ts
+        self._next_seq = next_seq
+        self._chunk_number = 0
+        self._window_number = 0
+        self._begin(replace(progress, epoch=epoch, revision=progress.revision + 1) if progress else None)
+
+    # ---- what the pipeline asks ------------------------------------------------------------------------------------
+
+    def request(self, request: Request) -> None:
+        """Carry out an operator's request. Raises RefusedRequest, naming the state, and changes nothing."""
+        state = self.progress.state if self.progress else None
+        match request:
+            case StartDump():
+                if state is not None and state not in OVER:
+                    raise RefusedRequest(f"a dump is {state} already", hint="stop it, or use dumprestart")
+                self._begin(self._fresh(request))
+            case RestartDump():
+                if self.progress is None:
+                    raise RefusedRequest("there is no dump to restart", hint="use dumpstart")
+                old = self.progress
+                self._begin(self._fresh(StartDump(request.dump_id, tuple(t.table for t in old.tables), old.brackets, old.chunk_rows)))
+            case PauseDump() | ResumeDump() | StopDump():
+                if state not in _LEGAL[type(request)]:
+                    raise RefusedRequest(f"the dump is {state or 'not started'}", hint="see dumpquery for what it is doing")
+                target = {PauseDump: DumpState.PAUSED, ResumeDump: DumpState.RUNNING, StopDump: DumpState.STOPPED}[type(request)]
+                self._move(target)
+            case _:
+                assert_never(request)
+
+    def handle(self, event: SourceEvent) -> list[Command]:
+        """Take what the source finished. Raises MarkError when another writer has the watermark row."""
+        match event:
+            case MarkSent(uuid):
+                return self._on_mark_sent(uuid)
+            case ChunkRead():
+                return self._on_chunk_read(event)
+            case SourceFailed():
+                return self._on_failure(event)
+            case _:
+                assert_never(event)
+
+    def next(self) -> list[Command]:
+        """What can begin now: idle readers open windows while the bounds allow."""
+        commands: list[Command] = []
+        if self.progress is None or self.progress.state is not DumpState.RUNNING:
+            return commands
+        for reader in self._readers:
+            if reader.phase is not _Phase.IDLE or self._full():
+                continue
+            table = self._plan.claim()
+            if table is None:
+                break
+            commands.append(self._open_window(reader, table))
+        return commands
+
+    def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
+        """The windows that close in this segment, oldest first; `marks` are the watermark rows in it, in order.
+
+        Raises MarkError for a mark of ours that is doubled, out of order or of the wrong kind.
+        """
+        closed: list[ClosedWindow] = []
+        for mark in marks:
+            number = self._marks.see(mark)
+            if number is not None:
+                window = self._windows.mark(self._window_of_mark.pop(number), mark.kind, mark.commit_ts)
+                closed += [window] if window else []
+        closed += self._windows.close_snapshots(built.upto_ts)
+        self._after_ts, self._next_seq = built.upto_ts, Seq(built.seq + 1)
+        for window in closed:
+            self._plan.closed(window)
+        if self.progress is not None and closed:
+            done = self._plan.complete() and self.progress.state not in OVER
+            self._move(DumpState.FINISHED if done else self.progress.state, seq=built.seq)
+        return tuple(closed)
+
+    def closes_by(self, upto_ts: CommitTs) -> bool:
+        """Whether a window waits for a segment up to `upto_ts`, even an empty one."""
+        return self._windows.closes_by(upto_ts)
+
+    def oldest_open_seq(self) -> Seq | None:
+        return self._windows.oldest_first_seq()
+
+    def open_windows(self) -> int:
+        return len(self._windows)
+
+    # ---- the reader's transitions ----------------------------------------------------------------------------------
+
+    def _open_window(self, reader: _Reader, table: TableName) -> Command:
+        self._window_number += 1
+        reader.window, reader.table = self._window_number, table
+        self._windows.open(reader.window, next_seq=self._next_seq)
+        if self._brackets is Brackets.SNAPSHOT:
+            reader.chunks_left = 1
+            return self._read_chunk(reader)
+        reader.chunks_left = self.limits.window_chunks_max
+        return self._send_mark(reader, MarkKind.LOW, _Phase.OPENING)
+
+    def _on_mark_sent(self, uuid: str) -> list[Command]:
+        number = self._marks.number_of(uuid)
+        reader = next((r for r in self._readers if r.mark == number and r.phase in (_Phase.OPENING, _Phase.CLOSING)), None)
+        if number is None or reader is None:
+            return []
+        if reader.phase is _Phase.CLOSING:
+            reader.phase = _Phase.IDLE
+            return []
+        return [self._read_or_close(reader, exhausted=False)]
+
+    def _on_chunk_read(self, event: ChunkRead) -> list[Command]:
+        reader = next((r for r in self._readers if r.chunk == event.number and r.phase is _Phase.READING), None)
+        if reader is None:
+            return []
+        self._plan.read(event.file, exhausted=event.exhausted)
+        if self._brackets is Brackets.SNAPSHOT:
+            self._windows.add_snapshot(reader.window, event.file, after_ts=reader.asked_ts)
+            self._plan.release(reader.table)
+            reader.phase = _Phase.IDLE
+            return []
+        self._windows.add(reader.window, event.file)
+        return [self._read_or_close(reader, exhausted=event.exhausted)]
+
+    def _read_or_close(self, reader: _Reader, *, exhausted: bool) -> Command:
+        """The window's next chunk, of the reader's table or, that being exhausted, of the next one; or its high mark.
+
+        The table is released before the high mark is sent: whoever claims it sends its own high mark later, so a table's
+        windows close in the order of its chunks.
+        """
+        may_read = (
+            reader.chunks_left > 0
+            and self.progress is not None
+            and self.progress.state is DumpState.RUNNING
+            and self._windows.bytes_held() < self.limits.chunk_bytes_max
+        )
+        if exhausted or not may_read:
+            self._plan.release(reader.table)
+        table = reader.table if not exhausted else self._plan.claim() if may_read else None
+        if not may_read or table is None:
+            return self._send_mark(reader, MarkKind.HIGH, _Phase.CLOSING)
+        reader.table = table
+        return self._read_chunk(reader)
+
+    def _read_chunk(self, reader: _Reader) -> Command:
+        assert self.progress is not None
+        self._chunk_number += 1
+        reader.phase, reader.chunk, reader.asked_ts = _Phase.READING, self._chunk_number, self._after_ts
+        reader.chunks_left -= 1
+        return ReadChunk(
+            dump_id=self.progress.dump_id,
+            epoch=self.epoch,
+            number=self._chunk_number,
+            table=reader.table,
+            after=self._plan.cursor(reader.table),
+            upper=None,
+            rows_max=self.progress.chunk_rows,
+            brackets=self._brackets,
+        )
+
+    def _send_mark(self, reader: _Reader, kind: MarkKind, phase: _Phase) -> Command:
+        assert self.progress is not None
+        reader.phase, reader.mark = phase, self._marks.send(kind)
+        self._window_of_mark[reader.mark] = reader.window
+        return SendMark(mark_uuid(self.progress.dump_id, self.epoch, reader.mark), kind)
+
+    def _on_failure(self, event: SourceFailed) -> list[Command]:
+        if not self._is_ours(event.command):
+            return []
+        if event.fenced:
+            raise MarkError(f"the watermark row was changed by another writer: {event.reason}", hint=event.hint)
+        self._move(DumpState.FAILED, reason=f"{event.reason} ({event.hint})")
+        return []
+
+    def _is_ours(self, command: Command) -> bool:
+        match command:
+            case SendMark(uuid):
+                return self._marks.number_of(uuid) is not None
+            case ReadChunk():
+                return any(r.chunk == command.number and r.phase is _Phase.READING for r in self._readers)
+            case _:
+                assert_never(command)
+
+    # ---- state -----------------------------------------------------------------------------------------------------
+
+    def _fresh(self, request: StartDump) -> Progress:
+        old = self.progress
+        if len(request.dump_id) != DUMP_ID_LENGTH or (old is not None and old.dump_id == request.dump_id):
+            raise RefusedRequest(
+                f"dump id {request.dump_id!r} is not new or not {DUMP_ID_LENGTH} characters", hint="let the sidecar choose the dump id"
+            )
+        if not request.tables:
+            raise RefusedRequest("no table matches the dump's scope", hint="check --tables against the changefeed's filter")
+        return Progress(
+            dump_id=request.dump_id,
+            state=DumpState.RUNNING,
+            brackets=request.brackets,
+            chunk_rows=request.chunk_rows,
+            epoch=self.epoch,
+            revision=old.revision + 1 if old else 0,
+            seq=Seq(self._next_seq - 1),
+            tables=tuple(TableProgress(table) for table in request.tables),
+        )
+
+    def _begin(self, progress: Progress | None) -> None:
+        """Work from `progress` with nothing open and nothing under way. The marks of what was are no longer ours."""
+        active = progress is not None and progress.state not in OVER
+        self.progress = progress
+        self._brackets = progress.brackets if progress else Brackets.WATERMARK
+        self._plan = Plan(progress.tables if progress else ())
+        self._windows = Windows(progress.dump_id if progress else "")
+        self._readers = [_Reader() for _ in range(self.limits.readers)]
+        self._window_of_mark: dict[int, int] = {}
+        self._marks = Marks(
+            self.changefeed_id, partial(mark_number, progress.dump_id, self.epoch) if progress and active else _none_is_ours
+        )
+
+    def _move(self, state: DumpState, *, seq: Seq | None = None, reason: str | None = None) -> None:
+        assert self.progress is not None
+        self.progress = replace(
+            self.progress,
+            state=state,
+            revision=self.progress.revision + 1,
+            seq=self.progress.seq if seq is None else seq,
+            reason=reason,
+            tables=tuple(self._plan.progress.values()),
+        )
+        if state in (DumpState.STOPPED, DumpState.FAILED):
+            self._begin(self.progress)
+
+    def _full(self) -> bool:
+        return len(self._windows) >= self.limits.open_windows_max or self._windows.bytes_held() >= self.limits.chunk_bytes_max
+
+
+def _none_is_ours(uuid: str) -> int | None:  # noqa: ARG001  # the shape of Marks.number_of
+    return None

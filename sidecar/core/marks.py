@@ -1,0 +1,77 @@
+"""Which watermark rows are ours, and that they come exactly once and in the order in which they were sent (design 6).
+
+A mark's uuid is `{dump_id:16}{epoch:08x}{number:08x}` (32 characters, the column's width). The dump id and the owner's
+epoch are durable before the first mark of them is sent, so every uuid this owner may send is on record beforehand
+without a write per mark, and a mark of a former attempt is known by its epoch.
+
+- a row of another changefeed, or with a uuid that is not this dump's and epoch's: not ours, ignored;
+- ours, but seen before: doubled; ours, but not the next one sent: out of order; ours with the other kind: stop (P6).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sidecar.core.model import Mark, MarkKind
+from sidecar.errors import MarkError
+
+DUMP_ID_LENGTH = 16
+
+
+def mark_uuid(dump_id: str, epoch: int, number: int) -> str:
+    return f"{dump_id}{epoch:08x}{number:08x}"
+
+
+def mark_number(dump_id: str, epoch: int, uuid: str) -> int | None:
+    """The inverse of `mark_uuid`; None for a uuid that is not of this dump and epoch."""
+    if not uuid.startswith(f"{dump_id}{epoch:08x}"):
+        return None
+    try:
+        return int(uuid[-8:], 16)
+    except ValueError:
+        return None
+
+
+@dataclass(slots=True)
+class Marks:
+    """Marks are numbered from 0 in the order in which they are sent. `number_of` reads a uuid's number."""
+
+    changefeed_id: str
+    number_of: Callable[[str], int | None]
+    sent: int = 0
+    seen: int = 0
+    _kinds: deque[MarkKind] = field(default_factory=deque)
+
+    def send(self, kind: MarkKind) -> int:
+        """Expect one more mark and return its number."""
+        self._kinds.append(kind)
+        self.sent += 1
+        return self.sent - 1
+
+    def see(self, mark: Mark) -> int | None:
+        """The number of a mark of ours; None for one that is not. Raises MarkError and changes nothing."""
+        if mark.changefeed_id != self.changefeed_id:
+            return None
+        number = self.number_of(mark.uuid)
+        if number is None:
+            return None
+        if number < self.seen:
+            raise self._error(mark, f"came a second time (marks up to number {self.seen - 1} were seen)")
+        if number >= self.sent:
+            raise self._error(mark, f"was never sent by this sidecar (it has sent {self.sent} marks)")
+        if number > self.seen:
+            raise self._error(mark, f"is number {number} but number {self.seen} must come first")
+        if mark.kind is not self._kinds[0]:
+            raise self._error(mark, f"is a {mark.kind.name.lower()} mark but was sent as a {self._kinds[0].name.lower()} mark")
+        self._kinds.popleft()
+        self.seen += 1
+        return number
+
+    def _error(self, mark: Mark, what: str) -> MarkError:
+        return MarkError(
+            f"mark {mark.uuid} of changefeed {mark.changefeed_id} at commit_ts {mark.commit_ts} {what}",
+            hint="make sure that nothing else writes changefeed_dump.changefeed_dump_event, then restart the sidecar: "
+            "open windows are dropped and their chunks read again",
+        )

@@ -1,0 +1,186 @@
+"""Commit-ts order out of lanes that advance by themselves (design 4).
+
+    R = min over lanes of the last resolved ts;   released: everything with commit_ts < R, as (after_ts, R - 1]
+
+- Strictly below R: TiCDC's classic architecture may send a DDL with commit_ts == R after resolved R.
+- A lane that has not sent its first resolved mark holds R (a lane must join before it counts): the caller reads the
+  feed's lanes after the marks arrived and hands them to `release`.
+- At one commit_ts: deletes, puts, then the DDL; arrival last. Two arrivals of one change at one commit_ts are one.
+- R never goes back. A lane's resolved that goes back is a restart of TiCDC: what comes again at or below `after_ts` is
+  counted as a repeat and dropped.
+- A segment ends at a DDL's commit_ts, so that whoever cuts batches at segments cuts them at DDLs.
+- Memory is bounded: past `held_bytes_max` what is held goes, sorted, to a spill run; runs are merged on release.
+
+It does not know what a row means, what a mark is, or where bytes come from.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import chain
+from operator import itemgetter
+from typing import Protocol
+
+from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Lane, Resolved, Segment
+
+CHANGE_OVERHEAD_BYTES = 300
+"""What a held change costs beside its key and value (measured with sys.getsizeof: tuple, two ints, two bytes objects)."""
+
+_order = itemgetter(0, 1)  # Change.commit_ts, Change.rank
+_commit_ts = itemgetter(0)
+
+
+class Spill(Protocol):
+    """Where sorted runs of changes go when memory is full."""
+
+    def write(self, run: list[Change]) -> Iterator[Change]:
+        """Store the run and return a reader of it, once, in order. Its space is freed when the reader ends."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A spilled run: the next change and the rest, and the oldest position a lane has in it."""
+
+    head: Change | None
+    rest: Iterator[Change]
+    positions: dict[Lane, int]
+
+    def take(self, upto_ts: CommitTs) -> Iterator[Change]:
+        while self.head is not None and self.head.commit_ts <= upto_ts:
+            yield self.head
+            self.head = next(self.rest, None)
+
+
+@dataclass(slots=True)
+class Sequence:
+    """Feed it with `accept`, empty it with `release`. `identity` tells two arrivals of one change (codecs/contract).
+
+    `after_ts`: everything at or below it is in the log already. Sizes in bytes are of key, value and overhead.
+    """
+
+    identity: Callable[[Change], Hashable]
+    spill: Spill
+    after_ts: CommitTs
+    held_bytes_max: int
+    positions: dict[Lane, int] = field(default_factory=dict)
+    resolved: dict[Lane, CommitTs] = field(default_factory=dict)
+    repeats: int = 0
+    spilled_rows: int = 0
+    held_bytes: int = 0
+    _read: dict[Lane, int] = field(default_factory=dict)
+    _held: list[Change] = field(default_factory=list)
+    _ddls: list[Ddl] = field(default_factory=list)
+    _runs: list[_Run] = field(default_factory=list)
+
+    def accept(self, lane: Lane, position: int, envelopes: Iterable[Envelope]) -> None:
+        """Take what the message at `position` of `lane` held."""
+        after_ts, hold, size = self.after_ts, self._held.append, 0
+        for envelope in envelopes:
+            if isinstance(envelope, Change):
+                if envelope[0] > after_ts:
+                    hold(envelope)
+                    size += len(envelope[4]) + len(envelope[5]) + CHANGE_OVERHEAD_BYTES
+                else:
+                    self.repeats += 1
+            elif isinstance(envelope, Resolved):
+                self.resolved[envelope.lane] = envelope.ts
+            elif envelope.commit_ts > after_ts:
+                self._ddls.append(envelope)
+            else:
+                self.repeats += 1
+        self._read[lane] = position + 1
+        self.held_bytes += size
+        if self.held_bytes > self.held_bytes_max:
+            self._spill()
+
+    def upto(self, lanes: Collection[Lane]) -> CommitTs | None:
+        """R - 1, the highest position that may be released; None while a lane has still to join or nothing is new."""
+        if not lanes or any(lane not in self.resolved for lane in lanes):
+            return None
+        upto_ts = CommitTs(min(self.resolved[lane] for lane in lanes) - 1)
+        return upto_ts if upto_ts > self.after_ts else None
+
+    def release(self, upto_ts: CommitTs, *, even_if_empty: bool) -> Iterator[Segment]:
+        """The segments up to `upto_ts` (from `upto`), in order. Each one's changes are read before the next is asked for.
+
+        Yields nothing, and moves nothing, where there are no rows and no DDLs, unless `even_if_empty`.
+        """
+        self._held.sort(key=_order)
+        cuts = sorted({ddl.commit_ts for ddl in self._ddls if ddl.commit_ts <= upto_ts})
+        if not cuts and not self._has_rows(upto_ts) and not even_if_empty:
+            return
+        for cut in cuts:
+            yield self._segment(cut, dict(self.positions))
+        if upto_ts > self.after_ts and (even_if_empty or cuts or self._has_rows(upto_ts)):
+            yield self._segment(upto_ts, self._oldest_held(upto_ts))
+
+    def _segment(self, upto_ts: CommitTs, positions: dict[Lane, int]) -> Segment:
+        """Cut one segment off. Between DDL cuts the positions of before are kept: they are older, so they are safe."""
+        end = bisect_right(self._held, upto_ts, key=_commit_ts)
+        taken, self._held = self._held[:end], self._held[end:]
+        ddls = {(ddl.schema, ddl.table, ddl.query): ddl for ddl in self._ddls if ddl.commit_ts == upto_ts}
+        self._ddls = [ddl for ddl in self._ddls if ddl.commit_ts > upto_ts]
+        self.held_bytes -= sum(map(_size, taken))
+        rows: Iterable[Change] = taken
+        if self._runs:
+            rows = chain(merge(*(run.take(upto_ts) for run in self._runs), taken, key=_order), self._forget_empty_runs())
+        segment = Segment(self.after_ts, upto_ts, self._distinct(rows), tuple(ddls.values()), positions)
+        self.after_ts, self.positions = upto_ts, positions
+        return segment
+
+    def _distinct(self, changes: Iterable[Change]) -> Iterator[Change]:
+        """Leave out second arrivals. Identities are asked for only where a commit_ts holds more than one change."""
+        first: Change | None = None
+        seen: set[Hashable] = set()
+        for change in changes:
+            if first is None or change[0] != first[0]:
+                first, seen = change, set()
+                yield change
+                continue
+            if not seen:
+                seen.add(self.identity(first))
+            identity = self.identity(change)
+            if identity in seen:
+                self.repeats += 1
+                continue
+            seen.add(identity)
+            yield change
+
+    def _has_rows(self, upto_ts: CommitTs) -> bool:
+        heads = [run.head for run in self._runs] + self._held[:1]
+        return any(head is not None and head.commit_ts <= upto_ts for head in heads)
+
+    def _oldest_held(self, upto_ts: CommitTs) -> dict[Lane, int]:
+        """Where to read on, per lane: its oldest change above `upto_ts`, else what comes next. A run keeps the oldest
+        position of all it held: too old is safe, what comes again is dropped as a repeat."""
+        oldest = dict(self._read)
+        for run in self._runs:
+            for lane, position in run.positions.items():
+                oldest[lane] = min(oldest[lane], position)
+        for held in (self._held[bisect_right(self._held, upto_ts, key=_commit_ts) :], self._ddls):
+            for envelope in held:
+                if envelope.commit_ts > upto_ts and envelope.position < oldest[envelope.lane]:
+                    oldest[envelope.lane] = envelope.position
+        return oldest
+
+    def _spill(self) -> None:
+        self._held.sort(key=_order)
+        positions: dict[Lane, int] = {}
+        for change in self._held:
+            positions[change.lane] = min(positions.get(change.lane, change.position), change.position)
+        reader = self.spill.write(self._held)
+        self._runs.append(_Run(next(reader, None), reader, positions))
+        self.spilled_rows += len(self._held)
+        self._held, self.held_bytes = [], 0
+
+    def _forget_empty_runs(self) -> Iterator[Change]:
+        """Runs after the last of the segment's rows: no rows of its own."""
+        self._runs = [run for run in self._runs if run.head is not None]
+        yield from ()
+
+
+def _size(change: Change) -> int:
+    return len(change.key) + len(change.value) + CHANGE_OVERHEAD_BYTES

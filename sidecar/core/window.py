@@ -1,0 +1,88 @@
+"""Windows: a chunk's rows are true somewhere in `(low_ts, high_ts]`, and this is where the interval comes from (design 6).
+
+watermark   low mark, SELECTs, high mark: low_ts and high_ts are the marks' commit_ts as seen in the feed. The high mark is
+            sent after the last chunk is durable, so a window whose high mark is seen is whole: it closes in that segment.
+snapshot    the SELECT's own TSO t is low_ts; the window closes in the first segment with `upto_ts >= t` that is built
+            after the chunk is durable, and that `upto_ts` is high_ts. One window a chunk.
+
+`first_seq` is a segment in or before which the window's changes begin: no segment from it on may be retained away while
+the window is open. What is open lives in memory only: after a crash it is dropped and its chunks are read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.model import CommitTs, MarkKind, Seq
+from sidecar.errors import SourceError
+
+
+@dataclass(slots=True)
+class _Open:
+    """`low_ts`: the low mark as seen in the feed; `read_tso`: the SELECT's own TSO, in snapshot windows only."""
+
+    first_seq: Seq
+    low_ts: CommitTs | None = None
+    read_tso: CommitTs | None = None
+    chunks: list[ChunkFile] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Windows:
+    """The open windows of one dump, by number."""
+
+    dump_id: str
+    _open: dict[int, _Open] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, number: int, *, next_seq: Seq) -> None:
+        """Open window `number`; the segment that comes next is `next_seq`."""
+        self._open[number] = _Open(next_seq)
+
+    def add(self, number: int, chunk: ChunkFile) -> None:
+        """A chunk read inside window `number` is durable."""
+        self._open[number].chunks.append(chunk)
+
+    def add_snapshot(self, number: int, chunk: ChunkFile, *, after_ts: CommitTs) -> None:
+        """A chunk with its own TSO is durable. `after_ts`: everything up to it had left the feed before the SELECT was
+        asked for; a read TSO at or below it would make a window whose first changes are not covered."""
+        if chunk.read_tso is None or chunk.read_tso < after_ts:
+            raise SourceError(
+                f"chunk {chunk.path} was read at TSO {chunk.read_tso}, before position {after_ts} which TiCDC had already passed",
+                hint="check that the source database is the changefeed's upstream and that tidb_snapshot and tidb_read_staleness are off",
+            )
+        window = self._open[number]
+        window.low_ts = window.read_tso = chunk.read_tso
+        window.chunks.append(chunk)
+
+    def closes_by(self, upto_ts: CommitTs) -> bool:
+        """Whether a snapshot window waits for a segment up to `upto_ts`, even an empty one."""
+        return any(w.read_tso is not None and w.read_tso <= upto_ts for w in self._open.values())
+
+    def mark(self, number: int, kind: MarkKind, commit_ts: CommitTs) -> ClosedWindow | None:
+        """A mark of window `number` was seen in the feed; the high one closes it."""
+        if kind is MarkKind.LOW:
+            self._open[number].low_ts = commit_ts
+            return None
+        return self._close(number, commit_ts)
+
+    def close_snapshots(self, upto_ts: CommitTs) -> list[ClosedWindow]:
+        """Close every snapshot window whose TSO the segment up to `upto_ts` has reached, oldest first."""
+        ready = sorted((w.read_tso, number) for number, w in self._open.items() if w.read_tso is not None and w.read_tso <= upto_ts)
+        return [self._close(number, upto_ts) for _, number in ready]
+
+    def oldest_first_seq(self) -> Seq | None:
+        """No segment from this one on may go; None when nothing is open."""
+        return min((w.first_seq for w in self._open.values()), default=None)
+
+    def bytes_held(self) -> int:
+        """Bytes of chunks read in windows that are not closed."""
+        return sum(chunk.bytes for w in self._open.values() for chunk in w.chunks)
+
+    def _close(self, number: int, high_ts: CommitTs) -> ClosedWindow:
+        window = self._open.pop(number)
+        assert window.low_ts is not None, "marks are in order, so the low one was seen"
+        return ClosedWindow(self.dump_id, window.low_ts, high_ts, window.first_seq, tuple(window.chunks))

@@ -1,0 +1,245 @@
+"""The data plane, read straight down: the only place where its order is written.
+
+    feed -> codec -> sequence -> segment log              marks, chunks -> dump -> windows -> the same manifest
+
+The order of durability carries weight: each step may rely on the ones above it, and a crash between any two loses
+nothing and repeats harmlessly (design 5 and 11; the simulation crashes between each pair).
+
+    1  chunk file        written by the source before it reports ChunkRead
+    2  segment data      rows <= upto_ts, in order
+    3  manifest          exclusive: from here on the segment exists, with the windows that closed in it and the progress
+    4  progress store    the projection that operators read
+    5  acknowledge       TiCDC's consumer offsets
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sidecar.codecs.contract import Codec
+from sidecar.core.dump import Dump, DumpLimits
+from sidecar.core.manifest import ClosedWindow, DdlRecord, Manifest
+from sidecar.core.messages import Command, Request, SegmentBuilt, SourceEvent
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
+from sidecar.core.progress import Progress, progress_from_json
+from sidecar.core.sequence import Sequence, Spill
+from sidecar.errors import FeedUnsuitable, RefusedRequest, UnsupportedDdl
+from sidecar.ports import Clock, Feed, ProgressStore, Requests, SegmentLog, Source
+
+EMPTY_SEGMENT_EVERY_S = 10.0
+"""Empty stretches are joined: without rows or windows a segment is written at most this often, for R's sake."""
+
+
+class Dumper(Protocol):
+    """What the pipeline asks of a dump; `core.dump.Dump` is the one that runs, a recorded one is played by the replay."""
+
+    progress: Progress | None
+
+    def request(self, request: Request) -> None: ...
+    def handle(self, event: SourceEvent) -> list[Command]: ...
+    def next(self) -> list[Command]: ...
+    def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]: ...
+    def closes_by(self, upto_ts: CommitTs) -> bool: ...
+    def open_windows(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Everything that is not pure, by port."""
+
+    feed: Feed
+    codec: Codec
+    log: SegmentLog
+    source: Source
+    progress: ProgressStore
+    requests: Requests
+    clock: Clock
+    spill: Spill
+
+
+@dataclass(slots=True)
+class Counts:
+    """Since the start of this process."""
+
+    messages: int = 0
+    changes: int = 0
+    segments: int = 0
+    dump_rows: int = 0
+
+
+class Pipeline:
+    """One changefeed's sidecar. `step` is called for ever by one thread; it blocks for `poll_s` at most."""
+
+    def __init__(
+        self, outside: Outside, dump: Dumper, sequence: Sequence, *, schemas: Mapping[TableName, TableSchema], epoch: int, next_seq: Seq
+    ) -> None:
+        self.outside = outside
+        self.dump = dump
+        self.sequence = sequence
+        self.epoch = epoch
+        self.next_seq = next_seq
+        self.counts = Counts()
+        self._known = frozenset(schemas) | {MARK_TABLE}
+        self._schemas = outside.log.write_schemas(schemas)
+        self._last_segment_s = outside.clock.now_s()
+        self._save_progress()  # dump id and epoch are on record before a mark of them is sent
+
+    def step(self, *, poll_s: float) -> bool:
+        """Take what is there, let the dump go on, and write what is resolved. False when nothing at all happened."""
+        read = self._take_messages(poll_s)
+        asked = self._take_requests()
+        heard = self._drive_dump()
+        upto_ts = self.sequence.upto(self.outside.feed.lanes())  # read after the marks arrived, before R is released
+        wrote = 0
+        if upto_ts is not None:
+            for segment in self.sequence.release(upto_ts, even_if_empty=self._must_write(upto_ts)):
+                self._write(segment)
+                wrote += 1
+        return bool(read or asked or heard or wrote)
+
+    def _take_messages(self, poll_s: float) -> int:
+        messages = self.outside.feed.poll(timeout_s=poll_s)
+        envelopes = self.outside.codec.envelopes
+        for message in messages:
+            self.sequence.accept(message.lane, message.position, envelopes(message))
+        self.counts.messages += len(messages)
+        return len(messages)
+
+    def _take_requests(self) -> int:
+        """Carry out what operators asked for. A refused request changes nothing and is told to the one who asked."""
+        taken = 0
+        while (request := self.outside.requests.take()) is not None:
+            taken += 1
+            try:
+                self.dump.request(request)
+            except RefusedRequest as refused:
+                self.outside.requests.answer(refused)
+            else:
+                self._save_progress()
+                self.outside.requests.answer(None)
+        return taken
+
+    def _drive_dump(self) -> int:
+        """Hear what the source finished and ask for what comes next. Never waits for the database (P3)."""
+        events = self.outside.source.results()
+        before = self.dump.progress
+        commands = [command for event in events for command in self.dump.handle(event)]
+        commands += self.dump.next()
+        if self.dump.progress is not before:
+            self._save_progress()
+        for command in commands:
+            self.outside.source.request(command)
+        return len(events) + len(commands)
+
+    def _must_write(self, upto_ts: CommitTs) -> bool:
+        idle_s = self.outside.clock.now_s() - self._last_segment_s
+        return idle_s >= EMPTY_SEGMENT_EVERY_S or self.dump.closes_by(upto_ts)
+
+    def _write(self, segment: Segment) -> None:
+        """Steps 2 to 5. Step 1, the chunk files, was done before their ChunkRead was heard."""
+        self._check_ddls(segment.ddls)
+        marks: list[Mark] = []
+        outside, seq = self.outside, self.next_seq
+        data = outside.log.write_data(seq, epoch=self.epoch, codec=outside.codec.name, changes=self._watch(segment.changes, marks))
+        windows = self.dump.segment(SegmentBuilt(seq, segment.after_ts, segment.upto_ts), marks)
+        progress = self.dump.progress
+        outside.log.commit(
+            Manifest(
+                seq=seq,
+                epoch=self.epoch,
+                after_ts=segment.after_ts,
+                upto_ts=segment.upto_ts,
+                data=data.name,
+                rows=data.rows,
+                bytes=data.bytes,
+                positions=segment.positions,
+                schemas=self._schemas,
+                codec=outside.codec.name,
+                ddls=tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in segment.ddls),
+                windows=windows,
+                progress=progress.to_json() if progress else None,
+            )
+        )
+        if windows:
+            self._save_progress()
+        outside.feed.acknowledge(segment.positions)
+        self._last_segment_s = outside.clock.now_s()
+        self.next_seq = Seq(seq + 1)
+        self.counts.segments += 1
+        self.counts.changes += data.rows
+        self.counts.dump_rows += sum(chunk.rows for window in windows for chunk in window.chunks)
+
+    def _watch(self, changes: Iterable[Change], marks: list[Mark]) -> Iterator[Change]:
+        """Pass the rows by, picking the marks out and stopping at a table that has no schema."""
+        known, read_mark = self._known, self.outside.codec.mark
+        for change in changes:
+            table = (change[2], change[3])
+            if table not in known:
+                raise FeedUnsuitable(
+                    f"{change.lane}@{change.position} has a change of {TableName(*table)} at commit_ts {change.commit_ts},"
+                    " a table whose schema is not known",
+                    hint="restart the sidecar so that it reads the schemas again; if the table is new, its DDL must come first in the feed",
+                )
+            if table == MARK_TABLE:
+                mark = read_mark(change)
+                marks += [mark] if mark else []
+            yield change
+
+    def _check_ddls(self, ddls: tuple[Ddl, ...]) -> None:
+        """A schema change of anything replicated cannot be carried by this version: stop before it, nothing is lost."""
+        for ddl in ddls:
+            of_marks = ddl.schema == MARK_TABLE.schema
+            of_schema_without_tables = not ddl.table and not any(ddl.schema == table.schema for table in self._known)
+            if not of_marks and not of_schema_without_tables:
+                raise UnsupportedDdl(
+                    f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {ddl.schema}.{ddl.table}: {ddl.query}",
+                    hint="this version does not carry schema changes: everything before the DDL is delivered and nothing after it is lost; "
+                    "start a new changefeed and a new log after the DDL, and dump again",
+                )
+
+    def _save_progress(self) -> None:
+        if self.dump.progress is not None:
+            self.outside.progress.save(self.dump.progress)
+
+    def lane_lags(self) -> dict[Lane, CommitTs | None]:
+        """Each lane's last resolved, None for one that has not joined."""
+        return {lane: self.sequence.resolved.get(lane) for lane in self.outside.feed.lanes()}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds with their units. `held_bytes_max`: changes above R in memory before they spill."""
+
+    held_bytes_max: int = 256 << 20
+    dump: DumpLimits = field(default_factory=DumpLimits)
+
+
+def attach(outside: Outside, *, changefeed_id: str, epoch: int, schemas: Mapping[TableName, TableSchema], limits: Limits) -> Pipeline:
+    """Take over where the log ends: the log is the truth, the progress store may be behind or hold a newer request.
+
+    `epoch` is this owner's and greater than every earlier owner's. Raises LogBroken for a log that cannot be trusted.
+    """
+    last = outside.log.recover(epoch=epoch)
+    after_ts, next_seq = (last.upto_ts, Seq(last.seq + 1)) if last else (CommitTs(0), Seq(0))
+    positions = dict(last.positions) if last else {}
+    outside.feed.seek(positions)
+    sequence = Sequence(outside.codec.identity, outside.spill, after_ts, limits.held_bytes_max, positions)
+    dump = Dump(
+        changefeed_id=changefeed_id,
+        epoch=epoch,
+        limits=limits.dump,
+        progress=newest_progress(last, outside.progress.load()),
+        after_ts=after_ts,
+        next_seq=next_seq,
+    )
+    return Pipeline(outside, dump, sequence, schemas=schemas, epoch=epoch, next_seq=next_seq)
+
+
+def newest_progress(last: Manifest | None, stored: Progress | None) -> Progress | None:
+    """The log's progress, unless the store's is newer: a request that no segment has recorded yet."""
+    logged = progress_from_json(last.progress) if last and last.progress else None
+    if logged is None or stored is None:
+        return logged or stored
+    return stored if stored.revision > logged.revision else logged

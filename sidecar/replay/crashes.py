@@ -1,0 +1,94 @@
+"""Deaths on purpose: the sidecar dies before or after a durable step, and everything that is not durable is lost.
+
+The durable steps are those of `pipeline.py`. A crash is an exception that nothing but the replay's loop catches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from sidecar.core.manifest import Manifest
+from sidecar.core.model import Change, Lane, Message, Seq, TableName, TableSchema
+from sidecar.core.progress import Progress
+from sidecar.ports import DataFile, Feed, ProgressStore, SegmentLog
+
+T = TypeVar("T")
+
+
+class Crash(Exception):
+    """The sidecar dies here."""
+
+
+@dataclass(slots=True)
+class Fate:
+    """Decides where the sidecar dies: `crashes` times at most, at each durable step with `chance`, before it or after it."""
+
+    rng: Random
+    crashes: int
+    chance: float = 0.03
+    deaths: list[str] = field(default_factory=list)
+
+    def around(self, step: str, act: Callable[[], T]) -> T:
+        self._perhaps(f"before {step}")
+        result = act()
+        self._perhaps(f"after {step}")
+        return result
+
+    def _perhaps(self, where: str) -> None:
+        if self.crashes and self.rng.random() < self.chance:
+            self.crashes -= 1
+            self.deaths.append(where)
+            raise Crash(where)
+
+
+@dataclass(frozen=True, slots=True)
+class MortalLog:
+    """A segment log whose owner may die at its steps."""
+
+    log: SegmentLog
+    fate: Fate
+
+    def recover(self, *, epoch: int) -> Manifest | None:
+        return self.log.recover(epoch=epoch)
+
+    def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:
+        return self.fate.around("segment data", lambda: self.log.write_data(seq, epoch=epoch, codec=codec, changes=changes))
+
+    def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
+        return self.log.write_schemas(schemas)
+
+    def commit(self, manifest: Manifest) -> None:
+        self.fate.around("manifest", lambda: self.log.commit(manifest))
+
+
+@dataclass(frozen=True, slots=True)
+class MortalProgress:
+    stored: ProgressStore
+    fate: Fate
+
+    def load(self) -> Progress | None:
+        return self.stored.load()
+
+    def save(self, progress: Progress) -> None:
+        self.fate.around("progress", lambda: self.stored.save(progress))
+
+
+@dataclass(frozen=True, slots=True)
+class MortalFeed:
+    feed: Feed
+    fate: Fate
+
+    def lanes(self) -> frozenset[Lane]:
+        return self.feed.lanes()
+
+    def seek(self, positions: Mapping[Lane, int]) -> None:
+        self.feed.seek(positions)
+
+    def poll(self, *, timeout_s: float) -> list[Message]:
+        return list(self.feed.poll(timeout_s=timeout_s))
+
+    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
+        self.fate.around("acknowledge", lambda: self.feed.acknowledge(positions))

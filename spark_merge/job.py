@@ -1,0 +1,169 @@
+"""The Spark application: a loop over the log, a batch of segments at a time (design 8). Only this file knows a session.
+
+    manifests -> pieces -> [decode] -> changes -> [touched, deliveries] -> sort -> [sink's writer] -> accept
+
+- The sinks' last accepted seq is the only position. A batch that died half-way is done again and writes the same thing.
+- One plan for all tables: what differs by table is looked up in the tasks, in the schemas file that the manifest names.
+- A batch is as many segments as are there, within the bounds; it ends at a DDL and where the schemas change.
+- Segments and chunks are opened by the tasks themselves, by path, with the log's own storage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # what everyone who knows Spark calls it
+
+from sidecar.core.manifest import Manifest
+from sidecar.core.model import Seq, TableName
+from sidecar.storage import Folder
+from spark_merge.contract import CHANGE_SCHEMA, CHUNK_SCHEMA, DELIVERED_SCHEMA, Delivered, SegmentHead, Sink
+from spark_merge.decode.rows import decode
+from spark_merge.merge import dumped, live
+from spark_merge.read import LoggedSchemas, new_manifests, read_rows
+
+PIECE_SCHEMA = "seq long, path string, codec string, schemas string"
+"""A segment's data file as a task's input."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """What one batch may hold; a single segment larger than that is a batch of its own."""
+
+    segments_max: int = 200
+    rows_max: int = 2_000_000
+    bytes_max: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """`server_tz`: the TiCDC server's zone, in which the feed's timestamps are written."""
+
+    log: Folder
+    server_tz: str = "UTC"
+    limits: BatchLimits = BatchLimits()
+
+
+def session(*, master: str, memory: str = "2g") -> SparkSession:
+    """The application's session; on a cluster `spark-submit --master …` sets the master and wins."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    found = (
+        SparkSession.builder.appName("ticdc-dump")
+        .master(master)
+        .config("spark.driver.memory", memory)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "20000")
+        .config("spark.sql.adaptive.enabled", "false")  # the partitions of a batch are chosen here, re-planning costs latency
+        .config("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 2)))
+        .getOrCreate()
+    )
+    found.sparkContext.setLogLevel("ERROR")
+    return found
+
+
+class Job:
+    """Delivers the log to the sinks. `run_once` is called for ever by one thread."""
+
+    def __init__(self, spark: SparkSession, sinks: list[Sink], settings: JobSettings) -> None:
+        self.spark = spark
+        self.sinks = sinks
+        self.settings = settings
+
+    def run_once(self) -> list[Delivered]:
+        """Deliver the next batch to every sink that has not accepted it; empty when nothing new is in the log."""
+        accepted = [sink.accepted() for sink in self.sinks]
+        after = None if None in accepted else min(seq for seq in accepted if seq is not None)
+        batch = cut(new_manifests(self.settings.log, after=after, limit=self.settings.limits.segments_max), self.settings.limits)
+        if not batch:
+            return []
+        changes, chunks = self._changes(batch), self._chunks(batch)
+        if chunks is not None or len(self.sinks) > 1:
+            changes = changes.persist(StorageLevel.MEMORY_AND_DISK)  # read twice: for itself and for the keys touched in windows
+        try:
+            plan = live(changes, first_seq=batch[0].seq)
+            if chunks is not None:
+                plan = plan.unionByName(dumped(changes, chunks))
+            return [d for sink, seq in zip(self.sinks, accepted, strict=True) for d in self._deliver(plan, sink, _newer(batch, seq))]
+        finally:
+            changes.unpersist()
+
+    def _changes(self, batch: list[Manifest]) -> DataFrame:
+        """CHANGE_SCHEMA rows of the batch, and of the earlier segments that its windows reach back to: of these only the
+        tables that were dumped, for their keys."""
+        first = batch[0].seq
+        oldest = min((window.first_seq for manifest in batch for window in manifest.windows), default=first)
+        earlier = new_manifests(self.settings.log, after=Seq(oldest - 1), limit=first - oldest) if oldest < first else []
+        tables = frozenset(chunk.table for m in batch for window in m.windows for chunk in window.chunks)
+        pieces = [(m.seq, m.data, m.codec, m.schemas) for m in [*earlier, *batch] if m.data is not None]
+        task = partial(_decode_pieces, settings=self.settings, first=first, tables_before=tables)
+        return self.spark.createDataFrame(pieces, PIECE_SCHEMA).mapInArrow(task, CHANGE_SCHEMA)
+
+    def _chunks(self, batch: list[Manifest]) -> DataFrame | None:
+        """CHUNK_SCHEMA rows of the windows that closed in the batch; None when no window did."""
+        windows = count()
+        rows = [
+            (number, m.seq, ordinal, chunk.table.schema, chunk.table.table, window.low_ts, window.high_ts, window.dump_id, chunk.path)
+            for m in batch
+            for number, window in zip(windows, m.windows, strict=False)
+            for ordinal, chunk in enumerate(window.chunks)
+            if chunk.rows
+        ]
+        return self.spark.createDataFrame(rows, CHUNK_SCHEMA) if rows else None
+
+    def _deliver(self, plan: DataFrame, sink: Sink, batch: list[Manifest]) -> list[Delivered]:
+        if not batch:
+            return []
+        schemas = LoggedSchemas(self.settings.log, batch[0].schemas)
+        rows = (
+            plan.where(F.col("seq") >= batch[0].seq)
+            .repartition(self.spark.sparkContext.defaultParallelism * 2, "seq", "schema", "table")
+            .sortWithinPartitions("seq", "schema", "table", "commit_ts", "rank", "ordinal")
+            .mapInArrow(sink.writer(schemas, self.settings.log), DELIVERED_SCHEMA)
+            .collect()
+        )
+        delivered = {m.seq: Delivered(m.seq, {}) for m in batch}
+        for row in rows:
+            delivered[row.seq].tables[TableName(row.schema, row.table)] = (row.from_log, row.from_dump, row.dropped)
+        heads = [SegmentHead(m.seq, m.upto_ts, tuple((d.commit_ts, d.schema, d.table, d.query) for d in m.ddls)) for m in batch]
+        sink.accept(heads, delivered.values())
+        return list(delivered.values())
+
+
+def cut(manifests: list[Manifest], limits: BatchLimits) -> list[Manifest]:
+    """The first batch: within the bounds (but at least one segment), up to and with the first DDL, of one schemas file."""
+    batch: list[Manifest] = []
+    rows = size = 0
+    for manifest in manifests:
+        chunks = [chunk for window in manifest.windows for chunk in window.chunks]
+        rows += manifest.rows + sum(chunk.rows for chunk in chunks)
+        size += manifest.bytes + sum(chunk.bytes for chunk in chunks)
+        if batch and (rows > limits.rows_max or size > limits.bytes_max or manifest.schemas != batch[0].schemas):
+            break
+        batch.append(manifest)
+        if manifest.ddls:
+            break
+    return batch
+
+
+def _newer(batch: list[Manifest], accepted: Seq | None) -> list[Manifest]:
+    return [manifest for manifest in batch if accepted is None or manifest.seq > accepted]
+
+
+def _decode_pieces(
+    batches: Iterator[pa.RecordBatch], *, settings: JobSettings, first: Seq, tables_before: frozenset[TableName]
+) -> Iterator[pa.RecordBatch]:
+    """In a task: PIECE_SCHEMA rows to CHANGE_SCHEMA rows, a row group at a time."""
+    for piece in (piece for batch in batches for piece in batch.to_pylist()):
+        schemas = LoggedSchemas(settings.log, piece["schemas"])
+        for rows in read_rows(settings.log, piece["path"], seq=piece["seq"], tables=None if piece["seq"] >= first else tables_before):
+            yield from decode(rows, codec=piece["codec"], schemas=schemas, server_tz=settings.server_tz).to_batches()

@@ -1,0 +1,278 @@
+"""One simulated life of a changefeed with dumps: cluster, sidecars that die and come back, an output that is checked.
+
+`run(seed)` is deterministic. A crash may fall before or after every durable step (chunk file, segment data, manifest,
+progress store, acknowledge); everything in memory is lost and the feed is read again from the log's positions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import pyarrow as pa
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+
+from sidecar.adapters.spill import MemorySpill
+from sidecar.codecs.canal_json import CanalJson
+from sidecar.core.dump import DumpLimits
+from sidecar.core.manifest import ChunkFile
+from sidecar.core.messages import (
+    Brackets,
+    ChunkRead,
+    Command,
+    MarkSent,
+    PauseDump,
+    ReadChunk,
+    Request,
+    RestartDump,
+    ResumeDump,
+    SendMark,
+    SourceEvent,
+    SourceFailed,
+    StartDump,
+    StopDump,
+)
+from sidecar.core.model import MARK_TABLE, Change, Seq, TableName
+from sidecar.core.progress import OVER, DumpState
+from sidecar.errors import RefusedRequest
+from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
+from spark_merge.rule import Image, OutputRow, merged
+from tests.simulation.cluster import CHANGEFEED, Cluster, SimFeed, schema_of
+
+
+class SimSource:
+    """TiDB behind the Source port: marks one after another, SELECTs at any moment, answers in any order."""
+
+    def __init__(self, cluster: Cluster, log: MemoryLog, rng: Random, fate: Fate) -> None:
+        self.cluster, self.log, self.rng, self.fate = cluster, log, rng, fate
+        self.marks: list[SendMark] = []
+        self.reads: list[ReadChunk] = []
+        self.done: list[SourceEvent] = []
+        self.last_mark = cluster.mark_row
+
+    def request(self, command: Command) -> None:
+        (self.marks if isinstance(command, SendMark) else self.reads).append(command)  # type: ignore[arg-type]  # split by type
+
+    def results(self) -> Sequence[SourceEvent]:
+        if self.marks and self.rng.random() < 0.5:
+            mark = self.marks.pop(0)
+            if self.cluster.update_mark(mark.uuid, mark.kind, self.last_mark):
+                self.last_mark = (mark.uuid, mark.kind)
+                self.done.append(MarkSent(mark.uuid))
+            else:
+                self.done.append(SourceFailed(mark, "no row matched", "", fenced=True))
+        for read in [read for read in self.reads if self.rng.random() < 0.5]:
+            self.reads.remove(read)
+            self.done.append(self._select(read))
+        ready = [event for event in self.done if self.rng.random() < 0.7]
+        self.done = [event for event in self.done if event not in ready]
+        return ready
+
+    def _select(self, read: ReadChunk) -> ChunkRead:
+        ts = self.cluster.next_ts()
+        state = sorted(self.cluster.state_at(read.table, ts).items())
+        above = [(key, value) for key, value in state if read.after is None or key > read.after[0]]
+        rows = above[: read.rows_max]
+        path = f"chunks/{read.dump_id}/{read.epoch:010d}-{read.number:08d}.parquet"
+        table = pa.table({"id": pa.array([k for k, _ in rows], pa.string()), "v": pa.array([v for _, v in rows], pa.string())})
+        size = self.fate.around("chunk file", lambda: self.log.write_chunk(path, table))
+        tso = ts if read.brackets is Brackets.SNAPSHOT else None
+        file = ChunkFile(read.table, path, len(rows), size, read.after, (rows[-1][0],) if rows else None, tso)
+        return ChunkRead(read.number, file, exhausted=len(above) <= read.rows_max)
+
+    def close(self) -> None:
+        self.marks, self.reads, self.done = [], [], []
+
+
+@dataclass
+class SimRequests:
+    waiting: list[Request] = field(default_factory=list)
+    answers: list[RefusedRequest | None] = field(default_factory=list)
+
+    def take(self) -> Request | None:
+        return self.waiting.pop(0) if self.waiting else None
+
+    def answer(self, refused: RefusedRequest | None) -> None:
+        self.answers.append(refused)
+
+
+@dataclass
+class SimClock:
+    time_s: float = 0.0
+
+    def now_s(self) -> float:
+        return self.time_s
+
+
+class Output:
+    """The consumer: applies the merged log and objects to every row that is not the source's own state at its commit_ts."""
+
+    def __init__(self, cluster: Cluster, disk: MemoryDisk) -> None:
+        self.cluster, self.disk = cluster, disk
+        self.state: dict[TableName, dict[str, str]] = {table: {} for table in cluster.tables}
+        self.newest: dict[tuple[TableName, str], int] = {}
+        self.changes: list[OutputRow] = []
+        self.next_seq = 0
+        self.dump_rows = self.dropped = self.snapshots = 0
+
+    def deliver(self) -> None:
+        """Everything new in the log, a segment at a time."""
+        log = MemoryLog(self.disk)
+        while (manifest := log.manifest(Seq(self.next_seq))) is not None:
+            if manifest.data is not None:
+                self.changes += [
+                    decoded(manifest.seq, n, c) for n, c in enumerate(log.read_data(manifest)) if (c.schema, c.table) != MARK_TABLE
+                ]
+            for row in merged(manifest, self.changes, rows_of=lambda chunk: rows_of(log, chunk)):
+                self.apply(row)
+            self.dump_rows += sum(chunk.rows for window in manifest.windows for chunk in window.chunks)
+            if manifest.progress is not None:
+                for table in manifest.progress["tables"]:
+                    if table["complete_at"] is not None and int(table["complete_at"]) <= manifest.upto_ts:
+                        name = TableName(*table["table"])
+                        assert self.state[name] == self.cluster.state_at(name, manifest.upto_ts), f"P1: {name} at {manifest.upto_ts}"
+                        self.snapshots += 1
+            self.next_seq += 1
+
+    def apply(self, row: OutputRow) -> None:
+        key = str(row.key[0])
+        source = self.cluster.value_at(row.table, key, row.commit_ts)
+        image = None if row.op == "delete" else str(row.after[1] if row.after else None)
+        split = row.op == "delete" and source is not None
+        assert split or image == source, f"P2: {row} but the source had {source!r} at that moment"
+        assert row.commit_ts >= self.newest.get((row.table, key), 0), f"P2: {row} is older than what was shown before"
+        self.newest[row.table, key] = row.commit_ts
+        if image is None:
+            self.state[row.table].pop(key, None)
+        else:
+            self.state[row.table][key] = image
+
+
+def decoded(seq: int, ordinal: int, change: Change) -> OutputRow:
+    event = json.loads(change.value)
+    image = _image(event["data"])
+    before = image if event["type"] == "DELETE" else _image(event["old"])
+    after = None if event["type"] == "DELETE" else image
+    key = ((after or before or ("",))[0],)
+    return OutputRow(
+        seq, change.commit_ts, change.rank, ordinal, TableName(change.schema, change.table), event["type"].lower(), key, before, after
+    )
+
+
+def _image(rows: list[dict[str, str]] | None) -> Image | None:
+    return tuple(rows[0].values()) if rows else None
+
+
+def rows_of(log: MemoryLog, chunk: ChunkFile) -> list[tuple[Image, Image]]:
+    return [((row["id"],), (row["id"], row["v"])) for row in log.read_chunk(chunk.path).to_pylist()]
+
+
+@dataclass(frozen=True)
+class Result:
+    crashes: list[str]
+    segments: int
+    dump_rows: int
+    repeats: int
+    snapshots: int
+    spilled: int
+
+
+def run(seed: int, *, steps: int = 220) -> Result:
+    """Live through `steps` of chance, then let the last dump finish, and check the end. Raises AssertionError."""
+    rng = Random(seed)
+    cluster = Cluster(rng, tuple(TableName("s", f"t{n}") for n in range(rng.randint(1, 3))))
+    disk, stored = MemoryDisk(), MemoryProgress()
+    fate, clock, requests = Fate(rng, crashes=rng.randrange(5)), SimClock(), SimRequests()
+    output = Output(cluster, disk)
+    brackets, chunk_rows = rng.choice(list(Brackets)), rng.choice([1, 3, 10, 100])
+    limits = Limits(
+        held_bytes_max=rng.choice([4_000, 1 << 20]),
+        dump=DumpLimits(readers=rng.randint(1, 3), window_chunks_max=rng.randint(1, 4), open_windows_max=rng.randint(1, 6)),
+    )
+    pipeline: Pipeline | None = None
+    epoch = repeats = dumps = step = 0
+
+    def ask() -> None:
+        nonlocal dumps
+        kind = rng.randrange(6)
+        dumps += 1
+        dump_id = f"{seed % 2**32:08x}{dumps:08x}"
+        start = StartDump(dump_id, cluster.tables, brackets, chunk_rows)
+        requests.waiting.append([start, start, PauseDump(), ResumeDump(), StopDump(), RestartDump(dump_id)][kind])
+
+    while True:
+        step += 1
+        clock.time_s += rng.random()
+        settling = step > steps
+        if settling:
+            cluster.settle()
+        else:
+            for _ in range(rng.randrange(3)):
+                cluster.transact()
+            if rng.random() < 0.8:
+                cluster.replicate()
+            if rng.random() < 0.01:
+                cluster.restart_ticdc()
+            if rng.random() < 0.005 and len(cluster.lanes) < 6:
+                cluster.add_lane()
+            if rng.random() < 0.03:
+                ask()
+        try:
+            if pipeline is None:
+                epoch += 1
+                log = MemoryLog(disk)
+                source = SimSource(cluster, log, rng, fate)
+                outside = Outside(
+                    feed=MortalFeed(SimFeed(cluster, rng), fate),
+                    codec=CanalJson(),
+                    log=MortalLog(log, fate),
+                    source=source,
+                    progress=MortalProgress(stored, fate),
+                    requests=requests,
+                    clock=clock,
+                    spill=MemorySpill(),
+                )
+                schemas = {table: schema_of(table) for table in cluster.tables}
+                pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, schemas=schemas, limits=limits)
+            if settling:
+                _finish_dump(pipeline, requests, StartDump(f"{seed % 2**32:08x}ffffffff", cluster.tables, brackets, chunk_rows))
+            pipeline.step(poll_s=0)
+        except Crash:
+            repeats += pipeline.sequence.repeats if pipeline else 0
+            pipeline = None
+        if rng.random() < 0.2:
+            output.deliver()
+        if settling and pipeline is not None and _is_done(pipeline, cluster, output):
+            break
+        assert step < steps + 5000, f"seed {seed}: does not end: {pipeline and pipeline.dump.progress}"
+    output.deliver()
+    for table in cluster.tables:
+        assert output.state[table] == cluster.state_at(table, cluster.ts), f"end state of {table}"
+    return Result(
+        fate.deaths,
+        output.next_seq,
+        output.dump_rows,
+        repeats + pipeline.sequence.repeats,
+        output.snapshots,
+        pipeline.sequence.spilled_rows,
+    )
+
+
+def _finish_dump(pipeline: Pipeline, requests: SimRequests, last: StartDump) -> None:
+    """Once the writers are quiet: resume what is paused; where no dump ran, or it was stopped, run one."""
+    progress = pipeline.dump.progress
+    if requests.waiting:
+        return
+    if progress is None or (progress.state in OVER and progress.state is not DumpState.FINISHED):
+        requests.waiting.append(last)
+    elif progress.state is DumpState.PAUSED:
+        requests.waiting.append(ResumeDump())
+
+
+def _is_done(pipeline: Pipeline, cluster: Cluster, output: Output) -> bool:
+    progress = pipeline.dump.progress
+    newest = max((versions[-1][0] for rows in cluster.history.values() for versions in rows.values() if versions), default=0)
+    return progress is not None and progress.state is DumpState.FINISHED and pipeline.sequence.after_ts >= newest

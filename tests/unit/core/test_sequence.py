@@ -1,0 +1,136 @@
+"""Order: what is released, when, in which order, and what comes back after a restart (design 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.model import Lane
+from tests.support.changes import accept, ddl, delete, keys, put, release, resolved, sequence
+
+
+def test_releases_strictly_below_resolved() -> None:
+    s = sequence()
+    accept(s, put(9, "nine"), put(10, "ten"), resolved(10))
+    released = release(s, {"a"})
+    assert keys(released) == ["nine"]
+    assert (released[0][0].after_ts, released[0][0].upto_ts) == (0, 9)
+
+
+def test_waits_for_the_slowest_lane() -> None:
+    s = sequence()
+    accept(s, put(5, "x"), resolved(100), resolved(6, lane="b"))
+    assert keys(release(s, {"a", "b"})) == ["x"]
+    accept(s, put(50, "y"), resolved(200))
+    assert release(s, {"a", "b"}) == []
+    accept(s, resolved(60, lane="b"))
+    assert keys(release(s, {"a", "b"})) == ["y"]
+
+
+def test_a_new_lane_holds_everything_until_its_first_resolved_mark() -> None:
+    s = sequence()
+    accept(s, put(5, "x"), resolved(100))
+    assert s.upto({Lane("a"), Lane("b")}) is None
+    accept(s, put(4, "early", lane="b"), resolved(100, lane="b", position=1))
+    assert keys(release(s, {"a", "b"})) == ["early", "x"]
+
+
+def test_no_lanes_release_nothing() -> None:
+    s = sequence()
+    accept(s, put(5, "x"), resolved(100))
+    assert s.upto(set()) is None
+
+
+def test_orders_by_commit_ts_then_deletes_then_puts_then_arrival() -> None:
+    s = sequence()
+    accept(s, put(7, "b"), put(7, "a", position=1), delete(7, "d", position=2), put(3, "first", lane="b"), resolved(9), resolved(9, lane="b"))
+    assert keys(release(s, {"a", "b"})) == ["first", "d", "b", "a"]
+
+
+def test_a_ddl_ends_its_segment_after_the_changes_of_its_commit_ts() -> None:
+    s = sequence()
+    accept(s, ddl(5), put(5, "same ts", position=1), put(6, "after", position=2), resolved(9, position=3))
+    (first, rows), (second, later) = release(s, {"a"})
+    assert (first.upto_ts, [c.key for c in rows], [d.query for d in first.ddls]) == (5, [b"same ts"], ["alter table t"])
+    assert (second.after_ts, second.upto_ts, [c.key for c in later], second.ddls) == (5, 8, [b"after"], ())
+
+
+def test_one_ddl_from_every_partition_is_one() -> None:
+    s = sequence()
+    accept(s, ddl(5), ddl(5, lane="b"), resolved(9), resolved(9, lane="b"))
+    assert [len(segment.ddls) for segment, _ in release(s, {"a", "b"}, even_if_empty=True)] == [1, 0]
+
+
+def test_equal_changes_are_one_and_counted() -> None:
+    s = sequence()
+    accept(s, put(5, "x"), put(5, "x", position=1), put(5, "y", position=2), put(5, "x", position=3, value="w"), resolved(9, position=4))
+    assert keys(release(s, {"a"})) == ["x", "y", "x"]
+    assert s.repeats == 1
+
+
+def test_changes_at_or_below_after_ts_are_repeats() -> None:
+    s = sequence(after_ts=10)
+    accept(s, put(10, "old"), ddl(9), put(11, "new"), resolved(20))
+    assert keys(release(s, {"a"})) == ["new"]
+    assert s.repeats == 2
+
+
+def test_resolved_going_back_is_a_restart_and_releases_nothing_twice() -> None:
+    s = sequence()
+    accept(s, put(5, "x"), resolved(10))
+    assert keys(release(s, {"a"})) == ["x"]
+    accept(s, resolved(3), put(5, "x"), put(12, "y"))
+    assert release(s, {"a"}) == []
+    accept(s, resolved(20))
+    assert keys(release(s, {"a"})) == ["y"]
+    assert s.repeats == 1
+
+
+def test_positions_point_at_the_oldest_change_not_yet_released() -> None:
+    s = sequence()
+    accept(s, put(5, "x", position=3), put(50, "held", position=4), put(6, "y", position=5), resolved(10, position=6))
+    ((segment, _),) = release(s, {"a"})
+    assert segment.positions == {"a": 4}
+    accept(s, resolved(60, position=7))
+    ((segment, _),) = release(s, {"a"})
+    assert segment.positions == {"a": 8}
+
+
+def test_a_held_ddl_counts_in_the_positions() -> None:
+    s = sequence()
+    accept(s, put(5, "x"), ddl(50, position=1), resolved(10, position=2))
+    ((segment, _),) = release(s, {"a"})
+    assert segment.positions == {"a": 1}
+
+
+def test_empty_stretches_move_only_when_asked() -> None:
+    s = sequence()
+    accept(s, resolved(10))
+    assert release(s, {"a"}) == []
+    assert s.after_ts == 0
+    ((segment, rows),) = release(s, {"a"}, even_if_empty=True)
+    assert (segment.after_ts, segment.upto_ts, rows) == (0, 9, [])
+
+
+@pytest.mark.parametrize("held_bytes_max", [1, 700, 5000])
+def test_spilling_changes_neither_order_nor_rows_nor_positions(held_bytes_max: int) -> None:
+    small, large = sequence(held_bytes_max=held_bytes_max), sequence()
+    envelopes = [put(1 + (n * 37) % 90, f"k{n}", position=n) for n in range(100)]
+    for s in (small, large):
+        accept(s, *envelopes, resolved(50, position=100))
+    assert small.spilled_rows > 0
+    assert keys(release(small, {"a"})) == keys(release(large, {"a"}))
+    assert small.positions["a"] <= large.positions["a"]
+    for s in (small, large):
+        accept(s, resolved(500, position=101))
+    assert keys(release(small, {"a"})) == keys(release(large, {"a"}))
+    for s in (small, large):
+        accept(s, resolved(600, position=102))
+        release(s, {"a"}, even_if_empty=True)
+    assert small.positions == large.positions == {"a": 103}
+
+
+def test_spilled_repeats_are_found_too() -> None:
+    s = sequence(held_bytes_max=700)
+    accept(s, *[put(5, f"k{n % 4}", position=n) for n in range(20)], resolved(9, position=20))
+    assert keys(release(s, {"a"})) == ["k0", "k1", "k2", "k3"]
+    assert s.repeats == 16
