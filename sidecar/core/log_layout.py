@@ -149,6 +149,13 @@ def read_manifest(log: object, name: str, data: bytes) -> Manifest:
     return manifest
 
 
+def missing_files(log: object, names: Collection[str]) -> LogBroken:
+    return LogBroken(
+        f"segment log {log}: {min(names)}, which a manifest names, is gone ({len(names)} files in all)",
+        hint="restore it from a backup, or start a new log folder and dump again",
+    )
+
+
 def taken(log: object, seq: Seq) -> LogTaken:
     return LogTaken(
         f"segment log {log}: segment {seq} was written by another owner",

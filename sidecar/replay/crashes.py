@@ -24,11 +24,14 @@ class Crash(Exception):
 
 @dataclass(slots=True)
 class Fate:
-    """Decides where the sidecar dies: `crashes` times at most, at each durable step with `chance`, before it or after it."""
+    """Decides where the sidecar dies: `crashes` times at most, at each point before or after a durable step with `chance`;
+    or, `at` given, once, at that point, counted from 1. `points` is how many there were."""
 
     rng: Random
     crashes: int
     chance: float = 0.03
+    at: int | None = None
+    points: int = 0
     deaths: list[str] = field(default_factory=list)
 
     def around(self, step: str, act: Callable[[], T]) -> T:
@@ -38,7 +41,8 @@ class Fate:
         return result
 
     def _perhaps(self, where: str) -> None:
-        if self.crashes and self.rng.random() < self.chance:
+        self.points += 1
+        if self.points == self.at or (self.at is None and self.crashes and self.rng.random() < self.chance):
             self.crashes -= 1
             self.deaths.append(where)
             raise Crash(where)

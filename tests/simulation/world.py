@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pyarrow as pa
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
 
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
 from sidecar.adapters.spill import MemorySpill
 from sidecar.codecs.canal_json import CanalJson
 from sidecar.core.dump import DumpLimits
@@ -173,6 +173,7 @@ def rows_of(log: MemoryLog, chunk: ChunkFile) -> list[tuple[Image, Image]]:
 @dataclass(frozen=True)
 class Result:
     crashes: list[str]
+    points: int
     segments: int
     dump_rows: int
     repeats: int
@@ -180,12 +181,15 @@ class Result:
     spilled: int
 
 
-def run(seed: int, *, steps: int = 220) -> Result:
-    """Live through `steps` of chance, then let the last dump finish, and check the end. Raises AssertionError."""
+def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
+    """Live through `steps` of chance, then let the last dump finish, and check the end. Raises AssertionError.
+
+    `die_at`: die once, at this point between durable steps, instead of by chance; 0 never.
+    """
     rng = Random(seed)
     cluster = Cluster(rng, tuple(TableName("s", f"t{n}") for n in range(rng.randint(1, 3))))
     disk, stored = MemoryDisk(), MemoryProgress()
-    fate, clock, requests = Fate(rng, crashes=rng.randrange(5)), SimClock(), SimRequests()
+    fate, clock, requests = Fate(rng, crashes=rng.randrange(5), at=die_at), SimClock(), SimRequests()
     output = Output(cluster, disk)
     brackets, chunk_rows = rng.choice(list(Brackets)), rng.choice([1, 3, 10, 100])
     limits = Limits(
@@ -253,6 +257,7 @@ def run(seed: int, *, steps: int = 220) -> Result:
         assert output.state[table] == cluster.state_at(table, cluster.ts), f"end state of {table}"
     return Result(
         fate.deaths,
+        fate.points,
         output.next_seq,
         output.dump_rows,
         repeats + pipeline.sequence.repeats,

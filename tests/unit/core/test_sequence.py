@@ -42,7 +42,9 @@ def test_no_lanes_release_nothing() -> None:
 
 def test_orders_by_commit_ts_then_deletes_then_puts_then_arrival() -> None:
     s = sequence()
-    accept(s, put(7, "b"), put(7, "a", position=1), delete(7, "d", position=2), put(3, "first", lane="b"), resolved(9), resolved(9, lane="b"))
+    accept(
+        s, put(7, "b"), put(7, "a", position=1), delete(7, "d", position=2), put(3, "first", lane="b"), resolved(9), resolved(9, lane="b")
+    )
     assert keys(release(s, {"a", "b"})) == ["first", "d", "b", "a"]
 
 

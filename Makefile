@@ -1,0 +1,61 @@
+# Everything is done in .venv; `make` prints the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+WORKERS ?= 2
+SEED ?= 0
+
+.PHONY: help setup demo test check format lint types stubs bench sim lock clean
+
+help: ## print the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+setup: $(STAMP) ## make .venv with the locked dependencies, and check that Java is there
+
+$(STAMP): requirements.lock pyproject.toml deploy/check-machine
+	@PYTHON=$(PYTHON) bash deploy/check-machine
+	@$(PYTHON) -m venv .venv
+	@echo "installing the locked dependencies into .venv (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-binary etcd3 -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## play the recorded stream `demo` with a dump in the middle of it, and judge the output
+	@$(BIN)/ticdc-dump replay tests/recordings/demo --brackets watermark --chunk-rows 100 --speed 6
+
+test: setup ## run all tests
+	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+check: setup ## format, lint, types, stubs, then all tests
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(MAKE) --no-print-directory stubs
+	@$(MAKE) --no-print-directory test
+
+format: setup ## rewrite the code in the house format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lint: setup ## ruff
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+types: setup ## mypy --strict
+	@$(BIN)/mypy
+
+stubs: setup ## regenerate the gRPC stubs and fail if they differ from what is committed
+	@$(BIN)/python -m tests.support.stubs
+
+bench: setup ## measure: ratios to something measured in the same run
+	@$(BIN)/python -m tests.bench
+
+sim: setup ## live through one seed of the simulation again: make sim SEED=42
+	@$(BIN)/python -m tests.simulation $(SEED)
+
+lock: ## lock the dependencies anew (needs uv in .venv)
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --group dev pyproject.toml -o requirements.lock
+
+clean: ## remove what was made
+	@rm -rf .venv out build spark-warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis

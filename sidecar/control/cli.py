@@ -1,0 +1,95 @@
+"""The command line. One function a command; what a command does lives elsewhere.
+
+Exit codes: 0 done (and, for a replay, equal to the truth); 1 the output differs from the truth; 2 wrong usage;
+3 stopped by an error that is named with the way out; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sidecar.control.output import verdict_table, view
+from sidecar.errors import TicdcDumpError
+
+EXIT_DIFFERENT, EXIT_ERROR = 1, 3
+
+app = typer.Typer(
+    name="ticdc-dump",
+    help="Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes."""
+
+
+@app.command()
+def replay(
+    recording: Annotated[Path, typer.Argument(help="Folder of a recording (recording.json, truth/, schema/, kafka/).")],
+    feed: Annotated[str | None, typer.Option(help="The recording's changefeed to play; default: open-protocol.")] = None,
+    brackets: Annotated[str, typer.Option(help="recorded: the dump that really ran; watermark or snapshot: a dump of our own.")] = "recorded",
+    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows a chunk SELECT asks for (not with recorded brackets).")] = 1000,
+    tables: Annotated[str, typer.Option(help="Tables to dump, as TiCDC table rules: shop.*,!shop.event_*")] = "*.*",
+    schedule_seed: Annotated[int, typer.Option(help="Decides interleaving, moments of reads and marks, pauses, restarts, crashes.")] = 0,
+    crashes: Annotated[int, typer.Option(min=0, help="How often the sidecar dies between two durable steps.")] = 0,
+    resends: Annotated[int, typer.Option(min=0, help="How often TiCDC restarts and sends the tail of its lanes again.")] = 0,
+    speed: Annotated[float | None, typer.Option(min=0.1, help="Recorded seconds a second; default: as fast as it goes.")] = None,
+    sink: Annotated[list[str] | None, typer.Option(help="Sink URI, may be given again; default: file://OUT/output?format=jsonl")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the log and the default sink; default: out/NAME-FEED-BRACKETS.")] = None,
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    verify: Annotated[bool, typer.Option(help="Hold the output against the recording's truth.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Play a recorded TiCDC stream with a dump in the middle of it, and judge the merged output by the truth."""
+    from sidecar.replay.replay import ReplaySettings, run  # Spark is loaded by the command that needs it
+
+    console = Console(stderr=as_json, quiet=as_json)
+    settings = ReplaySettings(
+        recording=recording,
+        feed=feed,
+        brackets=brackets,
+        chunk_rows=chunk_rows,
+        tables=tuple(tables.split(",")),
+        seed=schedule_seed,
+        crashes=crashes,
+        resends=resends,
+        speed=speed,
+        sinks=tuple(sink or ()),
+        out=out,
+        master=master,
+        verify=verify,
+    )
+    with view(console) as live:
+        report = run(settings, live.show)
+    if as_json:
+        typer.echo(json.dumps(report.to_json()))
+    else:
+        if report.verdict is not None:
+            console.print(verdict_table(report.verdict))
+            for line in report.verdict.findings():
+                console.print(line, highlight=False, soft_wrap=True)
+        console.print(report.summary(), highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if report.ok else EXIT_DIFFERENT)
+
+
+def main() -> None:
+    """The entry point: errors of ours are told in full, without a trace."""
+    try:
+        app()
+    except TicdcDumpError as error:
+        if "--json" in sys.argv:
+            typer.echo(json.dumps({"ok": False, "exit_reason": "error", "error": str(error)}))
+        else:
+            typer.echo(f"error: {error}", err=True)
+        raise SystemExit(EXIT_ERROR) from error

@@ -1,0 +1,150 @@
+"""How things are shown to people: one live view in a terminal, plain lines where there is none; programs get --json.
+
+The same `Status` feeds both, so that what a log of a demo says is what the terminal showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sidecar.core.model import CommitTs
+from sidecar.core.progress import TableProgress
+from sidecar.replay.status import Status
+from sidecar.replay.verify import Verdict
+
+PLAIN_LINE_EVERY_S = 2.0
+TSO_LOGICAL_BITS = 18
+
+
+def moment(ts: CommitTs) -> str:
+    """A TSO as UTC time; the empty text for none."""
+    return datetime.fromtimestamp((ts >> TSO_LOGICAL_BITS) / 1000, UTC).strftime("%H:%M:%S.%f")[:-3] if ts else ""
+
+
+class View(Protocol):
+    def __enter__(self) -> View: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def show(self, status: Status) -> None: ...
+
+
+class _Rates:
+    """Per second, from one shown status to the next."""
+
+    def __init__(self) -> None:
+        self._before: Status | None = None
+        self.changes_s = self.dump_rows_s = 0.0
+
+    def take(self, status: Status) -> None:
+        if self._before is not None and status.elapsed_s - self._before.elapsed_s >= 0.2:
+            seconds = status.elapsed_s - self._before.elapsed_s
+            self.changes_s = (status.changes - self._before.changes) / seconds
+            self.dump_rows_s = (status.dump_rows - self._before.dump_rows) / seconds
+        elif self._before is not None:
+            return
+        self._before = status
+
+
+class PlainView:
+    """A line every few seconds and at every change of phase, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._rates = console, _Rates()
+        self._phase, self._shown_s = "", -PLAIN_LINE_EVERY_S
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None
+
+    def show(self, status: Status) -> None:
+        self._rates.take(status)
+        if status.phase == self._phase and status.elapsed_s - self._shown_s < PLAIN_LINE_EVERY_S:
+            return
+        self._phase, self._shown_s = status.phase, status.elapsed_s
+        done = sum(table.complete_at is not None for table in status.progress.tables) if status.progress else 0
+        state = f"{status.progress.state} {done}/{len(status.progress.tables)} tables" if status.progress else "none"
+        self._console.print(
+            f"{status.elapsed_s:6.1f}s {status.phase:<10} resolved {moment(status.resolved_ts) or '-':<12}"
+            f" live {status.changes} ({self._rates.changes_s:.0f}/s) dump {state}, {status.dump_rows} rows ({self._rates.dump_rows_s:.0f}/s),"
+            f" {status.open_windows} windows open, {status.dropped} dropped, delivered {status.delivered}/{status.logged}"
+            + (f", {status.crashes} crashes" if status.crashes else ""),
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+class LiveView:
+    """The whole state, redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._rates = _Rates()
+        self._live = Live(console=console, refresh_per_second=8)
+
+    def __enter__(self) -> LiveView:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def show(self, status: Status) -> None:
+        self._rates.take(status)
+        facts = Table.grid(padding=(0, 2))
+        for name, value in self._facts(status):
+            facts.add_row(Text(name, style="dim"), value)
+        self._live.update(Group(facts, _table_bars(status)))
+
+    def _facts(self, status: Status) -> Iterable[tuple[str, str]]:
+        yield "phase", f"{status.phase}, {status.elapsed_s:.0f} s, {100 * status.played:.0f} % of the recording"
+        yield "resolved", moment(status.resolved_ts)
+        yield "live changes", f"{status.changes:,}  ({self._rates.changes_s:,.0f}/s)  repeats dropped {status.repeats:,}"
+        yield "dump rows", f"{status.dump_rows:,}  ({self._rates.dump_rows_s:,.0f}/s)  dropped in windows {status.dropped:,}"
+        yield "windows open", str(status.open_windows)
+        yield "segments", f"{status.delivered} of {status.logged} delivered"
+        if status.crashes:
+            yield "crashes", str(status.crashes)
+
+
+def _table_bars(status: Status) -> Table:
+    bars = Table(box=None, padding=(0, 2), header_style="dim")
+    for heading in ("table", "dump", "rows", "chunks", ""):
+        bars.add_column(heading, justify="right" if heading in ("rows", "chunks") else "left")
+    for table in status.progress.tables if status.progress else ():
+        total = max(status.estimates.get(table.table, 0), table.rows, 1)
+        done = total if table.complete_at is not None else table.rows
+        bars.add_row(
+            str(table.table), ProgressBar(total=total, completed=done, width=30), f"{table.rows:,}", f"{table.chunks:,}", _state(table, status)
+        )
+    return bars
+
+
+def _state(table: TableProgress, status: Status) -> str:
+    if table.complete_at is not None:
+        return f"complete at {moment(table.complete_at)}"
+    return str(status.progress.state) if status.progress and table.chunks else "waiting"
+
+
+def view(console: Console) -> View:
+    return LiveView(console) if console.is_terminal else PlainView(console)
+
+
+def verdict_table(verdict: Verdict) -> Table:
+    """The end of a replay: each table's counts and whether it equals the truth."""
+    found = Table(box=None, padding=(0, 2), header_style="bold")
+    for heading in ("table", "rows", "from log", "from dump", "dropped", "snapshots", "verdict"):
+        found.add_column(heading, justify="left" if heading in ("table", "verdict") else "right")
+    for table in verdict.tables:
+        text = Text("equal to the truth", style="green") if table.equal else Text("DIFFERENT", style="bold red")
+        counts = (table.rows, table.from_log, table.from_dump, table.dropped, table.snapshots_compared)
+        found.add_row(str(table.table), *(f"{count:,}" for count in counts), text)
+    return found

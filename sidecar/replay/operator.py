@@ -1,0 +1,42 @@
+"""The operator, as chance has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, StartDump
+from sidecar.errors import RefusedRequest
+
+
+@dataclass(slots=True)
+class Script:
+    """Starts the dump, pauses and resumes it, now and then restarts it: the requests port. A step is a `take`."""
+
+    rng: Random
+    start: StartDump
+    steps: int = 0
+    plan: dict[int, Request] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        at = self.rng.randint(5, 40)
+        self.plan[at] = self.start
+        for number in range(self.rng.randrange(3)):
+            at += self.rng.randint(5, 60)
+            if self.rng.random() < 0.25:
+                self.plan[at] = RestartDump(f"{self.rng.getrandbits(48):012x}{number:04x}")
+                continue
+            self.plan[at] = PauseDump()
+            at += self.rng.randint(2, 20)
+            self.plan[at] = ResumeDump()
+
+    def take(self) -> Request | None:
+        self.steps += 1
+        due = min((step for step in self.plan if step <= self.steps), default=None)
+        return self.plan.pop(due) if due is not None else None
+
+    def answer(self, refused: RefusedRequest | None) -> None:
+        """A pause that comes after the dump is finished is refused, as it should be: chance asked for it."""
+
+    def started(self) -> bool:
+        return not any(isinstance(request, StartDump) for request in self.plan.values())

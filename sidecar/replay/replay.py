@@ -1,0 +1,248 @@
+"""The whole line over a recording: feed, sidecar, log, Spark, sinks, verdict.
+
+    recording -> RecordingFeed -> Pipeline (dies and comes back as told) -> FolderLog -> Job (a thread) -> sinks -> verify
+
+What chance decides comes from one seed: interleaving, moments of marks and reads, pauses, restarts, resends, crashes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sidecar.adapters.progress_file import FileProgress
+from sidecar.adapters.segment_log import FolderLog, write_chunk
+from sidecar.adapters.spill import FileSpill
+from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
+from sidecar.core.model import MARK_TABLE, CommitTs, TableName
+from sidecar.core.progress import DumpState
+from sidecar.core.table_rules import matching
+from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.feeds.recording import Play, RecordingFeed
+from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.ports import Source
+from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
+from sidecar.replay.operator import Script
+from sidecar.replay.recorded_dump import PlayedWindow, RecordedDump
+from sidecar.replay.recording import Recording, RecordedTables
+from sidecar.replay.report import ReplaySettings, Report
+from sidecar.replay.source import RecordedSource, WatermarkRow, played_windows
+from sidecar.replay.spark_loop import SparkLoop
+from sidecar.replay.status import Status
+from sidecar.replay.verify import Verdict, verify
+from sidecar.storage import Folder, open_folder
+from spark_merge.job import Job, JobSettings, session
+from spark_merge.sinks.registry import open_sink
+
+STEPS_MAX = 5_000_000
+"""A replay that has not ended by then never ends; the error says what it waits for."""
+
+POLL_S = 0.05
+
+RECORDED = "recorded"
+WATERMARK_ROW_ID = "replay"
+
+
+class NoSource:
+    """The source of a recorded dump, which reads nothing."""
+
+    def request(self, command: Command) -> None:
+        raise AssertionError(f"a recorded dump asked for {command}")
+
+    def results(self) -> list[SourceEvent]:
+        return []
+
+    def close(self) -> None:
+        return None
+
+
+class MonotonicClock:
+    def now_s(self) -> float:
+        return time.monotonic()
+
+
+class Replay:
+    """One run. Everything durable is under `out`; what a former run left there is removed first."""
+
+    def __init__(self, settings: ReplaySettings, spark: SparkSession) -> None:
+        self.settings = settings
+        self.recording = Recording(settings.recording)
+        self.config = self.recording.feed_config(settings.feed)
+        self.schemas = self.recording.schemas
+        self.tables = self._scope()
+        self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.config.name}-{settings.brackets}").resolve()
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.out.mkdir(parents=True)
+        self.log: Folder = open_folder(f"{self.out}/log")
+        uris = settings.sinks or (f"file://{self.out}/output?format=jsonl",)
+        self.sinks = {uri: open_sink(uri, log_id=self.config.changefeed_id) for uri in uris}
+        self.clock = MonotonicClock()
+        self.fate = Fate(Random(settings.seed), settings.crashes)
+        self.feed = RecordingFeed(
+            self.recording, self.config, Play(seed=settings.seed, speed=settings.speed, resends=settings.resends), clock=self.clock
+        )
+        self.row = WatermarkRow(WATERMARK_ROW_ID)
+        self.stored = FileProgress(self.out / "progress.json")
+        self.script = Script(Random(settings.seed), self._start_request())
+        self.rows = None if settings.brackets == RECORDED else RecordedTables(self.recording, self.config)
+        self.spark = SparkLoop(Job(spark, list(self.sinks.values()), JobSettings(self.log)))
+        self.began_s = self.clock.now_s()
+        self.pipeline: Pipeline | None = None
+        self.epoch = self.repeats = self.changes = self.dump_rows = self.segments = 0
+
+    def run(self, show: Callable[[Status], None]) -> Report:
+        """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark."""
+        self.spark.start()
+        for _ in range(STEPS_MAX):
+            self._step()
+            self.spark.check()
+            show(self._status("playing"))
+            if self._played():
+                break
+        else:
+            raise SourceError(f"the replay does not end: {self.pipeline and self.pipeline.dump.progress}", hint="report this with the seed")
+        show(self._status("delivering"))
+        self.spark.finish()
+        seconds = self.clock.now_s() - self.began_s
+        show(self._status("verifying" if self.settings.verify else "done"))
+        return self._report(self._verdict() if self.settings.verify else None, seconds)
+
+    # ---- the sidecar, which may die --------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        try:
+            if self.pipeline is None:
+                self.epoch += 1
+                self.pipeline = self._attach()
+            self.pipeline.step(poll_s=POLL_S)
+        except Crash:
+            if self.pipeline is not None:
+                self._count(self.pipeline)
+                self.pipeline.outside.source.close()
+            self.pipeline = None
+
+    def _attach(self) -> Pipeline:
+        log = FolderLog(self.log)
+        outside = Outside(
+            feed=MortalFeed(self.feed, self.fate),
+            codec=self.config.codec(),
+            log=MortalLog(log, self.fate),
+            source=self._source(),
+            progress=MortalProgress(self.stored, self.fate),
+            requests=self.script,
+            clock=self.clock,
+            spill=FileSpill(None),
+        )
+        pipeline = attach(outside, changefeed_id=WATERMARK_ROW_ID, epoch=self.epoch, schemas=self.schemas, limits=Limits())
+        if self.settings.brackets == RECORDED:
+            pipeline.dump = self._recorded_dump(pipeline)
+        return pipeline
+
+    def _source(self) -> Source:
+        if self.rows is None:
+            return NoSource()
+        return RecordedSource(self.rows, self.feed, self.row, self._write_chunk, seed=self.settings.seed + self.epoch)
+
+    def _write_chunk(self, path: str, rows: pa.Table) -> int:
+        return self.fate.around("chunk file", lambda: write_chunk(self.log, path, rows))
+
+    def _recorded_dump(self, pipeline: Pipeline) -> RecordedDump:
+        changefeed_id, windows = played_windows(self.recording, tables=self.tables, epoch=self.epoch)
+        return RecordedDump(
+            windows,
+            changefeed_id=changefeed_id,
+            epoch=self.epoch,
+            after_ts=pipeline.sequence.after_ts,
+            next_seq=pipeline.next_seq,
+            progress=pipeline.dump.progress,
+            write_chunk=partial(write_chunk, self.log),
+        )
+
+    # ---- what is asked for -----------------------------------------------------------------------------------------
+
+    def _scope(self) -> tuple[TableName, ...]:
+        replicated = [name for name, schema in self.schemas.items() if schema.key and name != MARK_TABLE]
+        scope = tuple(matching(self.settings.tables, replicated))
+        if not scope:
+            raise FeedUnsuitable(
+                f"no replicated table matches {','.join(self.settings.tables)}", hint=f"choose from {', '.join(map(str, replicated))}"
+            )
+        return scope
+
+    def _start_request(self) -> StartDump:
+        brackets = Brackets.WATERMARK if self.settings.brackets == RECORDED else Brackets(self.settings.brackets)
+        return StartDump(f"{self.settings.seed & 0xFFFFFFFF:016x}", self.tables, brackets, self.settings.chunk_rows)
+
+    # ---- where it stands -------------------------------------------------------------------------------------------
+
+    def _played(self) -> bool:
+        """The recording is over, the dump too, and the log has reached the recording's end."""
+        pipeline = self.pipeline
+        if pipeline is None or not self.feed.exhausted or pipeline.sequence.after_ts < self.recording.end_ts:
+            return False
+        progress = pipeline.dump.progress
+        return progress is not None and progress.state is DumpState.FINISHED
+
+    def _count(self, pipeline: Pipeline) -> None:
+        self.repeats += pipeline.sequence.repeats
+        self.changes += pipeline.counts.changes
+        self.dump_rows += pipeline.counts.dump_rows
+        self.segments += pipeline.counts.segments
+
+    def _status(self, phase: str) -> Status:
+        pipeline = self.pipeline
+        counts = pipeline.counts if pipeline else None
+        return Status(
+            phase=phase,
+            elapsed_s=self.clock.now_s() - self.began_s,
+            played=self.feed.played_part(),
+            resolved_ts=pipeline.sequence.after_ts if pipeline else CommitTs(0),
+            changes=self.changes + (counts.changes if counts else 0),
+            repeats=self.repeats + (pipeline.sequence.repeats if pipeline else 0),
+            dump_rows=self.dump_rows + (counts.dump_rows if counts else 0),
+            dropped=self.spark.dropped(),
+            open_windows=pipeline.dump.open_windows() if pipeline else 0,
+            logged=pipeline.next_seq if pipeline else 0,
+            delivered=self.spark.delivered,
+            crashes=len(self.fate.deaths),
+            progress=pipeline.dump.progress if pipeline else None,
+            estimates={},
+        )
+
+    def _verdict(self) -> Verdict:
+        assert self.pipeline is not None
+        assert self.pipeline.dump.progress is not None
+        complete_at = {t.table: t.complete_at for t in self.pipeline.dump.progress.tables if t.complete_at is not None}
+        output = next((uri for uri in self.sinks if "format=jsonl" in uri), None)
+        if output is None:
+            raise FeedUnsuitable("verify reads jsonl and no sink writes it", hint="add a sink with ?format=jsonl, or give --no-verify")
+        return verify(open_folder(output), self.recording, complete_at=complete_at, tables=self.tables)
+
+    def _report(self, verdict: Verdict | None, seconds: float) -> Report:
+        if self.pipeline is not None:
+            self._count(self.pipeline)
+        return Report(
+            ok=verdict is None or verdict.ok,
+            exit_reason="not verified" if verdict is None else "equal" if verdict.ok else "different",
+            seconds=seconds,
+            changes=self.changes,
+            dump_rows=self.dump_rows,
+            segments=self.segments,
+            repeats=self.repeats,
+            deaths=tuple(self.fate.deaths),
+            outputs=tuple(self.sinks),
+            verdict=verdict,
+        )
+
+
+def run(settings: ReplaySettings, show: Callable[[Status], None]) -> Report:
+    """Start Spark, play, stop Spark."""
+    replay = Replay(settings, session(master=settings.master))
+    return replay.run(show)

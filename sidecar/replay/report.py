@@ -1,0 +1,68 @@
+"""What a replay is asked for and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sidecar.replay.verify import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """`sinks` empty: jsonl files under `out`. `speed`: recorded seconds a second, None as fast as it goes."""
+
+    recording: Path
+    feed: str | None = None
+    brackets: str = "recorded"
+    chunk_rows: int = 1000
+    tables: tuple[str, ...] = ("*.*",)
+    seed: int = 0
+    crashes: int = 0
+    resends: int = 0
+    speed: float | None = None
+    sinks: tuple[str, ...] = ()
+    out: Path | None = None
+    master: str = "local[*]"
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome. `ok`: every table equals the truth, or, without verify, the dump is complete and delivered."""
+
+    ok: bool
+    exit_reason: str
+    seconds: float
+    changes: int
+    dump_rows: int
+    segments: int
+    repeats: int
+    deaths: tuple[str, ...]
+    outputs: tuple[str, ...]
+    verdict: Verdict | None
+
+    def to_json(self) -> dict[str, Any]:
+        rows = self.changes + self.dump_rows
+        return {
+            "ok": self.ok,
+            "exit_reason": self.exit_reason,
+            "seconds": round(self.seconds, 3),
+            "rows_per_second": round(rows / self.seconds, 1) if self.seconds else 0,
+            "changes": self.changes,
+            "dump_rows": self.dump_rows,
+            "segments": self.segments,
+            "repeats": self.repeats,
+            "crashes": list(self.deaths),
+            "outputs": list(self.outputs),
+            "tables": self.verdict.to_json()["tables"] if self.verdict else [],
+        }
+
+    def summary(self) -> str:
+        what = {"equal": "Every table equals the truth.", "different": "The output DIFFERS from the truth."}
+        return (
+            f"{what.get(self.exit_reason, 'Delivered, not verified.')} {self.changes:,} live changes and {self.dump_rows:,} dump rows"
+            f" in {self.seconds:.1f} s, {len(self.deaths)} crashes, {self.repeats:,} repeats dropped.\n"
+            f"Output: {', '.join(self.outputs)}"
+        )

@@ -1,0 +1,29 @@
+"""What a replay is doing, as one value: the live view and the plain lines are made of nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.model import CommitTs, TableName
+from sidecar.core.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`played`: part of the recording, 0 to 1. `estimates`: rows of each table when the dump began. `delivered` and
+    `logged` are counts of segments. Rates are made by whoever shows them, from two statuses and `elapsed_s`."""
+
+    phase: str
+    elapsed_s: float
+    played: float
+    resolved_ts: CommitTs
+    changes: int
+    repeats: int
+    dump_rows: int
+    dropped: int
+    open_windows: int
+    logged: int
+    delivered: int
+    crashes: int
+    progress: Progress | None
+    estimates: dict[TableName, int]

@@ -1,0 +1,286 @@
+"""open-protocol rows: {"u": new, "p": old} or {"d": old}, each {column: {"t": type, "h": handle, "f": flags, "v": value}}.
+
+A struct type is made for each table, so that one typed parse checks names, type codes and JSON types and yields cells
+without dictionaries. Value rules are those of facts/ticdc.md 1.1 (tiflow pkg/sink/codec/internal/column.go):
+- type codes 249 to 252 are base64, of text too; flag bit 1 on 15, 253 and 254 means the body of a Go `strconv.Quote`;
+- enum and set are numbers, a timestamp is in the server's zone.
+
+Two settings show here:
+- `output-old-value = false`: an update is written exactly like an insert and comes out as one;
+- `only-output-updated-columns = true`: refused. The new architecture writes an empty or zero old value as null there, so
+  the old image is not known (ticdc pkg/sink/codec/open/codec.go, writeColumnFieldValueIfUpdated).
+A delete may carry the key's columns alone (`delete-only-output-handle-key-columns`): the others are then null.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from operator import attrgetter
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from sidecar.core.model import Column, Kind, TableSchema
+from sidecar.errors import FeedUnsuitable
+from spark_merge.decode.images import NO_IMAGE, Images, RowUnusable, row_of_image, schema_differs, unreadable
+from spark_merge.decode.values import (
+    UnfitValue,
+    byte_array,
+    from_bytes,
+    from_floats,
+    from_ints,
+    from_texts,
+    go_unquote,
+    int_array,
+    shown,
+    utf8_texts,
+)
+
+_TABLES_MAX = 4096
+"""Table schemas whose parsers are kept in a worker."""
+
+_BASE64_TYPES = frozenset({249, 250, 251, 252})
+_BINARY_FLAG = 1
+_JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _Int(msgspec.Struct, gc=False):
+    t: Literal[1, 2, 3, 8, 9]
+    v: int | None
+
+
+class _Year(msgspec.Struct, gc=False):
+    t: Literal[13]
+    v: int | None
+
+
+class _Bit(msgspec.Struct, gc=False):
+    t: Literal[16]
+    v: int | None
+
+
+class _Enum(msgspec.Struct, gc=False):
+    t: Literal[247]
+    v: int | None
+
+
+class _Set(msgspec.Struct, gc=False):
+    t: Literal[248]
+    v: int | None
+
+
+class _Float(msgspec.Struct, gc=False):
+    t: Literal[4]
+    v: float | None
+
+
+class _Double(msgspec.Struct, gc=False):
+    t: Literal[5]
+    v: float | None
+
+
+class _String(msgspec.Struct, gc=False):
+    t: Literal[15, 249, 250, 251, 252, 253, 254]
+    f: int
+    v: str | None
+
+
+class _Timestamp(msgspec.Struct, gc=False):
+    t: Literal[7]
+    v: str | None
+
+
+class _Date(msgspec.Struct, gc=False):
+    t: Literal[10, 14]
+    v: str | None
+
+
+class _Time(msgspec.Struct, gc=False):
+    t: Literal[11]
+    v: str | None
+
+
+class _Datetime(msgspec.Struct, gc=False):
+    t: Literal[12]
+    v: str | None
+
+
+class _Vector(msgspec.Struct, gc=False):
+    t: Literal[225]
+    v: str | None
+
+
+class _Json(msgspec.Struct, gc=False):
+    t: Literal[245]
+    v: str | None
+
+
+class _Decimal(msgspec.Struct, gc=False):
+    t: Literal[246]
+    v: str | None
+
+
+_CELLS: dict[Kind, type[msgspec.Struct]] = {
+    "int": _Int, "uint": _Int, "year": _Year, "bit": _Bit, "enum": _Enum, "set": _Set, "float": _Float, "double": _Double,
+    "text": _String, "binary": _String, "timestamp": _Timestamp, "date": _Date, "time": _Time, "datetime": _Datetime,
+    "vector": _Vector, "json": _Json, "decimal": _Decimal,
+}  # fmt: skip
+
+
+def read(values: Sequence[bytes], schema: TableSchema, server_tz: str) -> Images:
+    """Decode rows of one table. Raises RowUnusable."""
+    row_type, decode = _row_type(schema)
+    try:
+        rows = [decode(value) for value in values]
+    except _JSON_ERRORS:
+        rows = [_read_slowly(number, value, schema, row_type, decode) for number, value in enumerate(values)]
+    images, before, after = _images(rows)
+    columns: list[pa.Array] = []
+    for number, column in enumerate(schema.columns):
+        try:
+            columns.append(_column_texts(images, f"c{number}", column, server_tz))
+        except UnfitValue as unfit:
+            raise schema_differs(row_of_image(unfit.index, before, after), f"column {column.name}: {unfit}") from unfit
+    return Images(columns, before, after)
+
+
+@lru_cache(maxsize=_TABLES_MAX)
+def _row_type(schema: TableSchema) -> tuple[Any, Callable[[bytes], Any]]:
+    """A struct {u, p, d} of images whose fields c0, c1, … are the schema's columns; and its parser."""
+    fields = [(f"c{number}", _CELLS[column.kind]) for number, column in enumerate(schema.columns)]
+    names = {f"c{number}": column.name for number, column in enumerate(schema.columns)}
+    image = msgspec.defstruct("Image", fields, rename=names, forbid_unknown_fields=True, gc=False)
+    optional: Any = image | None
+    row = msgspec.defstruct("Row", [(part, optional, None) for part in "upd"], forbid_unknown_fields=True, gc=False)
+    return row, msgspec.json.Decoder(row).decode
+
+
+def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
+    images: list[Any] = []
+    before: list[int] = []
+    after: list[int] = []
+    for number, row in enumerate(rows):
+        new, old = row.u, row.p if row.d is None else row.d
+        if (new is None) is (row.d is None) or (row.d is not None and row.p is not None):
+            raise unreadable(number, "the row is neither u, nor u and p, nor d alone")
+        after.append(NO_IMAGE if new is None else len(images))
+        if new is not None:
+            images.append(new)
+        before.append(NO_IMAGE if old is None else len(images))
+        if old is not None:
+            images.append(old)
+    return images, before, after
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+
+def _column_texts(images: Sequence[Any], field: str, column: Column, server_tz: str) -> pa.Array:
+    values = list(map(attrgetter(f"{field}.v"), images))
+    match column.kind:
+        case "int" | "uint" | "bit" | "year" | "enum" | "set":
+            return from_ints(int_array(values, column), column)
+        case "float" | "double":
+            return from_floats(pa.array(values, pa.float64()), column)
+        case "text":
+            if not _is_plain(images, field):
+                return utf8_texts(_bytes(images, field, values, of_text=True))
+            return pa.array(values, pa.string())
+        case "binary":
+            return from_bytes(_bytes(images, field, values, of_text=False), column)
+        case _:
+            return from_texts(pa.array(values, pa.string()), column, server_tz)
+
+
+def _is_plain(images: Sequence[Any], field: str) -> bool:
+    """Whether every value stands as it is: no base64, no quoting."""
+    types, flags = set(map(attrgetter(f"{field}.t"), images)), set(map(attrgetter(f"{field}.f"), images))
+    return _BASE64_TYPES.isdisjoint(types) and not any(flag & _BINARY_FLAG for flag in flags)
+
+
+def _bytes(images: Sequence[Any], field: str, values: Sequence[str | None], *, of_text: bool) -> pa.Array:
+    """The bytes behind base64 or quotes. One way for the column if its type is one, else value by value."""
+    cells = set(map(attrgetter(f"{field}.t", f"{field}.f"), images))
+    ways = {_way(type_, flags, of_text=of_text) for type_, flags in cells}
+    if len(ways) == 1:
+        return byte_array(values, *ways.pop())
+    found: list[bytes | None] = []
+    for index, cell in enumerate(map(attrgetter(field), images)):
+        to_bytes, reason = _way(cell.t, cell.f, of_text=of_text)
+        try:
+            found.append(None if cell.v is None else to_bytes(cell.v))
+        except ValueError:
+            raise UnfitValue(index, cell.v, reason) from None
+    return pa.array(found, pa.binary())
+
+
+def _way(type_: int, flags: int, *, of_text: bool) -> tuple[Callable[[str], bytes], str]:
+    """How a value's bytes are written, and what is wrong with a value that is not."""
+    if type_ in _BASE64_TYPES:
+        return _unbase64, "is not base64"
+    if flags & _BINARY_FLAG:
+        return go_unquote, "is not a Go quoted text"
+    return (str.encode, "is not UTF-8") if of_text else (_refuse_unquoted, "is of a binary column and not marked as binary")
+
+
+_unbase64 = partial(a2b_base64, strict_mode=True)
+
+
+def _refuse_unquoted(_: str) -> bytes:
+    raise ValueError
+
+
+# ---- rows that the parser refuses -----------------------------------------------------------------------------------
+
+
+def _read_slowly(number: int, value: bytes, schema: TableSchema, row_type: Any, decode: Callable[[bytes], Any]) -> Any:
+    """The row, with what a delete of the key alone leaves out as null; or the reason why it is refused."""
+    try:
+        return decode(value)
+    except _JSON_ERRORS as refusal:
+        try:
+            found = msgspec.json.decode(value)
+        except _JSON_ERRORS as error:
+            raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
+        if not isinstance(found, dict) or not all(part in ("u", "p", "d") and isinstance(image, dict) for part, image in found.items()):
+            raise unreadable(number, f"the value is not a row of open-protocol: {shown(value)}") from refusal
+        whole = {part: _whole_image(number, part, image, schema) for part, image in found.items()}
+        for part, image in whole.items():
+            _refuse_cell(number, part, image, schema)
+        return msgspec.convert(whole, row_type)
+
+
+def _whole_image(number: int, part: str, image: dict[str, Any], schema: TableSchema) -> dict[str, Any]:
+    names = schema.column_names()
+    for name in image:
+        if name not in names:
+            raise schema_differs(number, f"column {name} is in the row ({part}) and not in the schema")
+    missing = [name for name in names if name not in image]
+    if missing and part == "p":
+        raise RowUnusable(
+            number,
+            f"column {missing[0]} is not in the old image: only-output-updated-columns is set",
+            kind=FeedUnsuitable,
+            hint="set only-output-updated-columns = false in the changefeed: with open-protocol it loses empty old values",
+        )
+    if missing and not (part == "d" and set(image) == set(schema.key)):
+        raise schema_differs(number, f"column {missing[0]} is in the schema and not in the row ({part})")
+    kinds = {column.name: column.kind for column in schema.columns}
+    return image | {name: _null_cell(kinds[name]) for name in missing}
+
+
+def _null_cell(kind: Kind) -> dict[str, Any]:
+    type_code = msgspec.inspect.type_info(_CELLS[kind]).fields[0].type.values[0]  # type: ignore[attr-defined]  # a Literal's
+    return {"t": type_code, "f": _BINARY_FLAG if kind == "binary" else 0, "v": None}
+
+
+def _refuse_cell(number: int, part: str, image: dict[str, Any], schema: TableSchema) -> None:
+    for column in schema.columns:
+        try:
+            msgspec.convert(image[column.name], _CELLS[column.kind])
+        except msgspec.ValidationError as error:
+            text = f"column {column.name}: {shown(image[column.name])} ({part}) does not fit kind {column.kind}: {error}"
+            raise schema_differs(number, text) from error

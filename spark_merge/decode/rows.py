@@ -1,0 +1,181 @@
+"""Logged rows to the change frame (contract.CHANGE_SCHEMA), in columns and without Spark: it runs inside a task.
+
+    rows of a segment ─► by table ─► images (a protocol's reader) ─► changes ─► one Arrow table
+
+Rules: rows of the watermark table are left out. A table's schema is the one given, and a row that differs from it is
+refused with its lane and position; nothing is skipped. An update that changes the handle key becomes a delete of the old
+key and an insert of the new one. Which update has no old image is the reader's concern (open_protocol.py).
+
+Output order: tables in the order of their first row; in each its rows, then the deletes of changed keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import MARK_TABLE, Message, TableName, TableSchema
+from sidecar.errors import FeedUnsuitable, MessageUnreadable
+from spark_merge.contract import RANK_DELETE, RANK_PUT
+from spark_merge.decode import canal_json, open_protocol
+from spark_merge.decode.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
+from spark_merge.merge import key_text
+
+_TEXTS = pa.list_(pa.field("element", pa.string()))
+
+CHANGES = pa.schema(
+    [
+        ("seq", pa.int64()), ("commit_ts", pa.int64()), ("rank", pa.int32()), ("ordinal", pa.int64()), ("schema", pa.string()),
+        ("table", pa.string()), ("op", pa.string()), ("key", pa.string()), ("before", _TEXTS), ("after", _TEXTS),
+    ]
+)  # fmt: skip
+"""contract.CHANGE_SCHEMA as Arrow, its arrays' element named as Spark names it."""
+
+_BLOCK_ROWS_MAX = 2048
+"""Rows parsed at a time: their Python objects then stay in the processor's cache."""
+
+_COLUMNS = ["seq", "commit_ts", "op", "schema", "table", "value", "lane", "position", "ordinal"]
+
+_READERS: dict[str, Callable[[list[bytes], TableSchema, str], Images]] = {
+    "open-protocol": open_protocol.read,
+    "canal-json": canal_json.read,
+}
+
+_Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Rows of one table, all images converted. `before`, `after` and `key_*` have one entry a row."""
+
+    rows: pa.Table
+    before: pa.Array
+    after: pa.Array
+    key_before: pa.Array
+    key_after: pa.Array
+
+
+def decode(rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchema], server_tz: str = "UTC") -> pa.Table:
+    """`rows` has manifest.DATA_COLUMNS and `seq`. `server_tz` is the TiCDC server's time zone (`--tz`).
+
+    Raises MessageUnreadable for bytes that do not follow the protocol, FeedUnsuitable for a row or a table that does not
+    fit `schemas`; the text names lane, position, table, column and value.
+    """
+    reader = _READERS.get(codec)
+    if reader is None:
+        raise FeedUnsuitable(f"rows of codec {codec} are not decoded here", hint=f"use one of {', '.join(_READERS)} as the protocol")
+    parts = [CHANGES.empty_table()]
+    for name, group in _by_table(rows.select(_COLUMNS)):
+        schema = schemas.get(name)
+        if schema is None or not schema.key:
+            why = "has no schema here" if schema is None else "has no handle key"
+            hint = SCHEMA_HINT if schema is None else "unset force-replicate in the changefeed, or give the table a primary key"
+            raise FeedUnsuitable(f"{_place(group, 0)}: table {name} {why}", hint=hint)
+        for start in range(0, group.num_rows, _BLOCK_ROWS_MAX):
+            block = group.slice(start, _BLOCK_ROWS_MAX)
+            try:
+                parts.extend(_changes(_converted(block, reader, schema, server_tz)))
+            except RowUnusable as unusable:
+                raise unusable.kind(f"{_place(block, unusable.row)}: table {name}: {unusable}", hint=unusable.hint) from unusable
+    return pa.concat_tables(parts)
+
+
+def _by_table(rows: pa.Table) -> Iterator[tuple[TableName, pa.Table]]:
+    """Rows of each table but the watermark table, in their order; tables in the order of their first row."""
+    if rows.num_rows == 0:
+        return
+    joined = pc.binary_join_element_wise(rows["schema"], rows["table"], "\0").combine_chunks().dictionary_encode()
+    codes: _Numbers = joined.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(joined.dictionary) + 1))
+    for code, name in enumerate(joined.dictionary.to_pylist()):
+        table = TableName(*name.split("\0"))
+        if table != MARK_TABLE:
+            yield table, rows.take(pa.array(order[starts[code] : starts[code + 1]])).combine_chunks()
+
+
+def _place(group: pa.Table, row: int) -> str:
+    return Message(group["lane"][row].as_py(), group["position"][row].as_py(), None, None).at()
+
+
+# ---- images to rows -------------------------------------------------------------------------------------------------
+
+
+def _converted(group: pa.Table, reader: Callable[..., Images], schema: TableSchema, server_tz: str) -> _Group:
+    images = reader(group["value"].to_pylist(), schema, server_tz)
+    before, after = np.asarray(images.before, np.int64), np.asarray(images.after, np.int64)
+    _refuse_other_op(group, after)
+    keys, texts = _keys(images, schema), pa.concat_arrays(images.columns)
+    return _Group(
+        rows=group,
+        before=_lists(texts, before, width=len(images.columns)),
+        after=_lists(texts, after, width=len(images.columns)),
+        key_before=keys.take(pa.array(before, mask=before == NO_IMAGE)),
+        key_after=keys.take(pa.array(after, mask=after == NO_IMAGE)),
+    )
+
+
+def _refuse_other_op(group: pa.Table, after: _Numbers) -> None:
+    """The log's own `op` was read from the same bytes by the sidecar's codec."""
+    other = pc.not_equal(pa.array(after == NO_IMAGE), pc.equal(group["op"], "delete"))
+    if pc.any(other).as_py():
+        row = pc.index(other, True).as_py()
+        raise RowUnusable(row, f"logged as {group['op'][row]}, its value is another", kind=MessageUnreadable, hint=UNREADABLE_HINT)
+
+
+def _keys(images: Images, schema: TableSchema) -> pa.Array:
+    """`key_text` of each image."""
+    names = schema.column_names()
+    columns = [images.columns[names.index(name)] for name in schema.key]
+    for name, column in zip(schema.key, columns, strict=True):
+        if column.null_count:
+            image = pc.index(column.is_null(), True).as_py()
+            row = row_of_image(image, images.before, images.after)
+            raise RowUnusable(row, f"column {name}: a key column is null", kind=FeedUnsuitable, hint=SCHEMA_HINT)
+    return key_text(columns)
+
+
+def _lists(texts: pa.Array, numbers: _Numbers, *, width: int) -> pa.Array:
+    """One list a row, of its image's texts, null where it has no image. `texts` holds the columns one behind the other."""
+    there = numbers != NO_IMAGE
+    across = numbers[there][:, None] + np.arange(width) * (len(texts) // width)
+    offsets = np.concatenate([[0], np.cumsum(there) * width]).astype(np.int32)
+    found = texts.take(pa.array(across.ravel()))
+    return pa.ListArray.from_arrays(pa.array(offsets), found, type=_TEXTS, mask=pa.array(~there))
+
+
+# ---- rows to changes ------------------------------------------------------------------------------------------------
+
+
+def _changes(group: _Group) -> list[pa.Table]:
+    moved = pc.fill_null(pc.not_equal(group.key_before, group.key_after), False)
+    if not pc.any(moved).as_py():
+        return [_frame(group, group.before, group.after)]
+    stayed_before = pc.if_else(moved, pa.scalar(None, _TEXTS), group.before)
+    kept = _frame(group, stayed_before, group.after)
+    numbers = pc.indices_nonzero(moved)
+    old = _Group(*(part.take(numbers) for part in (group.rows, group.before, group.after, group.key_before, group.key_after)))
+    return [kept, _frame(old, old.before, pa.nulls(len(numbers), _TEXTS))]
+
+
+def _frame(group: _Group, before: pa.Array, after: pa.Array) -> pa.Table:
+    gone, new = after.is_null(), before.is_null()
+    columns: list[Any] = [
+        group.rows["seq"],
+        group.rows["commit_ts"],
+        pc.if_else(gone, pa.scalar(RANK_DELETE, pa.int32()), pa.scalar(RANK_PUT, pa.int32())),
+        group.rows["ordinal"],
+        group.rows["schema"],
+        group.rows["table"],
+        pc.if_else(gone, "delete", pc.if_else(new, "insert", "update")),
+        pc.if_else(gone, group.key_before, group.key_after),
+        before,
+        after,
+    ]
+    return pa.table(columns, schema=CHANGES)

@@ -1,0 +1,321 @@
+"""A whole column of one protocol's values to canonical text (sidecar/core/model.py, Kind).
+
+    from_ints     int, uint, bit, year, enum, set      Arrow integers
+    from_floats   float, double                        Python floats
+    from_texts    text and everything written as text  Arrow strings
+    from_bytes    binary                               Arrow binary
+
+Each takes the values in row order, None or null where NULL, and gives a pa.StringArray of the same length. A value that
+does not fit its kind raises UnfitValue with its index: nothing is rounded, cut or guessed, but trailing zeros of a
+fraction are added and taken away, as TiCDC writes a zero or default value without the column's scale.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import Column
+
+_SHOWN_CHARS_MAX = 80
+"""How much of a value an error shows: enough to find it, not enough to flood a log."""
+
+
+_REPR_PLAIN_MIN = 1e-4
+"""Below this Python writes an exponent."""
+
+
+class UnfitValue(ValueError):
+    """Value number `index` of the column does not fit; `reason` completes "this value …"."""
+
+    def __init__(self, index: int, value: object, reason: str) -> None:
+        super().__init__(f"{shown(value)} {reason}")
+        self.index = index
+
+
+def shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"
+
+
+def _first(bad: Any) -> int:
+    """Index of the first true value; null counts as false."""
+    return int(pc.index(pc.fill_null(bad, False), True).as_py())
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------
+
+
+def int_array(values: Sequence[int | None], column: Column) -> pa.Array:
+    """int64 for kind int, uint64 for the others; refuses what does not fit in eight bytes."""
+    kind = pa.int64() if column.kind == "int" else pa.uint64()
+    try:
+        return pa.array(values, kind)
+    except (OverflowError, pa.ArrowInvalid):
+        low, high = (-(1 << 63), (1 << 63) - 1) if column.kind == "int" else (0, (1 << 64) - 1)
+        index = next(i for i, value in enumerate(values) if value is not None and not low <= value <= high)
+        raise UnfitValue(index, values[index], f"is out of range for kind {column.kind}") from None
+
+
+def parse_ints(texts: pa.Array, column: Column) -> pa.Array:
+    """As `int_array`, from decimal text in its only spelling (no plus, no leading zeros, no spaces)."""
+    wrong = pc.invert(pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,19})$"))
+    if pc.any(wrong).as_py():
+        index = _first(wrong)
+        raise UnfitValue(index, texts[index].as_py(), "is not an integer")
+    try:
+        return texts.cast(pa.int64() if column.kind == "int" else pa.uint64())
+    except pa.ArrowInvalid:
+        return int_array([None if text is None else int(text) for text in texts.to_pylist()], column)
+
+
+def from_ints(values: pa.Array, column: Column) -> pa.Array:
+    match column.kind:
+        case "enum":
+            return _enum_labels(values, column.elements)
+        case "set":
+            return _set_labels(values, column.elements)
+        case "bit":
+            if 0 < column.length < 64:
+                _refuse_above(values, (1 << column.length) - 1, f"does not fit in bit({column.length})")
+            return values.cast(pa.string())
+        case "year":
+            _refuse_above(values, 9999, "is not a year")
+            return pc.utf8_lpad(values.cast(pa.string()), width=4, padding="0")
+        case _:
+            return values.cast(pa.string())
+
+
+def _refuse_above(values: pa.Array, high: int, reason: str) -> None:
+    above = pc.greater(values, pa.scalar(high, values.type))
+    if pc.any(above).as_py():
+        index = _first(above)
+        raise UnfitValue(index, values[index].as_py(), reason)
+
+
+def _enum_labels(values: pa.Array, elements: tuple[str, ...]) -> pa.Array:
+    """Index from 1; 0 is the empty text that TiDB keeps for an invalid value."""
+    _refuse_above(values, len(elements), f"is not an index into the {len(elements)} labels of the enum")
+    return pa.array(["", *elements], pa.string()).take(values.cast(pa.int32()))
+
+
+def _set_labels(values: pa.Array, elements: tuple[str, ...]) -> pa.Array:
+    _refuse_above(values, (1 << len(elements)) - 1, f"has bits beyond the {len(elements)} labels of the set")
+    encoded = values.dictionary_encode()
+    labels = [",".join(label for bit, label in enumerate(elements) if mask >> bit & 1) for mask in encoded.dictionary.to_pylist()]
+    return pa.array(labels, pa.string()).take(encoded.indices)
+
+
+def parse_floats(texts: pa.Array) -> pa.Array:
+    try:
+        return texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        index = next(index for index, text in enumerate(texts.to_pylist()) if text is not None and not _is_float(text))
+        raise UnfitValue(index, texts[index].as_py(), "is not a number") from None
+
+
+def _is_float(text: str) -> bool:
+    try:
+        pa.scalar(text).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def from_floats(values: pa.Array, column: Column) -> pa.Array:
+    """Shortest text (`repr`); a float is first brought to its float32 value, which TiCDC writes with fewer digits."""
+    numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False)
+    if column.kind == "float":
+        with np.errstate(over="ignore"):
+            numbers = numbers.astype(np.float32).astype(np.float64)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        index = int(np.argmin(finite))
+        raise UnfitValue(index, values[index].as_py(), f"is out of range for kind {column.kind}")
+    texts = _reprs(numbers)
+    return texts if values.null_count == 0 else pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
+
+
+def _reprs(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> pa.Array:
+    """`repr` of each. Arrow's text is six times as fast and the same wherever it has a point, no exponent, and is not small."""
+    texts = pa.array(numbers).cast(pa.string())
+    is_plain = pc.and_(pc.match_substring_regex(texts, r"^-?[0-9]+\.[0-9]+$"), pa.array(np.abs(numbers) >= _REPR_PLAIN_MIN))
+    others = np.flatnonzero(~is_plain.to_numpy(zero_copy_only=False))
+    if len(others) == 0:
+        return texts
+    return pc.replace_with_mask(texts, pc.invert(is_plain), pa.array(map(repr, numbers[others].tolist()), pa.string(), size=len(others)))
+
+
+# ---- text -----------------------------------------------------------------------------------------------------------
+
+_NUMBER, _DATE, _CLOCK = r"-?[0-9]+", r"[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_SHAPES = {
+    "decimal": _NUMBER,
+    "time": r"-?[0-9]{2,3}:[0-9]{2}:[0-9]{2}",
+    "datetime": f"{_DATE} {_CLOCK}",
+    "timestamp": f"{_DATE} {_CLOCK}",
+}
+"""What stands before the fraction of a kind with a scale."""
+
+
+def from_texts(texts: pa.Array, column: Column, server_tz: str) -> pa.Array:
+    """`server_tz` is the TiCDC server's time zone, in which it writes timestamps."""
+    match column.kind:
+        case "date":
+            return _all_match(texts, f"^{_DATE}$", "is not a date")
+        case "timestamp":
+            scaled = _with_scale(texts, column)
+            return scaled if server_tz == "UTC" else _to_utc(scaled, ZoneInfo(server_tz))
+        case "decimal" | "time" | "datetime":
+            return _with_scale(texts, column)
+        case _:
+            return texts
+
+
+def _all_match(texts: pa.Array, pattern: str, reason: str) -> pa.Array:
+    wrong = pc.invert(pc.match_substring_regex(texts, pattern))
+    if pc.any(wrong).as_py():
+        index = _first(wrong)
+        raise UnfitValue(index, texts[index].as_py(), reason)
+    return texts
+
+
+def _with_scale(texts: pa.Array, column: Column) -> pa.Array:
+    """The same with exactly `scale` digits after the point."""
+    shape, scale = _SHAPES[column.kind], column.scale
+    exact = f"^{shape}\\.[0-9]{{{scale}}}$" if scale else f"^{shape}$"
+    if pc.all(pc.match_substring_regex(texts, exact)).as_py() is not False:
+        return texts
+    loose = re.compile(f"({shape})(?:\\.([0-9]+))?")
+    return pa.array([_scaled(index, text, loose, column) for index, text in enumerate(texts.to_pylist())], pa.string())
+
+
+def _scaled(index: int, text: str | None, loose: re.Pattern[str], column: Column) -> str | None:
+    if text is None:
+        return None
+    found = loose.fullmatch(text)
+    if found is None:
+        raise UnfitValue(index, text, f"is not a {column.kind}")
+    whole, digits = found[1], found[2] or ""
+    if digits[column.scale :].strip("0"):
+        raise UnfitValue(index, text, f"has more than {column.scale} digits after the point")
+    return f"{whole}.{digits[: column.scale].ljust(column.scale, '0')}" if column.scale else whole
+
+
+def _to_utc(texts: pa.Array, zone: ZoneInfo) -> pa.Array:
+    return pa.array([None if text is None else _utc_text(index, text, zone) for index, text in enumerate(texts.to_pylist())], pa.string())
+
+
+def _utc_text(index: int, text: str, zone: ZoneInfo) -> str:
+    """The fraction is carried over as it stands. TiDB never shifts the zero value."""
+    clock, fraction = text[:19], text[19:]
+    if clock == "0000-00-00 00:00:00":
+        return text
+    try:
+        local = datetime.fromisoformat(clock).replace(tzinfo=zone)
+    except ValueError:
+        raise UnfitValue(index, text, "is not a timestamp") from None
+    if local.utcoffset() != local.replace(fold=1).utcoffset():
+        raise UnfitValue(index, text, f"is ambiguous in the time zone {zone.key}: run the TiCDC server with --tz=UTC")
+    return f"{local.astimezone(UTC):%Y-%m-%d %H:%M:%S}{fraction}"
+
+
+def utf8_texts(values: pa.Array) -> pa.Array:
+    """Bytes that must be UTF-8 as text."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        index = next(i for i, value in enumerate(values.to_pylist()) if value is not None and not _is_utf8(value))
+        raise UnfitValue(index, values[index].as_py(), "is not UTF-8") from None
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# ---- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def byte_array(values: Sequence[str | None], to_bytes: Callable[[str], bytes], reason: str) -> pa.Array:
+    """Each text through `to_bytes`; a ValueError out of it means that the text does not fit."""
+    try:
+        return pa.array([None if value is None else to_bytes(value) for value in values], pa.binary())
+    except ValueError:
+        for index, value in enumerate(values):
+            try:
+                None if value is None else to_bytes(value)
+            except ValueError:
+                raise UnfitValue(index, value, reason) from None
+        raise
+
+
+def from_bytes(values: pa.Array, column: Column) -> pa.Array:
+    """Upper-case hex. Arrow's buffers are used as they are: one hex call for the column, offsets doubled."""
+    hexes = _hex_texts(values)
+    if column.length < 0:
+        return hexes
+    digits = 2 * column.length
+    lengths = pc.binary_length(values)
+    too_long = pc.greater(lengths, column.length)
+    if pc.any(too_long).as_py():
+        index = _first(too_long)
+        raise UnfitValue(index, values[index].as_py(), f"is longer than binary({column.length})")
+    return pc.ascii_rpad(hexes, width=digits, padding="0")
+
+
+def _hex_texts(values: pa.Array) -> pa.Array:
+    if len(values) == 0 or values.null_count == len(values):
+        return pa.nulls(len(values), pa.string())
+    _, offsets_buffer, data = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    digits = b"" if data is None else memoryview(data)[first:last].hex().upper().encode()
+    doubled = (2 * (offsets.astype(np.int64) - first)).astype(np.int32)
+    if 2 * (last - first) > np.iinfo(np.int32).max:
+        raise UnfitValue(0, None, "begins a column of more than 1 GiB of bytes: lower the bytes of a batch")
+    validity = None
+    if values.null_count:
+        validity = pa.array(values.is_valid()).buffers()[1]
+    return pa.StringArray.from_buffers(len(values), pa.py_buffer(doubled), pa.py_buffer(digits), validity, values.null_count)
+
+
+_ESCAPE = re.compile(rb'\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|([abfnrtv\\"]))')
+_CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b"\\": b"\\", b'"': b'"'}
+_ONLY_PLAIN_ESCAPES = re.compile(rb'(?:[^\\]|\\(?:[abfnrtv\\"]|x[0-9a-f]{2}))*', re.DOTALL)
+
+
+def go_unquote(body: str) -> bytes:
+    """The bytes whose Go `strconv.Quote` is `"body"`.
+
+    Raises ValueError for an escape that Quote does not write. The escapes of bytes are C's too, so one call of CPython
+    undoes them; runes (`\\u`, `\\U`: not printable, valid UTF-8) are rare and take the slow way.
+    """
+    encoded = body.encode()
+    if b"\\" not in encoded:
+        return encoded
+    if _ONLY_PLAIN_ESCAPES.fullmatch(encoded):
+        return codecs.escape_decode(encoded)[0]
+    if b"\\" in _ESCAPE.sub(b"", encoded):
+        raise ValueError("not a Go quoted text")
+    return _ESCAPE.sub(_unescape, encoded)
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    byte, short, long, control = found.groups()
+    if byte is not None:
+        return bytes.fromhex(byte.decode())
+    if control is not None:
+        return _CONTROLS[control]
+    return chr(int(short or long, 16)).encode()

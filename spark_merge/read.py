@@ -1,0 +1,122 @@
+"""Reading the log (design 5, 8): manifests by exact name, rows and schemas by the names in them. Frames come later.
+
+A poll asks for the next manifest by its name and lists nothing; only the start of a log is found by listing. What is
+missing is never taken for "nothing new" when later segments exist, or when the position itself is retained away (P6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]  # botocore ships no types
+
+from sidecar import storage
+from sidecar.core.log_layout import Contents, manifest_name, missing_files, read_manifest
+from sidecar.core.manifest import DATA_COLUMNS, Manifest, ManifestUnreadable, schemas_from_json
+from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.errors import LogBroken
+from sidecar.storage import Folder
+
+MANIFESTS_AT_ONCE_MAX = 64
+"""Asked for in one go while there is a backlog."""
+
+_TYPES = {"ordinal": pa.int64(), "commit_ts": pa.int64(), "key": pa.binary(), "value": pa.binary(), "position": pa.int64()}
+_NO_ROWS = pa.schema([(name, _TYPES.get(name, pa.string())) for name in DATA_COLUMNS]).empty_table()
+
+_RESTORE_HINT = "restore it from a backup, or start a new log folder and dump again"
+
+
+def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifest]:
+    """The segments after `after`, in order and without a gap, at most `limit`; empty when there is nothing new.
+
+    `after` None: from the first segment that is kept. `after` -1: from segment 0, which must not be retained away.
+    Raises LogBroken for a gap, an unreadable manifest, or a position below what is kept.
+    """
+    found: list[Manifest] = []
+    asked = 1
+    with _reading(log, "manifests"):
+        first = _first_kept(log) if after is None else Seq(after + 1)
+        while len(found) < limit:
+            batch = _run(log, Seq(first + len(found)), min(asked, limit - len(found)))
+            found += batch
+            if len(batch) < asked:
+                break
+            asked = min(asked * 4, MANIFESTS_AT_ONCE_MAX)
+        if not found and limit > 0:
+            _check_nothing_is_lost(log, first, after)
+    return found
+
+
+def read_schemas(log: Folder, path: str) -> dict[TableName, TableSchema]:
+    """Raises LogBroken."""
+    with _reading(log, path):
+        data = storage.read_file(log, path)
+    try:
+        return schemas_from_json(data, name=path)
+    except ManifestUnreadable as error:
+        raise LogBroken(f"segment log {log}: {error}", hint=_RESTORE_HINT) from error
+
+
+def read_rows(log: Folder, manifest: Manifest, row_group: int | None) -> pa.Table:
+    """DATA_COLUMNS of the segment's rows, or of one of its row groups. Raises LogBroken."""
+    if manifest.data is None:
+        return _NO_ROWS
+    with _reading(log, manifest.data), log.fs().open(log.path(manifest.data), "rb") as file, pq.ParquetFile(file) as parquet:
+        if parquet.metadata.num_rows != manifest.rows:
+            raise LogBroken(
+                f"segment log {log}: {manifest.data} has {parquet.metadata.num_rows} rows, its manifest says {manifest.rows}",
+                hint=_RESTORE_HINT,
+            )
+        columns = list(DATA_COLUMNS)
+        return parquet.read(columns=columns) if row_group is None else parquet.read_row_group(row_group, columns=columns)
+
+
+@contextmanager
+def _reading(log: Folder, name: str) -> Iterator[None]:
+    """Translate the storage's and Parquet's errors."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing_files(log, [name]) from error
+    except pa.ArrowInvalid as error:
+        raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=_RESTORE_HINT) from error
+    except (OSError, BotoCoreError) as error:
+        raise LogBroken(
+            f"segment log {log}: {name} cannot be read: {error!r}", hint="make the storage reachable and readable, then start again"
+        ) from error
+
+
+def _run(log: Folder, first: Seq, count: int) -> list[Manifest]:
+    """The manifests from `first` up to the first one that is missing."""
+    names = [manifest_name(Seq(seq)) for seq in range(first, first + count)]
+    found = storage.read_files(log, names)
+    run: list[Manifest] = []
+    for name in names:
+        if name not in found:
+            break
+        run.append(read_manifest(log, name, found[name]))
+    if len(run) < len(found):  # a later one is there: this one came while they were read, or it is lost
+        missing = names[len(run)]
+        if not storage.read_files(log, [missing]):
+            raise missing_files(log, [missing])
+    return run
+
+
+def _first_kept(log: Folder) -> Seq:
+    run = Contents.of(storage.list_names(log, deep=False)).run(log)
+    return Seq(run.start)
+
+
+def _check_nothing_is_lost(log: Folder, first: Seq, after: Seq | None) -> None:
+    """No manifest `first`: right if the one before it is the log's last. Retention keeps what a sink stands on."""
+    if after is None:
+        return
+    if after < 0:
+        lost = bool(_first_kept(log))
+    else:
+        lost = not storage.exists(log, manifest_name(after)) or storage.exists(log, manifest_name(Seq(first + 1)))
+    if lost and not storage.exists(log, manifest_name(first)):
+        raise missing_files(log, [manifest_name(first)])

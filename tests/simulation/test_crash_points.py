@@ -1,0 +1,23 @@
+"""Die once between every two durable steps of a short life, one life for each point: nothing is lost, repeats are harmless
+(design 11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.world import run
+
+STEPS = 40
+STEP_NAMES = {"chunk file", "segment data", "manifest", "progress", "acknowledge"}
+
+
+@pytest.mark.parametrize("seed", [3, 5, 8, 13])
+def test_a_death_at_any_point_changes_nothing_in_the_end(seed: int) -> None:
+    points = run(seed, steps=STEPS, die_at=0).points
+    died: set[str] = set()
+    for point in range(1, points + 1):
+        try:
+            died |= set(run(seed, steps=STEPS, die_at=point).crashes)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}, death at point {point} of {points}") from error
+    assert died == {f"{when} {step}" for when in ("before", "after") for step in STEP_NAMES}

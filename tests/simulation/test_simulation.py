@@ -1,0 +1,27 @@
+"""A thousand lives (world.py): whatever dies when, the output equals the source and no key goes back (P1, P2, P4, P5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.world import run
+
+SEEDS_A_TEST = 50
+
+
+@pytest.mark.parametrize("first", range(0, 1000, SEEDS_A_TEST))
+def test_every_life_ends_with_the_output_equal_to_the_source(first: int) -> None:
+    dump_rows = crashes = snapshots = 0
+    for seed in range(first, first + SEEDS_A_TEST):
+        try:
+            result = run(seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: live through it again with `make sim SEED={seed}`") from error
+        dump_rows, crashes, snapshots = dump_rows + result.dump_rows, crashes + len(result.crashes), snapshots + result.snapshots
+    assert dump_rows > 1000, "these lives dumped too little to prove anything"
+    assert crashes > 20, "these lives died too seldom to prove anything"
+    assert snapshots > 500, "too few positions were compared after a complete dump"
+
+
+def test_a_seed_gives_the_same_life_again() -> None:
+    assert run(7) == run(7)
