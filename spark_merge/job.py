@@ -13,25 +13,26 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # what everyone who knows Spark calls it
 
-from sidecar.core.manifest import Manifest
+from sidecar.core.manifest import Manifest, from_json, to_json
 from sidecar.core.model import Seq, TableName
 from sidecar.storage import Folder
 from spark_merge.contract import CHANGE_SCHEMA, CHUNK_SCHEMA, DELIVERED_SCHEMA, Delivered, SegmentHead, Sink
 from spark_merge.decode.rows import decode
 from spark_merge.merge import dumped, live
-from spark_merge.read import LoggedSchemas, new_manifests, read_rows
+from spark_merge.read import LoggedSchemas, iter_rows, new_manifests
 
-PIECE_SCHEMA = "seq long, path string, codec string, schemas string"
-"""A segment's data file as a task's input."""
+PIECE_SCHEMA = "manifest binary"
+"""A segment as a task's input: its manifest without windows and progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Job:
         oldest = min((window.first_seq for manifest in batch for window in manifest.windows), default=first)
         earlier = new_manifests(self.settings.log, after=Seq(oldest - 1), limit=first - oldest) if oldest < first else []
         tables = frozenset(chunk.table for m in batch for window in m.windows for chunk in window.chunks)
-        pieces = [(m.seq, m.data, m.codec, m.schemas) for m in [*earlier, *batch] if m.data is not None]
+        pieces = [(to_json(replace(m, windows=(), progress=None)),) for m in [*earlier, *batch] if m.data is not None]
         task = partial(_decode_pieces, settings=self.settings, first=first, tables_before=tables)
         return self.spark.createDataFrame(pieces, PIECE_SCHEMA).mapInArrow(task, CHANGE_SCHEMA)
 
@@ -128,7 +129,7 @@ class Job:
             plan.where(F.col("seq") >= batch[0].seq)
             .repartition(self.spark.sparkContext.defaultParallelism * 2, "seq", "schema", "table")
             .sortWithinPartitions("seq", "schema", "table", "commit_ts", "rank", "ordinal")
-            .mapInArrow(sink.writer(schemas, self.settings.log), DELIVERED_SCHEMA)
+            .mapInArrow(sink.writer(schemas, self.settings.log), DELIVERED_SCHEMA)  # type: ignore[arg-type]  # Spark hands it an iterator
             .collect()
         )
         delivered = {m.seq: Delivered(m.seq, {}) for m in batch}
@@ -162,8 +163,18 @@ def _newer(batch: list[Manifest], accepted: Seq | None) -> list[Manifest]:
 def _decode_pieces(
     batches: Iterator[pa.RecordBatch], *, settings: JobSettings, first: Seq, tables_before: frozenset[TableName]
 ) -> Iterator[pa.RecordBatch]:
-    """In a task: PIECE_SCHEMA rows to CHANGE_SCHEMA rows, a row group at a time."""
-    for piece in (piece for batch in batches for piece in batch.to_pylist()):
-        schemas = LoggedSchemas(settings.log, piece["schemas"])
-        for rows in read_rows(settings.log, piece["path"], seq=piece["seq"], tables=None if piece["seq"] >= first else tables_before):
-            yield from decode(rows, codec=piece["codec"], schemas=schemas, server_tz=settings.server_tz).to_batches()
+    """In a task: segments to CHANGE_SCHEMA rows, a row group at a time."""
+    for piece in (piece for batch in batches for piece in batch.column(0).to_pylist()):
+        manifest = from_json(piece, name="in a task")
+        schemas = LoggedSchemas(settings.log, manifest.schemas)
+        for rows in iter_rows(settings.log, manifest):
+            wanted = rows if manifest.seq >= first else _of_tables(rows, tables_before)
+            with_seq = wanted.append_column("seq", pa.repeat(pa.scalar(manifest.seq, pa.int64()), wanted.num_rows))
+            yield from decode(with_seq, codec=manifest.codec, schemas=schemas, server_tz=settings.server_tz).to_batches()
+
+
+def _of_tables(rows: pa.Table, tables: frozenset[TableName]) -> pa.Table:
+    keep = pa.scalar(False)
+    for schema, table in tables:
+        keep = pc.or_(keep, pc.and_(pc.equal(rows["schema"], schema), pc.equal(rows["table"], table)))
+    return rows.filter(keep) if tables else rows.slice(0, 0)

@@ -6,8 +6,9 @@ missing is never taken for "nothing new" when later segments exist, or when the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,18 +61,59 @@ def read_schemas(log: Folder, path: str) -> dict[TableName, TableSchema]:
         raise LogBroken(f"segment log {log}: {error}", hint=_RESTORE_HINT) from error
 
 
+def iter_rows(log: Folder, manifest: Manifest) -> Iterator[pa.Table]:
+    """DATA_COLUMNS of the segment's rows, a row group at a time. Raises LogBroken."""
+    if manifest.data is None:
+        return
+    with _reading(log, manifest.data), log.fs().open(log.path(manifest.data), "rb") as file, pq.ParquetFile(file) as parquet:
+        _check_rows(log, manifest, parquet)
+        for group in range(parquet.metadata.num_row_groups):
+            yield parquet.read_row_group(group, columns=list(DATA_COLUMNS))
+
+
 def read_rows(log: Folder, manifest: Manifest, row_group: int | None) -> pa.Table:
     """DATA_COLUMNS of the segment's rows, or of one of its row groups. Raises LogBroken."""
     if manifest.data is None:
         return _NO_ROWS
     with _reading(log, manifest.data), log.fs().open(log.path(manifest.data), "rb") as file, pq.ParquetFile(file) as parquet:
-        if parquet.metadata.num_rows != manifest.rows:
-            raise LogBroken(
-                f"segment log {log}: {manifest.data} has {parquet.metadata.num_rows} rows, its manifest says {manifest.rows}",
-                hint=_RESTORE_HINT,
-            )
+        _check_rows(log, manifest, parquet)
         columns = list(DATA_COLUMNS)
         return parquet.read(columns=columns) if row_group is None else parquet.read_row_group(row_group, columns=columns)
+
+
+def _check_rows(log: Folder, manifest: Manifest, parquet: pq.ParquetFile) -> None:
+    if parquet.metadata.num_rows != manifest.rows:
+        raise LogBroken(
+            f"segment log {log}: {manifest.data} has {parquet.metadata.num_rows} rows, its manifest says {manifest.rows}",
+            hint=_RESTORE_HINT,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSchemas(Mapping[TableName, TableSchema]):
+    """A schemas file of the log as a mapping: small to send to tasks, read once in each process. Its name is made of its
+    content, so what was read never goes stale."""
+
+    log: Folder
+    name: str
+
+    def _tables(self) -> Mapping[TableName, TableSchema]:
+        place = (str(self.log), self.name)
+        if place not in _schemas_read:
+            _schemas_read[place] = read_schemas(self.log, self.name)
+        return _schemas_read[place]
+
+    def __getitem__(self, table: TableName) -> TableSchema:
+        return self._tables()[table]
+
+    def __iter__(self) -> Iterator[TableName]:
+        return iter(self._tables())
+
+    def __len__(self) -> int:
+        return len(self._tables())
+
+
+_schemas_read: dict[tuple[str, str], Mapping[TableName, TableSchema]] = {}
 
 
 @contextmanager

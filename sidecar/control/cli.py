@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sidecar.control.output import verdict_table, view
+from sidecar.control.output import findings, verdict_table, view
 from sidecar.errors import TicdcDumpError
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
@@ -38,7 +38,9 @@ def _root() -> None:
 def replay(
     recording: Annotated[Path, typer.Argument(help="Folder of a recording (recording.json, truth/, schema/, kafka/).")],
     feed: Annotated[str | None, typer.Option(help="The recording's changefeed to play; default: open-protocol.")] = None,
-    brackets: Annotated[str, typer.Option(help="recorded: the dump that really ran; watermark or snapshot: a dump of our own.")] = "recorded",
+    brackets: Annotated[
+        str, typer.Option(help="recorded: the dump that really ran; watermark or snapshot: a dump of our own.")
+    ] = "recorded",
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows a chunk SELECT asks for (not with recorded brackets).")] = 1000,
     tables: Annotated[str, typer.Option(help="Tables to dump, as TiCDC table rules: shop.*,!shop.event_*")] = "*.*",
     schedule_seed: Annotated[int, typer.Option(help="Decides interleaving, moments of reads and marks, pauses, restarts, crashes.")] = 0,
@@ -52,7 +54,8 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Play a recorded TiCDC stream with a dump in the middle of it, and judge the merged output by the truth."""
-    from sidecar.replay.replay import ReplaySettings, run  # Spark is loaded by the command that needs it
+    from sidecar.replay.replay import run  # Spark is loaded by the command that needs it
+    from sidecar.replay.report import ReplaySettings
 
     console = Console(stderr=as_json, quiet=as_json)
     settings = ReplaySettings(
@@ -76,8 +79,8 @@ def replay(
         typer.echo(json.dumps(report.to_json()))
     else:
         if report.verdict is not None:
-            console.print(verdict_table(report.verdict))
-            for line in report.verdict.findings():
+            console.print(verdict_table(report.verdict, report.dropped))
+            for line in findings(report.verdict):
                 console.print(line, highlight=False, soft_wrap=True)
         console.print(report.summary(), highlight=False, soft_wrap=True)
     raise typer.Exit(0 if report.ok else EXIT_DIFFERENT)

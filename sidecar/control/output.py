@@ -5,7 +5,7 @@ The same `Status` feeds both, so that what a log of a demo says is what the term
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Protocol
@@ -16,10 +16,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sidecar.core.model import CommitTs
+from sidecar.core.model import CommitTs, TableName
 from sidecar.core.progress import TableProgress
 from sidecar.replay.status import Status
-from sidecar.replay.verify import Verdict
+from sidecar.verify import Findings, Verdict
 
 PLAIN_LINE_EVERY_S = 2.0
 TSO_LOGICAL_BITS = 18
@@ -73,14 +73,15 @@ class PlainView:
         self._phase, self._shown_s = status.phase, status.elapsed_s
         done = sum(table.complete_at is not None for table in status.progress.tables) if status.progress else 0
         state = f"{status.progress.state} {done}/{len(status.progress.tables)} tables" if status.progress else "none"
-        self._console.print(
-            f"{status.elapsed_s:6.1f}s {status.phase:<10} resolved {moment(status.resolved_ts) or '-':<12}"
-            f" live {status.changes} ({self._rates.changes_s:.0f}/s) dump {state}, {status.dump_rows} rows ({self._rates.dump_rows_s:.0f}/s),"
-            f" {status.open_windows} windows open, {status.dropped} dropped, delivered {status.delivered}/{status.logged}"
-            + (f", {status.crashes} crashes" if status.crashes else ""),
-            highlight=False,
-            soft_wrap=True,
+        parts = (
+            f"{status.elapsed_s:6.1f}s {status.phase:<10} resolved {moment(status.resolved_ts) or '-':<12}",
+            f"live {status.changes} ({self._rates.changes_s:.0f}/s)",
+            f"dump {state}, {status.dump_rows} rows ({self._rates.dump_rows_s:.0f}/s), {status.dropped} dropped",
+            f"{status.open_windows} windows open",
+            f"delivered {status.delivered}/{status.logged}",
+            *([f"{status.crashes} crashes"] if status.crashes else []),
         )
+        self._console.print("  ".join(parts), highlight=False, soft_wrap=True)
 
 
 class LiveView:
@@ -123,7 +124,11 @@ def _table_bars(status: Status) -> Table:
         total = max(status.estimates.get(table.table, 0), table.rows, 1)
         done = total if table.complete_at is not None else table.rows
         bars.add_row(
-            str(table.table), ProgressBar(total=total, completed=done, width=30), f"{table.rows:,}", f"{table.chunks:,}", _state(table, status)
+            str(table.table),
+            ProgressBar(total=total, completed=done, width=30),
+            f"{table.rows:,}",
+            f"{table.chunks:,}",
+            _state(table, status),
         )
     return bars
 
@@ -138,13 +143,27 @@ def view(console: Console) -> View:
     return LiveView(console) if console.is_terminal else PlainView(console)
 
 
-def verdict_table(verdict: Verdict) -> Table:
+def verdict_table(verdict: Verdict, dropped: Mapping[TableName, int]) -> Table:
     """The end of a replay: each table's counts and whether it equals the truth."""
     found = Table(box=None, padding=(0, 2), header_style="bold")
     for heading in ("table", "rows", "from log", "from dump", "dropped", "snapshots", "verdict"):
         found.add_column(heading, justify="left" if heading in ("table", "verdict") else "right")
     for table in verdict.tables:
         text = Text("equal to the truth", style="green") if table.equal else Text("DIFFERENT", style="bold red")
-        counts = (table.rows, table.from_log, table.from_dump, table.dropped, table.snapshots_compared)
+        counts = (table.rows, table.from_log, table.from_dump, dropped.get(table.table, 0), table.snapshots_compared)
         found.add_row(str(table.table), *(f"{count:,}" for count in counts), text)
     return found
+
+
+def findings(verdict: Verdict) -> Iterable[str]:
+    """What is wrong, a line a key, and why a table could not be compared."""
+    for table in verdict.tables:
+        if table.reason is not None:
+            yield f"{table.table}: {table.reason}"
+        for kind in ("missing", "extra", "different", "went_back"):
+            found: Findings = getattr(table, kind)
+            if found.count:
+                yield f"{table.table}: {found.count} {kind.replace('_', ' ')}"
+            yield from (f"  {', '.join(sample.key)} at {sample.at_ts}: {sample.what}" for sample in found.samples)
+    for name, place in verdict.unexpected.items():
+        yield f"{name}: must not be in the output ({place})"

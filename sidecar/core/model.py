@@ -126,7 +126,7 @@ Kind = Literal[
 ]  # fmt: skip
 """What decides a value's canonical text of a value, NULL being null:
 
-int, uint, bit, year   decimal digits                      decimal   digits with the column's scale
+int, uint, bit         decimal digits (year: four)         decimal   digits with the column's scale
 float, double          shortest text (`repr`); a float as the double of its float32 value
 text                   the text                            binary    upper-case hex, binary(n) padded with 00
 enum, set              labels; a set's joined by commas    json      TiDB's text; equal if equal when parsed

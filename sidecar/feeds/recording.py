@@ -10,7 +10,7 @@ New messages (marks, what TiCDC sends again, resolved marks when idle) go into t
 - `resends`: so many times TiCDC restarts and sends the tails of the lanes again, resolved marks that go back among them.
 - `late_lanes`: a lane comes into being just before another lane's resolved mark reaches its first row. Any later would
   break TiCDC's promise: R, which could not wait for a lane that was not there, would have passed that row.
-- After the last recorded message it is an idle TiCDC: resolved marks with rising ts in every lane.
+- After its last recorded message a lane is idle as TiCDC's are: resolved marks with rising ts.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ NO_TS = CommitTs(0)
 
 RUN_MESSAGES_MAX = 4
 """Messages of one lane in a row, before another lane may follow in the batch."""
+
+LANE_WEIGHTS = (0.3, 3.0)
+"""How much faster than by its share of the messages a lane may advance, so that lanes run ahead and yet end together."""
 
 AHEAD_COMMITS_MAX = 40
 """How many recorded commits the cluster's clock may be ahead of what was played, at full speed."""
@@ -83,13 +86,16 @@ class _Entry(NamedTuple):
 
 @dataclass(slots=True)
 class _Lane:
-    """`next`: what is delivered next. `played`: below it positions are fixed. `recorded_end`: after the last recorded one."""
+    """`next`: what is delivered next. `played`: below it positions are fixed. `recorded_end`: after the last recorded one.
+    `weight`: how fast it advances beside the others. `idle_ms`: when it got its last resolved mark for being idle."""
 
     name: Lane
     entries: list[_Entry]
     recorded_end: int
     next: int = 0
     played: int = 0
+    weight: float = 1.0
+    idle_ms: int = 0
 
     def insert(self, at: int, entries: Sequence[_Entry]) -> None:
         self.entries[at:at] = entries
@@ -146,11 +152,12 @@ class RecordingFeed:
         self._mark_lane = self._find_mark_lane()
         self._unborn = self._find_late_lanes() if self.play.late_lanes else {}
         self._random = Random(self.play.seed)
+        for lane in self._lanes.values():
+            lane.weight = self._random.uniform(*LANE_WEIGHTS)
         self._restarts = sorted(self._random.randrange(1, len(entries)) for _ in range(self.play.resends))
         self._delivered = 0
         self._played_ts = self._now_ts = recording.start_ts
         self._played_resolved_ts = NO_TS
-        self._idle_since_ms = 0
         self._pace = None
         if self.play.speed is not None:
             if clock is None:
@@ -181,10 +188,10 @@ class RecordingFeed:
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
         self._restart_if_due()
-        self._go_idle_if_drained()
+        self._resolve_idle_lanes()
         if self._pace is not None and not self._ready():
             self._pace.wait_until(self._next_ms(), timeout_s=timeout_s)
-            self._go_idle_if_drained()
+            self._resolve_idle_lanes()
         return self._batch()
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
@@ -229,7 +236,7 @@ class RecordingFeed:
         messages: list[Message] = []
         room = self._random.randint(1, self.play.batch_messages_max)
         while len(messages) < room and (ready := self._ready()):
-            lane = self._random.choice(ready)
+            (lane,) = self._random.choices(ready, [lane.weight * (len(lane.entries) - lane.next) for lane in ready])
             for _ in range(self._random.randint(1, min(room - len(messages), RUN_MESSAGES_MAX))):
                 if self._is_there(lane):
                     messages.append(self._deliver(lane))
@@ -265,21 +272,19 @@ class RecordingFeed:
                 again = lane.entries[lane.played - tail : lane.played]
                 lane.insert(lane.played, [entry._replace(time_ms=self._time_ms()) for entry in again])
 
-    def _go_idle_if_drained(self) -> None:
-        if not all(lane.is_drained() for lane in self._lanes.values() if lane.name not in self._unborn):
-            return
-        if self._unborn:
+    def _resolve_idle_lanes(self) -> None:
+        """One resolved mark for every lane that has nothing left: no row can come to it but marks, which are later."""
+        if all(lane.is_drained() for lane in self._lanes.values() if lane.name not in self._unborn):
             self._unborn = {}
-            return
         time_ms = self._time_ms()
-        if self._pace is not None:
-            if time_ms < self._idle_since_ms + IDLE_RESOLVED_EVERY_MS:
-                return
-            self._idle_since_ms = time_ms
-        ts = self._tick(time_ms << TSO_LOGICAL_BITS if self._pace else 0)
-        key, value = self.config.encode_resolved(ts, ts >> TSO_LOGICAL_BITS)
-        for lane in self._lanes.values():
-            lane.entries.append(_Entry(time_ms, key, self._packed(value), (), ts, False))
+        drained = [lane for lane in self._lanes.values() if lane.name not in self._unborn and lane.is_drained()]
+        idle = [lane for lane in drained if self._pace is None or time_ms >= lane.idle_ms + IDLE_RESOLVED_EVERY_MS]
+        if idle:
+            ts = self._tick(time_ms << TSO_LOGICAL_BITS if self._pace else 0)
+            key, value = self.config.encode_resolved(ts, ts >> TSO_LOGICAL_BITS)
+            for lane in idle:
+                lane.idle_ms = time_ms
+                lane.entries.append(_Entry(time_ms, key, self._packed(value), (), ts, False))
 
     def _tick(self, not_before: int) -> CommitTs:
         ts = CommitTs(max(self._now_ts, self._played_ts, not_before) + 1)
@@ -293,9 +298,8 @@ class RecordingFeed:
 
     def _next_ms(self) -> int:
         """When the next message will be there."""
-        born = (lane for lane in self._lanes.values() if lane.name not in self._unborn)
-        coming = [lane.entries[lane.next].time_ms for lane in born if not lane.is_drained()]
-        return min(coming, default=self._idle_since_ms + IDLE_RESOLVED_EVERY_MS)
+        born = [lane for lane in self._lanes.values() if lane.name not in self._unborn]
+        return min(lane.idle_ms + IDLE_RESOLVED_EVERY_MS if lane.is_drained() else lane.entries[lane.next].time_ms for lane in born)
 
     def _packed(self, value: bytes) -> bytes:
         """Compressed as the changefeed does it: the whole value, in open-protocol each value inside the frames."""

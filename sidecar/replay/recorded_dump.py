@@ -7,31 +7,23 @@ The pipeline asks it what it asks of `core.dump.Dump`. Marks are checked and win
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
+from sidecar.adapters.recording_source import RecordedWindow
 from sidecar.core.manifest import ChunkFile, ClosedWindow
 from sidecar.core.marks import Marks
 from sidecar.core.messages import Brackets, Command, Request, SegmentBuilt, SourceEvent
-from sidecar.core.model import CommitTs, Mark, MarkKind, Seq
+from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.plan import Plan
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.core.window import Windows
 from sidecar.errors import RefusedRequest
 
 DUMP_ID = "recordedrecorded"
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedWindow:
-    """A window of the recording: the uuids of its marks and its chunks, restricted to what the feed replicates."""
-
-    low: str
-    high: str
-    low_ts: CommitTs
-    high_ts: CommitTs
-    chunks: tuple[tuple[ChunkFile, pa.Table], ...]
+CHUNKS_MAX = 1000
+"""More chunks than a recorded window has: it numbers their files."""
 
 
 class RecordedDump:
@@ -39,8 +31,9 @@ class RecordedDump:
 
     def __init__(
         self,
-        windows: tuple[PlayedWindow, ...],
+        windows: tuple[RecordedWindow, ...],
         *,
+        tables: tuple[TableName, ...],
         changefeed_id: str,
         epoch: int,
         after_ts: CommitTs,
@@ -48,8 +41,7 @@ class RecordedDump:
         progress: Progress | None,
         write_chunk: Callable[[str, pa.Table], int],
     ) -> None:
-        ahead = [window for window in windows if window.high_ts > after_ts]
-        last_of = {chunk.table: chunk.path for window in windows for chunk, _ in window.chunks}
+        last_of = {chunk.table: (number, at) for number, window in enumerate(windows) for at, chunk in enumerate(window.chunks)}
         self.progress: Progress | None = progress or Progress(
             dump_id=DUMP_ID,
             state=DumpState.RUNNING,
@@ -58,25 +50,34 @@ class RecordedDump:
             epoch=epoch,
             revision=0,
             seq=Seq(next_seq - 1),
-            tables=tuple(TableProgress(table) for table in last_of),
+            tables=tuple(TableProgress(table) for table in last_of if table in tables),
         )
         self._windows = Windows(DUMP_ID)
         self._plan = Plan(self.progress.tables)
-        numbers: dict[str, int] = {}
-        self._marks = Marks(changefeed_id, numbers.get)
+        self._numbers: dict[str, int] = {}
+        self._marks = Marks(changefeed_id, self._numbers.get)
         self._window_of_mark: dict[int, int] = {}
-        for number, window in enumerate(ahead):
-            # a window whose low mark is in the log already may begin in any segment of it: 0 is safe
-            self._windows.open(number, next_seq=next_seq if window.low_ts > after_ts else Seq(0))
-            for uuid, kind, ts in ((window.low, MarkKind.LOW, window.low_ts), (window.high, MarkKind.HIGH, window.high_ts)):
-                if ts > after_ts:
-                    numbers[uuid] = self._marks.send(kind)
-                    self._window_of_mark[numbers[uuid]] = number
-                else:
-                    self._windows.mark(number, kind, ts)
-            for chunk, rows in window.chunks:
-                self._windows.add(number, replace(chunk, bytes=write_chunk(chunk.path, rows)))
-                self._plan.read(chunk, exhausted=last_of[chunk.table] == chunk.path)
+        for number, window in enumerate(windows):
+            if window.high_ts > after_ts:
+                self._open(number, window, after_ts=after_ts, next_seq=next_seq)
+                for at, chunk in enumerate(window.chunks):
+                    if chunk.table in tables:
+                        path = f"chunks/{DUMP_ID}/{epoch:010d}-{number * CHUNKS_MAX + at:08d}.parquet"
+                        size = write_chunk(path, chunk.rows)
+                        file = ChunkFile(chunk.table, path, chunk.rows.num_rows, size, chunk.after, chunk.last)
+                        self._windows.add(number, file)
+                        self._plan.read(file, exhausted=last_of[chunk.table] == (number, at))
+
+    def _open(self, number: int, window: RecordedWindow, *, after_ts: CommitTs, next_seq: Seq) -> None:
+        """Expect the window's marks, or, where the log has one already, take it as seen. A window that was open when the
+        sidecar died began in a segment of the log: 0 is before any."""
+        self._windows.open(number, next_seq=next_seq if window.low_ts > after_ts else Seq(0))
+        for uuid, kind, ts in ((window.low_uuid, MarkKind.LOW, window.low_ts), (window.high_uuid, MarkKind.HIGH, window.high_ts)):
+            if ts > after_ts:
+                self._numbers[uuid] = self._marks.send(kind)
+                self._window_of_mark[self._numbers[uuid]] = number
+            else:
+                self._windows.mark(number, kind, ts)
 
     def request(self, request: Request) -> None:
         raise RefusedRequest(

@@ -18,6 +18,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sidecar.adapters.progress_file import FileProgress
+from sidecar.adapters.recording import RecordedTables, Recording
+from sidecar.adapters.recording_source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.adapters.segment_log import FolderLog, write_chunk
 from sidecar.adapters.spill import FileSpill
 from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
@@ -30,14 +32,12 @@ from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.operator import Script
-from sidecar.replay.recorded_dump import PlayedWindow, RecordedDump
-from sidecar.replay.recording import Recording, RecordedTables
+from sidecar.replay.recorded_dump import RecordedDump
 from sidecar.replay.report import ReplaySettings, Report
-from sidecar.replay.source import RecordedSource, WatermarkRow, played_windows
 from sidecar.replay.spark_loop import SparkLoop
 from sidecar.replay.status import Status
-from sidecar.replay.verify import Verdict, verify
 from sidecar.storage import Folder, open_folder
+from sidecar.verify import Verdict, verify
 from spark_merge.job import Job, JobSettings, session
 from spark_merge.sinks.registry import open_sink
 
@@ -89,7 +89,7 @@ class Replay:
             self.recording, self.config, Play(seed=settings.seed, speed=settings.speed, resends=settings.resends), clock=self.clock
         )
         self.row = WatermarkRow(WATERMARK_ROW_ID)
-        self.stored = FileProgress(self.out / "progress.json")
+        self.stored = FileProgress(open_folder(str(self.out)))
         self.script = Script(Random(settings.seed), self._start_request())
         self.rows = None if settings.brackets == RECORDED else RecordedTables(self.recording, self.config)
         self.spark = SparkLoop(Job(spark, list(self.sinks.values()), JobSettings(self.log)))
@@ -154,10 +154,11 @@ class Replay:
         return self.fate.around("chunk file", lambda: write_chunk(self.log, path, rows))
 
     def _recorded_dump(self, pipeline: Pipeline) -> RecordedDump:
-        changefeed_id, windows = played_windows(self.recording, tables=self.tables, epoch=self.epoch)
+        recorded = recorded_windows(self.recording)
         return RecordedDump(
-            windows,
-            changefeed_id=changefeed_id,
+            recorded.windows,
+            tables=self.tables,
+            changefeed_id=recorded.changefeed_id,
             epoch=self.epoch,
             after_ts=pipeline.sequence.after_ts,
             next_seq=pipeline.next_seq,
@@ -238,6 +239,7 @@ class Replay:
             repeats=self.repeats,
             deaths=tuple(self.fate.deaths),
             outputs=tuple(self.sinks),
+            dropped={table: counts[2] for table, counts in self.spark.counts.items()},
             verdict=verdict,
         )
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sidecar.replay.verify import Verdict
+from sidecar.core.model import TableName
+from sidecar.verify import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Report:
     repeats: int
     deaths: tuple[str, ...]
     outputs: tuple[str, ...]
+    dropped: dict[TableName, int]
     verdict: Verdict | None
 
     def to_json(self) -> dict[str, Any]:
@@ -56,8 +58,16 @@ class Report:
             "repeats": self.repeats,
             "crashes": list(self.deaths),
             "outputs": list(self.outputs),
-            "tables": self.verdict.to_json()["tables"] if self.verdict else [],
+            "verdict": self._verdict_to_json(),
         }
+
+    def _verdict_to_json(self) -> dict[str, Any] | None:
+        """Per table the counts and the findings, with the rows dropped in windows."""
+        if self.verdict is None:
+            return None
+        found = self.verdict.to_json()
+        dropped = {str(table): count for table, count in self.dropped.items()}
+        return found | {"tables": [table | {"dropped": dropped.get(table["table"], 0)} for table in found["tables"]]}
 
     def summary(self) -> str:
         what = {"equal": "Every table equals the truth.", "different": "The output DIFFERS from the truth."}

@@ -3,7 +3,8 @@
     seq, ordinal   numbers
     commit_ts      decimal string: a TSO is beyond what readers that know only doubles can hold
     schema, table, op (insert | update | delete)
-    key            {column: text} of the handle key, of the new image, for a delete of the old one
+    key            {column: text} of the handle key, of the new image, for a delete of the old one; null without a key
+                   (such tables come only with TiCDC's force-replicate)
     before, after  {column: text or null}, in schema order, or null where there is no such image
     origin         log | dump
     dump_id        the dump's id, null for rows of the log
@@ -53,6 +54,8 @@ def json_lines(block: Block) -> memoryview:
     return out.getbuffer()
 
 
-def _keys(block: Block) -> pa.StructArray:
+def _keys(block: Block) -> pa.Array:
+    if not block.schema.key:
+        return pa.nulls(block.rows)
     images = dict(zip(block.schema.column_names(), image_columns(block), strict=True))
     return pa.StructArray.from_arrays([images[name] for name in block.schema.key], names=list(block.schema.key))

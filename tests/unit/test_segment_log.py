@@ -157,10 +157,15 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 def fill(disk: Path) -> Path:
     filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space"):
+        write_for_ever(filler)
+    return filler
+
+
+def write_for_ever(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
-    return filler
 
 
 Write = Callable[[FolderLog], object]
