@@ -46,8 +46,8 @@ from sidecar.ports import DataFile
 from sidecar.storage import Folder
 
 ROW_GROUP_ROWS_MAX = 32_768
-ROW_GROUP_BYTES_MAX = 8 << 20
-"""Keys and values of one row group. Bounds what a segment of any length holds in memory: about four times this."""
+ROW_GROUP_BYTES_MAX = 4 << 20
+"""Keys and values of one row group. Bounds what a segment of any length holds in memory: measured, ten times this at most."""
 
 MANIFESTS_READ_MAX = 1_000
 """Read by one call of `retain`, so that it never stops the live changes for long (P3)."""
@@ -112,14 +112,14 @@ class FolderLog:
 
     def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:
         check_next(self.folder, self._run, seq)
-        groups = _row_groups(changes, codec)
-        first = next(groups, None)
+        rest = iter(changes)
+        first = next(rest, None)
         if first is None:
             return DataFile(None, 0, 0)
         name, rows = data_name(seq, epoch=epoch), 0
         with storage_errors(self.folder), storage.new_file(self.folder, name) as file:
             with _parquet(file, ROWS_SCHEMA, _ROWS_PARQUET) as writer:
-                for group in chain([first], groups):
+                for group in _row_groups(chain([first], rest), codec):
                     writer.write_table(group, row_group_size=ROW_GROUP_ROWS_MAX)
                     rows += group.num_rows
             written_bytes = file.tell()
@@ -167,14 +167,13 @@ class FolderLog:
         return len(gone)
 
     def _remove_segments(self, gone: range) -> None:
-        """The order carries weight: the note, the manifests upwards, then what they named."""
+        """The order carries weight: the note, then the manifests upwards, then what they named (see `_remove`)."""
         next_seq = Seq(self._run[-1] + 1)
         manifests = self._read(gone)
         with storage_errors(self.folder):
             if storage.exists(self.folder, manifest_name(next_seq)):
                 raise taken(self.folder, next_seq)
             storage.write_atomically(self.folder, retained_name(Seq(gone.stop)), b"")
-            self._remove([manifest_name(Seq(seq)) for seq in gone])
             self._run = range(gone.stop, self._run.stop)
             schemas = {self._traces.pop(seq).schemas for seq in gone} - {trace.schemas for trace in self._traces.values()} - {self._schemas}
             below = Contents.of(storage.list_names(self.folder, deep=False)).below(Seq(gone.stop))

@@ -18,7 +18,7 @@ from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.storage import Folder, open_folder
 from spark_merge.contract import Sink
-from spark_merge.sinks.layout import file_path
+from spark_merge.sinks.layout import FileFormat, file_path
 from spark_merge.sinks.reader import read_rows, read_segments
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, SCHEMA, Batch, change, chunk, deliver, write, write_chunk
@@ -190,8 +190,8 @@ def test_any_legal_name_is_a_folder_of_its_own(place: Place, name: str) -> None:
     rows = [change(1, 10, after=[str(i), "x"], table=table) for i, table in enumerate(tables)]
     deliver(place.open(), Batch([1], rows), log=place.log, schemas=schemas)
     assert place.delivered()[1] == {table: [(10, 0, "insert", str(i), None)] for i, table in enumerate(tables)}
-    extension = "parquet" if "parquet" in place.uri else "jsonl"
-    assert {file_path(table, 1, extension) for table in tables} == {path for path in place.names() if not path.startswith("_")}
+    file_format: FileFormat = "parquet" if "parquet" in place.uri else "jsonl"
+    assert {file_path(table, 1, file_format) for table in tables} == {path for path in place.names() if not path.startswith("_")}
 
 
 def test_an_unreachable_bucket_is_a_sink_error(place: Place) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_one_line_a_segment_with_rows_by_table(tmp_path: Path) -> None:
         change(1, 10, after=["1", "x"], table=USERS),
     ]
     batch = Batch([1, 2], rows, {2: ((200, "shop", "orders", "drop table orders"),)})
-    deliver(ConsoleSink(out), batch, log=log, schemas={ORDERS: SCHEMA, USERS: SCHEMA})
+    deliver(ConsoleSink(out), batch, log=log, schemas={ORDERS: SCHEMA, USERS: replace(SCHEMA, name=USERS)})
     assert out.getvalue().splitlines() == [
         "segment 1 up to 100  shop.orders: 1 live, 2 dumped, 1 dropped; shop.users: 1 live",
         "segment 2 up to 200  ddl: drop table orders",

@@ -63,9 +63,10 @@ def test_a_full_disk_is_storage_full_and_leaves_nothing(
 ) -> None:
     sink = sink_on(out, file_format)
     deliver(sink, Batch([1]), log=log)
-    with monkeypatch.context() as broken, pytest.raises(StorageFull):
+    with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", failing(code))
-        write(sink, Batch([2], [change(2, 10, after=["1", "x"])]), log=log)
+        with pytest.raises(StorageFull):
+            write(sink, Batch([2], [change(2, 10, after=["1", "x"])]), log=log)
     assert files_in(out) == set()
     deliver(sink, Batch([2], [change(2, 10, after=["1", "x"])]), log=log)
     assert sink.accepted() == 2
@@ -91,9 +92,10 @@ def test_a_disk_that_fills_up_between_segments_keeps_those_before(out: Folder, l
     sink = sink_on(out)
     deliver(sink, Batch([1]), log=log)
     syncs_of_one_segment = 2
-    with monkeypatch.context() as broken, pytest.raises(StorageFull):
+    with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", failing(errno.ENOSPC, after=syncs_of_one_segment))
-        sink.accept(Batch([2, 3]).heads(), [])
+        with pytest.raises(StorageFull):
+            sink.accept(Batch([2, 3]).heads(), [])
     assert sink.accepted() == sink_on(out).accepted() == 2
     sink.accept(Batch([3]).heads(), [])
 

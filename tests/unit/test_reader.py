@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from spark_merge.sinks.reader import read_output, read_rows, read_segments
 from tests.support.deliveries import ORDERS, SCHEMA, Batch, change, deliver, write
 
 USERS = TableName("shop", "users")
-SCHEMAS = {ORDERS: SCHEMA, USERS: SCHEMA}
+SCHEMAS = {ORDERS: SCHEMA, USERS: replace(SCHEMA, name=USERS)}
 FILE = "shop.orders/00000000000000000002.jsonl"
 
 

@@ -37,7 +37,7 @@ CASES: list[tuple[Column, pa.DataType, dict[str, Any]]] = [
         pa.date32(),
         {"0001-01-01": dt.date(1, 1, 1), "9999-12-31": dt.date(9999, 12, 31), "2024-02-29": dt.date(2024, 2, 29)},
     ),
-    (Column("c", "datetime"), pa.timestamp("us"), {"1000-01-01 00:00:00": Moment(1000, 1, 1)}),  # noqa: DTZ001  # DATETIME has no zone
+    (Column("c", "datetime"), pa.timestamp("us"), {"1000-01-01 00:00:00": Moment(1000, 1, 1)}),
     (Column("c", "datetime", scale=6), pa.timestamp("us"), {"9999-12-31 23:59:59.999999": Moment.max}),
     (
         Column("c", "timestamp", scale=3),
@@ -154,7 +154,7 @@ def test_any_bytes_come_back_from_hex(values: list[bytes | None], skipped: int) 
     assert values_of(table, "c") == values[skipped:]
 
 
-@given(st.lists(st.datetimes(min_value=Moment(1, 1, 1), max_value=Moment.max)), st.booleans())  # noqa: DTZ001  # DATETIME has no zone
+@given(st.lists(st.datetimes(min_value=Moment(1, 1, 1), max_value=Moment.max)), st.booleans())
 def test_any_datetime_comes_back_also_beside_a_zero_date(moments: list[Moment], zero: bool) -> None:
     texts = [moment.isoformat(sep=" ", timespec="microseconds") for moment in moments] + ["0000-00-00 00:00:00.000000"] * zero
     table = table_of({"c": texts}, Column("c", "datetime", scale=6))  # type: ignore[dict-item]  # list is invariant
@@ -181,7 +181,7 @@ def test_the_envelope_comes_first_and_the_metadata_tells_its_prefix() -> None:
 def test_an_envelope_name_that_a_column_has_gives_way() -> None:
     columns = (Column("_SEQ", "int"), Column("__op", "int"), Column("id", "int"))
     schema = file_schema(TableSchema(TableName("s", "t"), columns, ("id",)))
-    assert schema.names[:7] == [f"___{name}" for name in "seq ordinal commit_ts op origin dump_id untyped".split()]
+    assert schema.names[:7] == [f"___{name}" for name in ["seq", "ordinal", "commit_ts", "op", "origin", "dump_id", "untyped"]]
     assert schema.names[7:] == ["_SEQ", "__op", "id"]
     assert set(dictionary_columns(TableSchema(TableName("s", "t"), columns, ("id",)))) <= set(schema.names)
 
