@@ -36,20 +36,41 @@ CHUNK_SCHEMA = "window long, seq long, ordinal long, schema string, table string
 
 CHUNK_STRUCT = "struct<dump_id: string, path: string, touched: array<string>>"
 
-DELIVERY_SCHEMA = CHANGE_SCHEMA + ", chunk " + CHUNK_STRUCT
+DELIVERY_SCHEMA = CHANGE_SCHEMA + ", chunk " + CHUNK_STRUCT + ", part int"
 """`chunk` is null in change rows; in chunk rows op, key, before and after are null and ordinal is the chunk's number in
-the segment."""
+the segment. `part` spreads a table's chunks over the sink's `parts`; change rows are in part 0."""
 
 DELIVERED_SCHEMA = "seq long, schema string, table string, path string, from_log long, from_dump long, dropped long"
 """What a sink's task reports for each file it wrote: rows from the log, from the dump, and dropped in windows."""
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveredFile:
+    """One file of a segment and table; `path` is relative to the output. Its rows are `from_log + from_dump`; `dropped`
+    are rows of chunks whose key was touched in the window."""
+
+    path: str
+    table: TableName
+    from_log: int
+    from_dump: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered:
-    """A segment's outcome in one sink: rows by table as (from_log, from_dump, dropped)."""
+    """A segment's outcome in one sink."""
 
     seq: Seq
-    tables: dict[TableName, tuple[int, int, int]]
+    files: tuple[DeliveredFile, ...]
+
+    @property
+    def tables(self) -> dict[TableName, tuple[int, int, int]]:
+        """Rows by table, as (from_log, from_dump, dropped)."""
+        found: dict[TableName, tuple[int, int, int]] = {}
+        for file in self.files:
+            log, dump, dropped = found.get(file.table, (0, 0, 0))
+            found[file.table] = (log + file.from_log, dump + file.from_dump, dropped + file.dropped)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +86,10 @@ class SegmentHead:
 class Sink(Protocol):
     """An output. Delivery is at least once and a redone batch writes the same thing under the same identity."""
 
+    @property
+    def parts(self) -> int:
+        """How many tasks may share the chunks of one segment and table; 1 where output order is the file's order."""
+
     def accepted(self) -> Seq | None:
         """The last seq accepted durably, None at the start. Every earlier one is accepted too."""
 
@@ -77,4 +102,4 @@ class Sink(Protocol):
 
 class Writer(Protocol):
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Takes deliveries clustered by (seq, schema, table) and in output order inside each; yields DELIVERED_SCHEMA."""
+        """Takes deliveries clustered by (seq, schema, table, part), in output order inside each; yields DELIVERED_SCHEMA."""

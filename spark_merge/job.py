@@ -20,16 +20,19 @@ from itertools import count
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # what everyone who knows Spark calls it
 
 from sidecar.core.manifest import Manifest, from_json, to_json
 from sidecar.core.model import Seq, TableName
+from sidecar.errors import SinkError
 from sidecar.storage import Folder
-from spark_merge.contract import CHANGE_SCHEMA, CHUNK_SCHEMA, DELIVERED_SCHEMA, Delivered, SegmentHead, Sink
+from spark_merge.contract import CHANGE_SCHEMA, CHUNK_SCHEMA, DELIVERED_SCHEMA, Delivered, DeliveredFile, SegmentHead, Sink
 from spark_merge.decode.rows import decode
 from spark_merge.merge import dumped, live
 from spark_merge.read import LoggedSchemas, iter_rows, new_manifests
+from spark_merge.task_errors import telling, told
 
 PIECE_SCHEMA = "manifest binary"
 """A segment as a task's input: its manifest without windows and progress."""
@@ -95,6 +98,11 @@ class Job:
             if chunks is not None:
                 plan = plan.unionByName(dumped(changes, chunks))
             return [d for sink, seq in zip(self.sinks, accepted, strict=True) for d in self._deliver(plan, sink, _newer(batch, seq))]
+        except PySparkException as error:
+            raise told(error) or SinkError(
+                f"a Spark task failed while segments {batch[0].seq} to {batch[-1].seq} were delivered: {error}",
+                hint="see the task's error above; nothing accepted is lost, the batch is done again when the job starts again",
+            ) from error
         finally:
             changes.unpersist()
 
@@ -107,7 +115,7 @@ class Job:
         tables = frozenset(chunk.table for m in batch for window in m.windows for chunk in window.chunks)
         pieces = [(to_json(replace(m, windows=(), progress=None)),) for m in [*earlier, *batch] if m.data is not None]
         task = partial(_decode_pieces, settings=self.settings, first=first, tables_before=tables)
-        return self.spark.createDataFrame(pieces, PIECE_SCHEMA).mapInArrow(task, CHANGE_SCHEMA)
+        return self.spark.createDataFrame(pieces, PIECE_SCHEMA).mapInArrow(telling(task), CHANGE_SCHEMA)
 
     def _chunks(self, batch: list[Manifest]) -> DataFrame | None:
         """CHUNK_SCHEMA rows of the windows that closed in the batch; None when no window did."""
@@ -127,17 +135,20 @@ class Job:
         schemas = LoggedSchemas(self.settings.log, batch[0].schemas)
         rows = (
             plan.where(F.col("seq") >= batch[0].seq)
-            .repartition(self.spark.sparkContext.defaultParallelism * 2, "seq", "schema", "table")
-            .sortWithinPartitions("seq", "schema", "table", "commit_ts", "rank", "ordinal")
-            .mapInArrow(sink.writer(schemas, self.settings.log), DELIVERED_SCHEMA)  # type: ignore[arg-type]  # Spark hands it an iterator
+            .withColumn("part", F.when(F.col("chunk").isNull(), 0).otherwise((F.col("ordinal") % sink.parts).cast("int")))
+            .repartition(self.spark.sparkContext.defaultParallelism * 2, "seq", "schema", "table", "part")
+            .sortWithinPartitions("seq", "schema", "table", "part", "commit_ts", "rank", "ordinal")
+            .mapInArrow(telling(sink.writer(schemas, self.settings.log)), DELIVERED_SCHEMA)
             .collect()
         )
-        delivered = {m.seq: Delivered(m.seq, {}) for m in batch}
+        files: dict[Seq, list[DeliveredFile]] = {m.seq: [] for m in batch}
         for row in rows:
-            delivered[row.seq].tables[TableName(row.schema, row.table)] = (row.from_log, row.from_dump, row.dropped)
+            table = TableName(row.schema, row.table)
+            files[row.seq].append(DeliveredFile(row.path, table, row.from_log, row.from_dump, row.dropped))
+        delivered = [Delivered(seq, tuple(found)) for seq, found in files.items()]
         heads = [SegmentHead(m.seq, m.upto_ts, tuple((d.commit_ts, d.schema, d.table, d.query) for d in m.ddls)) for m in batch]
-        sink.accept(heads, delivered.values())
-        return list(delivered.values())
+        sink.accept(heads, delivered)
+        return delivered
 
 
 def cut(manifests: list[Manifest], limits: BatchLimits) -> list[Manifest]:

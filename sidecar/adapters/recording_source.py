@@ -30,7 +30,7 @@ from sidecar.errors import FeedUnsuitable, SourceError
 MARK_ROW_ID = 1
 """The watermark row's `id`; the recordings' own row has a random one."""
 
-STEPS_MAX = 3
+STEPS_MAX = 8
 """The longest a command waits in each of its phases."""
 
 _TSO_LOGICAL_BITS = 18

@@ -76,7 +76,7 @@ def _column(table: TableName, found: dict[str, Any]) -> Column:
         name=name,
         kind=kind,
         nullable=not field_type["Flag"] & _NOT_NULL,
-        length=field_type["Flen"] if fixed_length else -1,
+        length=field_type["Flen"] if fixed_length or kind == "decimal" else -1,
         scale=max(field_type["Decimal"], 0) if kind in _WITH_SCALE else 0,
         elements=tuple(field_type["Elems"] or ()) if kind in ("enum", "set") else (),
     )

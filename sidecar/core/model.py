@@ -136,8 +136,8 @@ date time datetime     MySQL's text with `scale` digits    timestamp the same, i
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`length` is binary(n)'s or bit(n)'s n; `scale` the digits after the point or of fractional seconds; `elements` the
-    labels of an enum or set in order."""
+    """`length` is n of binary(n) and bit(n) and decimal's precision, else -1; `scale` the digits after the point or of
+    fractional seconds; `elements` the labels of an enum or set in order."""
 
     name: str
     kind: Kind

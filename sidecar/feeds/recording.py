@@ -42,8 +42,11 @@ RUN_MESSAGES_MAX = 4
 LANE_WEIGHTS = (0.3, 3.0)
 """How much faster than by its share of the messages a lane may advance, so that lanes run ahead and yet end together."""
 
-AHEAD_COMMITS_MAX = 40
+AHEAD_COMMITS_MAX = 100
 """How many recorded commits the cluster's clock may be ahead of what was played, at full speed."""
+
+CATCH_UP = 50
+"""How much larger batches are after a crash, while what was played before is read again: it lies there, as in Kafka."""
 
 RESEND_MESSAGES_MAX = 30
 """The longest tail of a lane that comes again after a restart of TiCDC."""
@@ -69,7 +72,7 @@ class Play:
     speed: float | None = None
     resends: int = 0
     late_lanes: bool = False
-    batch_messages_max: int = 8
+    batch_messages_max: int = 2
 
 
 class _Entry(NamedTuple):
@@ -235,6 +238,8 @@ class RecordingFeed:
     def _batch(self) -> list[Message]:
         messages: list[Message] = []
         room = self._random.randint(1, self.play.batch_messages_max)
+        if any(lane.next < lane.played for lane in self._lanes.values()):
+            room *= CATCH_UP
         while len(messages) < room and (ready := self._ready()):
             (lane,) = self._random.choices(ready, [lane.weight * (len(lane.entries) - lane.next) for lane in ready])
             for _ in range(self._random.randint(1, min(room - len(messages), RUN_MESSAGES_MAX))):

@@ -26,6 +26,10 @@ class ConsoleSink:
         self._out = sys.stdout if out is None else out
         self._accepted: Seq | None = None
 
+    @property
+    def parts(self) -> int:
+        return 1
+
     def accepted(self) -> Seq | None:
         return self._accepted
 

@@ -27,6 +27,7 @@ class FileOf(NamedTuple):
 
     seq: int
     table: TableName
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +101,15 @@ _DELIVERED = pa.schema(
 
 
 def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[FileOf, pa.RecordBatch]]:
-    """Each batch cut where seq, schema or table changes."""
+    """Each batch cut where seq, schema, table or part changes."""
     for batch in batches:
-        columns = [batch.column(name) for name in ("seq", "schema", "table")]
+        columns = [batch.column(name) for name in ("seq", "schema", "table", "part")]
         changed = np.zeros(max(batch.num_rows - 1, 0), bool)
         for column in columns:
             changed |= pc.not_equal(column.slice(1), column.slice(0, max(len(column) - 1, 0))).to_numpy(zero_copy_only=False)
         for start, end in _spans(np.flatnonzero(changed) + 1, batch.num_rows):
-            seq, schema, table = (column[start].as_py() for column in columns)
-            yield FileOf(seq, TableName(schema, table)), batch.slice(start, end - start)
+            seq, schema, table, part = (column[start].as_py() for column in columns)
+            yield FileOf(seq, TableName(schema, table), part), batch.slice(start, end - start)
 
 
 def _pieces(rows: pa.RecordBatch) -> Iterator[Piece]:

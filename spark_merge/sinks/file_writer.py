@@ -40,7 +40,7 @@ class FileWriter:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for file, pieces in by_file(batches):
             schema = schema_of(self.schemas, file.table)
-            path = file_path(file.table, file.seq, self.file_format)
+            path = file_path(file.table, file.seq, self.file_format, part=file.part)
             counts = Counts()
             with storage_errors(f"{self.folder}/{path}"), storage.new_file(self.folder, path) as out, self._encoder(out, schema) as write:
                 for piece in pieces:

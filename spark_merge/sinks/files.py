@@ -19,18 +19,16 @@ from sidecar import storage
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.storage import Folder
-from spark_merge.contract import Delivered, SegmentHead
+from spark_merge.contract import Delivered, DeliveredFile, SegmentHead
 from spark_merge.sinks.file_writer import FileWriter
 from spark_merge.sinks.layout import (
     DDLS,
     IDENTITY,
     SEGMENTS,
-    DeliveredFile,
     DeliveredSegment,
     FileFormat,
     ddl_path,
     ddls_to_json,
-    file_path,
     identity_from_json,
     identity_to_json,
     segment_path,
@@ -38,6 +36,9 @@ from spark_merge.sinks.layout import (
     seq_of,
     storage_errors,
 )
+
+PARQUET_PARTS = 8
+"""Files that the chunks of one segment and table are spread over at most: a large dump keeps that many cores busy."""
 
 SWEPT_SEGMENTS = 1_000
 """How far beyond the last accepted segment a half-written batch can have left files: no batch is longer. Bounds the
@@ -56,6 +57,11 @@ class FileSink:
         self._swept = False
         self._accepted: Seq | None = None
 
+    @property
+    def parts(self) -> int:
+        """A JSON lines file is in output order; Parquet rows carry their order, so tasks may share them."""
+        return 1 if self.file_format == "jsonl" else PARQUET_PARTS
+
     def accepted(self) -> Seq | None:
         self._open()
         return self._accepted
@@ -69,19 +75,19 @@ class FileSink:
     def accept(self, heads: Iterable[SegmentHead], delivered: Iterable[Delivered]) -> None:
         self._open()
         self._name()
-        outcomes = {outcome.seq: outcome.tables for outcome in delivered}
+        outcomes = {outcome.seq: outcome.files for outcome in delivered}
         for head in heads:
             self._check_next(head.seq)
             with storage_errors(self.folder):
                 if head.ddls:
                     storage.write_atomically(self.folder, ddl_path(head.seq), ddls_to_json(head.seq, head.ddls))
-                segment = self._segment(head, outcomes.get(head.seq, {}))
+                segment = self._segment(head, outcomes.get(head.seq, ()))
                 storage.write_atomically(self.folder, segment_path(head.seq), segment_to_json(segment))
             self._accepted = head.seq
 
-    def _segment(self, head: SegmentHead, tables: Mapping[TableName, tuple[int, int, int]]) -> DeliveredSegment:
-        files = tuple(DeliveredFile(file_path(table, head.seq, self.file_format), table, *tables[table]) for table in sorted(tables))
-        return DeliveredSegment(head.seq, CommitTs(head.upto_ts), files, ddl_path(head.seq) if head.ddls else None)
+    def _segment(self, head: SegmentHead, files: tuple[DeliveredFile, ...]) -> DeliveredSegment:
+        in_order = tuple(sorted(files, key=lambda file: (file.table, file.path)))
+        return DeliveredSegment(head.seq, CommitTs(head.upto_ts), in_order, ddl_path(head.seq) if head.ddls else None)
 
     def _check_next(self, seq: Seq) -> None:
         if self._accepted is not None and seq != self._accepted + 1:

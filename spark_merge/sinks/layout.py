@@ -1,7 +1,8 @@
 """An output folder: what is in it, under which names, and what its storage's errors mean.
 
     _log.json                            whose output this is and in which format; before all else
-    {table folder}/{seq:020d}.jsonl      all rows of one segment and table, in output order (or .parquet)
+    {table folder}/{seq:020d}.jsonl      all rows of one segment and table, in output order
+    {table folder}/{seq:020d}.parquet    the same; -1.parquet, -2.parquet … beside it share the segment's chunks
     _ddl/{seq:020d}.json                 the segment's DDLs, if it has any: they come after all its rows
     _segments/{seq:020d}.json            last, in order of seq: what makes the segment delivered, and which files it has
 
@@ -29,6 +30,7 @@ from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]  #
 from sidecar import storage
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import SinkError, StorageFull
+from spark_merge.contract import DeliveredFile
 
 FileFormat = Literal["jsonl", "parquet"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
@@ -42,17 +44,6 @@ FOLDER_NAME_BYTES_MAX = 200
 """File systems take 255 in one name, the object stores 1024 in the whole path."""
 
 _HEAD_BYTES, _HASH_DIGITS = 150, 32
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveredFile:
-    """One file of a segment; `path` is relative to the output folder. Its rows are `from_log + from_dump`."""
-
-    path: str
-    table: TableName
-    from_log: int
-    from_dump: int
-    dropped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +64,8 @@ def table_folder(table: TableName) -> str:
     return f"{name[:_HEAD_BYTES]}~{hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]}"
 
 
-def file_path(table: TableName, seq: int, file_format: FileFormat) -> str:
-    return f"{table_folder(table)}/{seq:020d}.{file_format}"
+def file_path(table: TableName, seq: int, file_format: FileFormat, *, part: int = 0) -> str:
+    return f"{table_folder(table)}/{seq:020d}{f'-{part}' if part else ''}.{file_format}"
 
 
 def segment_path(seq: int) -> str:
@@ -87,7 +78,7 @@ def ddl_path(seq: int) -> str:
 
 def seq_of(name: str) -> Seq | None:
     """The segment that a file name (without folder) is of; None for a name that is not the layout's."""
-    stem, _, _ = name.partition(".")
+    stem, _, _ = name.partition(".")[0].partition("-")
     return Seq(int(stem)) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
 
 

@@ -15,7 +15,8 @@ from typing import Any
 from sidecar import storage
 from sidecar.errors import SinkError
 from sidecar.storage import Folder
-from spark_merge.sinks.layout import SEGMENTS, DeliveredFile, DeliveredSegment, segment_from_json, segment_path, seq_of, storage_errors
+from spark_merge.contract import DeliveredFile
+from spark_merge.sinks.layout import SEGMENTS, DeliveredSegment, segment_from_json, segment_path, seq_of, storage_errors
 
 _RESTORE = "restore the folder, or deliver to a new one from the log's beginning"
 

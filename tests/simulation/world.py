@@ -205,7 +205,8 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         dumps += 1
         dump_id = f"{seed % 2**32:08x}{dumps:08x}"
         start = StartDump(dump_id, cluster.tables, brackets, chunk_rows)
-        requests.waiting.append([start, start, PauseDump(), ResumeDump(), StopDump(), RestartDump(dump_id)][kind])
+        choices: list[Request] = [start, start, PauseDump(), ResumeDump(), StopDump(), RestartDump(dump_id)]
+        requests.waiting.append(choices[kind])
 
     while True:
         step += 1

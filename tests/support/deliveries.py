@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from sidecar.core.model import Column, Seq, TableName, TableSchema
 from sidecar.storage import Folder
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, Delivered, SegmentHead, Sink
+from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, Delivered, DeliveredFile, SegmentHead, Sink
 from spark_merge.merge import key_text
 
 ARROW_SCHEMA = pa.schema(
@@ -20,7 +20,7 @@ ARROW_SCHEMA = pa.schema(
         ("seq", pa.int64()), ("commit_ts", pa.int64()), ("rank", pa.int32()), ("ordinal", pa.int64()), ("schema", pa.string()),
         ("table", pa.string()), ("op", pa.string()), ("key", pa.string()), ("before", pa.list_(pa.string())),
         ("after", pa.list_(pa.string())),
-        ("chunk", pa.struct([("dump_id", pa.string()), ("path", pa.string()), ("touched", pa.list_(pa.string()))])),
+        ("chunk", pa.struct([("dump_id", pa.string()), ("path", pa.string()), ("touched", pa.list_(pa.string()))])), ("part", pa.int32()),
     ]
 )  # fmt: skip
 """DELIVERY_SCHEMA as Spark hands it to mapInArrow."""
@@ -36,7 +36,8 @@ def change(seq: int, commit_ts: int, *, before: Image = None, after: Image = Non
     image = after if after is not None else before
     return {
         "seq": seq, "commit_ts": commit_ts, "rank": RANK_DELETE if op == "delete" else RANK_PUT, "ordinal": ordinal,
-        "schema": table.schema, "table": table.table, "op": op, "key": f'["{image[0] if image else ""}"]', "before": before, "after": after,
+        "schema": table.schema, "table": table.table, "part": 0, "op": op,
+        "key": f'["{image[0] if image else ""}"]', "before": before, "after": after,
     }  # fmt: skip
 
 
@@ -47,7 +48,7 @@ def chunk(
     keys = key_text([pa.array(touched, pa.string())]).to_pylist()
     return {
         "seq": seq, "commit_ts": high_ts, "rank": RANK_CHUNK, "ordinal": ordinal, "schema": table.schema, "table": table.table,
-        "chunk": {"dump_id": dump_id, "path": path, "touched": keys},
+        "part": 0, "chunk": {"dump_id": dump_id, "path": path, "touched": keys},
     }  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def write_chunk(log: Folder, path: str, rows: Sequence[Sequence[str | None]], sc
 
 def batches(rows: Iterable[Row], *, rows_max: int = 2) -> list[pa.RecordBatch]:
     """In the order that the job sorts by, cut small, so that files span batches."""
-    in_order = sorted(rows, key=lambda row: [row[name] for name in ("seq", "schema", "table", "commit_ts", "rank", "ordinal")])
+    in_order = sorted(rows, key=lambda row: [row[name] for name in ("seq", "schema", "table", "part", "commit_ts", "rank", "ordinal")])
     return [pa.RecordBatch.from_pylist(in_order[at : at + rows_max], ARROW_SCHEMA) for at in range(0, len(in_order), rows_max)]
 
 
@@ -78,10 +79,11 @@ class Batch:
 def write(sink: Sink, batch: Batch, *, log: Folder, schemas: Mapping[TableName, TableSchema] | None = None) -> list[Delivered]:
     """What the tasks do. The writer goes through pickle, as it does on its way to them."""
     writer = pickle.loads(pickle.dumps(sink.writer({ORDERS: SCHEMA} if schemas is None else schemas, log)))
-    outcomes = {seq: Delivered(Seq(seq), {}) for seq in batch.seqs}
+    files: dict[int, list[DeliveredFile]] = {seq: [] for seq in batch.seqs}
     for row in pa.Table.from_batches(list(writer(iter(batches(batch.rows)))), DELIVERED_ARROW).to_pylist():
-        outcomes[row["seq"]].tables[TableName(row["schema"], row["table"])] = (row["from_log"], row["from_dump"], row["dropped"])
-    return list(outcomes.values())
+        table = TableName(row["schema"], row["table"])
+        files[row["seq"]].append(DeliveredFile(row["path"], table, row["from_log"], row["from_dump"], row["dropped"]))
+    return [Delivered(Seq(seq), tuple(found)) for seq, found in files.items()]
 
 
 def deliver(sink: Sink, batch: Batch, *, log: Folder, schemas: Mapping[TableName, TableSchema] | None = None) -> list[Delivered]:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import SinkError, StorageFull, TicdcDumpError
+from spark_merge.contract import DeliveredFile
 from spark_merge.sinks.layout import (
     FOLDER_NAME_BYTES_MAX,
-    DeliveredFile,
     DeliveredSegment,
     file_path,
     segment_from_json,

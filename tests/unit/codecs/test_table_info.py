@@ -59,7 +59,7 @@ def test_kinds_of_a_real_table_with_every_type() -> None:
     schema = table_schema(json.loads((folder / "schema" / start / "shop.kinds.json").read_bytes()), schema="shop")
     columns = {column.name: column for column in schema.columns}
     assert columns["c_ubig"] == Column("c_ubig", "uint")
-    assert columns["c_dec65"] == Column("c_dec65", "decimal", scale=30)
+    assert columns["c_dec65"] == Column("c_dec65", "decimal", length=65, scale=30)
     assert columns["c_bin"] == Column("c_bin", "binary", length=6)
     assert columns["c_varbin"] == Column("c_varbin", "binary")
     assert columns["c_tinyblob"].kind == "binary"
