@@ -63,6 +63,7 @@ def session(*, master: str, memory: str = "2g") -> SparkSession:
         SparkSession.builder.appName("ticdc-dump")
         .master(master)
         .config("spark.driver.memory", memory)
+        .config("spark.python.daemon.module", "spark_merge.daemon")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")

@@ -3,7 +3,7 @@
 Each partition is a lane; a position is an index in the lane's list, and what has been played never changes its position.
 New messages (marks, what TiCDC sends again, resolved marks when idle) go into the part that has not been played.
 
-- Order inside a lane is kept; lanes advance by themselves, in batches, as a seed decides: any order that Kafka could show.
+- Order inside a lane is kept; lanes advance by themselves, in batches, as a seed decides, some way ahead of each other.
 - At full speed, or at `speed` times the recorded time: a message is there when its time has come.
 - `inject` puts a row before its lane's first resolved mark with ts >= commit_ts, so it is never late.
 - `now_ts` is later than all that any lane has played: the cluster is ahead of its feed.
@@ -39,8 +39,8 @@ NO_TS = CommitTs(0)
 RUN_MESSAGES_MAX = 4
 """Messages of one lane in a row, before another lane may follow in the batch."""
 
-LANE_WEIGHTS = (0.3, 3.0)
-"""How much faster than by its share of the messages a lane may advance, so that lanes run ahead and yet end together."""
+LEAD_MS = (200, 5000)
+"""How much recorded time a lane may run ahead of the slowest one, at full speed: the seed chooses between these."""
 
 AHEAD_COMMITS_MAX = 100
 """How many recorded commits the cluster's clock may be ahead of what was played, at full speed."""
@@ -90,14 +90,13 @@ class _Entry(NamedTuple):
 @dataclass(slots=True)
 class _Lane:
     """`next`: what is delivered next. `played`: below it positions are fixed. `recorded_end`: after the last recorded one.
-    `weight`: how fast it advances beside the others. `idle_ms`: when it got its last resolved mark for being idle."""
+    `idle_ms`: when it got its last resolved mark for being idle."""
 
     name: Lane
     entries: list[_Entry]
     recorded_end: int
     next: int = 0
     played: int = 0
-    weight: float = 1.0
     idle_ms: int = 0
 
     def insert(self, at: int, entries: Sequence[_Entry]) -> None:
@@ -155,8 +154,7 @@ class RecordingFeed:
         self._mark_lane = self._find_mark_lane()
         self._unborn = self._find_late_lanes() if self.play.late_lanes else {}
         self._random = Random(self.play.seed)
-        for lane in self._lanes.values():
-            lane.weight = self._random.uniform(*LANE_WEIGHTS)
+        self._lead_ms = self._random.randint(*LEAD_MS)
         self._restarts = sorted(self._random.randrange(1, len(entries)) for _ in range(self.play.resends))
         self._delivered = 0
         self._played_ts = self._now_ts = recording.start_ts
@@ -230,7 +228,7 @@ class RecordingFeed:
         lane = self._mark_lane
         unplayed = range(lane.played, len(lane.entries))
         at = next((at for at in unplayed if (lane.entries[at].resolved_ts or NO_TS) >= commit_ts), len(lane.entries))
-        time_ms = lane.entries[at].time_ms if at < len(lane.entries) else self._time_ms()
+        time_ms = lane.entries[min(at, len(lane.entries) - 1)].time_ms
         lane.insert(at, [_Entry(time_ms, key, self._packed(value), (commit_ts,), None, True)])
 
     # ---- playing ----------------------------------------------------------------------------------------------------
@@ -241,17 +239,22 @@ class RecordingFeed:
         if any(lane.next < lane.played for lane in self._lanes.values()):
             room *= CATCH_UP
         while len(messages) < room and (ready := self._ready()):
-            (lane,) = self._random.choices(ready, [lane.weight * (len(lane.entries) - lane.next) for lane in ready])
-            for _ in range(self._random.randint(1, min(room - len(messages), RUN_MESSAGES_MAX))):
-                if self._is_there(lane):
-                    messages.append(self._deliver(lane))
+            lane = self._random.choice(ready)
+            run = self._random.randint(1, min(room - len(messages), RUN_MESSAGES_MAX))
+            while run and lane in ready:
+                messages.append(self._deliver(lane))
+                run, ready = run - 1, self._ready()
         return messages
 
-    def _ready(self) -> list[_Lane]:
-        return [lane for lane in self._lanes.values() if lane.name not in self._unborn and self._is_there(lane)]
+    def _born(self) -> list[_Lane]:
+        return [lane for lane in self._lanes.values() if lane.name not in self._unborn]
 
-    def _is_there(self, lane: _Lane) -> bool:
-        return not lane.is_drained() and (self._pace is None or lane.entries[lane.next].time_ms <= self._pace.now_ms())
+    def _ready(self) -> list[_Lane]:
+        """Lanes whose next message is there: its time has come, or it does not run too far ahead of the other lanes."""
+        waiting = [(lane, lane.entries[lane.next].time_ms) for lane in self._born() if not lane.is_drained()]
+        slowest_ms = min((time_ms for _, time_ms in waiting), default=0)
+        until_ms = self._pace.now_ms() if self._pace else slowest_ms + self._lead_ms
+        return [lane for lane, time_ms in waiting if time_ms <= until_ms]
 
     def _deliver(self, lane: _Lane) -> Message:
         entry = lane.entries[lane.next]
@@ -275,21 +278,21 @@ class RecordingFeed:
             for lane in self._lanes.values():
                 tail = self._random.randint(0, min(lane.played, RESEND_MESSAGES_MAX))
                 again = lane.entries[lane.played - tail : lane.played]
-                lane.insert(lane.played, [entry._replace(time_ms=self._time_ms()) for entry in again])
+                lane.insert(lane.played, [entry._replace(time_ms=lane.entries[lane.played - 1].time_ms) for entry in again])
 
     def _resolve_idle_lanes(self) -> None:
         """One resolved mark for every lane that has nothing left: no row can come to it but marks, which are later."""
-        if all(lane.is_drained() for lane in self._lanes.values() if lane.name not in self._unborn):
+        if all(lane.is_drained() for lane in self._born()):
             self._unborn = {}
-        time_ms = self._time_ms()
-        drained = [lane for lane in self._lanes.values() if lane.name not in self._unborn and lane.is_drained()]
-        idle = [lane for lane in drained if self._pace is None or time_ms >= lane.idle_ms + IDLE_RESOLVED_EVERY_MS]
+        now_ms = self._pace.now_ms() if self._pace else None
+        drained = [lane for lane in self._born() if lane.is_drained()]
+        idle = [lane for lane in drained if now_ms is None or now_ms >= lane.idle_ms + IDLE_RESOLVED_EVERY_MS]
         if idle:
-            ts = self._tick(time_ms << TSO_LOGICAL_BITS if self._pace else 0)
+            ts = self._tick(now_ms << TSO_LOGICAL_BITS if now_ms else 0)
             key, value = self.config.encode_resolved(ts, ts >> TSO_LOGICAL_BITS)
             for lane in idle:
-                lane.idle_ms = time_ms
-                lane.entries.append(_Entry(time_ms, key, self._packed(value), (), ts, False))
+                lane.idle_ms = lane.entries[-1].time_ms if now_ms is None else now_ms
+                lane.entries.append(_Entry(lane.idle_ms, key, self._packed(value), (), ts, False))
 
     def _tick(self, not_before: int) -> CommitTs:
         ts = CommitTs(max(self._now_ts, self._played_ts, not_before) + 1)
@@ -298,12 +301,9 @@ class RecordingFeed:
         self._now_ts = ts
         return ts
 
-    def _time_ms(self) -> int:
-        return self._pace.now_ms() if self._pace else 0
-
     def _next_ms(self) -> int:
         """When the next message will be there."""
-        born = [lane for lane in self._lanes.values() if lane.name not in self._unborn]
+        born = self._born()
         return min(lane.idle_ms + IDLE_RESOLVED_EVERY_MS if lane.is_drained() else lane.entries[lane.next].time_ms for lane in born)
 
     def _packed(self, value: bytes) -> bytes:
