@@ -1,5 +1,5 @@
 """What the pipeline needs from the outside, as contracts. Each has an in-memory twin in `adapters/memory.py` (the feed's
-is `feeds/recording.py`), and one suite in tests/contract runs on the twin and on the real thing.
+is `replay/feed.py`), and one suite in tests/contract runs on the twin and on the real thing.
 
 Methods raise errors of `sidecar.errors` only; adapters translate their drivers' errors at the edge.
 """

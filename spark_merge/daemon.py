@@ -22,4 +22,4 @@ def _keep_directory(self: zipimport.zipimporter) -> None:
 
 if __name__ == "__main__":
     zipimport.zipimporter.invalidate_caches = _keep_directory  # type: ignore[method-assign]  # see above
-    manager()
+    manager()  # type: ignore[no-untyped-call]  # pyspark ships it without types

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # what everyone who knows Spark calls it
 
-from sidecar.core.manifest import Manifest, from_json, to_json
+from sidecar.core.manifest import ChunkFile, ClosedWindow, Manifest, from_json, to_json
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import SinkError
 from sidecar.storage import Folder
@@ -124,8 +124,7 @@ class Job:
         rows = [
             (number, m.seq, ordinal, chunk.table.schema, chunk.table.table, window.low_ts, window.high_ts, window.dump_id, chunk.path)
             for m in batch
-            for number, window in zip(windows, m.windows, strict=False)
-            for ordinal, chunk in enumerate(window.chunks)
+            for ordinal, (number, window, chunk) in enumerate(_numbered(m, windows))
             if chunk.rows
         ]
         return self.spark.createDataFrame(rows, CHUNK_SCHEMA) if rows else None
@@ -166,6 +165,13 @@ def cut(manifests: list[Manifest], limits: BatchLimits) -> list[Manifest]:
         if manifest.ddls:
             break
     return batch
+
+
+def _numbered(manifest: Manifest, windows: Iterator[int]) -> Iterator[tuple[int, ClosedWindow, ChunkFile]]:
+    """The manifest's chunks in order, each with its window and that window's number in the batch."""
+    for number, window in zip(windows, manifest.windows, strict=False):
+        for chunk in window.chunks:
+            yield number, window, chunk
 
 
 def _newer(batch: list[Manifest], accepted: Seq | None) -> list[Manifest]:

@@ -17,7 +17,8 @@ Image = tuple[str | None, ...]
 
 
 class OutputRow(NamedTuple):
-    """One row of the output. The first four fields are its order; `key` is the handle key's canonical text."""
+    """One row of the output. Its order is seq, commit_ts, rank, then for changes `ordinal`, for dump rows the chunk's place
+    in the manifest and `ordinal`, the row's number in the chunk. `key` is the handle key's canonical text."""
 
     seq: int
     commit_ts: int
@@ -42,7 +43,7 @@ def merged(
     `changes`: decoded changes of this segment and of all earlier ones back to the oldest `first_seq` of its windows.
     `rows_of`: a chunk's rows as (key, image), in the chunk's order.
     """
-    output = [change for change in changes if change.seq == manifest.seq]
+    output = sorted((change for change in changes if change.seq == manifest.seq), key=lambda row: row[:4])
     for window in manifest.windows:
         for chunk in window.chunks:
             touched = {c.key for c in changes if c.table == chunk.table and window.low_ts < c.commit_ts <= window.high_ts}
@@ -51,4 +52,4 @@ def merged(
                 for number, (key, image) in enumerate(rows_of(chunk))
                 if key not in touched
             ]
-    return sorted(output, key=lambda row: row[:4])
+    return sorted(output, key=lambda row: row[:3])  # stable: chunks stay in the manifest's order, rows in their chunk's

@@ -120,17 +120,8 @@ class OpenProtocol:
             raise _unreadable_event(message, "key", number, expected="the JSON of a key", found=error) from error
         if head.ohk or head.ccl:
             raise large_message(message, schema=head.scm, table=head.tbl, commit_ts=head.ts, claim_check=head.ccl)
-        if head.t == _ROW:
-            return self._change(message, number, head, key, value)
-        if head.t == _DDL:
-            return self._ddl(message, number, head, value)
-        if head.t == _RESOLVED:
-            if value:
-                raise _unreadable_event(message, "value", number, expected="an empty value of a resolved mark", found=f"{len(value)} bytes")
-            return Resolved(message.lane, head.ts, message.position)
-        raise _unreadable_event(message, "key", number, expected="t of 1 (row), 2 (DDL) or 3 (resolved)", found=head.t)
-
-    def _change(self, message: Message, number: int, head: _Key, key: bytes, value: bytes) -> Change:
+        if head.t != _ROW:
+            return self._ddl_or_resolved(message, number, head, value)
         if not (head.scm and head.tbl):
             raise _unreadable_event(message, "key", number, expected="scm and tbl of a row", found=key.decode(errors="replace"))
         if self.compression != "none":
@@ -139,15 +130,21 @@ class OpenProtocol:
             row = _decode_row(value)
         except JSON_ERRORS as error:
             raise _unreadable_event(message, "value", number, expected="the JSON of a row", found=error) from error
-        if row.d is None:
-            if row.u is None:
-                raise _unreadable_event(message, "value", number, expected="u or d of a row", found="neither")
-            return Change(head.ts, _PUT, head.scm, head.tbl, key, value, message.lane, message.position)
-        if row.u is not None or row.p is not None:
-            raise _unreadable_event(message, "value", number, expected="d alone, or u with or without p", found="d with another")
-        return Change(head.ts, _DELETE, head.scm, head.tbl, key, value, message.lane, message.position)
+        if row.d is None and row.u is not None:
+            rank = _PUT
+        elif row.d is not None and row.u is None and row.p is None:
+            rank = _DELETE
+        else:
+            raise _unreadable_event(message, "value", number, expected="either u (with or without p) or d", found=_fields(row))
+        return Change(head.ts, rank, head.scm, head.tbl, key, value, message.lane, message.position)
 
-    def _ddl(self, message: Message, number: int, head: _Key, value: bytes) -> Ddl:
+    def _ddl_or_resolved(self, message: Message, number: int, head: _Key, value: bytes) -> Ddl | Resolved:
+        if head.t == _RESOLVED:
+            if value:
+                raise _unreadable_event(message, "value", number, expected="an empty value of a resolved mark", found=f"{len(value)} bytes")
+            return Resolved(message.lane, head.ts, message.position)
+        if head.t != _DDL:
+            raise _unreadable_event(message, "key", number, expected="t of 1 (row), 2 (DDL) or 3 (resolved)", found=head.t)
         try:
             query = _decode_query(self._decompressed(message, number, value))
         except JSON_ERRORS as error:
@@ -161,6 +158,10 @@ class OpenProtocol:
             raise _unreadable_event(
                 message, "value", number, expected=f"a value compressed with {self.compression}", found=error
             ) from error
+
+
+def _fields(row: _Row) -> str:
+    return " and ".join(name for name in ("u", "p", "d") if getattr(row, name) is not None) or "neither"
 
 
 def _after_version(message: Message) -> int:
@@ -181,11 +182,11 @@ def _frames(message: Message, part: str, data: bytes | None, *, start: int) -> l
     frames: list[bytes] = []
     at, end = start, len(data)
     while True:
-        try:
-            (length,) = _length_at(data, at)
-        except struct.error as error:
-            raise unreadable(message, f"{part} byte {at}", expected="the 8 bytes of a length", found=f"{end - at} bytes") from error
-        content, at = at + _LENGTH_BYTES, at + _LENGTH_BYTES + length
+        content = at + _LENGTH_BYTES
+        if content > end:
+            raise unreadable(message, f"{part} byte {at}", expected="the 8 bytes of a length", found=f"{end - at} bytes")
+        (length,) = _length_at(data, at)
+        at = content + length
         if at > end:
             raise unreadable(message, f"{part} byte {content}", expected=f"{length} bytes", found=f"{end - content} bytes")
         frames.append(data[content:at])

@@ -19,7 +19,7 @@ from rich.text import Text
 from sidecar.core.model import CommitTs, TableName
 from sidecar.core.progress import TableProgress
 from sidecar.replay.status import Status
-from sidecar.verify import Findings, Verdict
+from sidecar.replay.verify import Findings, Verdict
 
 PLAIN_LINE_EVERY_S = 2.0
 TSO_LOGICAL_BITS = 18

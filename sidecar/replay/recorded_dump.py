@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sidecar.adapters.recording_source import RecordedWindow
 from sidecar.core.manifest import ChunkFile, ClosedWindow
 from sidecar.core.marks import Marks
 from sidecar.core.messages import Brackets, Command, Request, SegmentBuilt, SourceEvent
@@ -20,6 +19,7 @@ from sidecar.core.plan import Plan
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.core.window import Windows
 from sidecar.errors import RefusedRequest
+from sidecar.replay.source import RecordedWindow
 
 DUMP_ID = "recordedrecorded"
 CHUNKS_MAX = 1000

@@ -18,8 +18,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sidecar.adapters.progress_file import FileProgress
-from sidecar.adapters.recording import RecordedTables, Recording
-from sidecar.adapters.recording_source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.adapters.segment_log import FolderLog, write_chunk
 from sidecar.adapters.spill import FileSpill
 from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
@@ -27,17 +25,19 @@ from sidecar.core.model import MARK_TABLE, CommitTs, TableName
 from sidecar.core.progress import DumpState
 from sidecar.core.table_rules import matching
 from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.feeds.recording import Play, RecordingFeed
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
+from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.operator import Script
 from sidecar.replay.recorded_dump import RecordedDump
+from sidecar.replay.recording import RecordedTables, Recording
 from sidecar.replay.report import ReplaySettings, Report
+from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.spark_loop import SparkLoop
 from sidecar.replay.status import Status
+from sidecar.replay.verify import Verdict, verify
 from sidecar.storage import Folder, open_folder
-from sidecar.verify import Verdict, verify
 from spark_merge.job import Job, JobSettings, session
 from spark_merge.sinks.registry import open_sink
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.core.model import TableName
-from sidecar.verify import Verdict
+from sidecar.replay.verify import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,16 +38,26 @@ class FileWriter:
     log: object
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written: list[pa.RecordBatch] = []
+        paths: list[str] = []
         for file, pieces in by_file(batches):
             schema = schema_of(self.schemas, file.table)
             path = file_path(file.table, file.seq, self.file_format, part=file.part)
             counts = Counts()
-            with storage_errors(f"{self.folder}/{path}"), storage.new_file(self.folder, path) as out, self._encoder(out, schema) as write:
+            with (
+                storage_errors(f"{self.folder}/{path}"),
+                storage.new_file(self.folder, path, durable=False) as out,
+                self._encoder(out, schema) as write,
+            ):
                 for piece in pieces:
                     block = self._block(file, schema, piece, counts)
                     if block.rows:
                         write(block)
-            yield delivered(file, path, counts)
+            paths.append(path)
+            written.append(delivered(file, path, counts))
+        with storage_errors(self.folder):
+            storage.make_durable(self.folder, paths)
+        yield from written
 
     def _block(self, file: FileOf, schema: TableSchema, piece: Piece, counts: Counts) -> Block:
         if isinstance(piece, pa.RecordBatch):

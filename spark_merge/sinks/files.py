@@ -76,23 +76,25 @@ class FileSink:
         self._open()
         self._name()
         outcomes = {outcome.seq: outcome.files for outcome in delivered}
-        for head in heads:
-            self._check_next(head.seq)
-            with storage_errors(self.folder):
+        batch = list(heads)
+        for number, head in enumerate(batch):
+            self._check_next(head.seq, after=batch[number - 1].seq if number else self._accepted)
+        segments = [self._segment(head, outcomes.get(head.seq, ())) for head in batch]
+        with storage_errors(self.folder):
+            for head in batch:
                 if head.ddls:
                     storage.write_atomically(self.folder, ddl_path(head.seq), ddls_to_json(head.seq, head.ddls))
-                segment = self._segment(head, outcomes.get(head.seq, ()))
-                storage.write_atomically(self.folder, segment_path(head.seq), segment_to_json(segment))
-            self._accepted = head.seq
+            storage.write_in_order(self.folder, [(segment_path(segment.seq), segment_to_json(segment)) for segment in segments])
+        self._accepted = batch[-1].seq if batch else self._accepted
 
     def _segment(self, head: SegmentHead, files: tuple[DeliveredFile, ...]) -> DeliveredSegment:
         in_order = tuple(sorted(files, key=lambda file: (file.table, file.path)))
         return DeliveredSegment(head.seq, CommitTs(head.upto_ts), in_order, ddl_path(head.seq) if head.ddls else None)
 
-    def _check_next(self, seq: Seq) -> None:
-        if self._accepted is not None and seq != self._accepted + 1:
+    def _check_next(self, seq: Seq, *, after: Seq | None) -> None:
+        if after is not None and seq != after + 1:
             raise SinkError(
-                f"{self.folder} has accepted segment {self._accepted} and is given {seq}",
+                f"{self.folder} has accepted segment {after} and is given {seq}",
                 hint="one job at a time may deliver to a folder: stop the other one, then start this one again",
             )
 

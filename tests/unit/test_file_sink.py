@@ -88,16 +88,16 @@ def test_a_disk_that_fills_up_while_rows_are_written_is_storage_full(
         write(sink, Batch([2], [chunk(2, 10, "c1")]), log=log)
 
 
-def test_a_disk_that_fills_up_between_segments_keeps_those_before(out: Folder, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_accepts_nothing_of_the_batch(out: Folder, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = sink_on(out)
     deliver(sink, Batch([1]), log=log)
-    syncs_of_one_segment = 2
     with monkeypatch.context() as broken:
-        broken.setattr(os, "fsync", failing(errno.ENOSPC, after=syncs_of_one_segment))
+        broken.setattr(os, "fsync", failing(errno.ENOSPC, after=1))
         with pytest.raises(StorageFull):
             sink.accept(Batch([2, 3]).heads(), [])
-    assert sink.accepted() == sink_on(out).accepted() == 2
-    sink.accept(Batch([3]).heads(), [])
+    assert sink.accepted() == sink_on(out).accepted() == 1
+    sink.accept(Batch([2, 3]).heads(), [])
+    assert sink_on(out).accepted() == 3
 
 
 def test_another_disk_error_is_a_sink_error(out: Folder, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

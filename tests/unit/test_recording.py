@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sidecar.adapters.recording import Chunk, Key, RecordedTables, Recording, equal_rows, rows_by_key
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName
 from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.replay.recording import Chunk, Key, RecordedTables, Recording, equal_rows, rows_by_key
 from tests.support.recordings import recording
 
 ORDERS = TableName("shop", "orders")

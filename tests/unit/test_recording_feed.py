@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from sidecar.adapters.recording import FeedConfig, Recording
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Envelope, Lane, MarkKind, Message, Resolved
 from sidecar.errors import FeedError
-from sidecar.feeds.recording import IDLE_RESOLVED_EVERY_MS, Play, RecordingFeed
+from sidecar.replay.feed import IDLE_RESOLVED_EVERY_MS, Play, RecordingFeed
+from sidecar.replay.recording import FeedConfig, Recording
 from tests.support.recordings import recording
 
 SEEDS = range(6)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from sidecar.adapters.recording import FeedConfig, RecordedTables, Recording, rows_by_key
-from sidecar.adapters.recording_source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.core.messages import Brackets, ChunkRead, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import Change, CommitTs, Lane, MarkKind, Message, TableName
 from sidecar.errors import FeedUnsuitable
+from sidecar.replay.recording import FeedConfig, RecordedTables, Recording, rows_by_key
+from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from tests.support.recordings import recording
 
 CUSTOMER = TableName("shop", "customer")

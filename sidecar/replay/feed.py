@@ -26,11 +26,11 @@ from zlib import crc32
 
 import cramjam
 
-from sidecar.adapters.recording import FeedConfig, RecordedMessage, Recording
 from sidecar.codecs.contract import Codec
 from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Message, Resolved
 from sidecar.errors import FeedError
 from sidecar.ports import Clock
+from sidecar.replay.recording import FeedConfig, RecordedMessage, Recording
 
 TSO_LOGICAL_BITS = 18
 

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from sidecar.adapters.recording import Key, Row, equal_rows, rows_by_key
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
+from sidecar.replay.recording import Key, Row, equal_rows, rows_by_key
 from sidecar.storage import Folder
 from spark_merge.sinks.reader import read_rows, read_segments
 
@@ -39,7 +39,7 @@ OutputRow = Mapping[str, Any]
 
 
 class Truth(Protocol):
-    """What the output is held against: adapters.recording.Recording."""
+    """What the output is held against: sidecar.replay.recording.Recording."""
 
     @property
     def schemas(self) -> Mapping[TableName, TableSchema]: ...

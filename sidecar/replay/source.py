@@ -21,11 +21,11 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.adapters.recording import FeedConfig, Key, RecordedTables, Recording
 from sidecar.core.manifest import ChunkFile
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import CommitTs, MarkKind, TableName
 from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.replay.recording import FeedConfig, Key, RecordedTables, Recording
 
 MARK_ROW_ID = 1
 """The watermark row's `id`; the recordings' own row has a random one."""
@@ -40,7 +40,7 @@ WriteChunk = Callable[[str, pa.Table], int]
 
 
 class Cluster(Protocol):
-    """The part of feeds.recording.RecordingFeed that a database would have: time, and commits that reach the feed."""
+    """The part of sidecar.replay.feed.RecordingFeed that a database would have: time, and commits that reach the feed."""
 
     config: FeedConfig
 
