@@ -136,9 +136,7 @@ def _without_extension(message: Message, event: _Event) -> FeedError:
     if event.is_ddl or event.type in _RANKS:
         what = f"a DDL of {event.database}" if event.is_ddl else f"a row of {event.database}.{event.table}"
         return FeedUnsuitable(f"{message.at()}: {what} has no `_tidb`, so no commit_ts to order it by", hint=EXTENSION_HINT)
-    return unreadable(
-        message, "value byte 0", expected="a row or a DDL, or `_tidb` with watermarkTs", found=f"type {event.type!r} without `_tidb`"
-    )
+    return unreadable(message, "value byte 0", expected="a known type, with `_tidb`", found=f"type {event.type!r} without it")
 
 
 def _change(message: Message, event: _Event, rank: Rank, commit_ts: CommitTs | None, value: bytes) -> Change:

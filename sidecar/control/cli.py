@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,15 @@ from sidecar.control.output import findings, verdict_table, view
 from sidecar.errors import TicdcDumpError
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
+PLAIN_WIDTH = 200
+"""Columns where there is no terminal: lines are not folded."""
+
+
+class ReplayBrackets(StrEnum):
+    RECORDED = "recorded"
+    WATERMARK = "watermark"
+    SNAPSHOT = "snapshot"
+
 
 app = typer.Typer(
     name="ticdc-dump",
@@ -39,8 +49,8 @@ def replay(
     recording: Annotated[Path, typer.Argument(help="Folder of a recording (recording.json, truth/, schema/, kafka/).")],
     feed: Annotated[str | None, typer.Option(help="The recording's changefeed to play; default: open-protocol.")] = None,
     brackets: Annotated[
-        str, typer.Option(help="recorded: the dump that really ran; watermark or snapshot: a dump of our own.")
-    ] = "recorded",
+        ReplayBrackets, typer.Option(help="recorded: the dump that really ran; watermark or snapshot: a dump of our own.")
+    ] = ReplayBrackets.RECORDED,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows a chunk SELECT asks for (not with recorded brackets).")] = 1000,
     tables: Annotated[str, typer.Option(help="Tables to dump, as TiCDC table rules: shop.*,!shop.event_*")] = "*.*",
     schedule_seed: Annotated[int, typer.Option(help="Decides interleaving, moments of reads and marks, pauses, restarts, crashes.")] = 0,
@@ -57,11 +67,11 @@ def replay(
     from sidecar.replay.replay import run  # Spark is loaded by the command that needs it
     from sidecar.replay.report import ReplaySettings
 
-    console = Console(stderr=as_json, quiet=as_json)
+    console = Console(quiet=as_json, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     settings = ReplaySettings(
         recording=recording,
         feed=feed,
-        brackets=brackets,
+        brackets=brackets.value,
         chunk_rows=chunk_rows,
         tables=tuple(tables.split(",")),
         seed=schedule_seed,

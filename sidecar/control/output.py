@@ -119,7 +119,7 @@ class LiveView:
 def _table_bars(status: Status) -> Table:
     bars = Table(box=None, padding=(0, 2), header_style="dim")
     for heading in ("table", "dump", "rows", "chunks", ""):
-        bars.add_column(heading, justify="right" if heading in ("rows", "chunks") else "left")
+        bars.add_column(heading, justify="right" if heading in ("rows", "chunks") else "left", no_wrap=True)
     for table in status.progress.tables if status.progress else ():
         total = max(status.estimates.get(table.table, 0), table.rows, 1)
         done = total if table.complete_at is not None else table.rows
@@ -144,12 +144,13 @@ def view(console: Console) -> View:
 
 
 def verdict_table(verdict: Verdict, dropped: Mapping[TableName, int]) -> Table:
-    """The end of a replay: each table's counts and whether it equals the truth."""
+    """The end of a replay: rows at the end, output rows from the log and from the dump, chunk rows dropped in windows,
+    truth snapshots compared, and whether the table equalled every one of them."""
     found = Table(box=None, padding=(0, 2), header_style="bold")
-    for heading in ("table", "rows", "from log", "from dump", "dropped", "snapshots", "verdict"):
-        found.add_column(heading, justify="left" if heading in ("table", "verdict") else "right")
+    for heading in ("table", "rows", "log", "dump", "dropped", "truths", "verdict"):
+        found.add_column(heading, justify="left" if heading in ("table", "verdict") else "right", no_wrap=True)
     for table in verdict.tables:
-        text = Text("equal to the truth", style="green") if table.equal else Text("DIFFERENT", style="bold red")
+        text = Text("equal", style="green") if table.equal else Text("DIFFERENT", style="bold red")
         counts = (table.rows, table.from_log, table.from_dump, dropped.get(table.table, 0), table.snapshots_compared)
         found.add_row(str(table.table), *(f"{count:,}" for count in counts), text)
     return found

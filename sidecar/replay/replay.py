@@ -24,7 +24,7 @@ from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName
 from sidecar.core.progress import DumpState
 from sidecar.core.table_rules import matching
-from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.errors import FeedUnsuitable, SinkError, SourceError
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
@@ -47,6 +47,7 @@ STEPS_MAX = 5_000_000
 POLL_S = 0.05
 
 RECORDED = "recorded"
+REPLAY_SIGN = ".ticdc-dump-replay"
 WATERMARK_ROW_ID = "replay"
 
 
@@ -69,20 +70,25 @@ class MonotonicClock:
 
 
 class Replay:
-    """One run. Everything durable is under `out`; what a former run left there is removed first."""
+    """One run. Everything durable is under `out`; what a former run left there is removed first.
 
-    def __init__(self, settings: ReplaySettings, spark: SparkSession) -> None:
+    Making one checks what is asked for and raises what is wrong with it; Spark is needed by `run` only.
+    """
+
+    def __init__(self, settings: ReplaySettings) -> None:
         self.settings = settings
         self.recording = Recording(settings.recording)
         self.config = self.recording.feed_config(settings.feed)
         self.schemas = self.recording.schemas
         self.tables = self._scope()
         self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.config.name}-{settings.brackets}").resolve()
-        shutil.rmtree(self.out, ignore_errors=True)
-        self.out.mkdir(parents=True)
+        _make_empty(self.out)
         self.log: Folder = open_folder(f"{self.out}/log")
         uris = settings.sinks or (f"file://{self.out}/output?format=jsonl",)
         self.sinks = {uri: open_sink(uri, log_id=self.config.changefeed_id) for uri in uris}
+        self.verified = next((open_folder(uri) for uri, sink in self.sinks.items() if getattr(sink, "file_format", "") == "jsonl"), None)
+        if settings.verify and self.verified is None:
+            raise FeedUnsuitable("verify reads jsonl and no sink writes it", hint="add a sink with ?format=jsonl, or give --no-verify")
         self.clock = MonotonicClock()
         self.fate = Fate(Random(settings.seed), settings.crashes)
         self.feed = RecordingFeed(
@@ -92,13 +98,15 @@ class Replay:
         self.stored = FileProgress(open_folder(str(self.out)))
         self.script = Script(Random(settings.seed), self._start_request())
         self.rows = None if settings.brackets == RECORDED else RecordedTables(self.recording, self.config)
-        self.spark = SparkLoop(Job(spark, list(self.sinks.values()), JobSettings(self.log)))
+        start = self.recording.truth(self.recording.start_ts)
+        self.estimates = {table: start[table].num_rows for table in self.tables if table in start}
         self.began_s = self.clock.now_s()
         self.pipeline: Pipeline | None = None
         self.epoch = self.repeats = self.changes = self.dump_rows = self.segments = 0
 
-    def run(self, show: Callable[[Status], None]) -> Report:
+    def run(self, show: Callable[[Status], None], spark: SparkSession) -> Report:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark."""
+        self.spark = SparkLoop(Job(spark, list(self.sinks.values()), JobSettings(self.log)))
         self.spark.start()
         for _ in range(STEPS_MAX):
             self._step()
@@ -214,17 +222,15 @@ class Replay:
             delivered=self.spark.delivered,
             crashes=len(self.fate.deaths),
             progress=pipeline.dump.progress if pipeline else None,
-            estimates={},
+            estimates=self.estimates,
         )
 
     def _verdict(self) -> Verdict:
         assert self.pipeline is not None
         assert self.pipeline.dump.progress is not None
         complete_at = {t.table: t.complete_at for t in self.pipeline.dump.progress.tables if t.complete_at is not None}
-        output = next((uri for uri in self.sinks if "format=jsonl" in uri), None)
-        if output is None:
-            raise FeedUnsuitable("verify reads jsonl and no sink writes it", hint="add a sink with ?format=jsonl, or give --no-verify")
-        return verify(open_folder(output), self.recording, complete_at=complete_at, tables=self.tables)
+        assert self.verified is not None
+        return verify(self.verified, self.recording, complete_at=complete_at, tables=self.tables)
 
     def _report(self, verdict: Verdict | None, seconds: float) -> Report:
         if self.pipeline is not None:
@@ -245,6 +251,15 @@ class Replay:
 
 
 def run(settings: ReplaySettings, show: Callable[[Status], None]) -> Report:
-    """Start Spark, play, stop Spark."""
-    replay = Replay(settings, session(master=settings.master))
-    return replay.run(show)
+    """Check what is asked for, start Spark, play."""
+    replay = Replay(settings)
+    return replay.run(show, session(master=settings.master))
+
+
+def _make_empty(out: Path) -> None:
+    """An empty folder with our sign in it. Removes a former replay's, and nothing else that a user may have there."""
+    if out.is_dir() and any(out.iterdir()) and not (out / REPLAY_SIGN).exists():
+        raise SinkError(f"{out} is not empty and not a former replay's", hint="give a new or empty folder with --out")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    (out / REPLAY_SIGN).write_text("The folder of a ticdc-dump replay; the next one removes it.\n")

@@ -1,0 +1,94 @@
+"""A made-up table of twelve columns of mixed kinds, about 200 bytes a row: its rows as chunks hold them, its changes as
+TiCDC's canal-json has them. Row `id` is the same in every chunk and change that holds it, but for `amount` of a change."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import Column, TableName, TableSchema
+
+ACCOUNT = TableName("bench", "account")
+STATES = ("new", "active", "frozen", "closed")
+
+SCHEMA = TableSchema(
+    ACCOUNT,
+    (
+        Column("id", "int", nullable=False),
+        Column("customer", "int", nullable=False),
+        Column("email", "text", nullable=False),
+        Column("name", "text"),
+        Column("amount", "decimal", nullable=False, length=20, scale=4),
+        Column("state", "enum", nullable=False, elements=STATES),
+        Column("opened", "datetime", nullable=False, scale=6),
+        Column("updated", "timestamp", nullable=False, scale=6),
+        Column("birthday", "date"),
+        Column("score", "double"),
+        Column("note", "text"),
+        Column("version", "int", nullable=False),
+    ),
+    ("id",),
+)
+
+NAMES, NOTES = 5_000, 2_000
+_FIRST_US = 1_700_000_000_000_000
+
+_SQL_TYPES = {
+    "id": ("bigint", -5), "customer": ("int", 4), "email": ("varchar", 12), "name": ("varchar", 12), "amount": ("decimal", 3),
+    "state": ("enum", 4), "opened": ("datetime", 93), "updated": ("timestamp", 93), "birthday": ("date", 91),
+    "score": ("double", 8), "note": ("text", 2005), "version": ("int", 4),
+}  # fmt: skip
+
+
+def rows(first_id: int, count: int) -> pa.Table:
+    """Rows with ids from `first_id`, in canonical text, in key order."""
+    ids = np.arange(first_id, first_id + count)
+    mixed = (ids * 2_654_435_761) % 4_294_967_291
+    names = pa.array([_words(Random(number), 2) for number in range(NAMES)])
+    notes = pa.array([_words(Random(-number), 9) for number in range(1, NOTES)])
+    texts = [
+        _text(ids),
+        _text(mixed % 10_000_000),
+        pc.binary_join_element_wise("user", _text(mixed), "@example.com", ""),
+        names.take(pa.array(mixed % len(names))),
+        pc.binary_join_element_wise(_text(mixed), _text(1000 + mixed % 9000), "."),
+        pa.array(STATES).take(pa.array(mixed % len(STATES))),
+        pa.array(_FIRST_US + mixed * 1_003, pa.timestamp("us")).cast(pa.string()),
+        pa.array(_FIRST_US + mixed * 2_003, pa.timestamp("us")).cast(pa.string()),
+        pa.array(mixed % 20_000, pa.int32()).cast(pa.date32()).cast(pa.string()),
+        _text(mixed / 7.0),
+        notes.take(pa.array(mixed % len(notes))),
+        _text(mixed % 100),
+    ]
+    return pa.table(texts, names=list(SCHEMA.column_names()))
+
+
+def canal_updates(images: pa.Table) -> list[bytes]:
+    """For each row an UPDATE that adds one to `amount`: what stands before the commit_ts, for `message`."""
+    sql_types = {name: java for name, (_, java) in _SQL_TYPES.items()}
+    mysql_types = {name: mysql for name, (mysql, _) in _SQL_TYPES.items()}
+    head = {"id": 0, "database": ACCOUNT.schema, "table": ACCOUNT.table, "pkNames": ["id"], "isDdl": False, "type": "UPDATE"}
+    found = []
+    for row in images.to_pylist():
+        row["state"] = str(STATES.index(row["state"]) + 1)
+        whole, _, fraction = row["amount"].partition(".")
+        data = row | {"amount": f"{int(whole) + 1}.{fraction}"}
+        times = {"es": _FIRST_US // 1000, "ts": _FIRST_US // 1000, "sql": "", "sqlType": sql_types, "mysqlType": mysql_types}
+        found.append(json.dumps(head | times | {"old": [row], "data": [data]}, separators=(",", ":")).encode()[:-1])
+    return found
+
+
+def message(update: bytes, commit_ts: int) -> bytes:
+    return b'%s,"_tidb":{"commitTs":%d}}' % (update, commit_ts)
+
+
+def _text(numbers: np.ndarray[tuple[int], np.dtype[np.int64]] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> pa.Array:
+    return pa.array(numbers).cast(pa.string())
+
+
+def _words(random: Random, count: int) -> str:
+    return " ".join("".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=random.randint(3, 9))) for _ in range(count))

@@ -1,0 +1,102 @@
+"""What a measurement gives, and how its costs are taken.
+
+Walls are noise on a loaded machine, so CPU time of the whole process tree (the JVM and its Python workers too) stands
+beside them, and each figure beside a reference of the same run. A figure is the best of its repetitions, wall and CPU
+each for itself, and so is its reference.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+REPEATS = 3
+
+
+@dataclass(slots=True)
+class Cost:
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the table. `ratio` and `cpu_ratio` compare with `reference`: above 1 is faster than it, by wall and by CPU.
+
+    `cpu_us`: CPU microseconds a row. `limit`: what limits it.
+    """
+
+    name: str
+    value: float
+    unit: str
+    aim: str
+    limit: str
+    cpu_us: float | None = None
+    reference: str = ""
+    ratio: float | None = None
+    cpu_ratio: float | None = None
+
+
+def rate(name: str, rows: int, cost: Cost, *, aim: str, limit: str) -> Figure:
+    return Figure(name, rows / cost.wall_s, "rows/s", aim, limit, cpu_us=cost.cpu_s / rows * 1e6)
+
+
+def beside(figure: Figure, reference: str, rows: int, cost: Cost) -> Figure:
+    """The figure, a rate, with a reference that took `cost` for `rows`."""
+    assert figure.cpu_us is not None
+    wall, cpu_us = rows / cost.wall_s, cost.cpu_s / rows * 1e6
+    return replace(
+        figure, reference=f"{reference} {wall:,.0f} rows/s", ratio=figure.value / wall, cpu_ratio=cpu_us / figure.cpu_us if cpu_us else None
+    )
+
+
+def best(run: Callable[[], Cost], repeats: int = REPEATS) -> Cost:
+    costs = [run() for _ in range(repeats)]
+    return Cost(min(cost.wall_s for cost in costs), min(cost.cpu_s for cost in costs))
+
+
+def percentile(values: list[float], part: float) -> float:
+    """The smallest value that `part` of them do not exceed."""
+    ranked = sorted(values)
+    return ranked[max(0, -(-len(ranked) * round(part * 1000) // 1000) - 1)]
+
+
+@contextmanager
+def timed(cost: Cost) -> Iterator[None]:
+    """Add what the body takes in this process, which has one busy thread."""
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    yield
+    cost.wall_s += time.perf_counter() - wall_s
+    cost.cpu_s += time.process_time() - cpu_s
+
+
+@contextmanager
+def timed_tree(cost: Cost) -> Iterator[None]:
+    """Add what the body takes in this process and all its descendants, to a hundredth of a second."""
+    wall_s, cpu_s = time.perf_counter(), tree_cpu_s()
+    yield
+    cost.wall_s += time.perf_counter() - wall_s
+    cost.cpu_s += tree_cpu_s() - cpu_s
+
+
+def tree_cpu_s() -> float:
+    """User and system time of this process and its descendants, ended ones too once their parent has waited for them."""
+    times, parents = {}, {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            after_name = (entry / "stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(entry.name)] = int(after_name[1])
+        times[int(entry.name)] = sum(map(int, after_name[11:15]))
+    return sum(ticks for pid, ticks in times.items() if _is_ours(pid, parents)) / os.sysconf("SC_CLK_TCK")
+
+
+def _is_ours(pid: int, parents: dict[int, int]) -> bool:
+    while pid in parents and pid != os.getpid():
+        pid = parents[pid]
+    return pid == os.getpid()

@@ -1,0 +1,48 @@
+"""Writing a segment log as the pipeline does, without a feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from sidecar.adapters.segment_log import FolderLog
+from sidecar.core.manifest import ClosedWindow, Manifest
+from sidecar.core.model import Change, CommitTs, Segment, Seq, TableName, TableSchema
+from sidecar.storage import Folder, open_folder
+
+
+class LogWriter:
+    """Steps 2 and 3 of the pipeline's order of durability. `seq` comes next; `rows` were written."""
+
+    def __init__(self, folder: Path, *, codec: str, schemas: Mapping[TableName, TableSchema]) -> None:
+        self.folder: Folder = open_folder(str(folder))
+        self.seq = Seq(0)
+        self.rows = 0
+        self._codec = codec
+        self._log = FolderLog(self.folder)
+        self._log.recover(epoch=1)
+        self._schemas = self._log.write_schemas(schemas)
+
+    def write(self, segment: Segment, windows: tuple[ClosedWindow, ...] = ()) -> None:
+        data = self._log.write_data(self.seq, epoch=1, codec=self._codec, changes=segment.changes)
+        self._log.commit(
+            Manifest(
+                seq=self.seq,
+                epoch=1,
+                after_ts=segment.after_ts,
+                upto_ts=segment.upto_ts,
+                data=data.name,
+                rows=data.rows,
+                bytes=data.bytes,
+                positions=segment.positions,
+                schemas=self._schemas,
+                codec=self._codec,
+                windows=windows,
+            )
+        )
+        self.seq = Seq(self.seq + 1)
+        self.rows += data.rows
+
+
+def segment(after_ts: int, upto_ts: int, changes: Iterable[Change]) -> Segment:
+    return Segment(CommitTs(after_ts), CommitTs(upto_ts), changes, (), {})

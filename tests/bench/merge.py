@@ -1,0 +1,45 @@
+"""A dump through the whole Spark job, log to files. Beside it: Spark copying the same typed rows, Parquet to Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.bench import Bench
+from tests.bench.dumped import Dumped, deliver, dumped
+from tests.bench.figures import Cost, Figure, beside, best, rate, timed_tree
+
+WINDOWS, WINDOW_CHUNKS, CHUNK_ROWS = 10, 2, 50_000
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    """To Parquet beside the copy, then to JSON lines, then what the first batch of a new session cost."""
+    source = dumped(bench.new_folder("log"), windows=WINDOWS, window_chunks=WINDOW_CHUNKS, chunk_rows=bench.sized(CHUNK_ROWS))
+    deliver(bench.spark, source, bench.new_folder("parquet"), "parquet")
+    cost = best(lambda: deliver(bench.spark, source, bench.new_folder("parquet"), "parquet"))
+    copied = _copied(bench, source)
+    limit = "Python workers: text to typed columns, Parquet with zstd"
+    figure = rate(f"dump of {source.rows:,} rows to Parquet", source.rows, cost, aim="≥ 300,000, ≥ 0.8 × copy", limit=limit)
+    yield beside(figure, "Spark copy", source.rows, copied)
+    lines = best(lambda: deliver(bench.spark, source, bench.new_folder("jsonl"), "jsonl"))
+    limit = "one task a segment, since lines are in output order; JSON text"
+    yield beside(rate("the same to JSON lines", source.rows, lines, aim="", limit=limit), "Spark copy to Parquet", source.rows, copied)
+    yield Figure("cold: session", bench.session_cost.wall_s, "s", "", "JVM start", bench.session_cost.cpu_s * 1e6)
+    yield Figure("cold: first batch, 10,000 rows", bench.cold_cost.wall_s, "s", "", "JVM's and workers' first use", bench.cold_cost.cpu_s * 1e6)
+
+
+def _copied(bench: Bench, source: Dumped) -> Cost:
+    """The rows as the job typed them, in as many even files as Spark has cores."""
+    out, rows = bench.new_folder("typed"), bench.new_folder("rows") / "even"
+    deliver(bench.spark, source, out, "parquet")
+    files = sorted(map(str, out.glob("*.*/*.parquet")))
+    bench.spark.read.parquet(*files).coalesce(bench.spark.sparkContext.defaultParallelism).write.parquet(str(rows))
+    _copy(bench, rows)
+    return best(lambda: _copy(bench, rows))
+
+
+def _copy(bench: Bench, rows: Path) -> Cost:
+    cost = Cost()
+    with timed_tree(cost):
+        bench.spark.read.parquet(str(rows)).write.parquet(str(bench.new_folder("copy") / "rows"))
+    return cost

@@ -1,0 +1,207 @@
+"""What a dump scenario may say, a line each:
+
+    new after=400 next_seq=5 epoch=1 readers=1 window_chunks_max=8 open_windows_max=16 chunk_bytes_max=1000   (as wanted)
+    start tables=a,b brackets=watermark chunk_rows=10 dump=1         pause    resume    stop    restart dump=2
+    next                                               what can begin now
+    sent mark 0                                        the UPDATE is committed
+    read chunk 1 rows=10 last=10 [bytes=100] [tso=420] [exhausted]
+    failed mark 0 [fenced]                             failed chunk 1
+    segment seq=5 upto=500 [marks=low@410#0,high@450#1]
+    recover [from=stop]                                die; a Dump of the next epoch goes on from the progress, as JSON
+
+A mark is of this changefeed, dump and epoch unless it says so: `low@410#0/epoch=1`, `/dump=2`, `/changefeed=other`.
+Rows are 10 bytes each unless told. Out come commands, closed windows, errors, then the progress if its revision has moved
+and the open windows if their number or oldest segment have. A refused request is checked to have changed nothing at all.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+
+from sidecar.core.dump import Dump, DumpLimits
+from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.marks import mark_uuid
+from sidecar.core.messages import (
+    Brackets,
+    ChunkRead,
+    Command,
+    MarkSent,
+    PauseDump,
+    ReadChunk,
+    Request,
+    RestartDump,
+    ResumeDump,
+    SegmentBuilt,
+    SendMark,
+    SourceFailed,
+    StartDump,
+    StopDump,
+)
+from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
+from sidecar.core.progress import Progress, TableProgress, progress_from_json
+from sidecar.errors import RefusedRequest, TicdcDumpError
+
+CHANGEFEED = "cf"
+ROW_BYTES = 10
+
+
+class DumpPlayer:
+    def __init__(self) -> None:
+        self.limits = DumpLimits(readers=1)
+        self.after_ts, self.next_seq, self.dump_number = 400, 5, 0
+        self.asked: dict[int, ReadChunk] = {}
+        self.marks: dict[int, SendMark] = {}
+        self.dump = self._dump(epoch=1, progress=None)
+        self.told = self._state()
+
+    def play(self, line: str) -> list[str]:
+        words = line.split()
+        given = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        flags = {word for word in words[1:] if "=" not in word}
+        try:
+            out = self._act(words, given, flags)
+        except RefusedRequest as refused:
+            out = [f"refused: {_first_line(refused)}"]
+        except TicdcDumpError as error:
+            out = [f"{type(error).__name__}: {_first_line(error)}"]
+        return [*out, *self._news()] or ["nothing"]
+
+    def _act(self, words: list[str], given: dict[str, str], flags: set[str]) -> list[str]:
+        match words:
+            case ["new", *_]:
+                self._new({name: int(value) for name, value in given.items()})
+                return []
+            case ["next"]:
+                return self._told(self.dump.next())
+            case ["sent", "mark", number]:
+                return self._told(self.dump.handle(MarkSent(self.marks[int(number)].uuid)))
+            case ["read", "chunk", number, *_]:
+                return self._told(self.dump.handle(self._chunk_read(int(number), given, exhausted="exhausted" in flags)))
+            case ["failed", kind, number, *_]:
+                command: Command = self.marks[int(number)] if kind == "mark" else self.asked[int(number)]
+                return self._told(self.dump.handle(SourceFailed(command, "TiDB said no", "ask it why", fenced="fenced" in flags)))
+            case ["segment", *_]:
+                return self._segment(given)
+            case ["recover"]:
+                assert self.dump.progress is not None
+                stored = json.loads(json.dumps(self.dump.progress.to_json()))
+                self.dump = self._dump(epoch=self.dump.epoch + 1, progress=progress_from_json(stored))
+                return []
+            case _:
+                return self._request(words[0], given)
+
+    def _new(self, given: dict[str, int]) -> None:
+        self.after_ts, self.next_seq = given.pop("after", self.after_ts), given.pop("next_seq", self.next_seq)
+        epoch = given.pop("epoch", 1)
+        self.limits = DumpLimits(**{"readers": 1, **given})
+        self.dump = self._dump(epoch=epoch, progress=None)
+
+    def _dump(self, *, epoch: int, progress: Progress | None) -> Dump:
+        return Dump(
+            changefeed_id=CHANGEFEED,
+            epoch=epoch,
+            limits=self.limits,
+            progress=progress,
+            after_ts=CommitTs(self.after_ts),
+            next_seq=Seq(self.next_seq),
+        )
+
+    def _request(self, word: str, given: dict[str, str]) -> list[str]:
+        self.dump_number = int(given.get("dump", self.dump_number + (word in ("start", "restart"))))
+        dump_id = _dump_id(self.dump_number)
+        tables = tuple(TableName("s", table) for table in given.get("tables", "").split(",") if table)
+        brackets, rows = Brackets(given.get("brackets", "watermark")), int(given.get("chunk_rows", 10))
+        request: Request = {
+            "start": StartDump(dump_id, tables, brackets, rows),
+            "restart": RestartDump(dump_id),
+            "pause": PauseDump(),
+            "resume": ResumeDump(),
+            "stop": StopDump(),
+        }[word]
+        before = pickle.dumps(self.dump)
+        try:
+            self.dump.request(request)
+        except RefusedRequest:
+            assert pickle.dumps(self.dump) == before, "a refused request changes nothing"
+            raise
+        return []
+
+    def _chunk_read(self, number: int, given: dict[str, str], *, exhausted: bool) -> ChunkRead:
+        asked, rows = self.asked[number], int(given["rows"])
+        last = (given["last"],) if "last" in given else None
+        size, tso = int(given.get("bytes", rows * ROW_BYTES)), CommitTs(int(given["tso"])) if "tso" in given else None
+        return ChunkRead(number, ChunkFile(asked.table, f"chunk {number}", rows, size, asked.after, last, tso), exhausted)
+
+    def _segment(self, given: dict[str, str]) -> list[str]:
+        upto_ts = CommitTs(int(given["upto"]))
+        built = SegmentBuilt(Seq(int(given["seq"])), CommitTs(self.after_ts), upto_ts)
+        closed = self.dump.segment(built, [self._mark(text) for text in given.get("marks", "").split(",") if text])
+        self.after_ts, self.next_seq = upto_ts, built.seq + 1
+        return [_window(window) for window in closed]
+
+    def _mark(self, text: str) -> Mark:
+        place, *others = text.split("/")
+        said = dict(other.split("=") for other in others)
+        kind, _, rest = place.partition("@")
+        ts, _, number = rest.partition("#")
+        uuid = mark_uuid(_dump_id(int(said.get("dump", self.dump_number))), int(said.get("epoch", self.dump.epoch)), int(number))
+        return Mark(CommitTs(int(ts)), said.get("changefeed", CHANGEFEED), uuid, MarkKind[kind.upper()])
+
+    def _told(self, commands: Sequence[Command]) -> list[str]:
+        """The commands as text; remembered, so that their ends can be played."""
+        out = []
+        for command in commands:
+            if isinstance(command, SendMark):
+                number = int(command.uuid[-8:], 16)
+                self.marks[number] = command
+                out.append(f"send mark {number} {command.kind.name.lower()}")
+            else:
+                self.asked[command.number] = command
+                out.append(f"read chunk {command.number} of {command.table.table} after {_key(command.after)}, {command.rows_max} rows")
+        return out
+
+    def _state(self) -> tuple[str, str]:
+        open_windows = f"open windows {self.dump.open_windows()}"
+        oldest = self.dump.oldest_open_seq()
+        return _progress(self.dump.progress), open_windows + (f", segments kept from {oldest}" if oldest is not None else "")
+
+    def _news(self) -> list[str]:
+        state = self._state()
+        found = [now for now, before in zip(state, self.told, strict=True) if now != before]
+        self.told = state
+        return found
+
+
+def _dump_id(number: int) -> str:
+    return f"{number:016d}"
+
+
+def _first_line(error: TicdcDumpError) -> str:
+    return str(error).splitlines()[0]
+
+
+def _key(key: tuple[str, ...] | None) -> str:
+    return "the start" if key is None else ",".join(key)
+
+
+def _window(window: ClosedWindow) -> str:
+    chunks = [f"{chunk.table.table} from {_key(chunk.after)}: {chunk.rows} rows to {_key(chunk.last)}" for chunk in window.chunks]
+    return f"window ({window.low_ts}, {window.high_ts}] from segment {window.first_seq}: {'; '.join(chunks) or 'no chunk'}"
+
+
+def _progress(progress: Progress | None) -> str:
+    if progress is None:
+        return "no dump"
+    reason = f" because {progress.reason}" if progress.reason else ""
+    head = f"dump {int(progress.dump_id)} {progress.state}{reason}, revision {progress.revision}, epoch {progress.epoch}, seq {progress.seq}"
+    return f"{head}: {'; '.join(map(_table, progress.tables))}"
+
+
+def _table(table: TableProgress) -> str:
+    name = table.table.table
+    if not table.chunks:
+        return f"{name} not begun"
+    done = f", complete at {table.complete_at}" if table.complete_at is not None else ""
+    return f"{name} {table.rows} rows in {table.chunks} chunks to {_key(table.cursor)}{done}"

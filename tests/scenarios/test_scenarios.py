@@ -1,0 +1,76 @@
+"""Transcripts of the core, as text: a reason in prose, input lines, `----`, and what must come out (style, habit 14).
+
+    # why this matters
+
+    next
+    ----
+    mark 0 low
+
+Blocks end at an empty line. What may stand above `----` is told in `dump_player.py` for dump_*.txt and in
+`sequence_player.py` for sequence_*.txt. `pytest tests/scenarios --rewrite` writes what comes out into the files: read the
+difference before you keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.dump_player import DumpPlayer
+from tests.scenarios.sequence_player import SequencePlayer
+
+SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
+Play = Callable[[str], list[str]]
+
+
+def player(scenario: Path) -> Play:
+    kind = scenario.name.split("_")[0]
+    return {"dump": DumpPlayer, "sequence": SequencePlayer}[kind]().play
+
+
+def played(text: str, play: Play) -> str:
+    """The text with its expected parts replaced by what comes out."""
+    lines: list[str] = []
+    inputs: list[str] = []
+    expected = False
+    for line in text.splitlines():
+        if line == "----":
+            lines += [line, *(out for asked in inputs for out in play(asked))]
+            inputs, expected = [], True
+            continue
+        if not line:
+            assert not inputs, f"no ---- below: {inputs}"
+            expected = False
+        if not expected:
+            lines.append(line)
+            inputs += [line] if line and not line.startswith("#") else []
+    assert not inputs, f"no ---- below: {inputs}"
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(scenario: Path, rewrite: bool) -> None:
+    text = scenario.read_text()
+    assert text.startswith("# "), "a scenario opens with its reason"
+    found = played(text, player(scenario))
+    if rewrite:
+        scenario.write_text(found)
+    else:
+        assert found.splitlines() == text.splitlines()
+
+
+def test_rewriting_keeps_everything_but_what_comes_out() -> None:
+    text = "# why\n\n# first\nsay a\nsay b\n----\nwrong\nand more\n\n# empty\nhush\n----\nwrong\n"
+
+    def play(line: str) -> list[str]:
+        return [line.removeprefix("say ")] if line.startswith("say") else []
+
+    assert played(text, play) == "# why\n\n# first\nsay a\nsay b\n----\na\nb\n\n# empty\nhush\n----\n"
+    assert played(played(text, play), play) == played(text, play)
+
+
+def test_input_without_its_line_is_an_error() -> None:
+    with pytest.raises(AssertionError, match="no ---- below"):
+        played("# why\n\nsay a\n\nsay b\n----\n", lambda line: [line])
