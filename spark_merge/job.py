@@ -19,6 +19,7 @@ from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -99,7 +100,7 @@ class Job:
             if chunks is not None:
                 plan = plan.unionByName(dumped(changes, chunks))
             return [d for sink, seq in zip(self.sinks, accepted, strict=True) for d in self._deliver(plan, sink, _newer(batch, seq))]
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:  # the latter where a broadcast died
             raise told(error) or SinkError(
                 f"a Spark task failed while segments {batch[0].seq} to {batch[-1].seq} were delivered: {error}",
                 hint="see the task's error above; nothing accepted is lost, the batch is done again when the job starts again",

@@ -24,8 +24,11 @@ def measure(bench: Bench) -> Iterator[Figure]:
     lines = best(lambda: deliver(bench.spark, source, bench.new_folder("jsonl"), "jsonl"))
     limit = "one task a segment, since lines are in output order; JSON text"
     yield beside(rate("the same to JSON lines", source.rows, lines, aim="", limit=limit), "Spark copy to Parquet", source.rows, copied)
-    yield Figure("cold: session", bench.session_cost.wall_s, "s", "", "JVM start", bench.session_cost.cpu_s * 1e6)
-    yield Figure("cold: first batch, 10,000 rows", bench.cold_cost.wall_s, "s", "", "JVM's and workers' first use", bench.cold_cost.cpu_s * 1e6)
+    for name, cost, limit in (
+        ("session", bench.session_cost, "JVM start"),
+        ("first batch, 10,000 rows", bench.cold_cost, "first use of JVM code, workers"),
+    ):
+        yield Figure(f"cold: {name}", cost.wall_s, "s", aim="", limit=f"{limit}: {cost.cpu_s:.1f} s CPU")
 
 
 def _copied(bench: Bench, source: Dumped) -> Cost:

@@ -1,6 +1,6 @@
 """One transaction of a million rows, through a sidecar with its own bounds, in a process of its own: its peak memory.
 
-    python -m tests.bench.transaction PROTOCOL ROWS FOLDER      prints the process's Outcome as JSON
+python -m tests.bench.transaction PROTOCOL ROWS FOLDER      prints the process's Outcome as JSON
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@
     read chunk 1 rows=10 last=10 [bytes=100] [tso=420] [exhausted]
     failed mark 0 [fenced]                             failed chunk 1
     segment seq=5 upto=500 [marks=low@410#0,high@450#1]
-    recover [from=stop]                                die; a Dump of the next epoch goes on from the progress, as JSON
+    recover                                            die; a Dump of the next epoch goes on from the progress, as JSON
 
-A mark is of this changefeed, dump and epoch unless it says so: `low@410#0/epoch=1`, `/dump=2`, `/changefeed=other`.
+A mark is of this changefeed, dump and epoch unless it says so: `low@410#0/epoch=1`, `sent mark 0/dump=1`,
+`high@450#1/changefeed=other`.
 Rows are 10 bytes each unless told. Out come commands, closed windows, errors, then the progress if its revision has moved
 and the open windows if their number or oldest segment have. A refused request is checked to have changed nothing at all.
 """
@@ -49,15 +50,14 @@ ROW_BYTES = 10
 
 class DumpPlayer:
     def __init__(self) -> None:
-        self.limits = DumpLimits(readers=1)
-        self.after_ts, self.next_seq, self.dump_number = 400, 5, 0
         self.asked: dict[int, ReadChunk] = {}
-        self.marks: dict[int, SendMark] = {}
-        self.dump = self._dump(epoch=1, progress=None)
-        self.told = self._state()
+        self._new([])
 
     def play(self, line: str) -> list[str]:
         words = line.split()
+        if words[0] == "new":
+            self._new(words[1:])
+            return []
         given = dict(word.split("=", 1) for word in words[1:] if "=" in word)
         flags = {word for word in words[1:] if "=" not in word}
         try:
@@ -70,17 +70,14 @@ class DumpPlayer:
 
     def _act(self, words: list[str], given: dict[str, str], flags: set[str]) -> list[str]:
         match words:
-            case ["new", *_]:
-                self._new({name: int(value) for name, value in given.items()})
-                return []
             case ["next"]:
                 return self._told(self.dump.next())
             case ["sent", "mark", number]:
-                return self._told(self.dump.handle(MarkSent(self.marks[int(number)].uuid)))
+                return self._told(self.dump.handle(MarkSent(self._uuid(number))))
             case ["read", "chunk", number, *_]:
                 return self._told(self.dump.handle(self._chunk_read(int(number), given, exhausted="exhausted" in flags)))
             case ["failed", kind, number, *_]:
-                command: Command = self.marks[int(number)] if kind == "mark" else self.asked[int(number)]
+                command: Command = SendMark(self._uuid(number), MarkKind.LOW) if kind == "mark" else self.asked[int(number)]
                 return self._told(self.dump.handle(SourceFailed(command, "TiDB said no", "ask it why", fenced="fenced" in flags)))
             case ["segment", *_]:
                 return self._segment(given)
@@ -92,11 +89,13 @@ class DumpPlayer:
             case _:
                 return self._request(words[0], given)
 
-    def _new(self, given: dict[str, int]) -> None:
-        self.after_ts, self.next_seq = given.pop("after", self.after_ts), given.pop("next_seq", self.next_seq)
+    def _new(self, words: list[str]) -> None:
+        given = {name: int(value) for name, value in (word.split("=") for word in words)}
+        self.after_ts, self.next_seq, self.dump_number = given.pop("after", 400), given.pop("next_seq", 5), 0
         epoch = given.pop("epoch", 1)
         self.limits = DumpLimits(**{"readers": 1, **given})
         self.dump = self._dump(epoch=epoch, progress=None)
+        self.told = self._state()
 
     def _dump(self, *, epoch: int, progress: Progress | None) -> Dump:
         return Dump(
@@ -142,24 +141,27 @@ class DumpPlayer:
         return [_window(window) for window in closed]
 
     def _mark(self, text: str) -> Mark:
-        place, *others = text.split("/")
-        said = dict(other.split("=") for other in others)
-        kind, _, rest = place.partition("@")
-        ts, _, number = rest.partition("#")
-        uuid = mark_uuid(_dump_id(int(said.get("dump", self.dump_number))), int(said.get("epoch", self.dump.epoch)), int(number))
-        return Mark(CommitTs(int(ts)), said.get("changefeed", CHANGEFEED), uuid, MarkKind[kind.upper()])
+        place, _, number = text.partition("#")
+        kind, _, ts = place.partition("@")
+        return Mark(CommitTs(int(ts)), _said(number).get("changefeed", CHANGEFEED), self._uuid(number), MarkKind[kind.upper()])
+
+    def _uuid(self, number: str) -> str:
+        said = _said(number)
+        dump, epoch = int(said.get("dump", self.dump_number)), int(said.get("epoch", self.dump.epoch))
+        return mark_uuid(_dump_id(dump), epoch, int(number.partition("/")[0]))
 
     def _told(self, commands: Sequence[Command]) -> list[str]:
-        """The commands as text; remembered, so that their ends can be played."""
+        """The commands as text; SELECTs are remembered, so that their ends can be played."""
         out = []
         for command in commands:
             if isinstance(command, SendMark):
                 number = int(command.uuid[-8:], 16)
-                self.marks[number] = command
                 out.append(f"send mark {number} {command.kind.name.lower()}")
             else:
                 self.asked[command.number] = command
-                out.append(f"read chunk {command.number} of {command.table.table} after {_key(command.after)}, {command.rows_max} rows")
+                out.append(
+                    f"read chunk {command.number} of {command.table.table} after {_key(command.after)}, at most {command.rows_max} rows"
+                )
         return out
 
     def _state(self) -> tuple[str, str]:
@@ -178,16 +180,20 @@ def _dump_id(number: int) -> str:
     return f"{number:016d}"
 
 
+def _said(number: str) -> dict[str, str]:
+    return dict(part.split("=") for part in number.split("/")[1:])
+
+
 def _first_line(error: TicdcDumpError) -> str:
     return str(error).splitlines()[0]
 
 
 def _key(key: tuple[str, ...] | None) -> str:
-    return "the start" if key is None else ",".join(key)
+    return "none" if key is None else ",".join(key)
 
 
 def _window(window: ClosedWindow) -> str:
-    chunks = [f"{chunk.table.table} from {_key(chunk.after)}: {chunk.rows} rows to {_key(chunk.last)}" for chunk in window.chunks]
+    chunks = [f"{chunk.table.table} after {_key(chunk.after)} {chunk.rows} rows, last {_key(chunk.last)}" for chunk in window.chunks]
     return f"window ({window.low_ts}, {window.high_ts}] from segment {window.first_seq}: {'; '.join(chunks) or 'no chunk'}"
 
 
@@ -195,7 +201,9 @@ def _progress(progress: Progress | None) -> str:
     if progress is None:
         return "no dump"
     reason = f" because {progress.reason}" if progress.reason else ""
-    head = f"dump {int(progress.dump_id)} {progress.state}{reason}, revision {progress.revision}, epoch {progress.epoch}, seq {progress.seq}"
+    head = (
+        f"dump {int(progress.dump_id)} {progress.state}{reason}, revision {progress.revision}, epoch {progress.epoch}, seq {progress.seq}"
+    )
     return f"{head}: {'; '.join(map(_table, progress.tables))}"
 
 
@@ -204,4 +212,4 @@ def _table(table: TableProgress) -> str:
     if not table.chunks:
         return f"{name} not begun"
     done = f", complete at {table.complete_at}" if table.complete_at is not None else ""
-    return f"{name} {table.rows} rows in {table.chunks} chunks to {_key(table.cursor)}{done}"
+    return f"{name} chunks {table.chunks}, rows {table.rows}, cursor {_key(table.cursor)}{done}"

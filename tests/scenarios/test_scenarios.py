@@ -4,9 +4,9 @@
 
     next
     ----
-    mark 0 low
+    send mark 0 low
 
-Blocks end at an empty line. What may stand above `----` is told in `dump_player.py` for dump_*.txt and in
+Blocks end at an empty line; where a block has several input lines, each is repeated above what it caused. What may stand above `----` is told in `dump_player.py` for dump_*.txt and in
 `sequence_player.py` for sequence_*.txt. `pytest tests/scenarios --rewrite` writes what comes out into the files: read the
 difference before you keep it.
 """
@@ -37,7 +37,7 @@ def played(text: str, play: Play) -> str:
     expected = False
     for line in text.splitlines():
         if line == "----":
-            lines += [line, *(out for asked in inputs for out in play(asked))]
+            lines += [line, *_outcome(inputs, play)]
             inputs, expected = [], True
             continue
         if not line:
@@ -48,6 +48,13 @@ def played(text: str, play: Play) -> str:
             inputs += [line] if line and not line.startswith("#") else []
     assert not inputs, f"no ---- below: {inputs}"
     return "\n".join(lines) + "\n"
+
+
+def _outcome(inputs: list[str], play: Play) -> list[str]:
+    if len(inputs) == 1:
+        return play(inputs[0])
+    told = [(asked, play(asked)) for asked in inputs]
+    return [line for asked, out in told if out for line in (f"> {asked}", *(f"  {said}" for said in out))]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)
@@ -67,7 +74,7 @@ def test_rewriting_keeps_everything_but_what_comes_out() -> None:
     def play(line: str) -> list[str]:
         return [line.removeprefix("say ")] if line.startswith("say") else []
 
-    assert played(text, play) == "# why\n\n# first\nsay a\nsay b\n----\na\nb\n\n# empty\nhush\n----\n"
+    assert played(text, play) == "# why\n\n# first\nsay a\nsay b\n----\n> say a\n  a\n> say b\n  b\n\n# empty\nhush\n----\n"
     assert played(played(text, play), play) == played(text, play)
 
 

@@ -1,0 +1,71 @@
+"""python -m tests.bench [--only NAME] [--quick] [--json]: measure and print the table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench import decode, latency, merge, order, transaction
+from tests.bench.bench import Bench
+from tests.bench.figures import Figure
+
+MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
+    "order": order.measure,
+    "transaction": transaction.measure,
+    "decode": decode.measure,
+    "merge": merge.measure,
+    "latency": latency.measure,
+}
+
+WIDTH = 200
+"""Columns of the table where the output is no terminal."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure; nothing passes or fails by time.")
+    parser.add_argument(
+        "--only", action="append", choices=MEASUREMENTS, metavar="NAME", help=f"one of {', '.join(MEASUREMENTS)}; may be repeated"
+    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of the sizes: shows that it works, not how fast")
+    parser.add_argument("--json", action="store_true", help="one JSON array instead of the table")
+    options = parser.parse_args(arguments)
+    machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start{', a tenth of the sizes' if options.quick else ''}"
+    figures: list[Figure] = []
+    with closing(Bench(quick=options.quick)) as bench:
+        for name in options.only or MEASUREMENTS:
+            sys.stderr.write(f"measuring {name}\n")
+            figures += MEASUREMENTS[name](bench)
+    if options.json:
+        sys.stdout.write(json.dumps([asdict(figure) for figure in figures], ensure_ascii=False, indent=1) + "\n")
+    else:
+        _show(figures, title=f"{machine}, load {os.getloadavg()[0]:.1f} at the end")
+
+
+def _show(figures: list[Figure], *, title: str) -> None:
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    table = Table("measured", title=title, title_justify="left")
+    for header in ("figure", "CPU µs a row", "ratio", "by CPU"):
+        table.add_column(header, justify="right")
+    for header in ("reference", "aim", "limited by"):
+        table.add_column(header)
+    for figure in figures:
+        shown = f"{figure.value:,.0f}" if figure.value >= 100 else f"{figure.value:,.2f}"
+        numbers = (_number(figure.cpu_us, 1), _number(figure.ratio, 2), _number(figure.cpu_ratio, 2))
+        table.add_row(figure.name, f"{shown} {figure.unit}", *numbers, figure.reference, figure.aim, figure.limit)
+    console.print(table)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The Spark application's own promises: S3, errors that keep their class, batches redone, several sinks, DDL cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sidecar.core.manifest import DdlRecord, Manifest
+from sidecar.core.model import CommitTs, Seq
+from sidecar.errors import LogBroken, SinkError
+from sidecar.storage import Folder, open_folder
+from spark_merge.contract import Delivered, SegmentHead
+from spark_merge.job import BatchLimits, Job, JobSettings, cut
+from spark_merge.sinks.files import FileSink
+from spark_merge.sinks.reader import read_output
+from spark_merge.sinks.registry import open_sink
+from tests.spark.test_merge_is_the_rule import SEGMENTS, random_history, write_log
+
+pytestmark = pytest.mark.spark
+
+
+def local(path: Path) -> Folder:
+    return Folder("file", str(path), {"auto_mkdir": True})
+
+
+def rows(folder: Folder) -> list[dict[str, object]]:
+    return list(read_output(folder))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Folder:
+    folder = local(tmp_path / "log")
+    write_log(folder, random_history(Random(1)))
+    return folder
+
+
+def deliver_all(job: Job) -> list[Delivered]:
+    found: list[Delivered] = []
+    while batch := job.run_once():
+        found += batch
+    return found
+
+
+def test_an_unreadable_chunk_stops_the_job_by_its_name_and_loses_nothing(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
+    chunk = next(path for path in sorted(Path(log.root, "chunks/d").iterdir()))
+    whole = chunk.read_bytes()
+    chunk.write_bytes(whole[: len(whole) // 2])
+    sink = open_sink(str(tmp_path / "out"), log_id="x")
+    with pytest.raises(LogBroken, match=chunk.name) as stopped:
+        deliver_all(Job(spark, [sink], JobSettings(log)))
+    assert "restore" in stopped.value.hint
+    chunk.write_bytes(whole)
+    assert len(deliver_all(Job(spark, [sink], JobSettings(log)))) == SEGMENTS
+
+
+def test_an_unreadable_value_stops_the_job_by_lane_and_position(spark: SparkSession, tmp_path: Path) -> None:
+    history = random_history(Random(2))
+    broken = history.changes[0][0]
+    history.changes[0][0] = broken._replace(value=broken.value.replace(b'"data"', b'"daty"'), position=77)
+    log = local(tmp_path / "log")
+    write_log(log, history)
+    with pytest.raises(Exception, match="k/0@77") as stopped:
+        deliver_all(Job(spark, [open_sink(str(tmp_path / "out"), log_id="x")], JobSettings(log)))
+    assert type(stopped.value).__name__ in ("MessageUnreadable", "FeedUnsuitable")
+
+
+class DiesBeforeAccepting(FileSink):
+    """A sink whose driver dies when its files are written and its segments are not accepted."""
+
+    def accept(self, heads: object, delivered: object) -> None:
+        raise SinkError("died", hint="start again")
+
+
+def test_a_batch_redone_after_a_crash_writes_the_same_rows_once(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
+    once, twice = local(tmp_path / "once"), local(tmp_path / "twice")
+    deliver_all(Job(spark, [FileSink(once, log_id="x", file_format="jsonl")], JobSettings(log)))
+    with pytest.raises(SinkError):
+        deliver_all(Job(spark, [DiesBeforeAccepting(twice, log_id="x", file_format="jsonl")], JobSettings(log)))
+    assert rows(twice) == []
+    deliver_all(Job(spark, [FileSink(twice, log_id="x", file_format="jsonl")], JobSettings(log, limits=BatchLimits(segments_max=2))))
+    assert rows(twice) == rows(once) != []
+
+
+def test_a_sink_that_is_ahead_is_not_given_its_segments_again(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
+    ahead, behind = open_sink(str(tmp_path / "a"), log_id="x"), open_sink(str(tmp_path / "b"), log_id="x")
+    Job(spark, [ahead], JobSettings(log, limits=BatchLimits(segments_max=3))).run_once()
+    deliver_all(Job(spark, [ahead, behind], JobSettings(log, limits=BatchLimits(segments_max=4))))
+    assert ahead.accepted() == behind.accepted() == SEGMENTS - 1
+    assert rows(local(tmp_path / "a")) == rows(local(tmp_path / "b"))
+
+
+def test_parquet_and_jsonl_hold_the_same_rows(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
+    sinks = [open_sink(f"{tmp_path}/j?format=jsonl", log_id="x"), open_sink(f"{tmp_path}/p?format=parquet", log_id="x")]
+    found = deliver_all(Job(spark, sinks, JobSettings(log)))
+    assert len(found) == 2 * SEGMENTS
+    counted = sum(sum(table[:2]) for segment in found for table in segment.tables.values())
+    assert counted == 2 * len(rows(local(tmp_path / "j")))
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    import boto3  # type: ignore[import-untyped]  # it ships no types
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="s")
+    client.create_bucket(Bucket="lake")
+    yield f"endpoint={endpoint}&region=us-east-1&access-key=k&secret-access-key=s"
+    server.stop()
+
+
+def test_log_and_output_on_s3(spark: SparkSession, s3: str) -> None:
+    log = open_folder(f"s3://lake/log?{s3}")
+    write_log(log, random_history(Random(1)))
+    deliver_all(Job(spark, [open_sink(f"s3://lake/out?format=jsonl&{s3}", log_id="x")], JobSettings(log)))
+    assert len(rows(open_folder(f"s3://lake/out?{s3}"))) > 20
+
+
+def manifest(seq: int, *, rows: int = 10, ddl: bool = False, schemas: str = "a") -> Manifest:
+    ddls = (DdlRecord(CommitTs(seq), "s", "t", "alter"),) if ddl else ()
+    return Manifest(Seq(seq), 1, CommitTs(seq), CommitTs(seq + 1), "d", rows, 100, {}, schemas, "canal-json", ddls)
+
+
+@pytest.mark.parametrize(
+    ("manifests", "limits", "size"),
+    [
+        ([manifest(0), manifest(1), manifest(2)], BatchLimits(), 3),
+        ([manifest(0), manifest(1, ddl=True), manifest(2)], BatchLimits(), 2),
+        ([manifest(0), manifest(1), manifest(2)], BatchLimits(rows_max=20), 2),
+        ([manifest(0, rows=1000), manifest(1)], BatchLimits(rows_max=20), 1),
+        ([manifest(0), manifest(1)], BatchLimits(bytes_max=150), 1),
+        ([manifest(0), manifest(1, schemas="b")], BatchLimits(), 1),
+        ([], BatchLimits(), 0),
+    ],
+)
+def test_a_batch_is_cut_at_its_bounds_at_ddls_and_where_schemas_change(manifests: list[Manifest], limits: BatchLimits, size: int) -> None:
+    assert len(cut(manifests, limits)) == size
+
+
+def test_ddls_of_a_segment_reach_the_sink(spark: SparkSession, tmp_path: Path) -> None:
+    seen: list[SegmentHead] = []
+
+    class Noting(FileSink):
+        def accept(self, heads, delivered):  # type: ignore[no-untyped-def]  # the port's own signature
+            seen.extend(heads)
+            super().accept(seen, delivered)
+
+    from sidecar.adapters.segment_log import FolderLog
+
+    log = FolderLog(local(tmp_path / "log"))
+    log.recover(epoch=1)
+    name = log.write_schemas({})
+    record = DdlRecord(CommitTs(5), "s", "", "create database s")
+    log.commit(Manifest(Seq(0), 1, CommitTs(0), CommitTs(5), None, 0, 0, {}, name, "canal-json", (record,)))
+    Job(spark, [Noting(local(tmp_path / "out"), log_id="x", file_format="jsonl")], JobSettings(local(tmp_path / "log"))).run_once()
+    assert seen[0].ddls == ((5, "s", "", "create database s"),)
+    assert (tmp_path / "out" / "_ddl").is_dir()

@@ -1,0 +1,224 @@
+"""What holds for a dump in every life of it; single lives are told in tests/scenarios/dump_*.txt (design 6, 7)."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.dump import Dump, DumpLimits
+from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.messages import (
+    Brackets,
+    ChunkRead,
+    Command,
+    MarkSent,
+    PauseDump,
+    ReadChunk,
+    Request,
+    RestartDump,
+    ResumeDump,
+    SegmentBuilt,
+    SendMark,
+    SourceEvent,
+    StartDump,
+    StopDump,
+)
+from sidecar.core.model import CommitTs, Mark, Seq, TableName
+from sidecar.core.progress import OVER, DumpState, Progress, TableProgress, progress_from_json
+from sidecar.errors import RefusedRequest
+
+A, B = TableName("s", "a"), TableName("s", "b")
+FIRST, SECOND = "1" * 16, "2" * 16
+STEPS_MAX = 5000
+
+
+def start(dump_id: str = FIRST, *, brackets: Brackets = Brackets.WATERMARK) -> StartDump:
+    return StartDump(dump_id, (A, B), brackets, 10)
+
+
+def dump(progress: Progress | None = None, *, epoch: int = 1, limits: DumpLimits | None = None) -> Dump:
+    return Dump(
+        changefeed_id="cf", epoch=epoch, limits=limits or DumpLimits(), progress=progress, after_ts=CommitTs(400), next_seq=Seq(5)
+    )
+
+
+def in_state(state: DumpState | None) -> Dump:
+    tables = (TableProgress(A), TableProgress(B))
+    return dump(state and Progress(FIRST, state, Brackets.WATERMARK, 10, 1, 3, Seq(4), tables))
+
+
+LEGAL = {
+    StartDump: {None, *OVER},
+    RestartDump: {DumpState.RUNNING, DumpState.PAUSED, *OVER},
+    PauseDump: {DumpState.RUNNING},
+    ResumeDump: {DumpState.PAUSED},
+    StopDump: {DumpState.RUNNING, DumpState.PAUSED},
+}
+REQUESTS: list[Request] = [start(SECOND), RestartDump(SECOND), PauseDump(), ResumeDump(), StopDump()]
+
+
+@pytest.mark.parametrize("state", [None, DumpState.RUNNING, DumpState.PAUSED, *sorted(OVER)])
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
+def test_a_request_is_legal_in_these_states_and_refused_in_all_others(request_: Request, state: DumpState | None) -> None:
+    d = in_state(state)
+    before = d.progress
+    if state in LEGAL[type(request_)]:
+        d.request(request_)
+        assert d.progress is not None
+        assert d.progress.revision == (before.revision + 1 if before else 0)
+        return
+    with pytest.raises(RefusedRequest, match="no dump" if state is None and isinstance(request_, RestartDump) else state or "not started"):
+        d.request(request_)
+    assert d.progress is before
+
+
+@pytest.mark.parametrize("state", [None, DumpState.QUEUED, DumpState.PAUSED, *sorted(OVER)])
+def test_nothing_begins_in_a_dump_that_does_not_run(state: DumpState | None) -> None:
+    assert in_state(state).next() == []
+
+
+def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
+    done = (TableProgress(A, cursor=("9",), chunks=1, rows=9, bytes=90, complete_at=CommitTs(300)), TableProgress(B, cursor=("5",), chunks=1))
+    d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), done, reason="no table"))
+    d.request(RestartDump(SECOND))
+    fresh = (TableProgress(A), TableProgress(B))
+    assert d.progress == Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None)
+
+
+def test_goes_on_under_its_own_epoch_as_a_newer_revision() -> None:
+    d = dump(Progress(FIRST, DumpState.PAUSED, Brackets.WATERMARK, 10, 1, 3, Seq(4), (TableProgress(A),)), epoch=2)
+    assert d.progress == Progress(FIRST, DumpState.PAUSED, Brackets.WATERMARK, 10, 2, 4, Seq(4), (TableProgress(A),))
+
+
+def test_chunk_numbers_are_never_used_twice_by_one_owner() -> None:
+    """They name files: a restarted dump, or one that was stopped, must not write over what is still being read."""
+    d = dump(limits=DumpLimits(readers=1))
+    d.request(start(brackets=Brackets.SNAPSHOT))
+    numbers = [command.number for command in d.next() if isinstance(command, ReadChunk)]
+    d.request(RestartDump(SECOND))
+    numbers += [command.number for command in d.next() if isinstance(command, ReadChunk)]
+    assert numbers == [1, 2]
+
+
+def test_a_command_tells_dump_and_epoch_so_that_files_of_former_owners_are_known() -> None:
+    d = dump(epoch=9, limits=DumpLimits(readers=1))
+    d.request(start(brackets=Brackets.SNAPSHOT))
+    assert d.next() == [
+        ReadChunk(dump_id=FIRST, epoch=9, number=1, table=A, after=None, upper=None, rows_max=10, brackets=Brackets.SNAPSHOT)
+    ]
+
+
+class Life:
+    """A source, a feed and a log for one dump, driven by chance: answers in any order, marks one after another, segments at
+    any moment, crashes, pauses. The tables do not change, so the rows that must be in the log are known."""
+
+    def __init__(self, rng: Random, brackets: Brackets) -> None:
+        self.rng = rng
+        self.rows = {table: rng.randrange(25) for table in (A, B)}
+        self.limits = DumpLimits(rng.randint(1, 3), rng.randint(1, 3), rng.randint(1, 4), rng.choice([1, 100, 1 << 20]))
+        self.ts, self.upto_ts, self.seq, self.epoch = 400, 400, 4, 1
+        self.closed: list[ClosedWindow] = []
+        self.in_log: Progress | None = None
+        self._attach()
+        self.dump.request(StartDump(FIRST, (A, B), brackets, rng.choice([1, 3, 10])))
+
+    def _attach(self) -> None:
+        stored = progress_from_json(json.loads(json.dumps(self.in_log.to_json()))) if self.in_log else None
+        self.dump = Dump(
+            changefeed_id="cf",
+            epoch=self.epoch,
+            limits=self.limits,
+            progress=stored,
+            after_ts=CommitTs(self.upto_ts),
+            next_seq=Seq(self.seq + 1),
+        )
+        self.marks: deque[SendMark] = deque()
+        self.reads: list[ReadChunk] = []
+        self.answers: list[SourceEvent] = []
+        self.feed: list[Mark] = []
+
+    def live(self) -> Progress:
+        for _ in range(STEPS_MAX):
+            assert self.dump.progress is not None
+            if self.dump.progress.state is DumpState.FINISHED:
+                return self.dump.progress
+            self.rng.choice([self._ask, self._ask, self._update, self._select, self._hear, self._hear, self._build, self._disturb])()
+        raise AssertionError("does not end")
+
+    def _ask(self) -> None:
+        self._begin(self.dump.next())
+
+    def _begin(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, SendMark):
+                self.marks.append(command)
+            else:
+                self.reads.append(command)
+        assert self.dump.open_windows() <= self.limits.open_windows_max
+
+    def _update(self) -> None:
+        if self.marks:
+            mark = self.marks.popleft()
+            self.ts += 1
+            self.feed.append(Mark(CommitTs(self.ts), "cf", mark.uuid, mark.kind))
+            self.answers.append(MarkSent(mark.uuid))
+
+    def _select(self) -> None:
+        if not self.reads:
+            return
+        read = self.reads.pop(self.rng.randrange(len(self.reads)))
+        self.ts += 1
+        first = int(read.after[0]) if read.after else 0
+        last = min(first + read.rows_max, self.rows[read.table])
+        path = f"{read.epoch}-{read.number}"
+        tso = CommitTs(self.ts) if read.brackets is Brackets.SNAPSHOT else None
+        file = ChunkFile(read.table, path, last - first, (last - first) * 10, read.after, (str(last),) if last > first else None, tso)
+        self.answers.append(ChunkRead(read.number, file, last - first < read.rows_max))
+
+    def _hear(self) -> None:
+        if self.answers:
+            self._begin(self.dump.handle(self.answers.pop(self.rng.randrange(len(self.answers)))))
+
+    def _build(self) -> None:
+        self.ts += 1
+        upto_ts = self.rng.randint(self.upto_ts, self.ts)
+        marks = [mark for mark in self.feed if mark.commit_ts <= upto_ts]
+        self.feed = self.feed[len(marks) :]
+        self.seq += 1
+        closed = self.dump.segment(SegmentBuilt(Seq(self.seq), CommitTs(self.upto_ts), CommitTs(upto_ts)), marks)
+        self.upto_ts = upto_ts
+        self.closed += closed
+        self.in_log = self.dump.progress
+        for window in closed:
+            assert window.low_ts <= window.high_ts <= upto_ts
+            assert window.first_seq <= self.seq
+
+    def _disturb(self) -> None:
+        assert self.dump.progress is not None
+        if self.rng.random() < 0.1 and self.in_log is not None:
+            self.epoch += 1
+            self._attach()
+        elif self.dump.progress.state is DumpState.PAUSED:
+            self.dump.request(ResumeDump())
+        elif self.rng.random() < 0.2:
+            self.dump.request(PauseDump())
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(Brackets))
+def test_the_log_has_every_row_once_and_in_order_whatever_happens(rng: Random, brackets: Brackets) -> None:
+    life = Life(rng, brackets)
+    progress = life.live()
+    for table in progress.tables:
+        chunks = [(window, chunk) for window in life.closed for chunk in window.chunks if chunk.table == table.table]
+        end: tuple[str, ...] | None = None
+        for _, chunk in chunks:
+            assert chunk.after == end, "each chunk begins where the one before it in the log ended"
+            end = chunk.last or end
+        assert sum(chunk.rows for _, chunk in chunks) == table.rows == life.rows[table.table]
+        assert table.complete_at == chunks[-1][0].high_ts
+    assert life.dump.open_windows() == 0

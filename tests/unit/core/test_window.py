@@ -1,0 +1,115 @@
+"""Where the interval `(low_ts, high_ts]` of a chunk comes from (design 6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
+from sidecar.core.window import Windows
+from sidecar.errors import SourceError
+
+TABLE = TableName("s", "t")
+
+
+def chunk(name: str, *, tso: int | None = None, size: int = 10) -> ChunkFile:
+    return ChunkFile(TABLE, name, 1, size, None, ("1",), None if tso is None else CommitTs(tso))
+
+
+def windows(*opened: int, next_seq: int = 5) -> Windows:
+    made = Windows("d1")
+    for number in opened:
+        made.open(number, next_seq=Seq(next_seq))
+    return made
+
+
+def high(of: Windows, number: int, ts: int) -> ClosedWindow:
+    closed = of.mark(number, MarkKind.HIGH, CommitTs(ts))
+    assert closed is not None
+    return closed
+
+
+def test_marks_are_the_interval_and_the_high_one_closes_it() -> None:
+    w = windows(1)
+    assert w.mark(1, MarkKind.LOW, CommitTs(410)) is None
+    first, second = chunk("c1"), chunk("c2")
+    w.add(1, first)
+    w.add(1, second)
+    assert high(w, 1, 450) == ClosedWindow("d1", CommitTs(410), CommitTs(450), Seq(5), (first, second))
+    assert len(w) == 0
+
+
+def test_windows_overlap_and_close_out_of_order() -> None:
+    w = windows(1, 2)
+    w.mark(1, MarkKind.LOW, CommitTs(410))
+    w.mark(2, MarkKind.LOW, CommitTs(420))
+    w.add(2, chunk("of two"))
+    w.add(1, chunk("of one"))
+    closed = [high(w, 2, 430), high(w, 1, 440)]
+    assert [(c.low_ts, c.high_ts, c.chunks[0].path) for c in closed] == [(420, 430, "of two"), (410, 440, "of one")]
+
+
+def test_a_window_without_a_chunk_closes_too() -> None:
+    w = windows(1)
+    w.mark(1, MarkKind.LOW, CommitTs(410))
+    assert high(w, 1, 420).chunks == ()
+
+
+def test_what_is_open_keeps_its_segments_and_its_bytes() -> None:
+    w = Windows("d1")
+    assert (w.oldest_first_seq(), w.bytes_held()) == (None, 0)
+    w.open(1, next_seq=Seq(5))
+    w.open(2, next_seq=Seq(7))
+    w.add(1, chunk("c1", size=10))
+    w.add(2, chunk("c2", size=30))
+    assert (w.oldest_first_seq(), w.bytes_held()) == (5, 40)
+    w.mark(1, MarkKind.LOW, CommitTs(1))
+    high(w, 1, 2)
+    assert (w.oldest_first_seq(), w.bytes_held()) == (7, 30)
+
+
+def test_a_snapshot_closes_in_the_first_segment_that_reaches_its_tso() -> None:
+    w = windows(1)
+    read = chunk("c1", tso=450)
+    w.add_snapshot(1, read, after_ts=CommitTs(400))
+    assert not w.closes_by(CommitTs(449))
+    assert w.close_snapshots(CommitTs(449)) == []
+    assert w.closes_by(CommitTs(450))
+    assert w.close_snapshots(CommitTs(470)) == [ClosedWindow("d1", CommitTs(450), CommitTs(470), Seq(5), (read,))]
+    assert not w.closes_by(CommitTs(500))
+
+
+def test_a_snapshot_that_is_still_being_read_waits_for_no_segment() -> None:
+    w = windows(1)
+    assert not w.closes_by(CommitTs(10**9))
+    assert w.close_snapshots(CommitTs(10**9)) == []
+
+
+def test_snapshots_close_by_tso_and_equal_ones_in_the_order_of_their_opening() -> None:
+    w = windows(1, 2, 3)
+    for number, tso in ((3, 450), (2, 430), (1, 450)):
+        w.add_snapshot(number, chunk(f"c{number}", tso=tso), after_ts=CommitTs(400))
+    assert [c.chunks[0].path for c in w.close_snapshots(CommitTs(500))] == ["c2", "c1", "c3"]
+
+
+def test_a_watermark_window_waits_for_its_mark_whatever_ts_a_segment_reaches() -> None:
+    w = windows(1)
+    w.mark(1, MarkKind.LOW, CommitTs(410))
+    w.add(1, chunk("c1", tso=415))
+    assert not w.closes_by(CommitTs(500))
+    assert w.close_snapshots(CommitTs(500)) == []
+
+
+def test_a_snapshot_at_the_position_that_had_left_the_feed_is_covered() -> None:
+    w = windows(1)
+    w.add_snapshot(1, chunk("c1", tso=400), after_ts=CommitTs(400))
+    assert w.close_snapshots(CommitTs(410))[0].low_ts == 400
+
+
+@pytest.mark.parametrize("tso", [399, None])
+def test_a_snapshot_before_it_is_refused_and_changes_nothing(tso: int | None) -> None:
+    w = windows(1)
+    with pytest.raises(SourceError, match=f"chunk c1 was read at TSO {tso}, before position 400") as raised:
+        w.add_snapshot(1, chunk("c1", tso=tso), after_ts=CommitTs(400))
+    assert "tidb_snapshot" in raised.value.hint
+    assert (w.bytes_held(), w.closes_by(CommitTs(500))) == (0, False)
