@@ -94,7 +94,7 @@ class Requests(Protocol):
     """Operator requests waiting to be carried out."""
 
     def take(self) -> Request | None:
-        """The oldest request not yet taken, or None."""
+        """The oldest request not yet answered, or None. One whose owner died before its answer comes again."""
 
     def answer(self, refused: RefusedRequest | None) -> None:
         """Tell whoever made the request taken last: it is carried out and durable (None), or why not."""

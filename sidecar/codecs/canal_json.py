@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, field, json
 
 from sidecar.codecs.compression import Compression, NotCompressed, decompressed
+from sidecar.codecs.contract import IDENTITY_BYTES
 from sidecar.codecs.refusals import JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.errors import FeedError, FeedUnsuitable
@@ -60,7 +62,7 @@ class _Images(Struct, gc=False):
 
     type: str
     data: Raw
-    old: Raw
+    old: Raw = Raw(b"null")
 
 
 class _MarkColumns(Struct, gc=False):
@@ -112,7 +114,8 @@ class CanalJson:
 
     def identity(self, change: Change) -> Hashable:
         images = _decode_images(change.value)
-        return change.schema, change.table, images.type, bytes(images.data), bytes(images.old)
+        table = f"{change.schema}\0{change.table}\0{images.type}\0".encode()
+        return blake2b(b"".join((table, images.data, images.old)), digest_size=IDENTITY_BYTES).digest()
 
     def mark(self, change: Change) -> Mark | None:
         if change.rank is Rank.DELETE:

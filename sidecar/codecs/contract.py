@@ -11,6 +11,9 @@ from typing import Protocol
 
 from sidecar.core.model import Change, Envelope, Mark, Message
 
+IDENTITY_BYTES = 16
+"""128 bits: two of a million changes of one commit_ts are taken for one with a chance of 1 in 10^27."""
+
 
 class Codec(Protocol):
     """One protocol with its settings. Pure: no I/O, no clock."""
@@ -28,7 +31,7 @@ class Codec(Protocol):
 
     def identity(self, change: Change) -> Hashable:
         """Equal for two arrivals of one change (table, op and images), different for different changes. Called only
-        for changes of equal commit_ts."""
+        for changes of equal commit_ts, and kept for each of them: a digest of IDENTITY_BYTES, not the images."""
 
     def mark(self, change: Change) -> Mark | None:
         """The watermark row's new version; None for its deletion."""

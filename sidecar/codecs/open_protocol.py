@@ -14,11 +14,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Hashable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Annotated
 
 from msgspec import Meta, Struct, json
 
 from sidecar.codecs.compression import Compression, NotCompressed, decompressed
+from sidecar.codecs.contract import IDENTITY_BYTES
 from sidecar.codecs.refusals import JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.errors import MessageUnreadable
@@ -102,7 +104,7 @@ class OpenProtocol:
 
     def identity(self, change: Change) -> Hashable:
         """The key holds table, row id and partition; TiCDC writes the columns in one order, so equal images are equal bytes."""
-        return change.key, change.value
+        return blake2b(change.key + change.value, digest_size=IDENTITY_BYTES).digest()
 
     def mark(self, change: Change) -> Mark | None:
         if change.rank is Rank.DELETE:

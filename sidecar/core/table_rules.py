@@ -1,17 +1,17 @@
 r"""TiCDC's table rules: which tables a list of rules lets through.
 
-    rule     = [ "!" ] pattern "." pattern          "!" leaves out; blanks around a rule, empty rules and "# ..." are nothing
-    pattern  = "/" Go regex "/"                     found anywhere in the name; a "/" in it is written "\/"
-             | '"' name '"' | "`" name "`"          as it stands; the quote itself is doubled
-             | wildcard                             * ? [a-z] [!a-z], letters, digits, "$", "_", beyond ASCII, "\" before the rest
+    rule     = [ "!" ] pattern "." pattern     "!" leaves out; blanks around a rule, empty rules and "# ..." are nothing
+    pattern  = "/" Go regex "/"                found anywhere in the name; a "/" in it is written "\/"
+             | '"' name '"' | "`" name "`"     as it stands; the quote itself is doubled
+             | wildcard                        * ? [a-z] [!a-z], letters, digits, "$", "_", beyond ASCII, "\" before the rest
 
 The last rule that matches a table decides; no match is out, so no rules let nothing through (TiCDC takes `*.*` where its
-config has none). TiCDC's own and TiDB's system schemas are out whatever the rules say. Without case (TiCDC's default since
+config has none). TiDB's and TiCDC's system schemas are out whatever the rules say. Without case (TiCDC's default since
 6.5.6, 7.1.3, 7.5) names are lowered and patterns fold, as TiCDC does it. Refused here, though TiCDC takes them: `@file`
-(no I/O), an empty schema pattern (matches nothing), `[:` in a wildcard, `\p{Greek}` (scripts are not in the standard library).
+(no I/O), an empty schema pattern (matches nothing), and of Go's regexes `[[:alpha:]]`, `\p{..}` and characters by number.
 
-A regex is matched by the set of places it can reach, one bit each, in a time that its size and the name's bound; Python's
-`re` would answer some regexes otherwise than Go, and others never.
+Patterns are matched by the set of places they can reach, in a time that their size and the name's bound: Python's `re`
+would answer some regexes otherwise than Go, and others never.
 Source: pingcap/tidb pkg/util/table-filter, pkg/util/filter; pingcap/ticdc pkg/filter; Go regexp/syntax; facts/ticdc.md section 6.
 """
 
@@ -20,9 +20,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple, assert_never
-from unicodedata import category
+from functools import cache, reduce
+from operator import or_
+from string import ascii_letters, digits
+from typing import NamedTuple
 
 from sidecar.core.model import TableName
 from sidecar.errors import RefusedRequest
@@ -30,43 +31,24 @@ from sidecar.errors import RefusedRequest
 GROUPS_DEEP_MAX = 50
 """Groups within groups in one regex: the parser and the matcher call themselves for each."""
 COPIES_MAX = 1000
-"""Go's bound on counts such as a{1000}, nested counts multiplied."""
+"""Go's bound on a count such as a{1000}."""
 CASED_CODES_MAX = 0x1E944
-"""The last letter with two cases is Adlam's, just below."""
+"""Exclusive: the last letters with two cases are Adlam's, just below."""
 
-TIDB_SCHEMAS = frozenset("DM_HEARTBEAT SYS MYSQL INFORMATION_SCHEMA INSPECTION_SCHEMA PERFORMANCE_SCHEMA METRICS_SCHEMA".split())
-"""Compared without case, whatever the setting says."""
-TICDC_SCHEMAS = frozenset(("tidb_cdc", "lightning_task_info", "workload_schema"))
+TIDB_SCHEMAS = {"DM_HEARTBEAT", "SYS", "MYSQL", "INFORMATION_SCHEMA", "INSPECTION_SCHEMA", "PERFORMANCE_SCHEMA", "METRICS_SCHEMA"}
+"""Compared without case, whatever the setting says; TiCDC's own are compared as they are."""
+TICDC_SCHEMAS = {"tidb_cdc", "lightning_task_info", "workload_schema"}
 
 _HINT = 'write rules as schema.table, with *, ?, [a-z], "quoted names" and /regexes/: shop.*,!shop.event_*'
 _QUOTE_HINT = 'put the name between quotes, "my-shop".*, or a \\ before the character, my\\-shop.*'
-_FILE_HINT = "give the rules of the file in place of its name; split them by commas or lines"
-_EXCLUDE_HINT = "take more in with one rule and leave some out with a later one: shop.*,!shop./_copy$/"
-_SCRIPT_HINT = r"name the letters by a category, \p{L}, or by a range, [\x{370}-\x{3FF}]"
+_REGEX_HINT = "write a Go regex (RE2); to leave names out, add a rule with !: shop.*,!shop./_copy$/"
 
-_QUOTED = {'"': re.compile(r'"(?:""|[^"])+"'), "`": re.compile(r"`(?:``|[^`])+`")}
-_WILD_SET = re.compile(r"\[!?+(?:\\[^0-9A-Za-z]|[^\\\]])+\]")
-_REGEX = re.compile(r"/(?:\\.|[^/\\])+/")
-_RULE = re.compile(r'[ \t]*#[^\n]*|(?:/(?:\\.|[^/\\\n])+/|"(?:""|[^"\n])+"|`(?:``|[^`\n])+`|\[(?:\\.|[^\\\]\n])+\]|\\.|[^,\n])+')
-
-_COUNT = re.compile(r"(?:([*+?])|\{(0|[1-9][0-9]*)(,?)((?<=,)(?:0|[1-9][0-9]*))?\})\??")
-_GROUP_NAME = re.compile(r"P?<[0-9A-Za-z_]+>")
-_GROUP_FLAGS = re.compile(r"([imsU]*)(?:-([imsU]+))?([:)])")
-_LITERAL = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
-_PERL_SET = re.compile(r"\\([dDsSwW])")
-_POSIX_SET = re.compile(r"\[:(\^?)(.*?):\]", re.DOTALL)
-_CATEGORY = re.compile(r"\\([pP])(?:\{(\^?)([^}]*)\}|(.?))", re.DOTALL)
-_OCTAL = re.compile(r"\\(0[0-7]{0,2}|[1-7][0-7]{1,2})")
-_HEX = re.compile(r"\\x(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{2}))")
-
+_ALNUM = frozenset(ascii_letters + digits)
 _PERL_SETS = {"d": "09", "s": "\t\n\f\r  ", "w": "09AZ__az"}
-_POSIX_SETS = {"alnum": "09AZaz", "alpha": "AZaz", "ascii": "\x00\x7f", "blank": "\t\t  ", "cntrl": "\x00\x1f\x7f\x7f", "digit": "09"}
-_POSIX_SETS |= {"graph": "!~", "lower": "az", "print": " ~", "punct": "!/:@[`{~", "space": "\t\r  ", "upper": "AZ", "xdigit": "09AFaf"}
-_POSIX_SETS |= {"word": _PERL_SETS["w"]}
 """First and last letter of each range, one after the other."""
-_CATEGORIES = frozenset("C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs".split())
+_CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _NOT_RE2 = {"(?=": "a lookahead", "(?!": "a lookahead", "(?<=": "a lookbehind", "(?<!": "a lookbehind", "(?>": "an atomic group"}
-_NOT_RE2 |= {"(?P=": "a backreference", "(?P>": "a recursion", "(?(": "a condition", "(?#": "a comment", "(?|": "a branch reset"}
+_NOT_RE2 |= {"(?P=": "a backreference", "(?(": "a condition", "(?#": "a comment"}
 
 
 # ---- the rules ---------------------------------------------------------------------------------------------------------
@@ -81,18 +63,15 @@ class TableRules:
 
     @classmethod
     def of(cls, rules: Iterable[str], *, case_sensitive: bool = False) -> TableRules:
-        """Raises RefusedRequest for a rule that is not one, with the rule, the column and what was expected there."""
-        compiled = (_compiled(rule, fold=not case_sensitive) for rule in rules)
+        """Raises RefusedRequest for a rule that is not one: with the rule, the column and what was expected there."""
+        compiled = [_compiled(rule, fold=not case_sensitive) for rule in rules]
         return cls(tuple(rule for rule in compiled if rule is not None), case_sensitive)
 
     def matches(self, table: TableName) -> bool:
         if table.schema.upper() in TIDB_SCHEMAS or table.schema in TICDC_SCHEMAS:
             return False
         schema, name = table if self.case_sensitive else map(_lowered, table)
-        for rule in reversed(self.rules):
-            if rule.schema(schema) and rule.table(name):
-                return rule.lets_in
-        return False
+        return next((rule.lets_in for rule in reversed(self.rules) if rule.schema(schema) and rule.table(name)), False)
 
 
 def matching(rules: Iterable[str], tables: Iterable[TableName], *, case_sensitive: bool = False) -> list[TableName]:
@@ -102,8 +81,10 @@ def matching(rules: Iterable[str], tables: Iterable[TableName], *, case_sensitiv
 
 
 def split_rules(text: str) -> list[str]:
-    """The rules of a text, without empty ones: split at commas and lines, not within quotes, regexes, brackets, comments or after `\\`."""
-    return [rule for found in _RULE.finditer(text) if (rule := found.group().strip(" \t\r"))]
+    r"""The rules of a text, without empty ones. Commas and line ends split, but no comma in a comment, quotes, a regex, [..] or after \."""
+    regex_quoted_set = r'/(?:\\.|[^/\\\n])+/|"(?:""|[^"\n])+"|`(?:``|[^`\n])+`|\[(?:\\.|[^\\\]\n])+\]'
+    found = re.findall(rf"[ \t]*#[^\n]*|(?:{regex_quoted_set}|\\.|[^,\n])+", text)
+    return [rule for piece in found if (rule := piece.strip(" \t\r"))]
 
 
 class _Rule(NamedTuple):
@@ -119,7 +100,7 @@ def _compiled(text: str, *, fold: bool) -> _Rule | None:
         return None
     cursor = _Cursor(rule, 0, len(rule))
     if cursor.sees("@"):
-        raise cursor.refused("rules are not read from files here", hint=_FILE_HINT)
+        raise cursor.refused("rules are not read from files here", hint="give the rules of the file in place of its name, split by commas or lines")
     lets_in = not cursor.take("!")
     schema = _pattern(cursor, fold)
     if not cursor.take("."):
@@ -149,8 +130,8 @@ class _Cursor:
         self.at += len(text) if taken else 0
         return taken
 
-    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.match(self.rule, self.at, self.end)
+    def match(self, pattern: str) -> re.Match[str] | None:
+        found = re.compile(pattern, re.DOTALL).match(self.rule, self.at, self.end)
         self.at = found.end() if found else self.at
         return found
 
@@ -163,8 +144,7 @@ class _Cursor:
         return RefusedRequest(f"table rule {self.rule}, column {(self.at if at is None else at) + 1}: {problem}", hint=hint)
 
     def expected(self, what: str, *, hint: str = _HINT) -> RefusedRequest:
-        found = repr(self.rule[self.at]) if self.left() else "the end"
-        return self.refused(f"found {found}, expected {what}", hint=hint)
+        return self.refused(f"found {repr(self.rule[self.at]) if self.left() else 'the end'}, expected {what}", hint=hint)
 
 
 def _pattern(cursor: _Cursor, fold: bool) -> Callable[[str], bool]:
@@ -172,12 +152,12 @@ def _pattern(cursor: _Cursor, fold: bool) -> Callable[[str], bool]:
         raise cursor.expected("a pattern")
     if cursor.sees("/"):
         return _regex(cursor, fold)
-    for quote, quoted in _QUOTED.items():
-        if cursor.sees(quote):
-            found = cursor.match(quoted)
-            if found is None:
-                raise cursor.refused(f"expected a name between two {quote}; a {quote} within is doubled")
-            return _named(found.group()[1:-1].replace(quote * 2, quote), fold)
+    if cursor.sees('"') or cursor.sees("`"):
+        quote = cursor.rule[cursor.at]
+        found = cursor.match(f"{quote}((?:{quote}{quote}|[^{quote}])+){quote}")
+        if found is None:
+            raise cursor.refused(f"expected a name between two {quote}; a {quote} in it is doubled")
+        return _named(found[1].replace(quote * 2, quote), fold)
     return _wildcard(cursor, fold)
 
 
@@ -186,156 +166,115 @@ def _named(name: str, fold: bool) -> Callable[[str], bool]:
 
 
 def _wildcard(cursor: _Cursor, fold: bool) -> Callable[[str], bool]:
-    items: list[_Node] = []
+    steps: list[_Step] = []
     letters: list[str] = []
     while cursor.left() and not cursor.sees("."):
         if cursor.take("*"):
-            items.append(_Gap())
+            steps.append(_gap)
         elif cursor.take("?"):
-            items.append(_ANY)
+            steps.append(_any)
         elif cursor.sees("["):
-            items.append(_wild_set(cursor, fold))
+            if not re.compile(r"\[!?+(?:\\[^0-9A-Za-z]|[^\\\]])+\]").match(cursor.rule, cursor.at):
+                raise cursor.refused("expected [characters] or [!characters], with \\ before \\ and ] and before no letter or digit")
+            steps.append(_one(_set(cursor, fold, negation="!")))
         else:
             letters.append(_wild_letter(cursor))
-            items.append(_letter(letters[-1], fold))
-    if len(letters) == len(items):
+            steps.append(_letter(letters[-1], fold))
+    if len(letters) == len(steps):
         return _named("".join(letters), fold)
-    whole = _Run(tuple(items))
-    return lambda name: bool(_ends(whole, name, 1) >> len(name))
+    return lambda name: bool(_run(steps)(name, 1) >> len(name))
 
 
 def _wild_letter(cursor: _Cursor) -> str:
-    start, char = cursor.at, cursor.char()
-    if char == "\\":
+    if cursor.take("\\"):
         if not cursor.left():
             raise cursor.expected("the character that the \\ stands before", hint=_QUOTE_HINT)
-        char = cursor.char()
-        if _is_ascii_alnum(char):
-            raise cursor.refused(f"expected no letter or digit after \\: TiCDC keeps \\{char} for later", at=start)
-    elif not (char in "$_" or _is_ascii_alnum(char) or not char.isascii()):
-        cursor.at = start
+        if cursor.rule[cursor.at] in _ALNUM:
+            raise cursor.expected("no letter or digit after \\: TiCDC keeps that for later")
+    elif cursor.rule[cursor.at].isascii() and cursor.rule[cursor.at] not in _ALNUM | {"$", "_"}:
         raise cursor.expected("a letter, a digit, $, _, *, ?, a [set] or a \\ before it", hint=_QUOTE_HINT)
-    return char
-
-
-def _wild_set(cursor: _Cursor, fold: bool) -> _One:
-    closed = _WILD_SET.match(cursor.rule, cursor.at)
-    if closed is None:
-        raise cursor.refused("expected [characters] or [!characters], with \\ before \\ and ] and before no letter or digit")
-    if "[:" in closed.group()[1:]:
-        raise cursor.refused("expected no [: in a wildcard's set; named sets are for regexes, /[[:alpha:]]/")
-    return _One(_set(cursor, fold, negation="!"))
+    return cursor.char()
 
 
 # ---- Go's regexes ------------------------------------------------------------------------------------------------------
 
 
-class _Flags(NamedTuple):
-    """`U` (ungreedy) is read and left out: it does not change whether a name matches."""
-
-    fold: bool
-    lines: bool = False
-    dot_all: bool = False
-
-    def changed(self, on: str, off: str) -> _Flags:
-        return _Flags(*((flag or letter in on) and letter not in off for flag, letter in zip(self, "ims", strict=True)))
+_Flags = frozenset[str]
+"""Of `i`, `m`, `s` and `U`. Ungreedy changes nothing here: it does not decide whether a name matches."""
 
 
 def _regex(cursor: _Cursor, fold: bool) -> Callable[[str], bool]:
-    found = _REGEX.match(cursor.rule, cursor.at)
-    if found is None:
-        raise cursor.refused("expected a regex between two /; a / within is written \\/")
-    inner = _Cursor(cursor.rule, cursor.at + 1, found.end() - 1)
-    node = _alternatives(inner, _Flags(fold), 0)
+    start = cursor.at + 1
+    if not cursor.match(r"/(?:\\.|[^/\\])+/"):
+        raise cursor.refused("expected a regex between two /; a / in it is written \\/")
+    inner = _Cursor(cursor.rule, start, cursor.at - 1)
+    step = _alternatives(inner, _Flags("i" if fold else ""), 0)
     if inner.left():
-        raise inner.refused("found ')', expected '(' before it")
-    cursor.at = found.end()
-    return lambda name: bool(_ends(node, name, (2 << len(name)) - 1))
+        raise inner.expected("'(' before it", hint=_REGEX_HINT)
+    return lambda name: bool(step(name, (2 << len(name)) - 1))
 
 
-def _alternatives(cursor: _Cursor, flags: _Flags, deep: int) -> _Node:
+def _alternatives(cursor: _Cursor, flags: _Flags, deep: int) -> _Step:
     """Up to the group's `)` or the end. Flags set on the way hold until there."""
-    options: list[_Node] = []
-    items: list[_Node] = []
+    options: list[list[_Step]] = [[]]
     after_count = False
     while cursor.left() and not cursor.sees(")"):
-        start = cursor.at
-        if count := cursor.match(_COUNT):
-            if not items or after_count:
-                raise cursor.refused(f"found {count.group()}, expected something to repeat before it", at=start)
-            items[-1] = _repeat(cursor, items[-1], count)
+        steps, start = options[-1], cursor.at
+        if count := cursor.match(r"(?:([*+?])|\{(0|[1-9][0-9]*)(?:(,)(0|[1-9][0-9]*)?)?\})\??"):
+            if not steps or after_count:
+                raise cursor.refused(f"found {count[0]}, expected something to repeat before it", at=start, hint=_REGEX_HINT)
+            steps[-1] = _counted(cursor, steps[-1], count)
         elif cursor.take("|"):
-            options.append(_Run(tuple(items)))
-            items = []
+            options.append([])
+        elif changed := cursor.match(r"\(\?([imsU]*)(?:-([imsU]+))?\)"):
+            flags = (flags | set(changed[1])) - set(changed[2] or "")
         elif cursor.take("("):
-            match _group(cursor, flags, deep + 1):
-                case _Flags() as flags:
-                    pass
-                case node:
-                    items.append(node)
-        elif literal := cursor.match(_LITERAL):
-            items += [_letter(char, flags.fold) for char in literal[1]]
+            steps.append(_group(cursor, flags, deep + 1))
+        elif literal := cursor.match(r"\\Q(.*?)(?:\\E|\Z)"):
+            steps += [_letter(char, "i" in flags) for char in literal[1]]
         else:
-            items.append(_atom(cursor, flags))
+            steps.append(_atom(cursor, flags))
         after_count = count is not None
-    return _Choice((*options, _Run(tuple(items))))
+    return _choice([_run(steps) for steps in options])
 
 
-def _repeat(cursor: _Cursor, item: _Node, count: re.Match[str]) -> _Repeat:
-    sign, least, comma, most = count.groups()
+def _counted(cursor: _Cursor, step: _Step, count: re.Match[str]) -> _Step:
+    sign, first, comma, last = count.groups()
     if sign:
-        return _Repeat(item, int(sign == "+"), 1 if sign == "?" else None)
-    # Longer digits are as much too many, and int() has a bound of its own.
-    first = int(least[:9])
-    repeat = _Repeat(item, first, int(most[:9]) if most else None if comma else first)
-    if first > COPIES_MAX or (repeat.most is not None and repeat.most < first) or not _fits(repeat, COPIES_MAX):
-        raise cursor.refused(f"found {count.group()}, expected counts in order and up to {COPIES_MAX} copies", at=count.start())
-    return repeat
+        return _repeat(step, int(sign == "+"), 1 if sign == "?" else None)
+    least, most = int(first[:9]), int((last or first)[:9])  # more digits are too many all the same, and int() has its own bound
+    if not least <= most <= COPIES_MAX:
+        raise cursor.refused(f"found {count[0]}, expected counts in order up to {COPIES_MAX}", at=count.start(), hint=_REGEX_HINT)
+    return _repeat(step, least, None if comma and not last else most)
 
 
-def _fits(node: _Node, copies: int) -> bool:
-    match node:
-        case _Repeat(item, least, most):
-            times = max(most if most is not None else least, 1)
-            return most == 0 or (times <= copies and _fits(item, copies // times))
-        case _Run(nodes) | _Choice(nodes):
-            return all(_fits(part, copies) for part in nodes)
-        case _One() | _Place() | _Gap():
-            return True
-        case _:
-            assert_never(node)
-
-
-def _group(cursor: _Cursor, flags: _Flags, deep: int) -> _Node | _Flags:
-    """After its `(`. Flags for `(?flags)`, which is no group."""
+def _group(cursor: _Cursor, flags: _Flags, deep: int) -> _Step:
+    """After its `(`."""
     start = cursor.at - 1
     if deep > GROUPS_DEEP_MAX:
-        raise cursor.refused(f"expected at most {GROUPS_DEEP_MAX} groups within each other", at=start)
-    if cursor.take("?") and not cursor.match(_GROUP_NAME):
-        changed = cursor.match(_GROUP_FLAGS)
+        raise cursor.refused(f"expected at most {GROUPS_DEEP_MAX} groups within each other", at=start, hint=_REGEX_HINT)
+    if cursor.take("?") and not cursor.match(r"P?<[0-9A-Za-z_]+>"):
+        changed = cursor.match(r"([imsU]*)(?:-([imsU]+))?:")
         if changed is None:
             what = next((what for text, what in _NOT_RE2.items() if cursor.rule.startswith(text, start, cursor.end)), "this group")
-            problem = f"{what} is not part of Go's regexes (RE2); expected (?:, (?P<name> or the flags i, m, s, U"
-            raise cursor.refused(problem, at=start, hint=_EXCLUDE_HINT)
-        flags = flags.changed(changed[1], changed[2] or "")
-        if changed[3] == ")":
-            return flags
-    node = _alternatives(cursor, flags, deep)
+            raise cursor.refused(f"{what} is not RE2, expected (?:, (?P<name> or flags of i, m, s, U", at=start, hint=_REGEX_HINT)
+        flags = (flags | set(changed[1])) - set(changed[2] or "")
+    step = _alternatives(cursor, flags, deep)
     if not cursor.take(")"):
-        raise cursor.refused("found '(', expected a ')' for it", at=start)
-    return node
+        raise cursor.refused("found '(', expected a ')' for it", at=start, hint=_REGEX_HINT)
+    return step
 
 
-def _atom(cursor: _Cursor, flags: _Flags) -> _Node:
+def _atom(cursor: _Cursor, flags: _Flags) -> _Step:
     if cursor.take("."):
-        return _ANY if flags.dot_all else _ANY_IN_LINE
+        return _any if "s" in flags else _any_in_line
     if cursor.sees("["):
-        return _One(_set(cursor, flags.fold, negation="^"))
-    for text, place in (_LINE_PLACES if flags.lines else _TEXT_PLACES).items():
+        return _one(_set(cursor, "i" in flags, negation="^"))
+    for text, place in (_LINE_PLACES if "m" in flags else _TEXT_PLACES).items():
         if cursor.take(text):
             return place
-    test = _named_set(cursor, flags.fold)
-    return _One(test) if test else _letter(_escaped(cursor), flags.fold)
+    test = _perl_set(cursor, "i" in flags)
+    return _one(test) if test else _letter(_escaped(cursor), "i" in flags)
 
 
 def _set(cursor: _Cursor, fold: bool, *, negation: str) -> _Test:
@@ -345,147 +284,86 @@ def _set(cursor: _Cursor, fold: bool, *, negation: str) -> _Test:
     tests: list[_Test] = []
     while not tests or not cursor.take("]"):
         if not cursor.left():
-            raise cursor.refused("found '[', expected a ']' for it", at=start)
+            raise cursor.refused("found '[', expected a ']' for it", at=start, hint=_REGEX_HINT)
         tests.append(_set_item(cursor, fold))
     return lambda char: any(test(char) for test in tests) != negated
 
 
 def _set_item(cursor: _Cursor, fold: bool) -> _Test:
     start = cursor.at
-    if posix := cursor.match(_POSIX_SET):
-        if posix[2] not in _POSIX_SETS:
-            raise cursor.refused(f"found {posix[0]}, expected one of {', '.join(sorted(_POSIX_SETS))}", at=start)
-        return _test(_within(_POSIX_SETS[posix[2]]), fold, negated=bool(posix[1]))
-    if test := _named_set(cursor, fold):
+    if cursor.sees("[:"):
+        raise cursor.refused("found [:, expected no named set: they are not known here", hint="write it out, [0-9A-Za-z], or put the : first")
+    if test := _perl_set(cursor, fold):
         return test
     first = last = _escaped(cursor)
-    if cursor.sees("-") and not cursor.sees("-]") and cursor.at + 1 < cursor.end:
-        cursor.at += 1
+    if cursor.match(r"-(?=[^\]])"):
         last = _escaped(cursor)
-        if last < first:
-            raise cursor.refused(f"found {cursor.rule[start : cursor.at]}, expected the lower end first", at=start)
+    if last < first:
+        raise cursor.refused(f"found {cursor.rule[start : cursor.at]}, expected the lower end first", at=start)
     return _test(_within(first + last), fold)
 
 
-def _named_set(cursor: _Cursor, fold: bool) -> _Test | None:
-    start = cursor.at
-    if perl := cursor.match(_PERL_SET):
-        return _test(_within(_PERL_SETS[perl[1].lower()]), fold, negated=perl[1].isupper())
-    if found := cursor.match(_CATEGORY):
-        sign, caret, braced, single = found.groups()
-        name = single if braced is None else braced
-        if name != "Any" and name not in _CATEGORIES:
-            raise cursor.refused(f"{found[0]} is not known here, expected a category such as L, Lu, Nd", at=start, hint=_SCRIPT_HINT)
-        # `Cn`, unassigned, is no part of Go's `C`.
-        test: _Test = lambda char: name == "Any" or (category(char).startswith(name) and category(char) != "Cn")  # noqa: E731  # has no name
-        return _test(test, fold, negated=(sign == "P") != (caret == "^"))
-    return None
+def _perl_set(cursor: _Cursor, fold: bool) -> _Test | None:
+    perl = cursor.match(r"\\([dDsSwW])")
+    return _test(_within(_PERL_SETS[perl[1].lower()]), fold, negated=perl[1].isupper()) if perl else None
 
 
 def _escaped(cursor: _Cursor) -> str:
-    """The next character, itself or by its escape."""
-    start = cursor.at
-    if octal := cursor.match(_OCTAL):
-        return chr(int(octal[1], 8))
-    if found := cursor.match(_HEX):
-        code = int(found[1] or found[2], 16)
-        if code > 0x10FFFF:
-            raise cursor.refused(f"found {found[0]}, expected at most \\x{{10FFFF}}", at=start)
-        return chr(code)
+    """The next character, as itself or as an escape."""
+    if not cursor.take("\\"):
+        return cursor.char()
     char = cursor.char()
-    if char != "\\":
-        return char
-    escaped = cursor.char()
-    if escaped in _CONTROLS:
-        return _CONTROLS[escaped]
-    if _is_ascii_alnum(escaped):
-        what = f"\\{escaped}, a backreference," if escaped in "123456789" else f"\\{escaped}"
-        raise cursor.refused(f"{what} is not part of Go's regexes (RE2), or not here", at=start)
-    return escaped
-
-
-_CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+    if char in _ALNUM and char not in _CONTROLS:
+        what = "a backreference is not RE2" if char in "123456789" else "this escape is not RE2, or not known here"
+        raise cursor.refused(f"found \\{char}: {what}", at=cursor.at - 2, hint=_REGEX_HINT)
+    return _CONTROLS.get(char, char)
 
 
 # ---- matching ----------------------------------------------------------------------------------------------------------
 
 _Test = Callable[[str], bool]
 """Whether one character belongs."""
+_Step = Callable[[str, int], int]
+"""A name and the places to start from, to the places that can be reached: bit i is the place before character i, or the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class _One:
-    test: _Test
+def _one(test: _Test) -> _Step:
+    return lambda name, starts: sum(2 << at for at in _places(starts) if at < len(name) and test(name[at]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """Any characters, any number of them."""
+def _place(holds: Callable[[str, int], bool]) -> _Step:
+    return lambda name, starts: sum(1 << at for at in _places(starts) if holds(name, at))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """An empty match: what must hold at a place of a name, which is before the character of that index."""
-
-    holds: Callable[[str, int], bool]
+def _gap(name: str, starts: int) -> int:
+    """Any characters, any number of them: all places from the first on."""
+    return ((2 << len(name)) - 1) & -(starts & -starts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    items: tuple[_Node, ...]
+def _run(steps: list[_Step]) -> _Step:
+    return lambda name, starts: reduce(lambda reached, step: step(name, reached), steps, starts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    options: tuple[_Node, ...]
+def _choice(options: list[_Step]) -> _Step:
+    return lambda name, starts: reduce(or_, (option(name, starts) for option in options))
 
 
-@dataclass(frozen=True, slots=True)
-class _Repeat:
-    """`most` is inclusive, None for no bound."""
+def _repeat(step: _Step, least: int, most: int | None) -> _Step:
+    """`most` is inclusive, None for no bound. Ends early where more copies reach nothing else."""
 
-    item: _Node
-    least: int
-    most: int | None
+    def repeated(name: str, starts: int) -> int:
+        for _ in range(least):
+            before, starts = starts, step(name, starts)
+            if starts == before:
+                break
+        reached, copies = starts, least
+        while starts and copies != most:
+            starts = step(name, starts) & ~reached
+            reached |= starts
+            copies += 1
+        return reached
 
-
-_Node = _One | _Gap | _Place | _Run | _Choice | _Repeat
-
-
-def _ends(node: _Node, name: str, starts: int) -> int:
-    """The places that the node can reach from `starts`. Bit i is the place before character i; the last one is the end."""
-    match node:
-        case _One(test):
-            return sum(2 << at for at in _places(starts) if at < len(name) and test(name[at]))
-        case _Gap():
-            return ((2 << len(name)) - 1) & -(starts & -starts)
-        case _Place(holds):
-            return sum(1 << at for at in _places(starts) if holds(name, at))
-        case _Run(items):
-            for item in items:
-                starts = _ends(item, name, starts)
-            return starts
-        case _Choice(options):
-            reached = 0
-            for option in options:
-                reached |= _ends(option, name, starts)
-            return reached
-        case _Repeat():
-            return _repeated(node, name, starts)
-        case _:
-            assert_never(node)
-
-
-def _repeated(node: _Repeat, name: str, starts: int) -> int:
-    for _ in range(node.least):
-        starts = _ends(node.item, name, starts)
-    reached, left = starts, node.most
-    left = None if left is None else left - node.least
-    while starts and left != 0:
-        starts = _ends(node.item, name, starts) & ~reached
-        reached |= starts
-        left = None if left is None else left - 1
-    return reached
+    return repeated
 
 
 def _places(bits: int) -> Iterable[int]:
@@ -496,22 +374,11 @@ def _places(bits: int) -> Iterable[int]:
 
 
 def _at_word_edge(name: str, at: int) -> bool:
-    word = _within(_PERL_SETS["w"])
-    return (at > 0 and word(name[at - 1])) != (at < len(name) and word(name[at]))
+    return (at > 0 and _is_word(name[at - 1])) != (at < len(name) and _is_word(name[at]))
 
 
-_ANY = _One(lambda char: True)
-_ANY_IN_LINE = _One(lambda char: char != "\n")
-_BEGIN = _Place(lambda name, at: at == 0)
-_END = _Place(lambda name, at: at == len(name))
-_TEXT_PLACES = {"^": _BEGIN, "$": _END, "\\A": _BEGIN, "\\z": _END}
-_TEXT_PLACES |= {"\\b": _Place(_at_word_edge), "\\B": _Place(lambda name, at: not _at_word_edge(name, at))}
-_LINE_PLACES = _TEXT_PLACES | {"^": _Place(lambda name, at: at == 0 or name[at - 1] == "\n")}
-_LINE_PLACES |= {"$": _Place(lambda name, at: at == len(name) or name[at] == "\n")}
-
-
-def _letter(letter: str, fold: bool) -> _One:
-    return _One(_test(letter.__eq__, fold))
+def _letter(letter: str, fold: bool) -> _Step:
+    return _one(_test(letter.__eq__, fold))
 
 
 def _within(ranges: str) -> _Test:
@@ -522,13 +389,13 @@ def _within(ranges: str) -> _Test:
 def _test(test: _Test, fold: bool, *, negated: bool = False) -> _Test:
     """Folded first, then negated: `(?i)[^k]` leaves out k, K and the Kelvin sign."""
     if fold:
-        return lambda char: any(test(same) for same in _same_letters().get(char, char)) != negated
-    return (lambda char: not test(char)) if negated else test
+        return lambda char: any(map(test, _same_letters().get(char, char))) != negated
+    return lambda char: test(char) != negated
 
 
 @cache
 def _same_letters() -> Mapping[str, str]:
-    """The letters that differ in case only, for each letter that has such: Unicode's simple folding, as Go's `(?i)`."""
+    """For each letter that others differ from in case only, all of them: Unicode's simple folding, as in Go's `(?i)`."""
     families: dict[str, str] = {}
     for char in map(chr, range(CASED_CODES_MAX)):
         folded = next((one for one in (char.casefold(), char.lower()) if len(one) == 1), char)
@@ -537,9 +404,15 @@ def _same_letters() -> Mapping[str, str]:
 
 
 def _lowered(name: str) -> str:
-    """Letter by letter as Go does it; only İ becomes two in Python, of which Go keeps the first."""
+    """Letter by letter, as Go does it. Only İ becomes two letters in Python; Go has the first of them."""
     return name.lower() if name.isascii() else "".join(char.lower()[0] for char in name)
 
 
-def _is_ascii_alnum(char: str) -> bool:
-    return char.isascii() and char.isalnum()
+_is_word = _within(_PERL_SETS["w"])
+_any = _one(lambda _: True)
+_any_in_line = _one(lambda char: char != "\n")
+_begin, _end = _place(lambda _, at: at == 0), _place(lambda name, at: at == len(name))
+_TEXT_PLACES = {"^": _begin, "$": _end, "\\A": _begin, "\\z": _end}
+_TEXT_PLACES |= {"\\b": _place(_at_word_edge), "\\B": _place(lambda name, at: not _at_word_edge(name, at))}
+_LINE_PLACES = _TEXT_PLACES | {"^": _place(lambda name, at: at == 0 or name[at - 1] == "\n")}
+_LINE_PLACES |= {"$": _place(lambda name, at: at == len(name) or name[at] == "\n")}

@@ -11,12 +11,16 @@ from sidecar.errors import RefusedRequest
 
 @dataclass(slots=True)
 class Script:
-    """Starts the dump, pauses and resumes it, now and then restarts it: the requests port. A step is a `take`."""
+    """Starts the dump, pauses and resumes it, now and then restarts it: the requests port. A step is a `take`.
+
+    As an operator does: a request that was not answered, because the sidecar died, is made again.
+    """
 
     rng: Random
     start: StartDump
     steps: int = 0
     plan: dict[int, Request] = field(default_factory=dict)
+    unanswered: Request | None = None
 
     def __post_init__(self) -> None:
         at = self.rng.randint(5, 40)
@@ -33,10 +37,10 @@ class Script:
     def take(self) -> Request | None:
         self.steps += 1
         due = min((step for step in self.plan if step <= self.steps), default=None)
-        return self.plan.pop(due) if due is not None else None
+        if self.unanswered is None and due is not None:
+            self.unanswered = self.plan.pop(due)
+        return self.unanswered
 
-    def answer(self, refused: RefusedRequest | None) -> None:
+    def answer(self, refused: RefusedRequest | None) -> None:  # noqa: ARG002  # chance does not mind a refusal
         """A pause that comes after the dump is finished is refused, as it should be: chance asked for it."""
-
-    def started(self) -> bool:
-        return not any(isinstance(request, StartDump) for request in self.plan.values())
+        self.unanswered = None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 REPEATS = 3
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
@@ -77,14 +78,18 @@ def timed(cost: Cost) -> Iterator[None]:
 @contextmanager
 def timed_tree(cost: Cost) -> Iterator[None]:
     """Add what the body takes in this process and all its descendants, to a hundredth of a second."""
-    wall_s, cpu_s = time.perf_counter(), tree_cpu_s()
+    wall_s, ticks = time.perf_counter(), tree_ticks()
     yield
     cost.wall_s += time.perf_counter() - wall_s
-    cost.cpu_s += tree_cpu_s() - cpu_s
+    cost.cpu_s += sum(end - ticks.get(pid, 0) for pid, end in tree_ticks().items()) / TICKS_A_SECOND
 
 
-def tree_cpu_s() -> float:
-    """User and system time of this process and its descendants, ended ones too once their parent has waited for them."""
+def tree_ticks() -> dict[int, int]:
+    """User and system time of this process and each descendant, with that of the children it has waited for.
+
+    By process, because one that ends takes its time along: Spark's daemon does not wait for its workers, and idle ones
+    are ended.
+    """
     times, parents = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -93,7 +98,7 @@ def tree_cpu_s() -> float:
             continue
         parents[int(entry.name)] = int(after_name[1])
         times[int(entry.name)] = sum(map(int, after_name[11:15]))
-    return sum(ticks for pid, ticks in times.items() if _is_ours(pid, parents)) / os.sysconf("SC_CLK_TCK")
+    return {pid: ticks for pid, ticks in times.items() if _is_ours(pid, parents)}
 
 
 def _is_ours(pid: int, parents: dict[int, int]) -> bool:

@@ -49,6 +49,8 @@ ROW_BYTES = 10
 
 
 class DumpPlayer:
+    dump: Dump
+
     def __init__(self) -> None:
         self.asked: dict[int, ReadChunk] = {}
         self._new([])
@@ -112,16 +114,16 @@ class DumpPlayer:
         dump_id = _dump_id(self.dump_number)
         tables = tuple(TableName("s", table) for table in given.get("tables", "").split(",") if table)
         brackets, rows = Brackets(given.get("brackets", "watermark")), int(given.get("chunk_rows", 10))
-        request: Request = {
+        requests: dict[str, Request] = {
             "start": StartDump(dump_id, tables, brackets, rows),
             "restart": RestartDump(dump_id),
             "pause": PauseDump(),
             "resume": ResumeDump(),
             "stop": StopDump(),
-        }[word]
+        }
         before = pickle.dumps(self.dump)
         try:
-            self.dump.request(request)
+            self.dump.request(requests[word])
         except RefusedRequest:
             assert pickle.dumps(self.dump) == before, "a refused request changes nothing"
             raise

@@ -6,9 +6,9 @@
     ----
     send mark 0 low
 
-Blocks end at an empty line; where a block has several input lines, each is repeated above what it caused. What may stand above `----` is told in `dump_player.py` for dump_*.txt and in
-`sequence_player.py` for sequence_*.txt. `pytest tests/scenarios --rewrite` writes what comes out into the files: read the
-difference before you keep it.
+Blocks end at an empty line; where a block has several input lines, each is repeated above what it caused. What may stand
+above `----` is told in `dump_player.py` for dump_*.txt and in `sequence_player.py` for sequence_*.txt. `pytest tests/scenarios
+--rewrite` writes what comes out into the files: read the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Play = Callable[[str], list[str]]
 
 
 def player(scenario: Path) -> Play:
-    kind = scenario.name.split("_")[0]
-    return {"dump": DumpPlayer, "sequence": SequencePlayer}[kind]().play
+    kind, _, _ = scenario.name.partition("_")
+    return DumpPlayer().play if kind == "dump" else SequencePlayer().play
 
 
 def played(text: str, play: Play) -> str:

@@ -7,8 +7,6 @@ from collections import deque
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sidecar.core.dump import Dump, DumpLimits
 from sidecar.core.manifest import ChunkFile, ClosedWindow
@@ -42,17 +40,15 @@ def start(dump_id: str = FIRST, *, brackets: Brackets = Brackets.WATERMARK) -> S
 
 
 def dump(progress: Progress | None = None, *, epoch: int = 1, limits: DumpLimits | None = None) -> Dump:
-    return Dump(
-        changefeed_id="cf", epoch=epoch, limits=limits or DumpLimits(), progress=progress, after_ts=CommitTs(400), next_seq=Seq(5)
-    )
+    return Dump(changefeed_id="cf", epoch=epoch, limits=limits or DumpLimits(), progress=progress, after_ts=CommitTs(400), next_seq=Seq(5))
 
 
 def in_state(state: DumpState | None) -> Dump:
     tables = (TableProgress(A), TableProgress(B))
-    return dump(state and Progress(FIRST, state, Brackets.WATERMARK, 10, 1, 3, Seq(4), tables))
+    return dump(None if state is None else Progress(FIRST, state, Brackets.WATERMARK, 10, 1, 3, Seq(4), tables))
 
 
-LEGAL = {
+LEGAL: dict[type[Request], set[DumpState | None]] = {
     StartDump: {None, *OVER},
     RestartDump: {DumpState.RUNNING, DumpState.PAUSED, *OVER},
     PauseDump: {DumpState.RUNNING},
@@ -83,7 +79,10 @@ def test_nothing_begins_in_a_dump_that_does_not_run(state: DumpState | None) -> 
 
 
 def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
-    done = (TableProgress(A, cursor=("9",), chunks=1, rows=9, bytes=90, complete_at=CommitTs(300)), TableProgress(B, cursor=("5",), chunks=1))
+    done = (
+        TableProgress(A, cursor=("9",), chunks=1, rows=9, bytes=90, complete_at=CommitTs(300)),
+        TableProgress(B, cursor=("5",), chunks=1),
+    )
     d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), done, reason="no table"))
     d.request(RestartDump(SECOND))
     fresh = (TableProgress(A), TableProgress(B))
@@ -123,6 +122,7 @@ class Life:
         self.limits = DumpLimits(rng.randint(1, 3), rng.randint(1, 3), rng.randint(1, 4), rng.choice([1, 100, 1 << 20]))
         self.ts, self.upto_ts, self.seq, self.epoch = 400, 400, 4, 1
         self.closed: list[ClosedWindow] = []
+        self.read_at: dict[str, int] = {}
         self.in_log: Progress | None = None
         self._attach()
         self.dump.request(StartDump(FIRST, (A, B), brackets, rng.choice([1, 3, 10])))
@@ -176,6 +176,8 @@ class Life:
         first = int(read.after[0]) if read.after else 0
         last = min(first + read.rows_max, self.rows[read.table])
         path = f"{read.epoch}-{read.number}"
+        assert path not in self.read_at, "a chunk's number names its file"
+        self.read_at[path] = self.ts
         tso = CommitTs(self.ts) if read.brackets is Brackets.SNAPSHOT else None
         file = ChunkFile(read.table, path, last - first, (last - first) * 10, read.after, (str(last),) if last > first else None, tso)
         self.answers.append(ChunkRead(read.number, file, last - first < read.rows_max))
@@ -197,6 +199,8 @@ class Life:
         for window in closed:
             assert window.low_ts <= window.high_ts <= upto_ts
             assert window.first_seq <= self.seq
+            for chunk in window.chunks:
+                assert window.low_ts <= self.read_at[chunk.path] <= window.high_ts, "the SELECT ran inside of its window"
 
     def _disturb(self) -> None:
         assert self.dump.progress is not None
@@ -209,16 +213,25 @@ class Life:
             self.dump.request(PauseDump())
 
 
-@given(st.randoms(use_true_random=False), st.sampled_from(Brackets))
-def test_the_log_has_every_row_once_and_in_order_whatever_happens(rng: Random, brackets: Brackets) -> None:
-    life = Life(rng, brackets)
-    progress = life.live()
-    for table in progress.tables:
-        chunks = [(window, chunk) for window in life.closed for chunk in window.chunks if chunk.table == table.table]
-        end: tuple[str, ...] | None = None
-        for _, chunk in chunks:
-            assert chunk.after == end, "each chunk begins where the one before it in the log ended"
-            end = chunk.last or end
-        assert sum(chunk.rows for _, chunk in chunks) == table.rows == life.rows[table.table]
-        assert table.complete_at == chunks[-1][0].high_ts
-    assert life.dump.open_windows() == 0
+@pytest.mark.parametrize("brackets", Brackets)
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_the_log_has_every_row_once_and_in_order_whatever_happens(first: int, brackets: Brackets) -> None:
+    crashes = 0
+    for seed in range(first, first + 100):
+        life = Life(Random(seed), brackets)
+        progress = life.live()
+        for table in progress.tables:
+            check(table, [(window, chunk) for window in life.closed for chunk in window.chunks if chunk.table == table.table], seed)
+            assert table.rows == life.rows[table.table], f"seed {seed}"
+        assert life.dump.open_windows() == 0, f"seed {seed}"
+        crashes += life.epoch - 1
+    assert crashes > 50, "these lives died too seldom to prove anything"
+
+
+def check(table: TableProgress, chunks: list[tuple[ClosedWindow, ChunkFile]], seed: int) -> None:
+    end: tuple[str, ...] | None = None
+    for _, chunk in chunks:
+        assert chunk.after == end, f"seed {seed}: each chunk begins where the one before it in the log ended"
+        end = chunk.last or end
+    assert sum(chunk.rows for _, chunk in chunks) == table.rows, f"seed {seed}"
+    assert table.complete_at == chunks[-1][0].high_ts, f"seed {seed}"

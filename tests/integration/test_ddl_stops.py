@@ -1,0 +1,56 @@
+"""A real stream with schema changes: everything before the first DDL is in the log, the DDL stops the sidecar, nothing after it is
+written, and after a restart it stops there again (P4, P6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.spill import MemorySpill
+from sidecar.core.messages import Request
+from sidecar.core.model import Seq
+from sidecar.errors import RefusedRequest, UnsupportedDdl
+from sidecar.pipeline import Limits, Outside, attach
+from sidecar.replay.feed import RecordingFeed
+from sidecar.replay.recording import Recording
+from sidecar.replay.replay import MonotonicClock, NoSource
+from tests.support.recordings import recording
+
+
+class NoRequests:
+    def take(self) -> Request | None:
+        return None
+
+    def answer(self, refused: RefusedRequest | None) -> None:
+        raise AssertionError(f"nobody asked: {refused}")
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize("feed", ["open-protocol", "canal-json"])
+def test_a_schema_change_stops_the_sidecar_before_it_and_loses_nothing(feed: str) -> None:
+    found = Recording(recording("ddl"))
+    config = found.feed_config(feed)
+    disk, stored, played = MemoryDisk(), MemoryProgress(), RecordingFeed(found, config)
+    lasts = []
+    for epoch in (1, 2):
+        outside = Outside(
+            feed=played,
+            codec=config.codec(),
+            log=MemoryLog(disk),
+            source=NoSource(),
+            progress=stored,
+            requests=NoRequests(),
+            clock=MonotonicClock(),
+            spill=MemorySpill(),
+        )
+        pipeline = attach(outside, changefeed_id="none", epoch=epoch, schemas=found.schemas, limits=Limits())
+        with pytest.raises(UnsupportedDdl, match=r"alter table|ALTER TABLE") as stopped:
+            for _ in range(100_000):
+                pipeline.step(poll_s=0)
+        assert "what to do" in str(stopped.value)
+        lasts.append(MemoryLog(disk).manifest(Seq(pipeline.next_seq - 1)))
+    first, second = lasts
+    assert first is not None
+    assert first == second
+    assert first.rows > 0 or first.seq > 0
+    assert not first.ddls

@@ -1,0 +1,626 @@
+"""The data plane's order: what is durable before what, and what stops it (design 5, 11).
+
+Every port is a fake that notes its calls in one list; the dump is the real one. Marks and chunks that the dump asks for are
+done by the fake source when its results are asked for, as an idle database would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pytest
+
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.spill import MemorySpill
+from sidecar.core.dump import DumpLimits
+from sidecar.core.manifest import ChunkFile, Manifest
+from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, PauseDump, Request, SendMark, SourceEvent, SourceFailed, StartDump
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Mark, MarkKind, Message, Rank, Seq, TableName, TableSchema
+from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.errors import FeedUnsuitable, LogTaken, MarkError, RefusedRequest, UnsupportedDdl
+from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
+from sidecar.ports import DataFile
+from tests.support.changes import ddl, delete, identity, put, resolved
+
+TABLE = TableName("s", "t")
+SCHEMAS = {TABLE: TableSchema(TABLE, (), ("id",))}
+DUMP = "1" * 16
+LANE = Lane("a")
+DURABLE = ("chunk file", "segment data", "manifest", "progress", "acknowledge")
+
+
+class Broken(Exception):
+    """A step that fails on purpose."""
+
+
+@dataclass
+class Notes:
+    calls: list[str] = field(default_factory=list)
+    fails_at: str | None = None
+
+    def note(self, call: str) -> None:
+        if call == self.fails_at:
+            raise Broken(call)
+        self.calls.append(call)
+
+    def durable(self) -> list[str]:
+        return [call for call in self.calls if call in DURABLE]
+
+
+@dataclass
+class FakeFeed:
+    """Envelopes by lane; a message's bytes are nothing, the fake codec knows what it holds."""
+
+    notes: Notes
+    held: dict[Lane, list[list[Envelope]]] = field(default_factory=lambda: {LANE: []})
+    read: dict[Lane, int] = field(default_factory=dict)
+    sought: Mapping[Lane, int] | None = None
+    acknowledged: list[dict[Lane, int]] = field(default_factory=list)
+
+    def say(self, *envelopes: Envelope, lane: Lane = LANE) -> None:
+        """One message with these envelopes; their own lane and position do not matter."""
+        position = len(self.held.setdefault(lane, []))
+        self.held[lane].append([envelope._replace(lane=lane, position=position) for envelope in envelopes])
+
+    def lanes(self) -> frozenset[Lane]:
+        return frozenset(self.held)
+
+    def seek(self, positions: Mapping[Lane, int]) -> None:
+        self.sought = dict(positions)
+        self.read = dict(positions)
+
+    def poll(self, *, timeout_s: float) -> Sequence[Message]:
+        found = [Message(lane, at, None, None) for lane, held in self.held.items() for at in range(self.read.get(lane, 0), len(held))]
+        self.read = {lane: len(held) for lane, held in self.held.items()}
+        return found
+
+    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
+        self.notes.note("acknowledge")
+        self.acknowledged.append(dict(positions))
+
+
+@dataclass
+class FakeCodec:
+    feed: FakeFeed
+    name: str = "fake"
+
+    def envelopes(self, message: Message) -> list[Envelope]:
+        return self.feed.held[message.lane][message.position]
+
+    def identity(self, change: Change) -> Hashable:
+        return identity(change)
+
+    def mark(self, change: Change) -> Mark | None:
+        if change.rank is Rank.DELETE:
+            return None
+        uuid, kind = change.value.decode().split()
+        return Mark(change.commit_ts, "cf", uuid, MarkKind[kind])
+
+
+@dataclass
+class NotedLog:
+    log: MemoryLog
+    notes: Notes
+
+    def recover(self, *, epoch: int) -> Manifest | None:
+        return self.log.recover(epoch=epoch)
+
+    def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:
+        written = self.log.write_data(seq, epoch=epoch, codec=codec, changes=changes)
+        self.notes.note("segment data")
+        return written
+
+    def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
+        return self.log.write_schemas(schemas)
+
+    def commit(self, manifest: Manifest) -> None:
+        self.notes.note("manifest")
+        self.log.commit(manifest)
+
+
+@dataclass
+class NotedProgress:
+    stored: MemoryProgress
+    notes: Notes
+
+    def load(self) -> Progress | None:
+        return self.stored.load()
+
+    def save(self, progress: Progress) -> None:
+        self.notes.note("progress")
+        self.stored.save(progress)
+
+
+@dataclass
+class FakeSource:
+    """Does what was asked when results are asked for: marks come into the feed at `ts`, a chunk holds the whole table."""
+
+    notes: Notes
+    feed: FakeFeed
+    disk: MemoryDisk
+    ts: int = 100
+    asked: list[Command] = field(default_factory=list)
+    fails: SourceFailed | None = None
+
+    def request(self, command: Command) -> None:
+        self.notes.note(f"ask {command.kind.name.lower()} mark" if isinstance(command, SendMark) else "ask chunk")
+        self.asked.append(command)
+
+    def results(self) -> Sequence[SourceEvent]:
+        todo, self.asked = self.asked, []
+        return [self._done(command) for command in todo]
+
+    def _done(self, command: Command) -> SourceEvent:
+        self.ts += 10
+        if self.fails is not None:
+            return replace(self.fails, command=command)
+        if isinstance(command, SendMark):
+            self.feed.say(mark_row(self.ts, f"{command.uuid} {command.kind.name}"))
+            return MarkSent(command.uuid)
+        self.notes.note("chunk file")
+        path = f"chunks/{command.dump_id}/{command.epoch:010d}-{command.number:08d}.parquet"
+        size = MemoryLog(self.disk).write_chunk(path, pa.table({"id": ["1", "2", "3"]}))
+        tso = CommitTs(self.ts) if command.brackets is Brackets.SNAPSHOT else None
+        return ChunkRead(command.number, ChunkFile(command.table, path, 3, size, None, ("3",), tso), exhausted=True)
+
+    def close(self) -> None:
+        self.asked = []
+
+
+@dataclass
+class FakeRequests:
+    notes: Notes
+    waiting: list[Request] = field(default_factory=list)
+    answers: list[RefusedRequest | None] = field(default_factory=list)
+
+    def take(self) -> Request | None:
+        return self.waiting.pop(0) if self.waiting else None
+
+    def answer(self, refused: RefusedRequest | None) -> None:
+        self.notes.note("answer")
+        self.answers.append(refused)
+
+
+@dataclass
+class FakeClock:
+    time_s: float = 1000.0
+
+    def now_s(self) -> float:
+        return self.time_s
+
+
+class Stage:
+    """A pipeline over fakes. `attach` again is what happens after a crash: memory is lost, disk and store are not."""
+
+    def __init__(self) -> None:
+        self.disk, self.stored = MemoryDisk(), MemoryProgress()
+        self.notes, self.clock = Notes(), FakeClock()
+        self.feed, self.requests = FakeFeed(self.notes), FakeRequests(self.notes)
+        self.source = FakeSource(self.notes, self.feed, self.disk)
+
+    def attach(self, *, epoch: int = 1) -> Pipeline:
+        outside = Outside(
+            feed=self.feed,
+            codec=FakeCodec(self.feed),
+            log=NotedLog(MemoryLog(self.disk), self.notes),
+            source=self.source,
+            progress=NotedProgress(self.stored, self.notes),
+            requests=self.requests,
+            clock=self.clock,
+            spill=MemorySpill(),
+        )
+        return attach(outside, changefeed_id="cf", epoch=epoch, schemas=SCHEMAS, limits=Limits(dump=DumpLimits(readers=1)))
+
+    def manifests(self) -> list[Manifest]:
+        log = MemoryLog(self.disk)
+        found: list[Manifest] = []
+        while (manifest := log.manifest(Seq(len(found)))) is not None:
+            found.append(manifest)
+        return found
+
+    def rows(self) -> list[bytes]:
+        log = MemoryLog(self.disk)
+        return [change.key for manifest in self.manifests() for change in log.read_data(manifest)]
+
+
+def mark_row(ts: int, text: str) -> Change:
+    return put(ts, "1", value=text)._replace(schema=MARK_TABLE.schema, table=MARK_TABLE.table)
+
+
+def start(brackets: Brackets = Brackets.WATERMARK) -> StartDump:
+    return StartDump(DUMP, (TABLE,), brackets, 10)
+
+
+def progress(state: DumpState, *, revision: int, tables: tuple[TableProgress, ...] = (TableProgress(TABLE),)) -> Progress:
+    return Progress(DUMP, state, Brackets.WATERMARK, 10, 1, revision, Seq(0), tables)
+
+
+def state(pipeline: Pipeline) -> DumpState | None:
+    return pipeline.dump.progress.state if pipeline.dump.progress else None
+
+
+def before_the_window_closes(stage: Stage) -> Pipeline:
+    """A dump whose chunk is asked for; the next steps write it, send the high mark, and show that in the feed."""
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start())
+    pipeline.step(poll_s=0)
+    pipeline.step(poll_s=0)
+    assert stage.notes.calls[-1] == "ask chunk"
+    stage.notes.calls.clear()
+    return pipeline
+
+
+def close_the_window(stage: Stage, pipeline: Pipeline) -> None:
+    stage.feed.say(put(115, "x"))
+    pipeline.step(poll_s=0)
+    pipeline.step(poll_s=0)
+    stage.feed.say(resolved(201))
+    pipeline.step(poll_s=0)
+
+
+# ---- the order of durability ----------------------------------------------------------------------------------------
+
+
+def test_each_step_comes_after_what_it_relies_on() -> None:
+    stage = Stage()
+    pipeline = before_the_window_closes(stage)
+    close_the_window(stage, pipeline)
+    assert stage.notes.calls == ["chunk file", "ask high mark", "segment data", "manifest", "progress", "acknowledge"]
+    (manifest,) = stage.manifests()
+    (window,) = manifest.windows
+    assert (window.low_ts, window.high_ts, manifest.upto_ts, manifest.rows) == (110, 130, 200, 3)
+    stored = stage.stored.load()
+    assert stored is not None
+    assert stored.to_json() == manifest.progress
+    assert stored.state is DumpState.FINISHED
+    assert stage.feed.acknowledged == [manifest.positions]
+    assert (pipeline.counts.segments, pipeline.counts.changes, pipeline.counts.dump_rows) == (1, 3, 3)
+
+
+@pytest.mark.parametrize("step", DURABLE)
+def test_an_error_in_a_step_stops_the_ones_after_it(step: str) -> None:
+    stage = Stage()
+    pipeline = before_the_window_closes(stage)
+    stage.notes.fails_at = step
+    with pytest.raises(Broken, match=step):
+        close_the_window(stage, pipeline)
+    assert stage.notes.durable() == list(DURABLE[: DURABLE.index(step)])
+
+
+@pytest.mark.parametrize("step", DURABLE)
+def test_what_an_error_stopped_is_done_by_the_next_owner(step: str) -> None:
+    stage = Stage()
+    pipeline = before_the_window_closes(stage)
+    stage.notes.fails_at = step
+    with pytest.raises(Broken):
+        close_the_window(stage, pipeline)
+    stage.notes.fails_at = None
+    stage.source.close()
+    stage.source.ts = 300
+    heir = stage.attach(epoch=2)
+    for _ in range(4):
+        heir.step(poll_s=0)
+    stage.feed.say(put(390, "y"), resolved(401))
+    heir.step(poll_s=0)
+    assert state(heir) is DumpState.FINISHED
+    assert [key for key in stage.rows() if key != b"1"] == [b"x", b"y"]
+    assert stage.feed.acknowledged[-1] == stage.manifests()[-1].positions
+
+
+def test_dump_and_epoch_are_on_record_before_a_mark_of_them_is_sent() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start())
+    pipeline.step(poll_s=0)
+    assert stage.notes.calls == ["progress", "answer", "ask low mark"]
+    stage.notes.calls.clear()
+    heir = stage.attach(epoch=2)
+    heir.step(poll_s=0)
+    stored = stage.stored.load()
+    assert stored is not None
+    assert stored.epoch == 2
+    assert stage.notes.calls[0] == "progress"
+
+
+def test_a_segment_without_a_window_saves_no_progress() -> None:
+    stage = Stage()
+    pipeline = before_the_window_closes(stage)
+    stage.feed.say(put(105, "x"), resolved(107))
+    pipeline.step(poll_s=0)
+    assert stage.notes.durable() == ["chunk file", "segment data", "manifest", "acknowledge"]
+
+
+def test_a_segment_that_another_owner_has_written_stops_before_the_feed_is_acknowledged() -> None:
+    stage = Stage()
+    former, heir = stage.attach(epoch=1), stage.attach(epoch=2)
+    stage.feed.say(put(5, "x"), resolved(10))
+    heir.step(poll_s=0)
+    stage.feed.read.clear()
+    stage.notes.calls.clear()
+    with pytest.raises(LogTaken):
+        former.step(poll_s=0)
+    assert "acknowledge" not in stage.notes.calls
+
+
+# ---- what stops the line --------------------------------------------------------------------------------------------
+
+
+def test_a_table_without_a_schema_is_refused_before_its_segment_is_written() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "x"))
+    stage.feed.say(put(6, "y", table="u"), resolved(10))
+    with pytest.raises(FeedUnsuitable, match=r"a@1 has a change of s\.u at commit_ts 6"):
+        pipeline.step(poll_s=0)
+    assert stage.notes.calls == []
+    assert (stage.disk.rows, stage.disk.manifests) == ({}, {})
+
+
+def test_segments_before_an_unsupported_ddl_are_written_and_nothing_after_it() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "before"), resolved(7))
+    pipeline.step(poll_s=0)
+    stage.feed.say(put(7, "at"), put(8, "after"), ddl(7, query="alter table t add x int"), resolved(20))
+    with pytest.raises(UnsupportedDdl, match=r"DDL at commit_ts 7 in a@1 changes s\.t: alter table t add x int"):
+        pipeline.step(poll_s=0)
+    assert stage.rows() == [b"before"]
+    assert stage.manifests()[-1].upto_ts == 6
+    with pytest.raises(UnsupportedDdl):
+        stage.attach(epoch=2).step(poll_s=0)
+
+
+def test_changes_before_an_unsupported_ddl_are_written_although_they_are_released_with_it() -> None:
+    """The error says that everything before the DDL is delivered."""
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "before"), ddl(7), put(8, "after"), resolved(20))
+    with pytest.raises(UnsupportedDdl, match="everything before the DDL is delivered"):
+        pipeline.step(poll_s=0)
+    assert stage.rows() == [b"before"]
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        ddl(7, query="create table changefeed_dump_event (…)")._replace(schema=MARK_TABLE.schema, table=MARK_TABLE.table),
+        ddl(7, query="create database changefeed_dump")._replace(schema=MARK_TABLE.schema, table=""),
+        ddl(7, query="create database other")._replace(schema="other", table=""),
+    ],
+    ids=lambda passing: passing.query,
+)
+def test_a_ddl_that_changes_nothing_replicated_passes_and_is_recorded(passing: Ddl) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "x"), passing, put(8, "y"), resolved(20))
+    pipeline.step(poll_s=0)
+    assert stage.rows() == [b"x", b"y"]
+    assert [(d.commit_ts, d.schema, d.query) for m in stage.manifests() for d in m.ddls] == [(7, passing.schema, passing.query)]
+
+
+@pytest.mark.parametrize("table", ["t", "u", ""], ids=["a replicated table", "another table of its schema", "its schema"])
+def test_a_ddl_of_a_schema_with_replicated_tables_stops(table: str) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(ddl(7)._replace(table=table), resolved(20))
+    with pytest.raises(UnsupportedDdl):
+        pipeline.step(poll_s=0)
+
+
+def test_a_mark_out_of_order_stops_before_the_manifest() -> None:
+    stage = Stage()
+    pipeline = before_the_window_closes(stage)
+    stage.feed.say(mark_row(150, f"{DUMP}{1:08x}{7:08x} LOW"), resolved(201))
+    with pytest.raises(MarkError, match="never sent"):
+        pipeline.step(poll_s=0)
+    assert stage.manifests() == []
+
+
+def test_another_writer_of_the_watermark_row_stops() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start())
+    stage.source.fails = SourceFailed(SendMark("", MarkKind.LOW), "no row matched", "", fenced=True)
+    pipeline.step(poll_s=0)
+    with pytest.raises(MarkError, match="another writer"):
+        pipeline.step(poll_s=0)
+
+
+def test_a_failed_dump_is_on_record_and_the_live_changes_go_on() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start())
+    stage.source.fails = SourceFailed(SendMark("", MarkKind.LOW), "access denied", "grant UPDATE")
+    pipeline.step(poll_s=0)
+    stage.feed.say(put(5, "x"), resolved(10))
+    pipeline.step(poll_s=0)
+    stored = stage.stored.load()
+    assert stored is not None
+    assert (stored.state, stored.reason) == (DumpState.FAILED, "access denied (grant UPDATE)")
+    assert stage.rows() == [b"x"]
+
+
+def test_the_deletion_of_the_watermark_row_is_no_mark() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(delete(5, "1")._replace(schema=MARK_TABLE.schema, table=MARK_TABLE.table), resolved(10))
+    pipeline.step(poll_s=0)
+    assert stage.rows() == [b"1"]
+
+
+# ---- when a segment is written --------------------------------------------------------------------------------------
+
+
+def test_empty_stretches_are_joined() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    for ts, passed_s in ((10, 0.0), (20, EMPTY_SEGMENT_EVERY_S / 2), (30, EMPTY_SEGMENT_EVERY_S / 2 - 0.1)):
+        stage.clock.time_s += passed_s
+        stage.feed.say(resolved(ts))
+        pipeline.step(poll_s=0)
+    assert stage.manifests() == []
+    stage.clock.time_s += 0.1
+    pipeline.step(poll_s=0)
+    stage.feed.say(resolved(40))
+    pipeline.step(poll_s=0)
+    (manifest,) = stage.manifests()
+    assert (manifest.after_ts, manifest.upto_ts, manifest.data, manifest.rows) == (0, 29, None, 0)
+
+
+def test_rows_are_written_as_soon_as_they_are_resolved() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    for ts in (5, 15):
+        stage.feed.say(put(ts, f"k{ts}"), resolved(ts + 5))
+        pipeline.step(poll_s=0)
+    assert [(m.seq, m.after_ts, m.upto_ts, m.rows) for m in stage.manifests()] == [(0, 0, 9, 1), (1, 9, 19, 1)]
+
+
+def test_a_snapshot_window_does_not_wait_for_rows_or_for_the_clock() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start(Brackets.SNAPSHOT))
+    stage.feed.say(resolved(50))
+    pipeline.step(poll_s=0)
+    assert stage.manifests() == []
+    stage.feed.say(resolved(301))
+    pipeline.step(poll_s=0)
+    (manifest,) = stage.manifests()
+    assert [(window.low_ts, window.high_ts) for window in manifest.windows] == [(110, 300)]
+    assert state(pipeline) is DumpState.FINISHED
+
+
+def test_a_lane_that_has_not_joined_holds_everything_and_is_told() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "x"), resolved(10))
+    stage.feed.held[Lane("b")] = []
+    pipeline.step(poll_s=0)
+    assert stage.manifests() == []
+    assert pipeline.lane_lags() == {LANE: 10, Lane("b"): None}
+    stage.feed.say(resolved(10), lane=Lane("b"))
+    pipeline.step(poll_s=0)
+    assert stage.rows() == [b"x"]
+
+
+def test_tells_when_nothing_at_all_happened() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    assert not pipeline.step(poll_s=0)
+    stage.feed.say(resolved(10))
+    assert pipeline.step(poll_s=0)
+    assert not pipeline.step(poll_s=0)
+
+
+# ---- requests -------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_durable_before_it_is_answered() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.requests.waiting += [start(), PauseDump()]
+    pipeline.step(poll_s=0)
+    assert stage.notes.calls == ["progress", "answer", "progress", "answer"]
+    assert stage.requests.answers == [None, None]
+    stored = stage.stored.load()
+    assert stored is not None
+    assert stored.state is DumpState.PAUSED
+
+
+def test_a_refused_request_is_answered_and_nothing_is_saved() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.requests.waiting.append(PauseDump())
+    pipeline.step(poll_s=0)
+    assert stage.notes.calls == ["answer"]
+    (refused,) = stage.requests.answers
+    assert refused is not None
+    assert "not started" in str(refused)
+    assert stage.stored.load() is None
+
+
+# ---- taking over ----------------------------------------------------------------------------------------------------
+
+
+def manifest(seq: int, *, upto_ts: int, positions: Mapping[Lane, int], logged: Progress | None) -> Manifest:
+    return Manifest(
+        seq=Seq(seq),
+        epoch=1,
+        after_ts=CommitTs(0),
+        upto_ts=CommitTs(upto_ts),
+        data=None,
+        rows=0,
+        bytes=0,
+        positions=dict(positions),
+        schemas="s",
+        codec="fake",
+        progress=logged.to_json() if logged else None,
+    )
+
+
+def taken_over(*, logged: Progress | None, stored: Progress | None) -> tuple[Stage, Pipeline]:
+    """Attached where a former owner stopped: one manifest up to 9, read on from position 1 of lane a."""
+    stage = Stage()
+    former = stage.attach()
+    stage.feed.say(put(5, "x"), put(6, "y"), resolved(10))
+    stage.feed.say(put(12, "z"))
+    former.outside.log.commit(manifest(0, upto_ts=9, positions={LANE: 1}, logged=logged))
+    if stored:
+        stage.stored.save(stored)
+    return stage, stage.attach(epoch=2)
+
+
+def test_reads_on_from_the_last_manifest_and_drops_what_the_log_has() -> None:
+    stage, pipeline = taken_over(logged=None, stored=None)
+    assert stage.feed.sought == {LANE: 1}
+    stage.feed.say(put(6, "y"), resolved(20))
+    pipeline.step(poll_s=0)
+    assert [(m.seq, m.epoch, m.after_ts, m.upto_ts) for m in stage.manifests()] == [(0, 1, 0, 9), (1, 2, 9, 19)]
+    assert stage.rows() == [b"z"]
+    assert pipeline.sequence.repeats == 1
+
+
+def test_starts_at_the_beginning_of_everything_with_an_empty_log() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    assert stage.feed.sought == {}
+    assert (pipeline.next_seq, pipeline.sequence.after_ts, pipeline.dump.progress) == (0, 0, None)
+
+
+def test_the_log_repairs_a_store_that_is_behind() -> None:
+    done = TableProgress(TABLE, cursor=("3",), chunks=1, rows=3, bytes=30)
+    logged = progress(DumpState.RUNNING, revision=4, tables=(done,))
+    stage, pipeline = taken_over(logged=logged, stored=progress(DumpState.RUNNING, revision=3))
+    assert pipeline.dump.progress == replace(logged, epoch=2, revision=5)
+    assert stage.stored.load() == pipeline.dump.progress
+
+
+def test_a_request_that_no_segment_has_recorded_yet_is_kept() -> None:
+    logged = progress(DumpState.RUNNING, revision=4)
+    _, pipeline = taken_over(logged=logged, stored=progress(DumpState.PAUSED, revision=5))
+    assert state(pipeline) is DumpState.PAUSED
+
+
+LOGGED, OLDER, NEWER = (progress(DumpState.RUNNING, revision=revision) for revision in (4, 3, 5))
+
+
+@pytest.mark.parametrize(
+    ("logged", "stored", "newest"),
+    [
+        (None, None, None),
+        (LOGGED, None, LOGGED),
+        (None, OLDER, OLDER),
+        (LOGGED, OLDER, LOGGED),
+        (LOGGED, replace(LOGGED, state=DumpState.PAUSED), LOGGED),
+        (LOGGED, NEWER, NEWER),
+    ],
+    ids=["none", "log only", "store only", "store older", "equal", "store newer"],
+)
+def test_the_log_is_the_truth_unless_the_store_is_newer(logged: Progress | None, stored: Progress | None, newest: Progress | None) -> None:
+    assert newest_progress(manifest(0, upto_ts=9, positions={}, logged=logged), stored) == newest
+
+
+def test_the_store_counts_where_there_is_no_log() -> None:
+    assert newest_progress(None, OLDER) == OLDER
