@@ -276,6 +276,8 @@ class Dump:
     def _on_failure(self, event: SourceFailed) -> list[Command]:
         if not self._is_ours(event.command):
             return []
+        if isinstance(event.command, SendMark) and self._marks.was_seen(event.command.uuid):
+            return self._on_mark_sent(event.command.uuid)  # the answer was lost, the feed knows better
         if event.fenced:
             raise MarkError(f"the watermark row was changed by another writer: {event.reason}", hint=event.hint)
         self._move(DumpState.FAILED, reason=f"{event.reason} ({event.hint})")

@@ -26,12 +26,11 @@ def mark_uuid(dump_id: str, epoch: int, number: int) -> str:
 
 def mark_number(dump_id: str, epoch: int, uuid: str) -> int | None:
     """The inverse of `mark_uuid`; None for a uuid that is not of this dump and epoch."""
-    if not uuid.startswith(f"{dump_id}{epoch:08x}"):
-        return None
     try:
-        return int(uuid[-8:], 16)
+        number = int(uuid[-8:], 16)
     except ValueError:
         return None
+    return number if uuid == mark_uuid(dump_id, epoch, number) else None
 
 
 @dataclass(slots=True)
@@ -49,6 +48,11 @@ class Marks:
         self._kinds.append(kind)
         self.sent += 1
         return self.sent - 1
+
+    def was_seen(self, uuid: str) -> bool:
+        """Whether this mark of ours has come in the feed, so that its UPDATE did commit."""
+        number = self.number_of(uuid)
+        return number is not None and number < self.seen
 
     def see(self, mark: Mark) -> int | None:
         """The number of a mark of ours; None for one that is not. Raises MarkError and changes nothing."""

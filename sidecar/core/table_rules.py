@@ -8,7 +8,8 @@ r"""TiCDC's table rules: which tables a list of rules lets through.
 The last rule that matches a table decides; no match is out, so no rules let nothing through (TiCDC takes `*.*` where its
 config has none). TiDB's and TiCDC's system schemas are out whatever the rules say. Without case (TiCDC's default since
 6.5.6, 7.1.3, 7.5) names are lowered and patterns fold, as TiCDC does it. Refused here, though TiCDC takes them: `@file`
-(no I/O), an empty schema pattern (matches nothing), and of Go's regexes `[[:alpha:]]`, `\p{..}` and characters by number.
+(no I/O), an empty schema pattern (matches nothing), a bare "$" next to wildcards (TiCDC takes it for the end of the name),
+and of Go's regexes `[[:alpha:]]`, `\p{..}`, `\x41`. Taken here only: nested counts that multiply to more than Go's 1000.
 
 Patterns are matched by the set of places they can reach, in a time that their size and the name's bound: Python's `re`
 would answer some regexes otherwise than Go, and others never.
@@ -39,8 +40,7 @@ TIDB_SCHEMAS = {"DM_HEARTBEAT", "SYS", "MYSQL", "INFORMATION_SCHEMA", "INSPECTIO
 """Compared without case, whatever the setting says; TiCDC's own are compared as they are."""
 TICDC_SCHEMAS = {"tidb_cdc", "lightning_task_info", "workload_schema"}
 
-_HINT = 'write rules as schema.table, with *, ?, [a-z], "quoted names" and /regexes/: shop.*,!shop.event_*'
-_QUOTE_HINT = 'put the name between quotes, "my-shop".*, or a \\ before the character, my\\-shop.*'
+_HINT = 'write rules as schema.table, with *, ?, [a-z], "quoted names", my\\-shop or /regexes/: shop.*,!shop.event_*'
 _REGEX_HINT = "write a Go regex (RE2); to leave names out, add a rule with !: shop.*,!shop./_copy$/"
 
 _ALNUM = frozenset(ascii_letters + digits)
@@ -50,8 +50,12 @@ _CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _NOT_RE2 = {"(?=": "a lookahead", "(?!": "a lookahead", "(?<=": "a lookbehind", "(?<!": "a lookbehind", "(?>": "an atomic group"}
 _NOT_RE2 |= {"(?P=": "a backreference", "(?(": "a condition", "(?#": "a comment"}
 
-
-# ---- the rules ---------------------------------------------------------------------------------------------------------
+_Flags = frozenset[str]
+"""Of `i`, `m`, `s` and `U`; ungreedy does not decide whether a name matches."""
+_Test = Callable[[str], bool]
+"""Whether one character belongs."""
+_Step = Callable[[str, int], int]
+"""A name and the places to start from, to the places that can be reached: bit i is the place before character i, or the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ def _compiled(text: str, *, fold: bool) -> _Rule | None:
         return None
     cursor = _Cursor(rule, 0, len(rule))
     if cursor.sees("@"):
-        raise cursor.refused("rules are not read from files here", hint="give the rules of the file in place of its name, split by commas or lines")
+        raise cursor.refused("rules are not read from files here", hint="give its rules in place of its name, split by commas or lines")
     lets_in = not cursor.take("!")
     schema = _pattern(cursor, fold)
     if not cursor.take("."):
@@ -136,7 +140,6 @@ class _Cursor:
         return found
 
     def char(self) -> str:
-        """The next character; there must be one."""
         self.at += 1
         return self.rule[self.at - 1]
 
@@ -157,17 +160,15 @@ def _pattern(cursor: _Cursor, fold: bool) -> Callable[[str], bool]:
         found = cursor.match(f"{quote}((?:{quote}{quote}|[^{quote}])+){quote}")
         if found is None:
             raise cursor.refused(f"expected a name between two {quote}; a {quote} in it is doubled")
-        return _named(found[1].replace(quote * 2, quote), fold)
+        name = found[1].replace(quote * 2, quote)
+        return (_lowered(name) if fold else name).__eq__
     return _wildcard(cursor, fold)
-
-
-def _named(name: str, fold: bool) -> Callable[[str], bool]:
-    return (_lowered(name) if fold else name).__eq__
 
 
 def _wildcard(cursor: _Cursor, fold: bool) -> Callable[[str], bool]:
     steps: list[_Step] = []
     letters: list[str] = []
+    dollar = -1
     while cursor.left() and not cursor.sees("."):
         if cursor.take("*"):
             steps.append(_gap)
@@ -178,29 +179,28 @@ def _wildcard(cursor: _Cursor, fold: bool) -> Callable[[str], bool]:
                 raise cursor.refused("expected [characters] or [!characters], with \\ before \\ and ] and before no letter or digit")
             steps.append(_one(_set(cursor, fold, negation="!")))
         else:
+            dollar = cursor.at if cursor.sees("$") else dollar
             letters.append(_wild_letter(cursor))
             steps.append(_letter(letters[-1], fold))
+    if dollar >= 0 and len(letters) < len(steps):
+        raise cursor.refused("found '$' with wildcards, expected \\$; TiCDC takes $ for the end of the name there", at=dollar)
     if len(letters) == len(steps):
-        return _named("".join(letters), fold)
-    return lambda name: bool(_run(steps)(name, 1) >> len(name))
+        # TiCDC lowers a plain name and does not fold it: ſ is no s there.
+        return (_lowered("".join(letters)) if fold else "".join(letters)).__eq__
+    step = _run(steps)
+    return lambda name: bool(step(name, 1) >> len(name))
 
 
 def _wild_letter(cursor: _Cursor) -> str:
     if cursor.take("\\"):
-        if not cursor.left():
-            raise cursor.expected("the character that the \\ stands before", hint=_QUOTE_HINT)
-        if cursor.rule[cursor.at] in _ALNUM:
-            raise cursor.expected("no letter or digit after \\: TiCDC keeps that for later")
+        if not cursor.left() or cursor.rule[cursor.at] in _ALNUM:
+            raise cursor.expected("neither a letter nor a digit nor the end after \\")
     elif cursor.rule[cursor.at].isascii() and cursor.rule[cursor.at] not in _ALNUM | {"$", "_"}:
-        raise cursor.expected("a letter, a digit, $, _, *, ?, a [set] or a \\ before it", hint=_QUOTE_HINT)
+        raise cursor.expected("a letter, a digit, $, _, *, ?, a [set] or a \\ before it")
     return cursor.char()
 
 
 # ---- Go's regexes ------------------------------------------------------------------------------------------------------
-
-
-_Flags = frozenset[str]
-"""Of `i`, `m`, `s` and `U`. Ungreedy changes nothing here: it does not decide whether a name matches."""
 
 
 def _regex(cursor: _Cursor, fold: bool) -> Callable[[str], bool]:
@@ -235,7 +235,8 @@ def _alternatives(cursor: _Cursor, flags: _Flags, deep: int) -> _Step:
         else:
             steps.append(_atom(cursor, flags))
         after_count = count is not None
-    return _choice([_run(steps) for steps in options])
+    runs = [_run(steps) for steps in options]
+    return lambda name, starts: reduce(or_, (run(name, starts) for run in runs))
 
 
 def _counted(cursor: _Cursor, step: _Step, count: re.Match[str]) -> _Step:
@@ -292,7 +293,7 @@ def _set(cursor: _Cursor, fold: bool, *, negation: str) -> _Test:
 def _set_item(cursor: _Cursor, fold: bool) -> _Test:
     start = cursor.at
     if cursor.sees("[:"):
-        raise cursor.refused("found [:, expected no named set: they are not known here", hint="write it out, [0-9A-Za-z], or put the : first")
+        raise cursor.refused("found [:, expected no named set; write it out, [0-9A-Za-z], or put the : first", hint=_REGEX_HINT)
     if test := _perl_set(cursor, fold):
         return test
     first = last = _escaped(cursor)
@@ -313,26 +314,18 @@ def _escaped(cursor: _Cursor) -> str:
     if not cursor.take("\\"):
         return cursor.char()
     char = cursor.char()
-    if char in _ALNUM and char not in _CONTROLS:
+    if not char.isascii() or (char in _ALNUM and char not in _CONTROLS):
         what = "a backreference is not RE2" if char in "123456789" else "this escape is not RE2, or not known here"
         raise cursor.refused(f"found \\{char}: {what}", at=cursor.at - 2, hint=_REGEX_HINT)
     return _CONTROLS.get(char, char)
 
 
-# ---- matching ----------------------------------------------------------------------------------------------------------
-
-_Test = Callable[[str], bool]
-"""Whether one character belongs."""
-_Step = Callable[[str, int], int]
-"""A name and the places to start from, to the places that can be reached: bit i is the place before character i, or the end."""
-
-
 def _one(test: _Test) -> _Step:
-    return lambda name, starts: sum(2 << at for at in _places(starts) if at < len(name) and test(name[at]))
+    return lambda name, starts: sum(2 << at for at, char in enumerate(name) if starts >> at & 1 and test(char))
 
 
 def _place(holds: Callable[[str, int], bool]) -> _Step:
-    return lambda name, starts: sum(1 << at for at in _places(starts) if holds(name, at))
+    return lambda name, starts: sum(1 << at for at in range(len(name) + 1) if starts >> at & 1 and holds(name, at))
 
 
 def _gap(name: str, starts: int) -> int:
@@ -342,10 +335,6 @@ def _gap(name: str, starts: int) -> int:
 
 def _run(steps: list[_Step]) -> _Step:
     return lambda name, starts: reduce(lambda reached, step: step(name, reached), steps, starts)
-
-
-def _choice(options: list[_Step]) -> _Step:
-    return lambda name, starts: reduce(or_, (option(name, starts) for option in options))
 
 
 def _repeat(step: _Step, least: int, most: int | None) -> _Step:
@@ -364,13 +353,6 @@ def _repeat(step: _Step, least: int, most: int | None) -> _Step:
         return reached
 
     return repeated
-
-
-def _places(bits: int) -> Iterable[int]:
-    while bits:
-        low = bits & -bits
-        yield low.bit_length() - 1
-        bits ^= low
 
 
 def _at_word_edge(name: str, at: int) -> bool:
