@@ -18,8 +18,8 @@ $(STAMP): requirements.lock pyproject.toml deploy/check-machine
 	@PYTHON=$(PYTHON) bash deploy/check-machine
 	@$(PYTHON) -m venv .venv
 	@echo "installing the locked dependencies into .venv (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-binary etcd3 -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 demo: setup ## play the recorded stream `demo` with a dump in the middle of it, and judge the output
