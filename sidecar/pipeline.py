@@ -195,7 +195,7 @@ class Pipeline:
             if not of_marks and not of_schema_without_tables:
                 raise UnsupportedDdl(
                     f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {ddl.schema}.{ddl.table}: {ddl.query}",
-                    hint="this version does not carry schema changes: everything before the DDL is delivered and nothing after it is lost; "
+                    hint="this version carries no schema changes: everything below its commit_ts is delivered and nothing else is lost; "
                     "start a new changefeed and a new log after the DDL, and dump again",
                 )
 

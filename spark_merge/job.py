@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +35,9 @@ from spark_merge.decode.rows import decode
 from spark_merge.merge import dumped, live
 from spark_merge.read import LoggedSchemas, iter_rows, new_manifests
 from spark_merge.task_errors import telling, told
+
+LOG4J = Path(__file__).with_name("log4j2.properties").as_uri()
+"""Errors only, on standard error: what an operator must see of Spark's own log."""
 
 PIECE_SCHEMA = "manifest binary"
 """A segment as a task's input: its manifest without windows and progress."""
@@ -60,11 +64,14 @@ class JobSettings:
 def session(*, master: str, memory: str = "2g") -> SparkSession:
     """The application's session; on a cluster `spark-submit --master …` sets the master and wins."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    found = (
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark looks for a name of this machine, and complains
+    found: SparkSession = (
         SparkSession.builder.appName("ticdc-dump")
         .master(master)
         .config("spark.driver.memory", memory)
         .config("spark.python.daemon.module", "spark_merge.daemon")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG4J}")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
@@ -73,7 +80,6 @@ def session(*, master: str, memory: str = "2g") -> SparkSession:
         .config("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 2)))
         .getOrCreate()
     )
-    found.sparkContext.setLogLevel("ERROR")
     return found
 
 

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from sidecar.control.output import findings, verdict_table, view
+from sidecar.core.table_rules import split_rules
 from sidecar.errors import TicdcDumpError
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
@@ -73,7 +74,7 @@ def replay(
         feed=feed,
         brackets=brackets.value,
         chunk_rows=chunk_rows,
-        tables=tuple(tables.split(",")),
+        tables=tuple(split_rules(tables)),
         seed=schedule_seed,
         crashes=crashes,
         resends=resends,

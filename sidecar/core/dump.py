@@ -1,6 +1,6 @@
 """One dump's state machine: commands out, events in (design 6, 7). Nothing here waits, and no change waits for it (P3).
 
-    queued -> running <-> paused -> finished | failed | stopped          restart = stop + start under a new dump id
+    running <-> paused -> finished | failed | stopped          restart = stop + start under a new dump id
 
 A reader works on one window at a time:
 
@@ -44,7 +44,7 @@ from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.plan import Plan
 from sidecar.core.progress import OVER, DumpState, Progress, TableProgress
 from sidecar.core.window import Windows
-from sidecar.errors import MarkError, RefusedRequest
+from sidecar.errors import MarkError, RefusedRequest, SourceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +222,17 @@ class Dump:
         reader = next((r for r in self._readers if r.chunk == event.number and r.phase is _Phase.READING), None)
         if reader is None:
             return []
-        self._plan.read(event.file, exhausted=event.exhausted)
         if self._brackets is Brackets.SNAPSHOT:
-            self._windows.add_snapshot(reader.window, event.file, after_ts=reader.asked_ts)
+            try:
+                self._windows.add_snapshot(reader.window, event.file, after_ts=reader.asked_ts)
+            except SourceError as error:
+                self._move(DumpState.FAILED, reason=str(error))
+                return []
+            self._plan.read(event.file, exhausted=event.exhausted)
             self._plan.release(reader.table)
             reader.phase = _Phase.IDLE
             return []
+        self._plan.read(event.file, exhausted=event.exhausted)
         self._windows.add(reader.window, event.file)
         return [self._read_or_close(reader, exhausted=event.exhausted)]
 
@@ -300,6 +305,8 @@ class Dump:
             raise RefusedRequest(
                 f"dump id {request.dump_id!r} is not new or not {DUMP_ID_LENGTH} characters", hint="let the sidecar choose the dump id"
             )
+        if request.chunk_rows < 1 or len(set(request.tables)) < len(request.tables):
+            raise RefusedRequest("chunk_rows is below 1, or a table is named twice", hint="ask for at least one row, and each table once")
         if not request.tables:
             raise RefusedRequest("no table matches the dump's scope", hint="check --tables against the changefeed's filter")
         return Progress(

@@ -16,7 +16,6 @@ from sidecar.core.model import CommitTs, Seq, TableName
 
 
 class DumpState(StrEnum):
-    QUEUED = "queued"
     RUNNING = "running"
     PAUSED = "paused"
     FINISHED = "finished"
@@ -42,7 +41,8 @@ class TableProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send."""
+    """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send. `seq` is the
+    segment in which its windows last closed (-1: before the first), for people who look things up in the log."""
 
     dump_id: str
     state: DumpState

@@ -8,7 +8,8 @@
 - At one commit_ts: deletes, puts, then the DDL; arrival last. Two arrivals of one change at one commit_ts are one.
 - R never goes back. A lane's resolved that goes back is a restart of TiCDC: what comes again at or below `after_ts` is
   counted as a repeat and dropped.
-- A segment ends at a DDL's commit_ts, so that whoever cuts batches at segments cuts them at DDLs.
+- A segment ends before a DDL's commit_ts and at it: whoever cuts batches at segments cuts them at DDLs, and who stops at a
+  DDL has everything below it.
 - Memory is bounded: past `held_bytes_max` what is held goes, sorted, to a spill run; runs are merged on release.
 
 It does not know what a row means, what a mark is, or where bytes come from.
@@ -109,12 +110,13 @@ class Sequence:
         Yields nothing, and moves nothing, where there are no rows and no DDLs, unless `even_if_empty`.
         """
         self._held.sort(key=_order)
-        cuts = sorted({ddl.commit_ts for ddl in self._ddls if ddl.commit_ts <= upto_ts})
-        if not cuts and not self._has_rows(upto_ts) and not even_if_empty:
+        of_ddls = {ddl.commit_ts for ddl in self._ddls if ddl.commit_ts <= upto_ts}
+        if not of_ddls and not self._has_rows(upto_ts) and not even_if_empty:
             return
-        for cut in cuts:
-            yield self._segment(cut, dict(self.positions))
-        if upto_ts > self.after_ts and (even_if_empty or cuts or self._has_rows(upto_ts)):
+        for cut in sorted(of_ddls | {CommitTs(ts - 1) for ts in of_ddls}):
+            if cut in of_ddls or self._has_rows(cut):
+                yield self._segment(cut, dict(self.positions))
+        if upto_ts > self.after_ts and (even_if_empty or of_ddls or self._has_rows(upto_ts)):
             yield self._segment(upto_ts, self._oldest_held(upto_ts))
 
     def _segment(self, upto_ts: CommitTs, positions: dict[Lane, int]) -> Segment:

@@ -91,9 +91,6 @@ class Replay:
             raise FeedUnsuitable("verify reads jsonl and no sink writes it", hint="add a sink with ?format=jsonl, or give --no-verify")
         self.clock = MonotonicClock()
         self.fate = Fate(Random(settings.seed), settings.crashes)
-        self.feed = RecordingFeed(
-            self.recording, self.config, Play(seed=settings.seed, speed=settings.speed, resends=settings.resends), clock=self.clock
-        )
         self.row = WatermarkRow(WATERMARK_ROW_ID)
         self.stored = FileProgress(open_folder(str(self.out)))
         self.script = Script(Random(settings.seed), self._start_request())
@@ -108,6 +105,13 @@ class Replay:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark."""
         self.spark = SparkLoop(Job(spark, list(self.sinks.values()), JobSettings(self.log)))
         self.spark.start()
+        self.began_s = self.clock.now_s()
+        self.feed = RecordingFeed(  # recorded time begins to go by
+            self.recording,
+            self.config,
+            Play(seed=self.settings.seed, speed=self.settings.speed, resends=self.settings.resends),
+            clock=self.clock,
+        )
         for _ in range(STEPS_MAX):
             self._step()
             self.spark.check()

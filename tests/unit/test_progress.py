@@ -61,4 +61,4 @@ def test_an_unknown_state_is_an_error() -> None:
 
 
 def test_a_dump_that_runs_or_may_run_on_is_not_over() -> None:
-    assert set(DumpState) - OVER == {DumpState.QUEUED, DumpState.RUNNING, DumpState.PAUSED}
+    assert set(DumpState) - OVER == {DumpState.RUNNING, DumpState.PAUSED}

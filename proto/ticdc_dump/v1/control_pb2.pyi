@@ -16,7 +16,6 @@ class Brackets(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 class DumpState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     DUMP_STATE_UNSPECIFIED: _ClassVar[DumpState]
-    DUMP_STATE_QUEUED: _ClassVar[DumpState]
     DUMP_STATE_RUNNING: _ClassVar[DumpState]
     DUMP_STATE_PAUSED: _ClassVar[DumpState]
     DUMP_STATE_FINISHED: _ClassVar[DumpState]
@@ -26,7 +25,6 @@ BRACKETS_UNSPECIFIED: Brackets
 BRACKETS_WATERMARK: Brackets
 BRACKETS_SNAPSHOT: Brackets
 DUMP_STATE_UNSPECIFIED: DumpState
-DUMP_STATE_QUEUED: DumpState
 DUMP_STATE_RUNNING: DumpState
 DUMP_STATE_PAUSED: DumpState
 DUMP_STATE_FINISHED: DumpState
