@@ -13,7 +13,7 @@ from sidecar.adapters.spill import MemorySpill
 from sidecar.core.messages import Request
 from sidecar.core.model import Change, Message, Seq
 from sidecar.errors import RefusedRequest, UnsupportedDdl
-from sidecar.pipeline import Limits, Outside, attach
+from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.replay.feed import RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.replay import MonotonicClock, NoSource
@@ -48,8 +48,7 @@ def test_a_schema_change_stops_the_sidecar_before_it_and_loses_nothing(feed: str
         )
         pipeline = attach(outside, changefeed_id="none", epoch=epoch, schemas=found.schemas, limits=Limits())
         with pytest.raises(UnsupportedDdl, match=r"alter table|ALTER TABLE") as stopped:
-            for _ in range(100_000):
-                pipeline.step(poll_s=0)
+            _run(pipeline)
         assert "what to do" in str(stopped.value)
         lasts.append(MemoryLog(disk).manifest(Seq(pipeline.next_seq - 1)))
     first, second = lasts
@@ -60,6 +59,11 @@ def test_a_schema_change_stops_the_sidecar_before_it_and_loses_nothing(feed: str
     rows = [change for seq in range(first.seq + 1) for change in _rows(disk, seq)]
     below = {change.commit_ts for change in _changes(found, config) if change.commit_ts < ddl_ts}
     assert {change.commit_ts for change in rows} == below, "everything below the DDL is in the log, nothing at or above it"
+
+
+def _run(pipeline: Pipeline) -> None:
+    for _ in range(100_000):
+        pipeline.step(poll_s=0)
 
 
 def _rows(disk: MemoryDisk, seq: int) -> list[Change]:

@@ -373,11 +373,11 @@ def test_segments_before_an_unsupported_ddl_are_written_and_nothing_after_it() -
 
 
 def test_changes_before_an_unsupported_ddl_are_written_although_they_are_released_with_it() -> None:
-    """The error says that everything before the DDL is delivered."""
+    """The error says that everything below its commit_ts is delivered."""
     stage = Stage()
     pipeline = stage.attach()
     stage.feed.say(put(5, "before"), ddl(7), put(8, "after"), resolved(20))
-    with pytest.raises(UnsupportedDdl, match="everything before the DDL is delivered"):
+    with pytest.raises(UnsupportedDdl, match="everything below its commit_ts is delivered"):
         pipeline.step(poll_s=0)
     assert stage.rows() == [b"before"]
 
