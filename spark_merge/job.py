@@ -91,6 +91,16 @@ class Job:
         self.sinks = sinks
         self.settings = settings
 
+    def warm_up(self) -> None:
+        """Go once through a batch's plan with nothing to deliver: the JVM compiles it, and the Python workers start and load
+        what they need. Seconds that the first segments need not wait for."""
+        table = (0, 0, 0, "", "", 0, 0, "", "")
+        changes = self.spark.createDataFrame([(b"",)] * self.spark.sparkContext.defaultParallelism, PIECE_SCHEMA)
+        changes = changes.mapInArrow(telling(_nothing), CHANGE_SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
+        plan = live(changes, first_seq=Seq(0)).unionByName(dumped(changes, self.spark.createDataFrame([table], CHUNK_SCHEMA)))
+        self._in_output_order(plan, parts=1).mapInArrow(telling(_nothing), DELIVERED_SCHEMA).collect()
+        changes.unpersist()
+
     def run_once(self) -> list[Delivered]:
         """Deliver the next batch to every sink that has not accepted it; empty when nothing new is in the log."""
         accepted = [sink.accepted() for sink in self.sinks]
@@ -140,14 +150,8 @@ class Job:
         if not batch:
             return []
         schemas = LoggedSchemas(self.settings.log, batch[0].schemas)
-        rows = (
-            plan.where(F.col("seq") >= batch[0].seq)
-            .withColumn("part", F.when(F.col("chunk").isNull(), 0).otherwise((F.col("ordinal") % sink.parts).cast("int")))
-            .repartition(self.spark.sparkContext.defaultParallelism * 2, "seq", "schema", "table", "part")
-            .sortWithinPartitions("seq", "schema", "table", "part", "commit_ts", "rank", "ordinal")
-            .mapInArrow(telling(sink.writer(schemas, self.settings.log)), DELIVERED_SCHEMA)
-            .collect()
-        )
+        wanted = self._in_output_order(plan.where(F.col("seq") >= batch[0].seq), parts=sink.parts)
+        rows = wanted.mapInArrow(telling(sink.writer(schemas, self.settings.log)), DELIVERED_SCHEMA).collect()
         files: dict[Seq, list[DeliveredFile]] = {m.seq: [] for m in batch}
         for row in rows:
             table = TableName(row.schema, row.table)
@@ -156,6 +160,15 @@ class Job:
         heads = [SegmentHead(m.seq, m.upto_ts, tuple((d.commit_ts, d.schema, d.table, d.query) for d in m.ddls)) for m in batch]
         sink.accept(heads, delivered)
         return delivered
+
+    def _in_output_order(self, plan: DataFrame, *, parts: int) -> DataFrame:
+        """DELIVERY_SCHEMA rows as `Writer` takes them: what goes into one file together, in its order."""
+        part = F.when(F.col("chunk").isNull(), 0).otherwise((F.col("ordinal") % parts).cast("int"))
+        return (
+            plan.withColumn("part", part)
+            .repartition(self.spark.sparkContext.defaultParallelism * 2, "seq", "schema", "table", "part")
+            .sortWithinPartitions("seq", "schema", "table", "part", "commit_ts", "rank", "ordinal")
+        )
 
 
 def cut(manifests: list[Manifest], limits: BatchLimits) -> list[Manifest]:
@@ -183,6 +196,12 @@ def _numbered(manifest: Manifest, windows: Iterator[int]) -> Iterator[tuple[int,
 
 def _newer(batch: list[Manifest], accepted: Seq | None) -> list[Manifest]:
     return [manifest for manifest in batch if accepted is None or manifest.seq > accepted]
+
+
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read all, yield nothing. Importing this module has loaded what the other tasks need."""
+    for _ in batches:
+        yield from ()
 
 
 def _decode_pieces(

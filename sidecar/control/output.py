@@ -22,6 +22,8 @@ from sidecar.replay.status import Status
 from sidecar.replay.verify import Findings, Verdict
 
 PLAIN_LINE_EVERY_S = 2.0
+RATE_OVER_S = 1.5
+"""Segments come about once a second of recorded time: a shorter look sees one or none."""
 TSO_LOGICAL_BITS = 18
 
 
@@ -44,7 +46,7 @@ class _Rates:
         self.changes_s = self.dump_rows_s = 0.0
 
     def take(self, status: Status) -> None:
-        if self._before is not None and status.elapsed_s - self._before.elapsed_s >= 0.2:
+        if self._before is not None and status.elapsed_s - self._before.elapsed_s >= RATE_OVER_S:
             seconds = status.elapsed_s - self._before.elapsed_s
             self.changes_s = (status.changes - self._before.changes) / seconds
             self.dump_rows_s = (status.dump_rows - self._before.dump_rows) / seconds

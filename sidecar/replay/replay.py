@@ -103,7 +103,9 @@ class Replay:
 
     def run(self, show: Callable[[Status], None], spark: SparkSession) -> Report:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark."""
-        self.spark = SparkLoop(Job(spark, list(self.sinks.values()), JobSettings(self.log)))
+        job = Job(spark, list(self.sinks.values()), JobSettings(self.log))
+        job.warm_up()
+        self.spark = SparkLoop(job)
         self.spark.start()
         self.began_s = self.clock.now_s()
         self.feed = RecordingFeed(  # recorded time begins to go by

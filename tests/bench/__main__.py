@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tests.bench import decode, latency, merge, order, transaction
 from tests.bench.bench import Bench
-from tests.bench.figures import Figure
+from tests.bench.figures import TICKS_A_SECOND, Cost, Figure, machine_ticks, timed_tree
 
 MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "order": order.measure,
@@ -37,16 +37,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes: shows that it works, not how fast")
     parser.add_argument("--json", action="store_true", help="one JSON array instead of the table")
     options = parser.parse_args(arguments)
-    machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start{', a tenth of the sizes' if options.quick else ''}"
     figures: list[Figure] = []
+    others = []
     with closing(Bench(quick=options.quick)) as bench:
         for name in options.only or MEASUREMENTS:
-            sys.stderr.write(f"measuring {name}\n")
-            figures += MEASUREMENTS[name](bench)
+            own, all_ticks = Cost(), machine_ticks()
+            with timed_tree(own):
+                figures += MEASUREMENTS[name](bench)
+            others.append(((machine_ticks() - all_ticks) / TICKS_A_SECOND - own.cpu_s) / own.wall_s)
+            sys.stderr.write(f"measured {name} in {own.wall_s:.0f} s; others kept {max(others[-1], 0):.2f} cores busy meanwhile\n")
     if options.json:
         sys.stdout.write(json.dumps([asdict(figure) for figure in figures], ensure_ascii=False, indent=1) + "\n")
-    else:
-        _show(figures, title=f"{machine}, load {os.getloadavg()[0]:.1f} at the end")
+        return
+    size = ", a tenth of the sizes" if options.quick else ""
+    _show(
+        figures,
+        title=f"{os.cpu_count()} cores{size}; other processes kept {max(*others, 0):.2f} cores busy at most: walls are noise above 0.2",
+    )
 
 
 def _show(figures: list[Figure], *, title: str) -> None:

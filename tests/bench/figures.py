@@ -101,6 +101,12 @@ def tree_ticks() -> dict[int, int]:
     return {pid: ticks for pid, ticks in times.items() if _is_ours(pid, parents)}
 
 
+def machine_ticks() -> int:
+    """User and system time of everything on the machine since it started."""
+    user, nice, system, _idle, _iowait, irq, softirq = map(int, Path("/proc/stat").read_text().split(None, 8)[1:8])
+    return user + nice + system + irq + softirq
+
+
 def _is_ours(pid: int, parents: dict[int, int]) -> bool:
     while pid in parents and pid != os.getpid():
         pid = parents[pid]
