@@ -99,7 +99,7 @@ class Replay:
         self.estimates = {table: start[table].num_rows for table in self.tables if table in start}
         self.began_s = self.clock.now_s()
         self.pipeline: Pipeline | None = None
-        self.epoch = self.repeats = self.changes = self.dump_rows = self.segments = 0
+        self.epoch = self.repeats = self.changes = self.dump_rows = 0
 
     def run(self, show: Callable[[Status], None], spark: SparkSession) -> Report:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark."""
@@ -209,7 +209,6 @@ class Replay:
         self.repeats += pipeline.sequence.repeats
         self.changes += pipeline.counts.changes
         self.dump_rows += pipeline.counts.dump_rows
-        self.segments += pipeline.counts.segments
 
     def _status(self, phase: str) -> Status:
         pipeline = self.pipeline
@@ -245,9 +244,9 @@ class Replay:
             ok=verdict is None or verdict.ok,
             exit_reason="not verified" if verdict is None else "equal" if verdict.ok else "different",
             seconds=seconds,
-            changes=self.changes,
-            dump_rows=self.dump_rows,
-            segments=self.segments,
+            changes=sum(counts[0] for counts in self.spark.counts.values()),
+            dump_rows=sum(counts[1] + counts[2] for counts in self.spark.counts.values()),
+            segments=self.spark.delivered,
             repeats=self.repeats,
             deaths=tuple(self.fate.deaths),
             outputs=tuple(self.sinks),

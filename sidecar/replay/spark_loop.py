@@ -37,7 +37,7 @@ class SparkLoop(Thread):
             self.error = error
 
     def _count(self, batch: list[Delivered]) -> None:
-        for segment in batch:
+        for segment in {segment.seq: segment for segment in batch}.values():  # each sink has its own, of the same rows
             self.delivered += 1
             for table, counts in segment.tables.items():
                 before = self.counts.get(table, (0, 0, 0))

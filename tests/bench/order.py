@@ -72,7 +72,8 @@ def ordered(shape: Shape, *, log: Path | None = None, reference: bool = False) -
                     deque(segment.changes, maxlen=0)
                 else:
                     writer.write(segment)
-    assert not sequence.held_bytes
+    assert not sequence.held_bytes, "the last resolved marks release everything"
+    assert not sequence.repeats, "no row is a repeat"
     return run
 
 

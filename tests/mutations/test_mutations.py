@@ -1,4 +1,4 @@
-"""The tests must notice: each line breaks one promise in a copy of the source, and the test named beside it must fail.
+"""The tests must notice: each mutation breaks one promise in a copy of the source, and the test named beside it must fail.
 
 A mutation whose text is no longer in the source exactly once fails here, so the list cannot go stale unseen.
 """
@@ -29,7 +29,37 @@ class Mutation:
 CRASH_POINTS = "tests/simulation/test_crash_points.py"
 SIMULATION = "tests/simulation/test_simulation.py::test_every_life_ends_with_the_output_equal_to_the_source[0]"
 
+SPARK = "tests/spark/test_merge_is_the_rule.py::test_every_row_of_random_windows_is_the_rules[0]"
+
 MUTATIONS = [
+    Mutation(
+        "Spark merges on new-image keys only",
+        "spark_merge/merge.py",
+        'changes.select("schema", "table", "commit_ts", "key")',
+        'changes.where(F.col("op") != "delete").select("schema", "table", "commit_ts", "key")',
+        SPARK,
+    ),
+    Mutation(
+        "Spark's window from low_ts on, not after it",
+        "spark_merge/merge.py",
+        'F.col("commit_ts") > F.col("low_ts")',
+        'F.col("commit_ts") >= F.col("low_ts")',
+        SPARK,
+    ),
+    Mutation(
+        "Spark's window without the high edge",
+        "spark_merge/merge.py",
+        ' & (F.col("commit_ts") <= F.col("high_ts"))',
+        "",
+        SPARK,
+    ),
+    Mutation(
+        "Spark puts survivors before the window's changes",
+        "spark_merge/merge.py",
+        'F.col("high_ts").alias("commit_ts")',
+        'F.col("low_ts").alias("commit_ts")',
+        SPARK,
+    ),
     Mutation(
         "merge on new-image keys only",
         "spark_merge/rule.py",
