@@ -14,6 +14,7 @@ nothing and repeats harmlessly (design 5 and 11; the simulation crashes between 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -26,10 +27,15 @@ from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Se
 from sidecar.core.progress import Progress, progress_from_json
 from sidecar.core.sequence import Sequence, Spill
 from sidecar.errors import FeedUnsuitable, RefusedRequest, UnsupportedDdl
-from sidecar.ports import Clock, Feed, ProgressStore, Requests, SegmentLog, Source
+from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, SegmentLog, Source
 
 EMPTY_SEGMENT_EVERY_S = 10.0
 """Empty stretches are joined: without rows or windows a segment is written at most this often, for R's sake."""
+
+
+DELIVERY_LAG_MAX_S = 1.5
+"""No new window is opened while a segment waits longer than this for the sinks: a dump takes what the live changes leave
+(P3). Above what micro-batches cost without a dump, below the two seconds that an operator notices."""
 
 
 class Dumper(Protocol):
@@ -47,7 +53,7 @@ class Dumper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Everything that is not pure, by port."""
+    """Everything that is not pure, by port. `deliveries` None: nobody tells, and the dump does not back off."""
 
     feed: Feed
     codec: Codec
@@ -57,6 +63,7 @@ class Outside:
     requests: Requests
     clock: Clock
     spill: Spill
+    deliveries: Deliveries | None = None
 
 
 @dataclass(slots=True)
@@ -84,6 +91,7 @@ class Pipeline:
         self._known = frozenset(schemas) | {MARK_TABLE}
         self._schemas = outside.log.write_schemas(schemas)
         self._last_segment_s = outside.clock.now_s()
+        self._undelivered: deque[tuple[Seq, float]] = deque()
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:
@@ -126,12 +134,22 @@ class Pipeline:
         events = self.outside.source.results()
         before = self.dump.progress
         commands = [command for event in events for command in self.dump.handle(event)]
-        commands += self.dump.next()
+        if self._delivery_lag_s() <= DELIVERY_LAG_MAX_S:
+            commands += self.dump.next()
         if self.dump.progress is not before:
             self._save_progress()
         for command in commands:
             self.outside.source.request(command)
         return len(events) + len(commands)
+
+    def _delivery_lag_s(self) -> float:
+        """How long the oldest segment that is not delivered has been in the log; 0 when all is delivered."""
+        if self.outside.deliveries is None:
+            return 0.0
+        accepted = self.outside.deliveries.accepted()
+        while self._undelivered and accepted is not None and self._undelivered[0][0] <= accepted:
+            self._undelivered.popleft()
+        return self.outside.clock.now_s() - self._undelivered[0][1] if self._undelivered else 0.0
 
     def _must_write(self, upto_ts: CommitTs) -> bool:
         idle_s = self.outside.clock.now_s() - self._last_segment_s
@@ -166,6 +184,8 @@ class Pipeline:
             self._save_progress()
         outside.feed.acknowledge(segment.positions)
         self._last_segment_s = outside.clock.now_s()
+        if outside.deliveries is not None:
+            self._undelivered.append((seq, self._last_segment_s))
         self.next_seq = Seq(seq + 1)
         self.counts.segments += 1
         self.counts.changes += data.rows

@@ -100,6 +100,13 @@ class Requests(Protocol):
         """Tell whoever made the request taken last: it is carried out and durable (None), or why not."""
 
 
+class Deliveries(Protocol):
+    """How far the sinks are, for the dump's back-off."""
+
+    def accepted(self) -> Seq | None:
+        """The last segment that every sink has accepted, None at the start. Cheap: asked at every step."""
+
+
 class Clock(Protocol):
     def now_s(self) -> float:
         """Seconds that never go back, from any origin."""

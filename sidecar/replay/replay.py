@@ -153,6 +153,7 @@ class Replay:
             requests=self.script,
             clock=self.clock,
             spill=FileSpill(None),
+            deliveries=self.spark if self.settings.speed is not None else None,  # at full speed nothing waits for Spark
         )
         pipeline = attach(outside, changefeed_id=WATERMARK_ROW_ID, epoch=self.epoch, schemas=self.schemas, limits=Limits())
         if self.settings.brackets == RECORDED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Event, Thread
 
-from sidecar.core.model import TableName
+from sidecar.core.model import Seq, TableName
 from spark_merge.contract import Delivered
 from spark_merge.job import Job
 
@@ -22,6 +22,7 @@ class SparkLoop(Thread):
         self.error: BaseException | None = None
         self.counts: dict[TableName, tuple[int, int, int]] = {}
         self.delivered = 0
+        self._accepted: Seq | None = None
 
     def run(self) -> None:
         try:
@@ -39,9 +40,13 @@ class SparkLoop(Thread):
     def _count(self, batch: list[Delivered]) -> None:
         for segment in {segment.seq: segment for segment in batch}.values():  # each sink has its own, of the same rows
             self.delivered += 1
+            self._accepted = segment.seq
             for table, counts in segment.tables.items():
                 before = self.counts.get(table, (0, 0, 0))
                 self.counts[table] = (before[0] + counts[0], before[1] + counts[1], before[2] + counts[2])
+
+    def accepted(self) -> Seq | None:
+        return self._accepted
 
     def dropped(self) -> int:
         return sum(counts[2] for counts in self.counts.values())

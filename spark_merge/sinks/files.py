@@ -37,7 +37,7 @@ from spark_merge.sinks.layout import (
     storage_errors,
 )
 
-PARQUET_PARTS = 8
+PARQUET_PARTS = 16
 """Files that the chunks of one segment and table are spread over at most: a large dump keeps that many cores busy."""
 
 SWEPT_SEGMENTS = 1_000

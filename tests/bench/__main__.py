@@ -13,6 +13,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
+from sidecar.control.cli import tune_collector
 from tests.bench import decode, latency, merge, order, transaction
 from tests.bench.bench import Bench
 from tests.bench.figures import TICKS_A_SECOND, Cost, Figure, machine_ticks, timed_tree
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes: shows that it works, not how fast")
     parser.add_argument("--json", action="store_true", help="one JSON array instead of the table")
     options = parser.parse_args(arguments)
+    tune_collector()
     figures: list[Figure] = []
     others = []
     with closing(Bench(quick=options.quick)) as bench:

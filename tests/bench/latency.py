@@ -82,6 +82,7 @@ def _live(bench: Bench, *, dump: bool) -> Line:
     log, out = open_folder(str(folder / "log")), folder / "out"
     feed = PacedFeed()
     source = MemorySource(feed, log, select_s=SELECT_S)
+    loop = SparkLoop(Job(spark, [open_sink(f"file://{out}?format=parquet", log_id="bench")], JobSettings(log)))
     outside = Outside(
         feed=feed,
         codec=CanalJson(),
@@ -91,9 +92,9 @@ def _live(bench: Bench, *, dump: bool) -> Line:
         requests=_Asked(StartDump(DUMP_ID, (ACCOUNT,), Brackets.WATERMARK, CHUNK_ROWS) if dump else None),
         clock=MonotonicClock(),
         spill=FileSpill(str(folder)),
+        deliveries=loop,
     )
     pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=1, schemas={ACCOUNT: SCHEMA}, limits=Limits())
-    loop = SparkLoop(Job(spark, [open_sink(f"file://{out}?format=parquet", log_id="bench")], JobSettings(log)))
     loop.start()
     began_ns, end_s = time.time_ns(), time.monotonic() + bench.sized(RUN_S)
     with timed_tree(cost):

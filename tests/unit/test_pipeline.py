@@ -20,7 +20,7 @@ from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, PauseD
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Mark, MarkKind, Message, Rank, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import FeedUnsuitable, LogTaken, MarkError, RefusedRequest, UnsupportedDdl
-from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
+from sidecar.pipeline import DELIVERY_LAG_MAX_S, EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
 from sidecar.ports import DataFile
 from tests.support.changes import ddl, delete, identity, put, resolved
 
@@ -191,6 +191,16 @@ class FakeClock:
         return self.time_s
 
 
+class FakeDeliveries:
+    """Sinks that have accepted what a test says."""
+
+    def __init__(self) -> None:
+        self.seq: Seq | None = None
+
+    def accepted(self) -> Seq | None:
+        return self.seq
+
+
 class Stage:
     """A pipeline over fakes. `attach` again is what happens after a crash: memory is lost, disk and store are not."""
 
@@ -199,6 +209,7 @@ class Stage:
         self.notes, self.clock = Notes(), FakeClock()
         self.feed, self.requests = FakeFeed(self.notes), FakeRequests(self.notes)
         self.source = FakeSource(self.notes, self.feed, self.disk)
+        self.deliveries: FakeDeliveries | None = None
 
     def attach(self, *, epoch: int = 1) -> Pipeline:
         outside = Outside(
@@ -210,6 +221,7 @@ class Stage:
             requests=self.requests,
             clock=self.clock,
             spill=MemorySpill(),
+            deliveries=self.deliveries,
         )
         return attach(outside, changefeed_id="cf", epoch=epoch, schemas=SCHEMAS, limits=Limits(dump=DumpLimits(readers=1)))
 
@@ -440,6 +452,23 @@ def test_a_failed_dump_is_on_record_and_the_live_changes_go_on() -> None:
     assert stored is not None
     assert (stored.state, stored.reason) == (DumpState.FAILED, "access denied (grant UPDATE)")
     assert stage.rows() == [b"x"]
+
+
+def test_a_dump_opens_no_window_while_the_sinks_are_behind_and_live_changes_go_on() -> None:
+    stage = Stage()
+    stage.deliveries = FakeDeliveries()
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "x"), resolved(10))
+    pipeline.step(poll_s=0)
+    stage.clock.time_s += DELIVERY_LAG_MAX_S + 0.1
+    stage.requests.waiting.append(start())
+    stage.feed.say(put(15, "y"), resolved(20))
+    pipeline.step(poll_s=0)
+    assert pipeline.dump.open_windows() == 0
+    assert stage.rows() == [b"x", b"y"]
+    stage.deliveries.seq = Seq(1)
+    pipeline.step(poll_s=0)
+    assert pipeline.dump.open_windows() == 1
 
 
 def test_the_deletion_of_the_watermark_row_is_no_mark() -> None:
