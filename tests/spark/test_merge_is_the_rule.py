@@ -92,8 +92,11 @@ def _rows(seq: int, ordinal: int, change: Change) -> Iterator[OutputRow]:
 
 
 def _add_window(rng: Random, history: History, table: TableName, number: int) -> None:
-    low = rng.randrange(SEGMENTS * SEGMENT_TS - 1)
-    high = rng.randrange(low + 1, SEGMENTS * SEGMENT_TS + 1)
+    """Its edges lie on changes of the table as often as not: there the rule is decided."""
+    edges = [c.commit_ts for changes in history.changes for c in changes if c.table == table.table and c.commit_ts < SEGMENTS * SEGMENT_TS]
+    low = rng.choice(edges) if edges and rng.random() < 0.5 else rng.randrange(SEGMENTS * SEGMENT_TS - 1)
+    above = [ts for ts in edges if ts > low]
+    high = rng.choice(above) if above and rng.random() < 0.5 else rng.randrange(low, SEGMENTS * SEGMENT_TS) + 1
     chunks = []
     for part in range(rng.randrange(1, 3)):
         path = f"chunks/d/{table.table}-{number}-{part}.parquet"
@@ -101,7 +104,7 @@ def _add_window(rng: Random, history: History, table: TableName, number: int) ->
         history.chunk_rows[path] = rows
         chunks.append(ChunkFile(table, path, len(rows), 1, None, None))
     closes = (high - 1) // SEGMENT_TS
-    window = ClosedWindow(f"{number:016d}", CommitTs(low), CommitTs(high), Seq(low // SEGMENT_TS), tuple(chunks))
+    window = ClosedWindow(f"{number:016d}", CommitTs(low), CommitTs(high), Seq(min(low // SEGMENT_TS, closes)), tuple(chunks))
     history.windows[closes].append(window)
 
 
