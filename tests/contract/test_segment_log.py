@@ -248,6 +248,9 @@ def test_a_commit_whose_answer_was_lost_may_be_repeated(place: Place) -> None:
     other = owner(place, epoch=1)
     other.commit(written)
     append(other, 1)
+    last = owner(place, epoch=2).recover(epoch=3)
+    assert last is not None
+    assert last.seq == 1
 
 
 def test_a_repeated_commit_of_something_else_is_refused(place: Place) -> None:
