@@ -12,6 +12,12 @@
     ├── SourceError            TiDB answered with something that is not retried any more
     ├── SinkError              an output refused, is broken, or belongs to something else
     ├── RefusedRequest         an operator's request that is illegal in this state
+    ├── ConfigError            a setting of the sidecar that cannot be used
+    ├── CoordinationError      etcd
+    │   ├── CoordinationLost       not reachable, or answering too late (retry helps)
+    │   └── OwnershipLost          the lease is another's: this process is fenced off
+    ├── FeedLost               Kafka is not reachable (retry helps)
+    ├── LogUnreachable         the log's storage is not reachable (retry helps)
     └── StorageFull            no room left (retry helps, after the operator made room)
 
 `retryable` tells whether the same action can succeed later without anybody changing anything.
@@ -75,4 +81,28 @@ class RefusedRequest(TicdcDumpError):
 
 
 class StorageFull(TicdcDumpError):
+    retryable = True
+
+
+class ConfigError(TicdcDumpError):
+    pass
+
+
+class CoordinationError(TicdcDumpError):
+    pass
+
+
+class CoordinationLost(CoordinationError):
+    retryable = True
+
+
+class OwnershipLost(CoordinationError):
+    pass
+
+
+class FeedLost(TicdcDumpError):
+    retryable = True
+
+
+class LogUnreachable(TicdcDumpError):
     retryable = True

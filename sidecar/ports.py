@@ -83,11 +83,33 @@ class ProgressStore(Protocol):
         """Durable when it returns."""
 
 
+@dataclass(frozen=True, slots=True)
+class TableEstimate:
+    """What a dump of `table` would read. Rows and bytes by the source's statistics, None if it has none. `read_by`: what
+    orders the SELECTs, for people: `clustered primary key (id)`, `_tidb_rowid`. `refused`: why it cannot be dumped, with the
+    way out; else None."""
+
+    table: TableName
+    rows: int | None
+    bytes: int | None
+    read_by: str
+    refused: str | None = None
+
+
 class SchemaSource(Protocol):
-    """The tables of the changefeed as TiCDC decodes them."""
+    """The tables of the changefeed as TiCDC decodes them. Asked from threads that may wait."""
 
     def tables(self) -> Mapping[TableName, TableSchema]:
-        """Every table of the changefeed's scope that exists, also those without a usable key (`key` empty)."""
+        """Every table that exists outside the system's schemas, also those without a usable key (`key` empty)."""
+
+    def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
+        """One for each of `tables`, in their order. A table that does not exist is refused, not left out."""
+
+    def key_predicate(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> str:
+        """A predicate for `ReadChunk.where` that is true for the rows with these handle keys (canonical text).
+
+        Raises RefusedRequest for a key with the wrong number of columns or a value that the key's type cannot have.
+        """
 
 
 class Requests(Protocol):
@@ -105,6 +127,19 @@ class Deliveries(Protocol):
 
     def accepted(self) -> Seq | None:
         """The last segment that every sink has accepted, None at the start. Cheap: asked at every step."""
+
+
+class Ownership(Protocol):
+    """Who may write for a changefeed: at most one process at a time, by lease (design 10)."""
+
+    def acquire(self, *, timeout_s: float) -> int | None:
+        """Become the owner and return the new epoch, greater than every earlier one; None if another is, after the timeout."""
+
+    def held(self) -> bool:
+        """Whether the lease is still ours, by our own clock: False as soon as it could have run out. Cheap."""
+
+    def release(self) -> None:
+        """Give it up, so that a standby need not wait for the lease to run out. Never raises."""
 
 
 class Clock(Protocol):

@@ -19,6 +19,15 @@ class Brackets(StrEnum):
     SNAPSHOT = "snapshot"
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How gently a dump reads. 0: `readers` as the sidecar is configured, rows and bytes without a bound."""
+
+    readers: int = 0
+    rows_per_s: int = 0
+    bytes_per_s: int = 0
+
+
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
@@ -38,7 +47,8 @@ class ReadChunk:
     """SELECT the next `rows_max` rows of `table` with handle key in `(after, upper]`, in the server's key order.
 
     `after` None: from the start. `upper` None: to the end. `number` is unique in the dump and names the chunk's file.
-    The chunk file must be durable before ChunkRead is reported.
+    `where`: only rows for which this SQL predicate is true. `bounds_max` > 0: if rows are left above the chunk, tell up to so
+    many keys at which the rest can be cut. The chunk file must be durable before ChunkRead is reported.
     """
 
     dump_id: str
@@ -49,6 +59,8 @@ class ReadChunk:
     upper: tuple[str, ...] | None
     rows_max: int
     brackets: Brackets
+    where: str | None = None
+    bounds_max: int = 0
 
 
 Command = SendMark | ReadChunk
@@ -66,11 +78,17 @@ class MarkSent:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRead:
-    """Chunk `number` is durable. `exhausted`: no row of the table is left above it (below the upper bound)."""
+    """Chunk `number` is durable. `exhausted`: no row of the table is left above it (below the upper bound).
+
+    `bounds`: where asked for, keys above the chunk's last one, rising in the server's order; the last of them is the table's
+    highest key at this moment. Empty: nobody could tell. `read_s`: seconds from the SELECT to its last row, 0 if not measured.
+    """
 
     number: int
     file: ChunkFile
     exhausted: bool
+    bounds: tuple[tuple[str, ...], ...] = ()
+    read_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +124,8 @@ class StartDump:
     tables: tuple[TableName, ...]
     brackets: Brackets
     chunk_rows: int
+    where: tuple[tuple[TableName, str], ...] = ()
+    pace: Pace = Pace()
 
 
 @dataclass(frozen=True, slots=True)

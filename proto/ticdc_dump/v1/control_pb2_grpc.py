@@ -74,6 +74,11 @@ class ControlStub:
                 request_serializer=ticdc__dump_dot_v1_dot_control__pb2.DumpRequest.SerializeToString,
                 response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.FromString,
                 _registered_method=True)
+        self.Preview = channel.unary_unary(
+                '/ticdc_dump.v1.Control/Preview',
+                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.StartRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.DumpPreview.FromString,
+                _registered_method=True)
 
 
 class ControlServicer:
@@ -131,6 +136,13 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Preview(self, request, context):
+        """What Start with the same request would do: tables, estimates, and what would stop it. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -173,6 +185,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.DumpRequest.FromString,
                     response_serializer=ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.SerializeToString,
+            ),
+            'Preview': grpc.unary_unary_rpc_method_handler(
+                    servicer.Preview,
+                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.StartRequest.FromString,
+                    response_serializer=ticdc__dump_dot_v1_dot_control__pb2.DumpPreview.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -391,6 +408,33 @@ class Control:
             '/ticdc_dump.v1.Control/Watch',
             ticdc__dump_dot_v1_dot_control__pb2.DumpRequest.SerializeToString,
             ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Preview(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ticdc_dump.v1.Control/Preview',
+            ticdc__dump_dot_v1_dot_control__pb2.StartRequest.SerializeToString,
+            ticdc__dump_dot_v1_dot_control__pb2.DumpPreview.FromString,
             options,
             channel_credentials,
             insecure,
