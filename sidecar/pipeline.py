@@ -22,7 +22,7 @@ from typing import Protocol
 from sidecar.codecs.contract import Codec
 from sidecar.core.dump import Dump, DumpLimits
 from sidecar.core.manifest import ClosedWindow, DdlRecord, Manifest
-from sidecar.core.messages import Command, Request, SegmentBuilt, SourceEvent
+from sidecar.core.messages import ChunkRead, Command, Request, SegmentBuilt, SourceEvent
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress, progress_from_json
 from sidecar.core.sequence import Sequence, Spill
@@ -92,6 +92,7 @@ class Pipeline:
         self._schemas = outside.log.write_schemas(schemas)
         self._last_segment_s = outside.clock.now_s()
         self._undelivered: deque[tuple[Seq, float]] = deque()
+        self._paid_until_s = self._last_segment_s
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:
@@ -133,8 +134,9 @@ class Pipeline:
         """Hear what the source finished and ask for what comes next. Never waits for the database (P3)."""
         events = self.outside.source.results()
         before = self.dump.progress
+        self._pay(events)
         commands = [command for event in events for command in self.dump.handle(event)]
-        if self._delivery_lag_s() <= DELIVERY_LAG_MAX_S:
+        if self.may_open():
             commands += self.dump.next()
         if self.dump.progress is not before:
             self._save_progress()
@@ -142,7 +144,21 @@ class Pipeline:
             self.outside.source.request(command)
         return len(events) + len(commands)
 
-    def _delivery_lag_s(self) -> float:
+    def may_open(self) -> bool:
+        """Whether a dump may open a window now: the sinks keep up, and what was read is paid for at the dump's pace."""
+        return self.throttled_s() <= 0 and self.delivery_lag_s() <= DELIVERY_LAG_MAX_S
+
+    def throttled_s(self) -> float:
+        """Seconds until the dump's pace lets it read on; 0 or less: now."""
+        return self._paid_until_s - self.outside.clock.now_s()
+
+    def _pay(self, events: Iterable[SourceEvent]) -> None:
+        progress, now_s = self.dump.progress, self.outside.clock.now_s()
+        for event in events:
+            if progress is not None and isinstance(event, ChunkRead):
+                self._paid_until_s = max(self._paid_until_s, now_s) + progress.pace.cost_s(event.file.rows, event.file.bytes)
+
+    def delivery_lag_s(self) -> float:
         """How long the oldest segment that is not delivered has been in the log; 0 when all is delivered."""
         if self.outside.deliveries is None:
             return 0.0
@@ -210,7 +226,7 @@ class Pipeline:
     def _check_ddls(self, ddls: tuple[Ddl, ...]) -> None:
         """A schema change of anything replicated cannot be carried by this version: stop before it, nothing is lost."""
         for ddl in ddls:
-            of_marks = ddl.schema == MARK_TABLE.schema
+            of_marks = ddl.schema == MARK_TABLE.schema and ddl.query.lstrip()[:6].upper() == "CREATE"  # others may end the marks
             of_schema_without_tables = not ddl.table and not any(ddl.schema == table.schema for table in self._known)
             if not of_marks and not of_schema_without_tables:
                 raise UnsupportedDdl(

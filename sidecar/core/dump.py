@@ -40,8 +40,8 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
-from sidecar.core.plan import Plan
+from sidecar.core.model import CommitTs, Mark, MarkKind, Seq
+from sidecar.core.plan import Plan, Work
 from sidecar.core.progress import OVER, DumpState, Progress, TableProgress
 from sidecar.core.window import Windows
 from sidecar.errors import MarkError, RefusedRequest, SourceError
@@ -58,7 +58,6 @@ class DumpLimits:
     chunk_bytes_max: int = 256 << 20
 
 
-NO_TABLE = TableName("", "")
 NO_TS = CommitTs(0)
 
 
@@ -80,7 +79,7 @@ class _Reader:
     chunk: int = -1
     chunks_left: int = 0
     asked_ts: CommitTs = NO_TS
-    table: TableName = NO_TABLE
+    work: Work | None = None
 
 
 _LEGAL: dict[type[Request], frozenset[DumpState]] = {
@@ -131,7 +130,7 @@ class Dump:
                 if self.progress is None:
                     raise RefusedRequest("there is no dump to restart", hint="use dumpstart")
                 old = self.progress
-                self._begin(self._fresh(StartDump(request.dump_id, tuple(t.table for t in old.tables), old.brackets, old.chunk_rows)))
+                self._begin(self._fresh(_scope(old, request.dump_id)))
             case PauseDump() | ResumeDump() | StopDump():
                 if state not in _LEGAL[type(request)]:
                     raise RefusedRequest(f"the dump is {state or 'not started'}", hint="see dumpquery for what it is doing")
@@ -160,10 +159,10 @@ class Dump:
         for reader in self._readers:
             if reader.phase is not _Phase.IDLE or self._full():
                 continue
-            table = self._plan.claim()
-            if table is None:
+            work = self._plan.claim()
+            if work is None:
                 break
-            commands.append(self._open_window(reader, table))
+            commands.append(self._open_window(reader, work))
         return commands
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
@@ -198,14 +197,15 @@ class Dump:
 
     # ---- the reader's transitions ----------------------------------------------------------------------------------
 
-    def _open_window(self, reader: _Reader, table: TableName) -> Command:
+    def _open_window(self, reader: _Reader, work: Work) -> Command:
+        assert self.progress is not None
         self._window_number += 1
-        reader.window, reader.table = self._window_number, table
+        reader.window, reader.work = self._window_number, work
         self._windows.open(reader.window, next_seq=self._next_seq)
         if self._brackets is Brackets.SNAPSHOT:
             reader.chunks_left = 1
-            return self._read_chunk(reader)
-        reader.chunks_left = self.limits.window_chunks_max
+            return self._read_chunk(reader, work)
+        reader.chunks_left = 1 if self.progress.pace.bounded else self.limits.window_chunks_max
         return self._send_mark(reader, MarkKind.LOW, _Phase.OPENING)
 
     def _on_mark_sent(self, uuid: str) -> list[Command]:
@@ -220,7 +220,7 @@ class Dump:
 
     def _on_chunk_read(self, event: ChunkRead) -> list[Command]:
         reader = next((r for r in self._readers if r.chunk == event.number and r.phase is _Phase.READING), None)
-        if reader is None:
+        if reader is None or reader.work is None:
             return []
         if self._brackets is Brackets.SNAPSHOT:
             try:
@@ -228,18 +228,18 @@ class Dump:
             except SourceError as error:
                 self._move(DumpState.FAILED, reason=str(error))
                 return []
-            self._plan.read(event.file, exhausted=event.exhausted)
-            self._plan.release(reader.table)
+            self._plan.read(reader.work, event)
+            self._plan.release(reader.work)
             reader.phase = _Phase.IDLE
             return []
-        self._plan.read(event.file, exhausted=event.exhausted)
+        self._plan.read(reader.work, event)
         self._windows.add(reader.window, event.file)
         return [self._read_or_close(reader, exhausted=event.exhausted)]
 
     def _read_or_close(self, reader: _Reader, *, exhausted: bool) -> Command:
-        """The window's next chunk, of the reader's table or, that being exhausted, of the next one; or its high mark.
+        """The window's next chunk, of the reader's range or, that being exhausted, of the next one; or its high mark.
 
-        The table is released before the high mark is sent: whoever claims it sends its own high mark later, so a table's
+        The range is released before the high mark is sent: whoever claims it sends its own high mark later, so a range's
         windows close in the order of its chunks.
         """
         may_read = (
@@ -248,16 +248,19 @@ class Dump:
             and self.progress.state is DumpState.RUNNING
             and self._windows.bytes_held() < self.limits.chunk_bytes_max
         )
-        if exhausted or not may_read:
-            self._plan.release(reader.table)
-        table = reader.table if not exhausted else self._plan.claim() if may_read else None
-        if not may_read or table is None:
+        work = reader.work
+        if work is not None and (exhausted or not may_read):
+            self._plan.release(work)
+        if exhausted:
+            work = self._plan.claim() if may_read else None
+        if not may_read or work is None:
             return self._send_mark(reader, MarkKind.HIGH, _Phase.CLOSING)
-        reader.table = table
-        return self._read_chunk(reader)
+        reader.work = work
+        return self._read_chunk(reader, work)
 
-    def _read_chunk(self, reader: _Reader) -> Command:
+    def _read_chunk(self, reader: _Reader, work: Work) -> Command:
         assert self.progress is not None
+        pace = self.progress.pace
         self._chunk_number += 1
         reader.phase, reader.chunk, reader.asked_ts = _Phase.READING, self._chunk_number, self._after_ts
         reader.chunks_left -= 1
@@ -265,11 +268,13 @@ class Dump:
             dump_id=self.progress.dump_id,
             epoch=self.epoch,
             number=self._chunk_number,
-            table=reader.table,
-            after=self._plan.cursor(reader.table),
-            upper=None,
-            rows_max=self.progress.chunk_rows,
+            table=work.table,
+            after=self._plan.after(work),
+            upper=self._plan.upper(work),
+            rows_max=self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, pace.rows_per_s or self.progress.chunk_rows)),
             brackets=self._brackets,
+            where=self._plan.progress[work.table].where,
+            bounds_max=self._plan.bounds_wanted(work),
         )
 
     def _send_mark(self, reader: _Reader, kind: MarkKind, phase: _Phase) -> Command:
@@ -307,8 +312,11 @@ class Dump:
             )
         if request.chunk_rows < 1 or len(set(request.tables)) < len(request.tables):
             raise RefusedRequest("chunk_rows is below 1, or a table is named twice", hint="ask for at least one row, and each table once")
+        if not {table for table, _ in request.where} <= set(request.tables):
+            raise RefusedRequest("a predicate is for a table that is not dumped", hint="name only tables of the dump's scope")
         if not request.tables:
             raise RefusedRequest("no table matches the dump's scope", hint="check --tables against the changefeed's filter")
+        where = dict(request.where)
         return Progress(
             dump_id=request.dump_id,
             state=DumpState.RUNNING,
@@ -317,7 +325,8 @@ class Dump:
             epoch=self.epoch,
             revision=old.revision + 1 if old else 0,
             seq=Seq(self._next_seq - 1),
-            tables=tuple(TableProgress(table) for table in request.tables),
+            tables=tuple(TableProgress(table, where=where.get(table)) for table in request.tables),
+            pace=request.pace,
         )
 
     def _begin(self, progress: Progress | None) -> None:
@@ -327,7 +336,7 @@ class Dump:
         self._brackets = progress.brackets if progress else Brackets.WATERMARK
         self._plan = Plan(progress.tables if progress else ())
         self._windows = Windows(progress.dump_id if progress else "")
-        self._readers = [_Reader() for _ in range(self.limits.readers)]
+        self._readers = [_Reader() for _ in range((progress.pace.readers if progress else 0) or self.limits.readers)]
         self._window_of_mark: dict[int, int] = {}
         self._marks = Marks(
             self.changefeed_id, partial(mark_number, progress.dump_id, self.epoch) if progress and active else _none_is_ours
@@ -348,6 +357,12 @@ class Dump:
 
     def _full(self) -> bool:
         return len(self._windows) >= self.limits.open_windows_max or self._windows.bytes_held() >= self.limits.chunk_bytes_max
+
+
+def _scope(old: Progress, dump_id: str) -> StartDump:
+    """The request that would start `old` once more."""
+    where = tuple((t.table, t.where) for t in old.tables if t.where is not None)
+    return StartDump(dump_id, tuple(t.table for t in old.tables), old.brackets, old.chunk_rows, where, old.pace)
 
 
 def _none_is_ours(uuid: str) -> int | None:  # noqa: ARG001  # the shape of Marks.number_of

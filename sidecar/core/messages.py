@@ -27,6 +27,15 @@ class Pace:
     rows_per_s: int = 0
     bytes_per_s: int = 0
 
+    @property
+    def bounded(self) -> bool:
+        return bool(self.rows_per_s or self.bytes_per_s)
+
+    def cost_s(self, rows: int, size: int) -> float:
+        """Seconds that reading so many rows and bytes takes at this pace."""
+        by_rows = rows / self.rows_per_s if self.rows_per_s else 0.0
+        return max(by_rows, size / self.bytes_per_s if self.bytes_per_s else 0.0)
+
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 

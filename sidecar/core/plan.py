@@ -1,67 +1,118 @@
-"""What is read next: the tables of a dump, each by keyset from its cursor (design 7).
+"""What is read next: the tables of a dump, each cut into key ranges that are read by keyset (design 7).
 
-A table is read by one reader at a time, so its chunks follow one another and, marks being serial, their windows close
-in the order of the chunks: the end of the last closed chunk is the table's cursor. Reading may be ahead of the cursor;
-what is ahead is read again after a crash.
+A table begins as one range. Its first chunk may bring keys at which the rest can be cut, the last of them the table's
+highest key at that moment: so the ranges can be read side by side, and a table that grows at its end is not run after
+(what is born above it is in the feed). A range is read by one reader at a time, so its chunks follow one another and, marks
+being serial, their windows close in the order of the chunks: the end of the last closed chunk is the range's cursor.
+Reading may be ahead of the cursor; what is ahead is read again after a crash.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.messages import ChunkRead
 from sidecar.core.model import TableName
-from sidecar.core.progress import TableProgress
+from sidecar.core.progress import Key, Span, TableProgress
+
+SPANS_MAX = 16
+"""Ranges a table is cut into: more than readers, so that none waits for the longest one; few enough to list."""
+
+FIRST_CHUNK_ROWS_MAX = 500
+"""Asked of a table whose rows nobody has seen yet: they may be wide."""
+
+CHUNK_BYTES_TARGET = 16 << 20
+READ_S_TARGET = 1.0
+"""What the next chunk's rows are chosen for: a SELECT that an operator can kill, a file that fits in a task's memory."""
+
+
+class Work(NamedTuple):
+    """Range `span` of the table that is number `order` in the dump. Sorts in the order of the dump."""
+
+    order: int
+    span: int
+    table: TableName
 
 
 @dataclass(slots=True)
 class _Reading:
-    """How far the SELECTs are: the last key read, and whether nothing is left above it."""
+    """A range `(…, upper]`: how far the SELECTs are, how far the log is."""
 
-    cursor: tuple[str, ...] | None
-    exhausted: bool
-    claimed: bool = False
+    read: Key | None
+    logged: Key | None
+    upper: Key | None
+    exhausted: bool = False
+    open_chunks: int = 0
+
+    @property
+    def done(self) -> bool:
+        return self.exhausted and self.open_chunks == 0
 
 
 class Plan:
-    """The tables of one dump. `progress` counts what the log holds; readers claim tables and read ahead of it."""
+    """The tables of one dump. `progress` counts what the log holds; readers claim ranges and read ahead of it."""
 
     def __init__(self, tables: tuple[TableProgress, ...]) -> None:
         self.progress: dict[TableName, TableProgress] = {t.table: t for t in tables}
-        self._reading = {t.table: _Reading(t.cursor, exhausted=t.complete_at is not None) for t in tables}
-        self._open_chunks = dict.fromkeys(self._reading, 0)
+        self._reading = {t.table: [_Reading(span.cursor, span.cursor, span.upper) for span in t.spans] for t in tables}
+        self._order = {t.table: order for order, t in enumerate(tables)}
+        self._free = [Work(self._order[table], span, table) for table, spans in self._reading.items() for span in range(len(spans))]
+        heapify(self._free)
+        self._incomplete = sum(t.complete_at is None for t in tables)
+        self._open: dict[str, Work] = {}
+        self._rows_wanted: dict[TableName, int] = {}
 
-    def claim(self) -> TableName | None:
-        """A table with rows left to read that no reader has, in the order of the dump; None if there is none."""
-        for table, reading in self._reading.items():
-            if not reading.claimed and not reading.exhausted:
-                reading.claimed = True
-                return table
-        return None
+    def claim(self) -> Work | None:
+        """A range with rows left to read that no reader has, in the order of the dump; None if there is none."""
+        return heappop(self._free) if self._free else None
 
-    def release(self, table: TableName) -> None:
-        self._reading[table].claimed = False
+    def release(self, work: Work) -> None:
+        """Whoever claimed it reads no more of it for now."""
+        if not self._reading[work.table][work.span].exhausted:
+            heappush(self._free, work)
 
-    def cursor(self, table: TableName) -> tuple[str, ...] | None:
-        """Where the next SELECT of `table` begins: after this key."""
-        return self._reading[table].cursor
+    def after(self, work: Work) -> Key | None:
+        """Where the next SELECT of the range begins: above this key."""
+        return self._reading[work.table][work.span].read
 
-    def read(self, chunk: ChunkFile, *, exhausted: bool) -> None:
-        """A chunk of a claimed table is durable, its window open."""
-        reading = self._reading[chunk.table]
-        reading.cursor = chunk.last if chunk.last is not None else reading.cursor
-        reading.exhausted = exhausted
-        self._open_chunks[chunk.table] += 1
+    def upper(self, work: Work) -> Key | None:
+        return self._reading[work.table][work.span].upper
+
+    def rows_wanted(self, table: TableName, *, at_most: int) -> int:
+        """Rows to ask for, so that a chunk keeps to the targets; at least one."""
+        return max(1, min(at_most, self._rows_wanted.get(table, FIRST_CHUNK_ROWS_MAX)))
+
+    def bounds_wanted(self, work: Work) -> int:
+        """Into how many ranges the rest of the table may be cut after its first chunk; 0 for any other chunk."""
+        return SPANS_MAX if self._uncut(work) and self.after(work) is None else 0
+
+    def read(self, work: Work, event: ChunkRead) -> None:
+        """A chunk of a claimed range is durable, its window open."""
+        chunk, reading = event.file, self._reading[work.table][work.span]
+        reading.read = chunk.last if chunk.last is not None else reading.read
+        reading.exhausted = event.exhausted
+        reading.open_chunks += 1
+        self._open[chunk.path] = work
+        if event.bounds and not event.exhausted and self._uncut(work):
+            self._cut(work.table, event.bounds)
+        self._adapt(event)
 
     def closed(self, window: ClosedWindow) -> None:
         """The window's chunks go into the log. A table whose last chunk this was is complete from high_ts on (P1)."""
         for chunk in window.chunks:
-            table, reading = self.progress[chunk.table], self._reading[chunk.table]
-            self._open_chunks[chunk.table] -= 1
-            complete = reading.exhausted and self._open_chunks[chunk.table] == 0
+            work = self._open.pop(chunk.path)
+            table, spans = self.progress[chunk.table], self._reading[chunk.table]
+            reading = spans[work.span]
+            reading.open_chunks -= 1
+            reading.logged = chunk.last if chunk.last is not None else reading.logged
+            complete = all(span.done for span in spans)
+            self._incomplete -= complete
             self.progress[chunk.table] = replace(
                 table,
-                cursor=chunk.last if chunk.last is not None else table.cursor,
+                spans=tuple(Span(span.logged, span.upper) for span in spans if not span.done),
                 chunks=table.chunks + 1,
                 rows=table.rows + chunk.rows,
                 bytes=table.bytes + chunk.bytes,
@@ -69,4 +120,22 @@ class Plan:
             )
 
     def complete(self) -> bool:
-        return all(table.complete_at is not None for table in self.progress.values())
+        return self._incomplete == 0
+
+    def _uncut(self, work: Work) -> bool:
+        return len(self._reading[work.table]) == 1 and self.upper(work) is None
+
+    def _cut(self, table: TableName, bounds: tuple[Key, ...]) -> None:
+        spans = self._reading[table]
+        spans[0].upper = bounds[0]
+        for lower, upper in zip(bounds, bounds[1:], strict=False):
+            spans.append(_Reading(lower, lower, upper))
+            heappush(self._free, Work(self._order[table], len(spans) - 1, table))
+
+    def _adapt(self, event: ChunkRead) -> None:
+        rows = event.file.rows
+        if not rows:
+            return
+        by_bytes = rows * CHUNK_BYTES_TARGET // max(event.file.bytes, 1)
+        by_time = int(rows * READ_S_TARGET / event.read_s) if event.read_s else by_bytes
+        self._rows_wanted[event.file.table] = max(1, min(by_bytes, by_time))

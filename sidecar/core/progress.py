@@ -1,6 +1,6 @@
 """A dump's progress as it is stored: in every manifest and, as its projection, in the progress store (design 7).
 
-Only what the log holds counts: a table's `cursor` is the end of the contiguous run of chunks whose windows are closed
+Only what the log holds counts: a range's `cursor` is the end of the contiguous run of chunks whose windows are closed
 in the log. What was read but is not there is read again. `revision` rises with each change, so the newer of two copies
 is known without comparing them.
 """
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from sidecar.core.messages import Brackets
+from sidecar.core.messages import Brackets, Pace
 from sidecar.core.model import CommitTs, Seq, TableName
 
 
@@ -26,17 +26,30 @@ class DumpState(StrEnum):
 OVER = frozenset({DumpState.FINISHED, DumpState.FAILED, DumpState.STOPPED})
 
 
+Key = tuple[str, ...]
+"""A read key as canonical text, a value a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The key range `(cursor, upper]` that is not yet in the log; None: from the start, to the end."""
+
+    cursor: Key | None = None
+    upper: Key | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """`cursor`: the last key in the log, None before the first chunk. `complete_at`: the table is complete from this
-    position on (P1), None while it is not."""
+    """`spans`: what is left, none when the table is complete. `complete_at`: the table is complete from this position on
+    (P1), None while it is not. `where`: only rows for which this SQL predicate is true are dumped."""
 
     table: TableName
-    cursor: tuple[str, ...] | None = None
+    spans: tuple[Span, ...] = (Span(),)
     chunks: int = 0
     rows: int = 0
     bytes: int = 0
     complete_at: CommitTs | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,7 @@ class Progress:
     seq: Seq
     tables: tuple[TableProgress, ...]
     reason: str | None = None
+    pace: Pace = Pace()
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; ts as decimal strings."""
@@ -75,15 +89,21 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
         revision=int(found["revision"]),
         seq=Seq(int(found["seq"])),
         reason=found["reason"],
+        pace=Pace(**{name: int(value) for name, value in found["pace"].items()}),
         tables=tuple(
             TableProgress(
                 table=TableName(*table["table"]),
-                cursor=None if table["cursor"] is None else tuple(table["cursor"]),
+                spans=tuple(Span(_key(span["cursor"]), _key(span["upper"])) for span in table["spans"]),
                 chunks=int(table["chunks"]),
                 rows=int(table["rows"]),
                 bytes=int(table["bytes"]),
                 complete_at=None if table["complete_at"] is None else CommitTs(int(table["complete_at"])),
+                where=table["where"],
             )
             for table in found["tables"]
         ),
     )
+
+
+def _key(found: list[str] | None) -> Key | None:
+    return None if found is None else tuple(found)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sidecar.core.manifest import ChunkFile, ClosedWindow
 from sidecar.core.marks import Marks
-from sidecar.core.messages import Brackets, Command, Request, SegmentBuilt, SourceEvent
+from sidecar.core.messages import Brackets, ChunkRead, Command, Request, SegmentBuilt, SourceEvent
 from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.plan import Plan
 from sidecar.core.progress import DumpState, Progress, TableProgress
@@ -54,6 +54,7 @@ class RecordedDump:
         )
         self._windows = Windows(DUMP_ID)
         self._plan = Plan(self.progress.tables)
+        works = {work.table: work for work in iter(self._plan.claim, None)}
         self._numbers: dict[str, int] = {}
         self._marks = Marks(changefeed_id, self._numbers.get)
         self._window_of_mark: dict[int, int] = {}
@@ -66,7 +67,7 @@ class RecordedDump:
                         size = write_chunk(path, chunk.rows)
                         file = ChunkFile(chunk.table, path, chunk.rows.num_rows, size, chunk.after, chunk.last)
                         self._windows.add(number, file)
-                        self._plan.read(file, exhausted=last_of[chunk.table] == (number, at))
+                        self._plan.read(works[chunk.table], ChunkRead(at, file, exhausted=last_of[chunk.table] == (number, at)))
 
     def _open(self, number: int, window: RecordedWindow, *, after_ts: CommitTs, next_seq: Seq) -> None:
         """Expect the window's marks, or, where the log has one already, take it as seen. A window that was open when the

@@ -276,6 +276,15 @@ class RecordedTables:
         for tso in recording.truth_ts:
             self._check(tso)
 
+    def bounds(self, table: TableName, *, after: Key | None, at_ts: CommitTs, at_most: int) -> tuple[Key, ...]:
+        """Keys above `after` that cut what is there at `at_ts` into parts of like size, the highest key last."""
+        history = self._history(table)
+        first = 0 if after is None else bisect_right(history.order, history.place(after))
+        keys = [key for key in map(history.keys.__getitem__, range(first, len(history.keys))) if history.at(key, at_ts) is not None]
+        return tuple(
+            dict.fromkeys(keys[(part * len(keys) - 1) // at_most] for part in range(1, at_most + 1) if part * len(keys) >= at_most)
+        )
+
     def rows(self, table: TableName, at_ts: CommitTs) -> dict[Key, Row]:
         """All rows of `table` at `at_ts` by key, in this server's order."""
         history = self._history(table)

@@ -151,6 +151,8 @@ class RecordedSource:
 
     def _select(self, command: ReadChunk) -> ChunkRead | SourceFailed:
         read_tso = self.cluster.now_ts()
+        if command.where is not None:
+            return SourceFailed(command, reason="a recording evaluates no SQL predicate", hint="replay the whole table")
         try:
             chunk = self.tables.chunk(command.table, after=command.after, upper=command.upper, rows_max=command.rows_max, at_ts=read_tso)
         except SourceError as error:
@@ -165,7 +167,9 @@ class RecordedSource:
             last=chunk.last,
             read_tso=read_tso if command.brackets is Brackets.SNAPSHOT else None,
         )
-        return ChunkRead(command.number, file, chunk.exhausted)
+        wanted = command.bounds_max if not chunk.exhausted else 0
+        bounds = self.tables.bounds(command.table, after=chunk.last, at_ts=read_tso, at_most=wanted) if wanted else ()
+        return ChunkRead(command.number, file, chunk.exhausted, bounds)
 
 
 # ---- the recorded dump ----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from sidecar.adapters.memory import MemoryProgress
 from sidecar.adapters.progress_file import FileProgress
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import LogBroken
 from sidecar.ports import ProgressStore
 from sidecar.storage import open_folder
@@ -26,7 +26,7 @@ PROGRESS = Progress(
     revision=17,
     seq=Seq(4),
     tables=(
-        TableProgress(TableName("shop", "ü"), ("1", "a'b"), 2, 2000, 12345, CommitTs((1 << 63) - 1)),
+        TableProgress(TableName("shop", "ü"), (Span(("1", "a'b")),), 2, 2000, 12345, CommitTs((1 << 63) - 1)),
         TableProgress(TableName("shop", "empty")),
     ),
 )

@@ -29,6 +29,7 @@ from sidecar.core.messages import (
     ChunkRead,
     Command,
     MarkSent,
+    Pace,
     PauseDump,
     ReadChunk,
     Request,
@@ -41,7 +42,7 @@ from sidecar.core.messages import (
     StopDump,
 )
 from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
-from sidecar.core.progress import Progress, TableProgress, progress_from_json
+from sidecar.core.progress import Progress, Span, TableProgress, progress_from_json
 from sidecar.errors import RefusedRequest, TicdcDumpError
 
 CHANGEFEED = "cf"
@@ -115,7 +116,7 @@ class DumpPlayer:
         tables = tuple(TableName("s", table) for table in given.get("tables", "").split(",") if table)
         brackets, rows = Brackets(given.get("brackets", "watermark")), int(given.get("chunk_rows", 10))
         requests: dict[str, Request] = {
-            "start": StartDump(dump_id, tables, brackets, rows),
+            "start": StartDump(dump_id, tables, brackets, rows, pace=Pace(rows_per_s=int(given.get("rows_per_s", 0)))),
             "restart": RestartDump(dump_id),
             "pause": PauseDump(),
             "resume": ResumeDump(),
@@ -133,7 +134,9 @@ class DumpPlayer:
         asked, rows = self.asked[number], int(given["rows"])
         last = (given["last"],) if "last" in given else None
         size, tso = int(given.get("bytes", rows * ROW_BYTES)), CommitTs(int(given["tso"])) if "tso" in given else None
-        return ChunkRead(number, ChunkFile(asked.table, f"chunk {number}", rows, size, asked.after, last, tso), exhausted)
+        bounds = tuple((key,) for key in given.get("bounds", "").split(",") if key)
+        file = ChunkFile(asked.table, f"chunk {number}", rows, size, asked.after, last, tso)
+        return ChunkRead(number, file, exhausted, bounds, float(given.get("read_s", 0)))
 
     def _segment(self, given: dict[str, str]) -> list[str]:
         upto_ts = CommitTs(int(given["upto"]))
@@ -161,9 +164,7 @@ class DumpPlayer:
                 out.append(f"send mark {number} {command.kind.name.lower()}")
             else:
                 self.asked[command.number] = command
-                out.append(
-                    f"read chunk {command.number} of {command.table.table} after {_key(command.after)}, at most {command.rows_max} rows"
-                )
+                out.append(f"read chunk {command.number} of {command.table.table} {_place(command)}, at most {command.rows_max} rows")
         return out
 
     def _state(self) -> tuple[str, str]:
@@ -214,4 +215,13 @@ def _table(table: TableProgress) -> str:
     if not table.chunks:
         return f"{name} not begun"
     done = f", complete at {table.complete_at}" if table.complete_at is not None else ""
-    return f"{name} chunks {table.chunks}, rows {table.rows}, cursor {_key(table.cursor)}{done}"
+    left = " ".join(_span(span) for span in table.spans)
+    return f"{name} chunks {table.chunks}, rows {table.rows}{left and f', left {left}'}{done}"
+
+
+def _place(command: ReadChunk) -> str:
+    return f"after {_key(command.after)}" + (f" up to {_key(command.upper)}" if command.upper else "")
+
+
+def _span(span: Span) -> str:
+    return f"({_key(span.cursor)}, {_key(span.upper)}]"

@@ -74,14 +74,21 @@ class SimSource:
     def _select(self, read: ReadChunk) -> ChunkRead:
         ts = self.cluster.next_ts()
         state = sorted(self.cluster.state_at(read.table, ts).items())
-        above = [(key, value) for key, value in state if read.after is None or key > read.after[0]]
+        above = [
+            (key, value)
+            for key, value in state
+            if (read.after is None or key > read.after[0]) and (read.upper is None or key <= read.upper[0])
+        ]
         rows = above[: read.rows_max]
         path = f"chunks/{read.dump_id}/{read.epoch:010d}-{read.number:08d}.parquet"
         table = pa.table({"id": pa.array([k for k, _ in rows], pa.string()), "v": pa.array([v for _, v in rows], pa.string())})
         size = self.fate.around("chunk file", lambda: self.log.write_chunk(path, table))
         tso = ts if read.brackets is Brackets.SNAPSHOT else None
         file = ChunkFile(read.table, path, len(rows), size, read.after, (rows[-1][0],) if rows else None, tso)
-        return ChunkRead(read.number, file, exhausted=len(above) <= read.rows_max)
+        left = [(key,) for key, _ in above[read.rows_max :]]
+        cuts = {self.rng.choice(left) for _ in range(self.rng.randint(0, read.bounds_max))} | {left[-1]} if left else set()
+        bounds = tuple(sorted(cuts)) if self.rng.random() < 0.7 and read.bounds_max else ()
+        return ChunkRead(read.number, file, exhausted=not left, bounds=bounds)
 
     def close(self) -> None:
         self.marks, self.reads, self.done = [], [], []

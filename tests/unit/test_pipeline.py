@@ -16,9 +16,21 @@ from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
 from sidecar.adapters.spill import MemorySpill
 from sidecar.core.dump import DumpLimits
 from sidecar.core.manifest import ChunkFile, Manifest
-from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, PauseDump, Request, SendMark, SourceEvent, SourceFailed, StartDump
+from sidecar.core.messages import (
+    Brackets,
+    ChunkRead,
+    Command,
+    MarkSent,
+    Pace,
+    PauseDump,
+    Request,
+    SendMark,
+    SourceEvent,
+    SourceFailed,
+    StartDump,
+)
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Mark, MarkKind, Message, Rank, Seq, TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import FeedUnsuitable, LogTaken, MarkError, RefusedRequest, UnsupportedDdl
 from sidecar.pipeline import DELIVERY_LAG_MAX_S, EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
 from sidecar.ports import DataFile
@@ -421,6 +433,22 @@ def test_a_ddl_of_a_schema_with_replicated_tables_stops(table: str) -> None:
         pipeline.step(poll_s=0)
 
 
+@pytest.mark.parametrize(
+    ("table", "query"),
+    [
+        (MARK_TABLE.table, "DROP TABLE `changefeed_dump`.`changefeed_dump_event`"),
+        (MARK_TABLE.table, "ALTER TABLE `changefeed_dump`.`changefeed_dump_event` ADD COLUMN x int"),
+        ("", "DROP DATABASE `changefeed_dump`"),
+    ],
+)
+def test_a_ddl_that_may_end_the_marks_stops(table: str, query: str) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(ddl(7, query=query)._replace(schema=MARK_TABLE.schema, table=table), resolved(20))
+    with pytest.raises(UnsupportedDdl, match="changefeed_dump"):
+        pipeline.step(poll_s=0)
+
+
 def test_a_mark_out_of_order_stops_before_the_manifest() -> None:
     stage = Stage()
     pipeline = before_the_window_closes(stage)
@@ -469,6 +497,20 @@ def test_a_dump_opens_no_window_while_the_sinks_are_behind_and_live_changes_go_o
     stage.deliveries.seq = Seq(1)
     pipeline.step(poll_s=0)
     assert pipeline.dump.open_windows() == 1
+
+
+def test_a_dump_opens_no_window_before_what_it_read_is_paid_for_at_its_pace() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    more = TableName("s", "u")
+    stage.requests.waiting.append(StartDump(DUMP, (TABLE, more), Brackets.SNAPSHOT, 10, pace=Pace(readers=1, rows_per_s=2)))
+    pipeline.step(poll_s=0)
+    pipeline.step(poll_s=0)
+    assert pipeline.dump.open_windows() == 1
+    assert pipeline.throttled_s() == 1.5
+    stage.clock.time_s += 1.5
+    pipeline.step(poll_s=0)
+    assert pipeline.dump.open_windows() == 2
 
 
 def test_the_deletion_of_the_watermark_row_is_no_mark() -> None:
@@ -619,7 +661,7 @@ def test_starts_at_the_beginning_of_everything_with_an_empty_log() -> None:
 
 
 def test_the_log_repairs_a_store_that_is_behind() -> None:
-    done = TableProgress(TABLE, cursor=("3",), chunks=1, rows=3, bytes=30)
+    done = TableProgress(TABLE, (Span(("3",)),), chunks=1, rows=3, bytes=30)
     logged = progress(DumpState.RUNNING, revision=4, tables=(done,))
     stage, pipeline = taken_over(logged=logged, stored=progress(DumpState.RUNNING, revision=3))
     assert pipeline.dump.progress == replace(logged, epoch=2, revision=5)

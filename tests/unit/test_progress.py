@@ -6,15 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.messages import Brackets
+from sidecar.core.messages import Brackets, Pace
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import OVER, DumpState, Progress, TableProgress, progress_from_json
+from sidecar.core.progress import OVER, DumpState, Progress, Span, TableProgress, progress_from_json
 
+keys = st.none() | st.lists(st.text(), min_size=1).map(tuple)
 numbers = st.integers(0, (1 << 64) - 1)
 tables = st.builds(
     TableProgress,
     table=st.builds(TableName, st.text(), st.text()),
-    cursor=st.none() | st.lists(st.text(), min_size=1).map(tuple),
+    spans=st.lists(st.builds(Span, keys, keys)).map(tuple),
+    where=st.none() | st.text(),
     chunks=numbers,
     rows=numbers,
     bytes=numbers,
@@ -31,6 +33,7 @@ progresses = st.builds(
     seq=numbers.map(Seq),
     tables=st.lists(tables, max_size=3).map(tuple),
     reason=st.none() | st.text(),
+    pace=st.builds(Pace, numbers, numbers, numbers),
 )
 
 

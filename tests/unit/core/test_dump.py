@@ -27,7 +27,8 @@ from sidecar.core.messages import (
     StopDump,
 )
 from sidecar.core.model import CommitTs, Mark, Seq, TableName
-from sidecar.core.progress import OVER, DumpState, Progress, TableProgress, progress_from_json
+from sidecar.core.plan import SPANS_MAX
+from sidecar.core.progress import OVER, DumpState, Progress, Span, TableProgress, progress_from_json
 from sidecar.errors import RefusedRequest
 
 A, B = TableName("s", "a"), TableName("s", "b")
@@ -80,12 +81,12 @@ def test_nothing_begins_in_a_dump_that_does_not_run(state: DumpState | None) -> 
 
 def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
     done = (
-        TableProgress(A, cursor=("9",), chunks=1, rows=9, bytes=90, complete_at=CommitTs(300)),
-        TableProgress(B, cursor=("5",), chunks=1),
+        TableProgress(A, (), chunks=1, rows=9, bytes=90, complete_at=CommitTs(300)),
+        TableProgress(B, (Span(("5",)),), chunks=1, where="v > 1"),
     )
     d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), done, reason="no table"))
     d.request(RestartDump(SECOND))
-    fresh = (TableProgress(A), TableProgress(B))
+    fresh = (TableProgress(A), TableProgress(B, where="v > 1"))
     assert d.progress == Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None)
 
 
@@ -108,7 +109,7 @@ def test_a_command_tells_dump_and_epoch_so_that_files_of_former_owners_are_known
     d = dump(epoch=9, limits=DumpLimits(readers=1))
     d.request(start(brackets=Brackets.SNAPSHOT))
     assert d.next() == [
-        ReadChunk(dump_id=FIRST, epoch=9, number=1, table=A, after=None, upper=None, rows_max=10, brackets=Brackets.SNAPSHOT)
+        ReadChunk(dump_id=FIRST, epoch=9, number=1, table=A, after=None, upper=None, rows_max=10, brackets=Brackets.SNAPSHOT, bounds_max=SPANS_MAX)
     ]
 
 
