@@ -17,6 +17,7 @@
     │   ├── CoordinationLost       not reachable, or answering too late (retry helps)
     │   └── OwnershipLost          the lease is another's: this process is fenced off
     ├── FeedLost               Kafka is not reachable (retry helps)
+    ├── FeedChanged            the changefeed's definition changed (attaching again helps)
     ├── LogUnreachable         the log's storage is not reachable (retry helps)
     └── StorageFull            no room left (retry helps, after the operator made room)
 
@@ -101,6 +102,10 @@ class OwnershipLost(CoordinationError):
 
 
 class FeedLost(TicdcDumpError):
+    retryable = True
+
+
+class FeedChanged(TicdcDumpError):
     retryable = True
 
 

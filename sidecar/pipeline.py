@@ -49,6 +49,8 @@ class Dumper(Protocol):
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]: ...
     def closes_by(self, upto_ts: CommitTs) -> bool: ...
     def open_windows(self) -> int: ...
+    def oldest_open_seq(self) -> Seq | None: ...
+    def full(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Counts:
     changes: int = 0
     segments: int = 0
     dump_rows: int = 0
+    dump_bytes: int = 0
 
 
 class Pipeline:
@@ -92,7 +95,8 @@ class Pipeline:
         self._schemas = outside.log.write_schemas(schemas)
         self._last_segment_s = outside.clock.now_s()
         self._undelivered: deque[tuple[Seq, float]] = deque()
-        self._paid_until_s = self._last_segment_s
+        self._paid_until_s = self._heard_s = self._last_segment_s
+        self._unheard = 0
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:
@@ -142,6 +146,9 @@ class Pipeline:
             self._save_progress()
         for command in commands:
             self.outside.source.request(command)
+        if events or (commands and not self._unheard):
+            self._heard_s = self.outside.clock.now_s()
+        self._unheard += len(commands) - len(events)
         return len(events) + len(commands)
 
     def may_open(self) -> bool:
@@ -151,6 +158,14 @@ class Pipeline:
     def throttled_s(self) -> float:
         """Seconds until the dump's pace lets it read on; 0 or less: now."""
         return self._paid_until_s - self.outside.clock.now_s()
+
+    def source_busy(self) -> bool:
+        """Whether the source was asked for something that it has not finished."""
+        return self._unheard > 0
+
+    def source_still_s(self) -> float:
+        """How long the source has been silent about something it was asked for; 0 when it was asked for nothing."""
+        return self.outside.clock.now_s() - self._heard_s if self.source_busy() else 0.0
 
     def _pay(self, events: Iterable[SourceEvent]) -> None:
         progress, now_s = self.dump.progress, self.outside.clock.now_s()
@@ -170,6 +185,10 @@ class Pipeline:
     def _must_write(self, upto_ts: CommitTs) -> bool:
         idle_s = self.outside.clock.now_s() - self._last_segment_s
         return idle_s >= EMPTY_SEGMENT_EVERY_S or self.dump.closes_by(upto_ts)
+
+    def write_soon(self) -> None:
+        """Write the next segment even if it is empty: from then on a former owner that comes to life again is fenced off."""
+        self._last_segment_s = self.outside.clock.now_s() - EMPTY_SEGMENT_EVERY_S
 
     def _write(self, segment: Segment) -> None:
         """Steps 2 to 5. Step 1, the chunk files, was done before their ChunkRead was heard."""
@@ -205,7 +224,9 @@ class Pipeline:
         self.next_seq = Seq(seq + 1)
         self.counts.segments += 1
         self.counts.changes += data.rows
-        self.counts.dump_rows += sum(chunk.rows for window in windows for chunk in window.chunks)
+        for chunk in (chunk for window in windows for chunk in window.chunks):
+            self.counts.dump_rows += chunk.rows
+            self.counts.dump_bytes += chunk.bytes
 
     def _watch(self, changes: Iterable[Change], marks: list[Mark]) -> Iterator[Change]:
         """Pass the rows by, picking the marks out and stopping at a table that has no schema."""
@@ -270,7 +291,10 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, schemas: Mapping
         after_ts=after_ts,
         next_seq=next_seq,
     )
-    return Pipeline(outside, dump, sequence, schemas=schemas, epoch=epoch, next_seq=next_seq)
+    pipeline = Pipeline(outside, dump, sequence, schemas=schemas, epoch=epoch, next_seq=next_seq)
+    if last is not None and last.epoch != epoch:
+        pipeline.write_soon()
+    return pipeline
 
 
 def newest_progress(last: Manifest | None, stored: Progress | None) -> Progress | None:

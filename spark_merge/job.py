@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812  # what everyone who knows 
 
 from sidecar.core.manifest import ChunkFile, ClosedWindow, Manifest, from_json, to_json
 from sidecar.core.model import Seq, TableName
-from sidecar.errors import SinkError
+from sidecar.errors import OwnershipLost, SinkError
 from sidecar.storage import Folder
 from spark_merge.contract import CHANGE_SCHEMA, CHUNK_SCHEMA, DELIVERED_SCHEMA, Delivered, DeliveredFile, SegmentHead, Sink
 from spark_merge.decode.rows import decode
@@ -54,11 +54,13 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """`server_tz`: the TiCDC server's zone, in which the feed's timestamps are written."""
+    """`server_tz`: the TiCDC server's zone, in which the feed's timestamps are written. `epoch_max`: the owner this job works
+    for; segments of a later one are not its to deliver. None: any owner's."""
 
     log: Folder
     server_tz: str = "UTC"
     limits: BatchLimits = BatchLimits()
+    epoch_max: int | None = None
 
 
 def session(*, master: str, memory: str = "2g") -> SparkSession:
@@ -102,12 +104,16 @@ class Job:
         changes.unpersist()
 
     def run_once(self) -> list[Delivered]:
-        """Deliver the next batch to every sink that has not accepted it; empty when nothing new is in the log."""
+        """Deliver the next batch to every sink that has not accepted it; empty when nothing new is in the log.
+
+        Raises OwnershipLost before it delivers a segment of a later owner.
+        """
         accepted = [sink.accepted() for sink in self.sinks]
         after = None if None in accepted else min(seq for seq in accepted if seq is not None)
         batch = cut(new_manifests(self.settings.log, after=after, limit=self.settings.limits.segments_max), self.settings.limits)
         if not batch:
             return []
+        self._check_owner(batch)
         changes, chunks = self._changes(batch), self._chunks(batch)
         if chunks is not None or len(self.sinks) > 1:
             changes = changes.persist(StorageLevel.MEMORY_AND_DISK)  # read twice: for itself and for the keys touched in windows
@@ -123,6 +129,14 @@ class Job:
             ) from error
         finally:
             changes.unpersist()
+
+    def _check_owner(self, batch: list[Manifest]) -> None:
+        epoch = max(manifest.epoch for manifest in batch)
+        if self.settings.epoch_max is not None and epoch > self.settings.epoch_max:
+            raise OwnershipLost(
+                f"the log's segments up to {batch[-1].seq} are of owner epoch {epoch}, this worker serves epoch {self.settings.epoch_max}",
+                hint="nothing: the later owner has a merge worker of its own, and two must not deliver to one sink",
+            )
 
     def _changes(self, batch: list[Manifest]) -> DataFrame:
         """CHANGE_SCHEMA rows of the batch, and of the earlier segments that its windows reach back to: of these only the

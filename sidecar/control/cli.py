@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -16,13 +17,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from sidecar.config import read_config
 from sidecar.control.output import findings, verdict_table, view
 from sidecar.core.table_rules import split_rules
 from sidecar.errors import TicdcDumpError
+from sidecar.storage import open_folder
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
 PLAIN_WIDTH = 200
 """Columns where there is no terminal: lines are not folded."""
+
+
+ConfigPath = Annotated[Path, typer.Option("--config", help="The sidecar's settings (TOML); see deploy/config.example.toml.")]
 
 
 class ReplayBrackets(StrEnum):
@@ -96,6 +102,54 @@ def replay(
                 console.print(line, highlight=False, soft_wrap=True)
         console.print(report.summary(), highlight=False, soft_wrap=True)
     raise typer.Exit(0 if report.ok else EXIT_DIFFERENT)
+
+
+@app.command()
+def run(config: ConfigPath) -> None:
+    """Attach to a running changefeed: consume it, deliver it, and dump when told to."""
+    from sidecar.app import Sidecar
+    from sidecar.logs import set_up
+
+    settings = read_config(config)
+    set_up(settings.logging)
+    sidecar = Sidecar(settings, config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sidecar.stopping.set())
+    try:
+        sidecar.run()
+    finally:
+        sidecar.close()
+
+
+@app.command()
+def merge(
+    config: ConfigPath,
+    log_id: Annotated[str, typer.Option(help="The log's name, as the sidecar gives it; default: read from etcd.")] = "",
+    epoch: Annotated[int | None, typer.Option(help="The owner's epoch that this worker serves; default: any.")] = None,
+    end_with_stdin: Annotated[bool, typer.Option(help="End when standard input does.")] = False,
+) -> None:
+    """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one itself unless spark.managed is off."""
+    from sidecar.adapters.etcd_client import EtcdClient
+    from sidecar.definition import read_definition
+    from sidecar.logs import set_up
+    from spark_merge.job import JobSettings
+    from spark_merge.worker import Worker, WorkerSettings, end_with_stdin as watch_stdin
+
+    settings = read_config(config)
+    set_up(settings.logging)
+    if not log_id:
+        client = EtcdClient(settings.etcd)
+        try:
+            log_id = read_definition(client, settings).log_id
+        finally:
+            client.close()
+    job = JobSettings(open_folder(settings.log.uri), server_tz=settings.kafka.server_tz, epoch_max=epoch)
+    worker = Worker(WorkerSettings(job, settings.sinks, log_id, settings.spark.master, settings.spark.memory))
+    if end_with_stdin:
+        watch_stdin(worker)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.ending.set())
+    worker.run()
 
 
 def tune_collector() -> None:

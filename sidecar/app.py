@@ -1,0 +1,233 @@
+"""The sidecar's process: settings in, parts together, terms of ownership one after another, until it is told to stop.
+
+    standby --lease won--> term --retryable error--> standby (after a pause)
+                             |--lease lost, log taken--> standby
+                             '--any other error--> the process ends with it (P6), nothing skipped
+
+The control service, the metrics and the status live as long as the process; what may write lives as long as a term.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import structlog
+
+from sidecar import storage
+from sidecar.adapters.changefeed_info import codec_of
+from sidecar.adapters.etcd_client import EtcdClient
+from sidecar.adapters.etcd_owner import EtcdOwner, Holder, owner
+from sidecar.adapters.etcd_progress import EtcdProgress
+from sidecar.adapters.log_deliveries import LogDeliveries
+from sidecar.adapters.segment_log import FolderLog
+from sidecar.adapters.tidb_schema import TidbSchemas
+from sidecar.config import Config
+from sidecar.control.requests import QueuedRequests
+from sidecar.control.security import ControlServer, serve
+from sidecar.control.service import ControlService, Served
+from sidecar.core.status import SidecarStatus
+from sidecar.definition import DefinitionWatch, read_definition
+from sidecar.errors import LogTaken, OwnershipLost, TicdcDumpError
+from sidecar.gauge import Estimates, Gauge
+from sidecar.merge_process import MergeProcess
+from sidecar.metrics import MetricsServer, Tally
+from sidecar.pipeline import Pipeline
+from sidecar.term import Made, MonotonicClock, Term
+from sidecar.upstream import LiveScope, feed_of, mark_row_id, source_of
+
+ACQUIRE_S = 1.0
+"""A standby looks up from waiting this often, to see whether it is to stop."""
+PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 30.0
+"""Between terms that ended with an error which a retry can help; doubled each time, until a term lives for long."""
+LONG_TERM_S = 60.0
+
+log = structlog.get_logger("ticdc-dump")
+
+
+class Sidecar:
+    """One process for one changefeed. `run` returns when told to stop, and raises what ends it."""
+
+    def __init__(self, config: Config, config_path: Path) -> None:
+        self.config = config
+        self.stopping = Event()
+        self.status: SidecarStatus | None = None
+        self.last_error = ""
+        self.tally = Tally()
+        self.clock = MonotonicClock()
+        self._config_path = config_path
+        self._closers: list[Callable[[], object]] = []
+        self._worker: MergeProcess | None = None
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self) -> None:
+        config = self.config
+        self.client = EtcdClient(config.etcd)
+        self._closers.append(self.client.close)
+        self.definition = read_definition(self.client, config)
+        self.schemas = TidbSchemas(config.source)
+        self.scope = LiveScope(self.definition.changefeed, server_tz=config.kafka.server_tz)
+        self.requests = QueuedRequests()
+        folder = storage.open_folder(config.log.uri)
+        last = FolderLog(folder).recover(epoch=0)
+        self.ownership = EtcdOwner(
+            self.client,
+            self.definition.root,
+            lease_s=config.etcd.lease_s,
+            holder=Holder(socket.gethostname(), os.getpid(), config.control.advertise or config.control.listen),
+            epoch_min=last.epoch + 1 if last else 1,
+        )
+        self._closers.append(self.ownership.release)
+        self.deliveries = LogDeliveries(folder)
+        self.deliveries.start()
+        self._closers.append(self.deliveries.close)
+        self.estimates = Estimates(self.schemas)
+        self.server = self._serve()
+        self._closers.append(self.server.close)
+        if config.metrics.listen:
+            self._closers.append(MetricsServer(config.metrics.listen, lambda: self.status, self._count).close)
+
+    def _serve(self) -> ControlServer:
+        served = Served(
+            status=lambda: self.status,
+            owner_address=self._owner_address,
+            requests=self.requests,
+            schemas=self.schemas,
+            feed_scope=self.scope,
+            defaults=self.config.dump,
+            case_sensitive=self.definition.changefeed.filter.case_sensitive,
+        )
+        return serve(ControlService(served), self.config.control)
+
+    def run(self) -> None:
+        """Terms of ownership until `stopping`. Raises the error that ends the process."""
+        pause_s = PAUSE_FIRST_S
+        log.info("waiting for the changefeed", changefeed=str(self.definition.changefeed.name), control=self.config.control.listen)
+        while not self.stopping.is_set():
+            began_s = self.clock.now_s()
+            try:
+                epoch = self.ownership.acquire(timeout_s=ACQUIRE_S)
+                if epoch is None:
+                    continue
+                self._own(epoch)
+            except (OwnershipLost, LogTaken) as error:
+                self._ended(error)
+            except TicdcDumpError as error:
+                self._ended(error)
+                if not error.retryable:
+                    raise
+            pause_s = PAUSE_FIRST_S if self.clock.now_s() - began_s > LONG_TERM_S else min(pause_s * 2, PAUSE_MAX_S)
+            self.stopping.wait(pause_s)
+
+    def _own(self, epoch: int) -> None:
+        log.info("owner of the changefeed", epoch=epoch)
+        self.tally.terms += 1
+        self.definition = read_definition(self.client, self.config)
+        watch = DefinitionWatch(self.client, self.config, self.definition)
+        term = Term(self._made(), self.config, epoch=epoch)
+        at_once = True
+        try:
+            term.begin()
+            self._start_worker(epoch)
+            gauge = Gauge(
+                self.definition.changefeed.name,
+                f"{socket.gethostname()}:{os.getpid()}",
+                term.pipeline,
+                self.deliveries,
+                self.estimates,
+                worker=self._worker_state,
+                last_error=lambda: self.last_error,
+            )
+
+            def seen(_: Pipeline, now_s: float) -> None:
+                watch.check()
+                if gauge.due(now_s):
+                    self.status = gauge.read(now_s)
+
+            seen(term.pipeline, self.clock.now_s())
+            self.server.owner(owns=True)
+            term.run(self.stopping, seen)
+            at_once = False
+        finally:
+            self.status = None
+            self.server.owner(owns=False)
+            self.requests.abandon("this sidecar is no longer the owner of the changefeed")
+            watch.close()
+            term.close()
+            self._end_worker(at_once=at_once)
+            self.ownership.release()
+
+    def _made(self) -> Made:
+        changefeed, config = self.definition.changefeed, self.config
+        schemas = self.scope.follow(changefeed, self.schemas.tables())
+        return Made(
+            log_id=self.definition.log_id,
+            changefeed_id=mark_row_id(changefeed.name),
+            codec=codec_of(changefeed),
+            schemas=schemas,
+            feed=lambda: feed_of(changefeed, config.kafka, schemas),
+            source=lambda write_chunk: source_of(config, changefeed, schemas, write_chunk),
+            progress=EtcdProgress(self.client, self.definition.root, self.ownership),
+            requests=self.requests,
+            deliveries=self.deliveries,
+            ownership=self.ownership,
+            clock=self.clock,
+        )
+
+    def _count(self) -> Tally:
+        return replace(self.tally, worker_deaths=self.tally.worker_deaths + (self._worker.deaths if self._worker else 0))
+
+    def _ended(self, error: TicdcDumpError) -> None:
+        self.last_error = str(error)
+        ended = self.tally.terms_ended
+        ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
+        log.warning("the term ended", error=type(error).__name__, retryable=error.retryable, text=str(error))
+
+    # ---- the merge worker ------------------------------------------------------------------------------------------
+
+    def _start_worker(self, epoch: int) -> None:
+        if not self.config.spark.managed:
+            return
+        command = [sys.executable, "-m", "sidecar.control.cli", "merge", "--config", str(self._config_path)]
+        command += ["--log-id", self.definition.log_id, "--epoch", str(epoch), "--end-with-stdin"]
+        self._worker = MergeProcess(command, lambda what: log.warning(what))
+        self._worker.start()
+
+    def _worker_state(self) -> str:
+        if self._worker is None:
+            return "external"
+        report = self.deliveries.report
+        if not self._worker.running():
+            return "stopped"
+        return report.state if report is not None and report.state != "stopped" else "starting"
+
+    def _end_worker(self, *, at_once: bool) -> None:
+        if self._worker is not None:
+            self._worker.close(at_once=at_once)
+            self.tally.worker_deaths += self._worker.deaths
+            self._worker = None
+
+    # ---- the end ---------------------------------------------------------------------------------------------------
+
+    def _owner_address(self) -> str | None:
+        found = owner(self.client, self.definition.root)
+        return found.address if found is not None else None
+
+    def close(self) -> None:
+        """Free everything, in the order opposite to its making."""
+        self.requests_closed()
+        while self._closers:
+            self._closers.pop()()
+
+    def requests_closed(self) -> None:
+        if hasattr(self, "requests"):
+            self.requests.close("the sidecar is ending")

@@ -1,0 +1,94 @@
+"""The merge worker: delivers a log on its own, tells how far it is, ends when told, when superseded, and on errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from threading import Thread
+from time import monotonic
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sidecar import storage
+from sidecar.core.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.core.log_layout import manifest_name
+from sidecar.core.manifest import from_json, to_json
+from sidecar.core.model import Seq
+from sidecar.errors import LogBroken, OwnershipLost
+from sidecar.storage import Folder
+from spark_merge.job import JobSettings
+from spark_merge.sinks.reader import read_output
+from spark_merge.worker import Worker, WorkerSettings
+from tests.spark.test_merge_is_the_rule import SEGMENTS, random_history, write_log
+
+pytestmark = pytest.mark.spark
+DEADLINE_S = 60.0
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Folder:
+    folder = Folder("file", str(tmp_path / "log"), {"auto_mkdir": True})
+    write_log(folder, random_history(Random(1)))
+    return folder
+
+
+def worker_of(log: Folder, out: Path, *, epoch_max: int | None = None) -> Worker:
+    job = JobSettings(log, epoch_max=epoch_max)
+    return Worker(WorkerSettings(job, (f"file://{out}?format=jsonl",), "cf", "local[2]", "1g"))
+
+
+@pytest.fixture
+def running(spark: SparkSession) -> Iterator[list[tuple[Worker, Thread]]]:
+    """Workers started by a test; they use the tests' session."""
+    started: list[tuple[Worker, Thread]] = []
+    yield started
+    for worker, thread in started:
+        worker.ending.set()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+
+def report(log: Folder) -> DeliveryReport | None:
+    data = storage.read_files(log, [DELIVERED_NAME]).get(DELIVERED_NAME)
+    return None if data is None else report_from_json(data)
+
+
+def test_delivers_what_is_in_the_log_and_tells_how_far_it_is(log: Folder, tmp_path: Path, running: list[tuple[Worker, Thread]]) -> None:
+    worker = worker_of(log, tmp_path / "out")
+    thread = Thread(target=worker.run)
+    running.append((worker, thread))
+    thread.start()
+    until_s = monotonic() + DEADLINE_S
+    while (found := report(log)) is None or found.seq != SEGMENTS - 1:
+        assert monotonic() < until_s, f"the worker stands at {found}"
+        thread.join(0.01)
+    last = from_json(storage.read_file(log, manifest_name(Seq(SEGMENTS - 1))), name="last")
+    assert (found.state, found.upto_ts, found.error) == ("running", last.upto_ts, "")
+    assert sum(found.dropped.values()) > 0, "this history has rows that change inside windows"
+    assert len(list(read_output(Folder("file", str(tmp_path / "out"))))) > 0
+
+
+def test_a_later_owner_s_segments_end_it_before_it_delivers_them(log: Folder, tmp_path: Path, spark: SparkSession) -> None:
+    name = manifest_name(Seq(2))
+    later = replace(from_json(storage.read_file(log, name), name=name), epoch=9)
+    storage.write_atomically(log, name, to_json(later))
+    worker = worker_of(log, tmp_path / "out", epoch_max=1)
+    with pytest.raises(OwnershipLost, match="owner epoch 9, this worker serves epoch 1"):
+        worker.run()
+    found = report(log)
+    assert found is not None
+    assert (found.state, found.seq) == ("stopped", None)
+    assert "owner epoch 9" in found.error
+
+
+def test_what_it_died_of_is_in_its_report(log: Folder, tmp_path: Path, spark: SparkSession) -> None:
+    storage.write_atomically(log, manifest_name(Seq(1)), b"broken")
+    with pytest.raises(LogBroken):
+        worker_of(log, tmp_path / "out").run()
+    found = report(log)
+    assert found is not None
+    assert found.state == "stopped"
+    assert "is not readable" in found.error
