@@ -7,10 +7,10 @@ STAMP := .venv/.ready
 WORKERS ?= 2
 SEED ?= 0
 
-.PHONY: help setup demo test check format lint types stubs bench sim lock clean
+.PHONY: help setup demo demo-live test check format lint types stubs bench sim lock clean
 
 help: ## print the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 setup: $(STAMP) ## make .venv with the locked dependencies, and check that Java is there
 
@@ -53,6 +53,9 @@ bench: setup ## measure: ratios to something measured in the same run
 
 sim: setup ## live through one seed of the simulation again: make sim SEED=42
 	@$(BIN)/python -m tests.simulation $(SEED)
+
+demo-live: setup ## the demo on real servers: MariaDB, Kafka and etcd, a dump paused, resumed and restarted (needs Maven)
+	@$(BIN)/python -m tests.rig.demo
 
 lock: ## lock the dependencies anew (needs uv in .venv)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --group dev pyproject.toml -o requirements.lock

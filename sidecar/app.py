@@ -197,7 +197,7 @@ class Sidecar:
     def _start_worker(self, epoch: int) -> None:
         if not self.config.spark.managed:
             return
-        command = [sys.executable, "-m", "sidecar.control.cli", "merge", "--config", str(self._config_path)]
+        command = [sys.executable, "-m", "sidecar", "merge", "--config", str(self._config_path)]
         command += ["--log-id", self.definition.log_id, "--epoch", str(epoch), "--end-with-stdin"]
         self._worker = MergeProcess(command, lambda what: log.warning(what))
         self._worker.start()

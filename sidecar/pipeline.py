@@ -34,8 +34,9 @@ EMPTY_SEGMENT_EVERY_S = 10.0
 
 
 DELIVERY_LAG_MAX_S = 1.5
-"""No new window is opened while a segment waits longer than this for the sinks: a dump takes what the live changes leave
-(P3). Above what micro-batches cost without a dump, below the two seconds that an operator notices."""
+"""While a segment waits longer than this for the sinks, windows are opened one at a time, each when the last one is delivered: a
+dump takes what the live changes leave (P3), and goes on however slow the sinks are. Above what micro-batches cost without a
+dump, below the two seconds that an operator notices."""
 
 
 class Dumper(Protocol):
@@ -97,6 +98,7 @@ class Pipeline:
         self._undelivered: deque[tuple[Seq, float]] = deque()
         self._paid_until_s = self._heard_s = self._last_segment_s
         self._unheard = 0
+        self._last_window_seq: Seq | None = None
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:
@@ -153,7 +155,16 @@ class Pipeline:
 
     def may_open(self) -> bool:
         """Whether a dump may open a window now: the sinks keep up, and what was read is paid for at the dump's pace."""
-        return self.throttled_s() <= 0 and self.delivery_lag_s() <= DELIVERY_LAG_MAX_S
+        if self.throttled_s() > 0:
+            return False
+        return self.delivery_lag_s() <= DELIVERY_LAG_MAX_S or (not self.dump.open_windows() and self._windows_delivered())
+
+    def _windows_delivered(self) -> bool:
+        """Whether the sinks have accepted the last segment in which a window closed."""
+        if self._last_window_seq is None or self.outside.deliveries is None:
+            return True
+        accepted = self.outside.deliveries.accepted()
+        return accepted is not None and accepted >= self._last_window_seq
 
     def throttled_s(self) -> float:
         """Seconds until the dump's pace lets it read on; 0 or less: now."""
@@ -216,6 +227,7 @@ class Pipeline:
             )
         )
         if windows:
+            self._last_window_seq = seq
             self._save_progress()
         outside.feed.acknowledge(segment.positions)
         self._last_segment_s = outside.clock.now_s()

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from sidecar.config import read_config
+from sidecar.control.dump_commands import register
 from sidecar.control.output import findings, verdict_table, view
 from sidecar.core.table_rules import split_rules
 from sidecar.errors import TicdcDumpError
@@ -150,6 +151,9 @@ def merge(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.ending.set())
     worker.run()
+
+
+register(app)
 
 
 def tune_collector() -> None:

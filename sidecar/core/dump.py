@@ -157,7 +157,7 @@ class Dump:
         if self.progress is None or self.progress.state is not DumpState.RUNNING:
             return commands
         for reader in self._readers:
-            if reader.phase is not _Phase.IDLE or self._full():
+            if reader.phase is not _Phase.IDLE or self.full():
                 continue
             work = self._plan.claim()
             if work is None:
@@ -355,7 +355,8 @@ class Dump:
         if state in (DumpState.STOPPED, DumpState.FAILED):
             self._begin(self.progress)
 
-    def _full(self) -> bool:
+    def full(self) -> bool:
+        """Whether what is read and not closed in the log has reached its bounds."""
         return len(self._windows) >= self.limits.open_windows_max or self._windows.bytes_held() >= self.limits.chunk_bytes_max
 
 

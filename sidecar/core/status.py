@@ -96,16 +96,17 @@ class Measured:
 
 
 def waiting_for(measured: Measured) -> str:
-    """What holds the stream, or else the dump, up; empty: nothing. A few words that begin with whose part it is."""
+    """What holds the stream, or else the dump, up: `cause: a few words`; empty: nothing. The causes are lane, TiCDC,
+    sequencing, Spark, sink, paused, source and throttled."""
     return _stream(measured) or _dump(measured)
 
 
 def _stream(m: Measured) -> str:
     if m.unjoined:
         others = f" and {len(m.unjoined) - 1} more" if len(m.unjoined) > 1 else ""
-        return f"lane {m.unjoined[0]}{others}: no resolved mark yet"
+        return f"lane: {m.unjoined[0]}{others} without a resolved mark yet"
     if m.stillest is not None and m.still_s > LANE_STILL_MAX_S:
-        return f"lane {m.stillest} has not moved for {m.still_s:.0f} s"
+        return f"lane: {m.stillest} has not moved for {m.still_s:.0f} s"
     if m.ticdc_lag_s > TICDC_LAG_MAX_S:
         return f"TiCDC: what it resolved is {m.ticdc_lag_s:.0f} s old"
     if m.sequence_lag_s > SEQUENCE_LAG_MAX_S:
@@ -125,11 +126,11 @@ def _delivery(m: Measured) -> str:
 
 def _dump(m: Measured) -> str:
     if m.dump is DumpState.PAUSED:
-        return "paused"
+        return "paused: dumpresume goes on"
     if m.dump is not DumpState.RUNNING:
         return ""
     if m.source_still_s > SOURCE_STILL_MAX_S:
         return f"source: {m.source_doing} has been running for {m.source_still_s:.0f} s"
     if m.windows_full:
         return "TiCDC: open windows wait for their marks to come back"
-    return "throttled by the pace that dumpstart set" if m.throttled else ""
+    return "throttled: by the pace that dumpstart set" if m.throttled else ""

@@ -116,3 +116,9 @@ class RecordedDump:
 
     def open_windows(self) -> int:
         return len(self._windows)
+
+    def full(self) -> bool:
+        return False
+
+    def oldest_open_seq(self) -> Seq | None:
+        return self._windows.oldest_first_seq()

@@ -172,9 +172,9 @@ def _refuse_bad_checksums(rows: Cells, keys: Cells, handles: Handles, numbers: N
         version = data[header]
         crc = crc32(data[rows.starts[number] : header + 1])
         part = handles.handle_at if version == OVER_HANDLE else handles.bare_at
-        if version not in (OVER_KEY, OVER_HANDLE) or crc32(
-            key_data[part[number] : keys.stops[number]], crc
-        ) != int.from_bytes(data[header + 1 : stop], "little"):
+        if version not in (OVER_KEY, OVER_HANDLE) or crc32(key_data[part[number] : keys.stops[number]], crc) != int.from_bytes(
+            data[header + 1 : stop], "little"
+        ):
             slow[number] = True
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.codecs.kv_datum import canonical, decimal_words
+from sidecar.codecs.kv_datum import INT_BITS, LEFTOVER_BYTES, PRECISION_MAX, SCALE_MAX, canonical, decimal_words
 from sidecar.codecs.kv_error import Broken
 from sidecar.codecs.kv_table import KvColumn
 from spark_merge.decode.values import from_bytes, from_floats, from_ints
@@ -32,13 +32,9 @@ Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
 _SIGN_BIT = np.uint64(1 << 63)
-_INT_BITS = {1: 8, 2: 16, 9: 24, 3: 32, 8: 64}
 _SIGNED = frozenset({"int", "year", "time"})
 _FRACTION_DIGITS = 6
 _DURATION_MAX_NS = 839 * 3600 * 10**9
-_LEFTOVER_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-_DIGITS_A_WORD = 9
-_PRECISION_MAX, _SCALE_MAX = 81, 30
 _ZERO, _MINUS, _POINT, _COLON, _SPACE = b"0-.: "
 
 
@@ -131,10 +127,10 @@ def texts_of_numbers(column: KvColumn, numbers: Numbers) -> Texts:
         case "time":
             return _texts_of_durations(numbers, shape.scale)
         case "int":
-            bits = _INT_BITS[column.type_code]
+            bits = INT_BITS[column.type_code]
             bad = (numbers < -(1 << (bits - 1))) | (numbers > (1 << (bits - 1)) - 1)
         case "uint":
-            bad = numbers > (1 << _INT_BITS[column.type_code]) - 1
+            bad = numbers > (1 << INT_BITS[column.type_code]) - 1
         case "bit":
             bad = numbers > (1 << shape.length) - 1
         case "year":
@@ -212,20 +208,22 @@ def _signed(rows: Bytes, firsts: Numbers, negative: Mask) -> Numbers:
 
 # ---- decimals -------------------------------------------------------------------------------------------------------
 
-_PRECISIONS, _SCALES = np.indices((256, 256))
-_IS_DECIMAL = (_PRECISIONS >= 1) & (_PRECISIONS <= _PRECISION_MAX) & (_SCALES <= np.minimum(_PRECISIONS, _SCALE_MAX))
+
+def _sizes() -> Numbers:
+    sizes = np.zeros((256, 256), np.int64)
+    for precision in range(1, PRECISION_MAX + 1):
+        for scale in range(min(precision, SCALE_MAX) + 1):
+            sizes[precision, scale] = 2 + sum(LEFTOVER_BYTES[digits] for digits in decimal_words(precision, scale))
+    return sizes
 
 
-def _decimal_bytes(digits: Numbers) -> Numbers:
-    return digits // _DIGITS_A_WORD * 4 + np.asarray(_LEFTOVER_BYTES)[digits % _DIGITS_A_WORD]
-
-
-_SIZES = np.where(_IS_DECIMAL, 2 + _decimal_bytes(np.where(_IS_DECIMAL, _PRECISIONS - _SCALES, 0)) + _decimal_bytes(_SCALES), 0)
+_SIZES = _sizes()
 """Bytes of a decimal by its first two bytes; 0 for what is none."""
 
 
 def decimal_sizes(data: Bytes, starts: Numbers) -> Numbers:
-    return _SIZES[data[starts], data[starts + 1]]
+    sizes: Numbers = _SIZES[data[starts], data[starts + 1]]
+    return sizes
 
 
 def texts_of_decimals(column: KvColumn, data: Bytes, starts: Numbers, stops: Numbers) -> Texts:
@@ -267,10 +265,13 @@ def _texts_of_one_shape(column: KvColumn, data: Bytes, starts: Numbers, precisio
         kept = min(scale, wanted)
         rows[:, 1 + places] = _POINT
         rows[:, 2 + places : 2 + places + kept] = digits[:, whole : whole + kept]
-    leading = np.where(is_digit[:, :whole].any(axis=1), is_digit[:, :whole].argmax(axis=1), places - 1) if whole else np.zeros(len(starts), int)
+    significant = is_digit[:, :whole]
+    leading = np.zeros(len(starts), np.int64)
+    if whole:
+        leading = np.where(significant.any(axis=1), significant.argmax(axis=1), whole - 1)
     room = column.column.length - wanted
     if whole > room:
-        bad |= is_digit[:, : whole - room].any(axis=1)
+        bad |= significant[:, : whole - room].any(axis=1)
     return Texts(_texts_of_ends(rows, _signed(rows, 1 + leading, negative & is_digit.any(axis=1))), bad)
 
 
@@ -286,7 +287,7 @@ def _decimal_digits(data: Bytes, starts: Numbers, precision: int, scale: int) ->
     byte, column = 0, 0
     for count in decimal_words(precision, scale):
         word = np.zeros(len(starts), np.uint32)
-        for _ in range(_LEFTOVER_BYTES[count]):
+        for _ in range(LEFTOVER_BYTES[count]):
             word = (word << np.uint32(8)) | body[:, byte]
             byte += 1
         broken = word >= 10**count

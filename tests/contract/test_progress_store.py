@@ -1,21 +1,27 @@
-"""What every ProgressStore keeps: the file on each storage, and the twin in memory."""
+"""What every ProgressStore keeps: the file on each storage, the one in etcd, and the twin in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd_owner import EtcdOwner, Holder
+from sidecar.adapters.etcd_progress import EtcdProgress
 from sidecar.adapters.memory import MemoryProgress
 from sidecar.adapters.progress_file import FileProgress
+from sidecar.config import EtcdSection
+from sidecar.core.changefeed import ChangefeedName
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import LogBroken
 from sidecar.ports import ProgressStore
 from sidecar.storage import open_folder
+from tests.support.services.etcd import Etcd
 
 PROGRESS = Progress(
     dump_id="d1",
@@ -33,12 +39,39 @@ PROGRESS = Progress(
 Open = Callable[[], ProgressStore]
 
 
-@pytest.fixture(params=["twin", "local", "memory"])
+@pytest.fixture
+def in_etcd(tmp_path: Path) -> Iterator[Open]:
+    """Each process owns the changefeed in its turn."""
+    root = changefeed_root(ChangefeedName("default", "default", "orders"), "1")
+    opened: list[EtcdOwner] = []
+
+    def close() -> None:
+        for owner in opened:
+            owner.release()
+            owner.client.close()
+        opened.clear()
+
+    def reopen() -> ProgressStore:
+        close()
+        client = EtcdClient(EtcdSection(endpoints=etcd.endpoints))
+        opened.append(EtcdOwner(client, root, lease_s=10, holder=Holder("here", 1, "127.0.0.1:8310")))
+        assert opened[0].acquire(timeout_s=5) is not None
+        return EtcdProgress(client, root, opened[0])
+
+    with Etcd(tmp_path / "etcd") as etcd:
+        yield reopen
+        close()
+
+
+@pytest.fixture(params=["twin", "local", "memory", "etcd"])
 def reopened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Opens the store as the next process would."""
-    if request.param == "twin":
-        kept = MemoryProgress()
-        return lambda: kept
+    match request.param:
+        case "twin":
+            kept = MemoryProgress()
+            return lambda: kept
+        case "etcd":
+            return request.getfixturevalue("in_etcd")  # type: ignore[no-any-return]  # pytest does not know fixtures' types
     folder = open_folder(str(tmp_path / "new" / "folder") if request.param == "local" else f"memory://progress{tmp_path}")
     return lambda: FileProgress(folder)
 
@@ -51,6 +84,19 @@ def test_loads_what_was_saved_last(reopened: Open) -> None:
     for progress in (PROGRESS, replace(PROGRESS, state=DumpState.FAILED, reason="table `x` is gone", revision=18)):
         reopened().save(progress)
         assert reopened().load() == progress
+
+
+def test_a_save_in_the_same_process_replaces_the_one_before(reopened: Open) -> None:
+    """The first of another dump, and of other tables, included."""
+    store = reopened()
+    first, second = PROGRESS.tables
+    for number, tables in enumerate([(first,), (second, first), (second, replace(first, chunks=3)), ()]):
+        for dump_id in ("d1", "d2"):
+            progress = replace(PROGRESS, dump_id=dump_id, tables=tables, revision=number)
+            store.save(progress)
+            store.save(progress)
+            assert store.load() == progress
+    assert reopened().load() == progress
 
 
 @pytest.mark.parametrize("found", [b"", b"{", b"[]", b"null", b'{"dump_id": "d1"}', b"\xff"])

@@ -482,19 +482,31 @@ def test_a_failed_dump_is_on_record_and_the_live_changes_go_on() -> None:
     assert stage.rows() == [b"x"]
 
 
-def test_a_dump_opens_no_window_while_the_sinks_are_behind_and_live_changes_go_on() -> None:
+def test_while_the_sinks_are_behind_a_dump_opens_one_window_when_the_last_is_delivered_and_live_changes_go_on() -> None:
     stage = Stage()
     stage.deliveries = FakeDeliveries()
     pipeline = stage.attach()
     stage.feed.say(put(5, "x"), resolved(10))
     pipeline.step(poll_s=0)
     stage.clock.time_s += DELIVERY_LAG_MAX_S + 0.1
-    stage.requests.waiting.append(start())
+    more = TableName("s", "u")
+    stage.requests.waiting.append(StartDump(DUMP, (TABLE, more), Brackets.SNAPSHOT, 10, pace=Pace(readers=1)))
     stage.feed.say(put(15, "y"), resolved(20))
     pipeline.step(poll_s=0)
-    assert pipeline.dump.open_windows() == 0
+    assert pipeline.dump.open_windows() == 1
     assert stage.rows() == [b"x", b"y"]
+    pipeline.step(poll_s=0)
+    stage.feed.say(put(200, "z"), resolved(250))
+    pipeline.step(poll_s=0)
+    assert sum(len(manifest.windows) for manifest in stage.manifests()) == 1
+    stage.clock.time_s += DELIVERY_LAG_MAX_S + 0.1
+    pipeline.step(poll_s=0)
+    assert pipeline.dump.open_windows() == 0
+    assert stage.rows() == [b"x", b"y", b"z"]
     stage.deliveries.seq = Seq(1)
+    pipeline.step(poll_s=0)
+    assert pipeline.dump.open_windows() == 0
+    stage.deliveries.seq = Seq(2)
     pipeline.step(poll_s=0)
     assert pipeline.dump.open_windows() == 1
 

@@ -1,0 +1,220 @@
+"""The whole product on real servers, as its users run it, while everything dies: output equals source, nothing goes back.
+
+A rig (tests/rig) stands in for TiDB and TiCDC: MariaDB, its binlog in Kafka, etcd. Sidecar, merge worker and `cdc` are the
+installed programs. These are long tests: a Spark that starts takes ten seconds on an idle machine.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from sidecar import storage
+from sidecar.core.log_layout import is_manifest, read_manifest
+from sidecar.core.manifest import Manifest
+from sidecar.core.model import CommitTs, TableName
+from sidecar.storage import open_folder
+from tests.rig.rig import Rig
+from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
+from tests.rig.truth import await_delivered
+
+pytestmark = pytest.mark.xdist_group("rig")
+
+WRITES_PER_S = 500
+DISASTERS_S = 90.0
+"""How long things go wrong. Each outage is ten seconds, each pause between two disasters a few."""
+OUTAGE_S = 10.0
+DEADLINE_S = 300.0
+FREEZE_S = 30.0
+LEASE_S = 5
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with Rig(tmp_path, initial_rows=300) as found:
+        yield found
+
+
+def settings(rig: Rig, **sections: dict[str, Any]) -> Path:
+    """Of a sidecar that leaves the merge worker to the test, and keeps all of its log."""
+    folder = rig.folder
+    given: dict[str, dict[str, Any]] = {"spark": {"managed": False}, "etcd": {"lease_s": LEASE_S}, "log": {"retain": False}}
+    return rig.sidecar_config(sinks=[f"file://{folder}/output?format=jsonl"], log=f"file://{folder}/log", **(given | sections))
+
+
+def manifests(rig: Rig) -> list[Manifest]:
+    folder = open_folder(f"{rig.folder}/log")
+    names = [name for name in storage.list_names(folder, deep=False) if is_manifest(name)]
+    return [read_manifest(folder, name, storage.read_file(folder, name)) for name in names]
+
+
+def rows(status: dict[str, Any]) -> int:
+    return sum(int(table["rows"]) for table in status["tables"])
+
+
+def complete_at(status: dict[str, Any]) -> dict[TableName, CommitTs]:
+    return {TableName(t["schema"], t["table"]): CommitTs(int(t["complete_at_tso"])) for t in status["tables"]}
+
+
+class Disasters:
+    """What goes wrong, in an order that a seed decides, each of them at least once. `told` is what happened, for a failure's text."""
+
+    def __init__(self, rig: Rig, sidecar: SidecarProcess, worker: MergeWorkerProcess, *, seed: int) -> None:
+        self.rig, self.sidecar, self.worker = rig, sidecar, worker
+        self.random = Random(seed)
+        self.told: list[str] = []
+        self.known: tuple[str, int] = ("", 0)
+        self.partitions = rig.options.partitions
+
+    def run(self) -> None:
+        kinds: list[Callable[[], None]] = [
+            self.kill_sidecar,
+            self.pause_and_resume,
+            self.kill_worker,
+            self.stop_kafka,
+            self.kill_sidecar,
+            self.resend,
+            self.stop_etcd,
+            self.restart_dump,
+            self.kill_sidecar,
+            self.stop_source,
+            self.add_partition,
+            self.kill_sidecar,
+        ]
+        self.random.shuffle(kinds)
+        began_s = time.monotonic()
+        for kind in kinds:
+            self.told.append(f"{time.monotonic() - began_s:5.1f} s {kind.__name__}")
+            kind()
+            time.sleep(self.random.uniform(1.0, 4.0))  # what is going on between two disasters is not ours to wait for
+        while time.monotonic() - began_s < DISASTERS_S:
+            self.told.append(f"{time.monotonic() - began_s:5.1f} s kill_sidecar")
+            self.kill_sidecar()
+            time.sleep(self.random.uniform(2.0, 5.0))
+
+    def kill_sidecar(self) -> None:
+        """What the log has is never lost: the rows of closed windows are there again, of the same dump."""
+        before = self.sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        self.sidecar.kill()
+        self.sidecar.start()
+        after = self.sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        assert (before["dump_id"] != after["dump_id"]) or rows(after) >= rows(before), f"progress was lost: {rows(before)} -> {rows(after)}"
+
+    def kill_worker(self) -> None:
+        self.worker.kill()
+        self.worker.start()
+
+    def pause_and_resume(self) -> None:
+        if self.sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)["state"] == "running":
+            self.sidecar.ask("dumppause")
+            self.sidecar.kill()
+            self.sidecar.start()
+            assert self.sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)["state"] == "paused", "a pause is durable"
+            self.sidecar.ask("dumpresume")
+
+    def restart_dump(self) -> None:
+        self.sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        self.sidecar.ask("dumprestart")
+
+    def stop_kafka(self) -> None:
+        self.rig.kafka.stop()
+        time.sleep(OUTAGE_S)
+        self.rig.kafka.start()
+
+    def stop_etcd(self) -> None:
+        self.rig.etcd.stop()
+        time.sleep(OUTAGE_S)
+        self.rig.etcd.start()
+
+    def stop_source(self) -> None:
+        self.rig.db.stop()
+        time.sleep(OUTAGE_S)
+        self.rig.db.start()
+
+    def resend(self) -> None:
+        self.rig.resend(back_s=8.0)
+
+    def add_partition(self) -> None:
+        self.partitions += 1
+        self.rig.add_partitions(self.partitions)
+
+
+@pytest.mark.parametrize("protocol", ["open-protocol", "canal-json"])
+def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_path: Path, protocol: str) -> None:
+    with ExitStack() as stack:
+        rig = stack.enter_context(Rig(tmp_path, protocol=protocol, initial_rows=300))
+        config = settings(rig)
+        worker = stack.enter_context(MergeWorkerProcess(config, tmp_path / "worker.log"))
+        sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.log"))
+        workload = stack.enter_context(rig.workload(writes_per_s=WRITES_PER_S))
+        sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        sidecar.ask("dumpstart", "--chunk-rows", "50", "--rows-per-second", "200")
+        disasters = Disasters(rig, sidecar, worker, seed=7)
+        try:
+            disasters.run()
+            workload.stop()
+            done = sidecar.await_status(lambda found: found["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
+            assert done["state"] == "finished", done["reason"]
+            verdict = await_delivered(open_folder(f"{tmp_path}/output"), rig.truth(), complete_at=complete_at(done), timeout_s=DEADLINE_S)
+        except Exception as error:
+            error.add_note("\n".join(disasters.told))
+            error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
+            error.add_note((tmp_path / "worker.log").read_text()[-3000:])
+            raise
+        assert verdict.ok, (verdict, disasters.told)
+        epochs = [manifest.epoch for manifest in manifests(rig)]
+        assert epochs == sorted(epochs), "two owners wrote in turn"
+        assert len(set(epochs)) >= 5
+        assert workload.counts.rows > 1000
+
+
+def test_a_former_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(rig: Rig) -> None:
+    """A sidecar is frozen for thirty seconds in the middle of a dump; a standby goes on within the lease time."""
+    with ExitStack() as stack:
+        first_config = settings(rig)
+        first = stack.enter_context(SidecarProcess(first_config.rename(rig.folder / "first.toml"), rig.folder / "first.log"))
+        status = first.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        second = stack.enter_context(SidecarProcess(settings(rig), rig.folder / "second.log"))
+        stack.enter_context(rig.workload(writes_per_s=100))
+        stack.enter_context(MergeWorkerProcess(second.config, rig.folder / "worker.log"))
+        first.ask("dumpstart", "--chunk-rows", "10", "--rows-per-second", "30")
+        first.await_status(lambda found: rows(found) > 0, timeout_s=DEADLINE_S)
+        first.freeze()
+        frozen_s = time.monotonic()
+        taken = second.await_status(lambda found: found["epoch"] > status["epoch"], timeout_s=LEASE_S * 2 + 15)
+        assert time.monotonic() - frozen_s < LEASE_S * 2 + 15
+        second.await_status(lambda found: rows(found) > rows(taken), timeout_s=DEADLINE_S)
+        time.sleep(max(0.0, FREEZE_S - (time.monotonic() - frozen_s)))
+        before = (len(manifests(rig)), owner_epoch_of_marks(rig), stored_epoch(rig))
+        first.thaw()
+        woken_s = time.monotonic()
+        while "OwnershipLost" not in first.log.read_text() and "LogTaken" not in first.log.read_text():
+            assert time.monotonic() - woken_s < 60, first.log.read_text()[-3000:]
+            time.sleep(0.1)
+        second.await_status(lambda found: int(found["segments"]) > before[0] + 10, timeout_s=DEADLINE_S)
+        later = manifests(rig)[before[0] :]
+        assert {manifest.epoch for manifest in later} == {taken["epoch"]}
+        assert owner_epoch_of_marks(rig) == before[1] == taken["epoch"]
+        assert stored_epoch(rig) == before[2] == taken["epoch"]
+        epochs = [manifest.epoch for manifest in manifests(rig)]
+        assert epochs == sorted(epochs)
+
+
+def owner_epoch_of_marks(rig: Rig) -> int:
+    """The epoch in the uuid that the watermark row holds now."""
+    ((uuid,),) = rig.db.execute("select unique_identifier from changefeed_dump.changefeed_dump_event")
+    return int(str(uuid)[16:24], 16)
+
+
+def stored_epoch(rig: Rig) -> int:
+    """The epoch of the progress in etcd."""
+    keys = rig.etcd.etcdctl("get", "--prefix", "/changefeed_dump/v1/", "--keys-only").split()
+    (head,) = (rig.etcd.get(key) for key in keys if key.endswith("/progress"))
+    return int(json.loads(str(head))["epoch"])

@@ -1,0 +1,142 @@
+"""The product beside the rig, as its users run it: `ticdc-dump run` as a process, operated by the `cdc` command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+BIN = Path(sys.executable).parent
+POLL_S = 0.1
+
+
+class SidecarProcess:
+    """`ticdc-dump run --config`. Its output goes to `log`. A context manager: leaving it kills what is left."""
+
+    def __init__(self, config: Path, log: Path) -> None:
+        self.config = config
+        self.log = log
+        settings = tomllib.loads(config.read_text())
+        self.changefeed_id = str(settings["changefeed"]["id"])
+        self.address = str(settings["control"]["listen"])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [BIN / "ticdc-dump", "run", "--config", self.config],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def stop(self, *, timeout_s: float = 60.0) -> int:
+        """SIGTERM, as systemd does it; the exit code."""
+        self._send(signal.SIGTERM)
+        return self._running.wait(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL; nothing if it has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def freeze(self) -> None:
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def ended(self) -> int | None:
+        """The exit code, None while it runs."""
+        return self._running.poll()
+
+    @property
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "start it first"
+        return self._process
+
+    def _send(self, number: int) -> None:
+        os.kill(self._running.pid, number)
+
+    # ---- its operator ------------------------------------------------------------------------------------------------------
+
+    def cdc(self, command: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """`cdc cli changefeed {command} -c … {arguments}`."""
+        words = [str(BIN / "cdc"), "cli", "changefeed", command, "-c", self.changefeed_id, *arguments]
+        environment = os.environ | {"TICDC_DUMP_ADDR": self.address}
+        return subprocess.run(words, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment)
+
+    def ask(self, command: str, *arguments: str, timeout_s: float = 60.0) -> dict[str, Any]:
+        """The answer's JSON. Raises AssertionError with what was said instead, if it failed."""
+        done = self.cdc(command, *arguments, "--json", "--timeout", str(timeout_s / 2), timeout_s=timeout_s)
+        assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}"
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def await_status(self, wanted: Callable[[dict[str, Any]], bool], *, timeout_s: float) -> dict[str, Any]:
+        """Ask until `wanted` is true of the status; a sidecar that does not answer is asked again. Raises TimeoutError."""
+        until_s, last = time.monotonic() + timeout_s, ""
+        while time.monotonic() < until_s:
+            done = self.cdc("dumpquery", "--json", "--timeout", "1")
+            last = done.stdout or done.stderr
+            try:
+                found: dict[str, Any] = json.loads(done.stdout)
+            except ValueError:
+                found = {}
+            if "state" in found and wanted(found):
+                return found
+            if self.ended() is not None:
+                raise TimeoutError(f"the sidecar ended with {self.ended()}: {self.log.read_text()[-3000:]}")
+            time.sleep(POLL_S)  # the command line tells nobody by itself
+        raise TimeoutError(f"not within {timeout_s} s; last: {last[-3000:]}")
+
+
+class MergeWorkerProcess:
+    """`ticdc-dump merge --config`, for a sidecar whose settings leave the worker to others. Started again by whoever kills it."""
+
+    def __init__(self, config: Path, log: Path) -> None:
+        self.config = config
+        self.log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [BIN / "ticdc-dump", "merge", "--config", self.config],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """SIGKILL for the driver with its JVM and Python workers."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
