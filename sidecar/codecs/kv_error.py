@@ -1,0 +1,21 @@
+"""What the readers of raw key-values raise among themselves, before table and key are known.
+
+Every reader of `sidecar/codecs/kv_*.py` is given bytes and gives a value, or raises `Broken` with the place inside those
+bytes. kv_row.py turns it into MessageUnreadable with table, key and the place in the row; nothing else may escape.
+"""
+
+from __future__ import annotations
+
+
+class Broken(Exception):
+    """The bytes at offset `at` are not what the format has there. `expected` and `found` are short texts."""
+
+    def __init__(self, at: int, expected: str, found: str) -> None:
+        super().__init__(f"byte {at}: expected {expected}; found {found}")
+        self.at = at
+        self.expected = expected
+        self.found = found
+
+    def shifted(self, by: int, what: str = "") -> Broken:
+        """The same, seen from a place `by` bytes earlier, inside `what`."""
+        return Broken(self.at + by, f"{what}: {self.expected}" if what else self.expected, self.found)

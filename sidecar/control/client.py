@@ -1,0 +1,250 @@
+"""The control service as a client sees it: find the sidecar, follow it to the owner, ask until it answers.
+
+    --sidecar | TICDC_DUMP_ADDR      as given: host:port, with https:// or http:// to say whether it is TLS
+    --pd                             the owner's address in etcd, where the sidecar wrote it
+    else                             127.0.0.1:8310, the default of the sidecar's settings
+
+- Every request is idempotent, so a call without an answer is made again, the same, until `patience_s` is over.
+- A standby names the owner: the call is made there, once. A standby that does not know the owner, or a second standby, is a
+  takeover under way: asked again, from the start.
+- A token leaves this machine over TLS only.
+
+Each failure says its `exit_code`: 3 refused (or another error of the sidecar), 4 not found, 5 unreachable, 6 not allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import stamina
+from ticdc_dump.v1 import control_pb2_grpc
+
+from sidecar.config import EtcdSection, Tls
+from sidecar.control.security import KEEPALIVE_MS, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, is_loopback, read_pem
+from sidecar.control.service import OWNER_METADATA
+from sidecar.core.changefeed import ChangefeedName
+from sidecar.errors import ConfigError, TicdcDumpError
+
+NO_TLS = Tls()
+ADDRESS_DEFAULT = "127.0.0.1:8310"
+PATIENCE_S = 15.0
+"""Longer than a takeover by a standby with the default lease takes to be noticed by nobody: the lease's 10 s, and some."""
+ANSWER_MAX_S = 30.0
+"""For one answer; the service gives up on the pipeline before that."""
+EXIT_REFUSED, EXIT_NOT_FOUND, EXIT_UNREACHABLE, EXIT_NOT_ALLOWED = 3, 4, 5, 6
+
+OwnerLookup = Callable[[Sequence[str], Tls, ChangefeedName], str | None]
+"""The owner's control address by etcd endpoints (host:port), TLS and changefeed; None if nobody owns it."""
+
+
+def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> str | None:
+    """`OwnerLookup`. Raises CoordinationLost where etcd is not reachable, CallFailed for a changefeed that is not there."""
+    from sidecar.adapters.changefeed_info import changefeed  # what most calls do not need is not loaded for them
+    from sidecar.adapters.etcd_changefeed import read_changefeed_info
+    from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
+    from sidecar.adapters.etcd_owner import owner
+
+    client = EtcdClient(EtcdSection(endpoints=tuple(endpoints), tls=tls))
+    try:
+        try:
+            info = read_changefeed_info(client, name)
+        except ConfigError as error:  # its only cause: no such changefeed, or a name that none can have
+            raise _not_found(str(error).partition("\n")[0], hint="see --changefeed-id, --namespace, --cluster-id and --pd") from error
+        holder = owner(client, changefeed_root(name, changefeed(name, info).incarnation))
+    finally:
+        client.close()
+    return holder.address if holder is not None else None
+
+
+class CallFailed(TicdcDumpError):
+    """A call that has no good answer. `reason`: one word for programs."""
+
+    def __init__(self, message: str, *, hint: str, exit_code: int, reason: str) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code
+        self.reason = reason
+
+
+def _not_found(message: str, *, hint: str) -> CallFailed:
+    return CallFailed(message, hint=hint, exit_code=EXIT_NOT_FOUND, reason="not_found")
+
+
+class _AskAgain(Exception):
+    """Nobody answered yet; `why` for people."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach a sidecar. `tls.ca_file` makes an address without a scheme TLS; certificate and key for mutual TLS."""
+
+    tls: Tls = NO_TLS
+    token: str = ""
+    patience_s: float = PATIENCE_S
+
+
+def find_address(
+    given: str, *, endpoints: Sequence[str], tls: Tls, changefeed: ChangefeedName | None, owner_address: OwnerLookup = owner_in_etcd
+) -> str:
+    """`given`: by flag or environment, empty for neither. Raises CallFailed where etcd names no owner."""
+    if given:
+        return given
+    if not endpoints or changefeed is None:
+        return ADDRESS_DEFAULT
+    found = owner_address([_without_scheme(endpoint) for endpoint in endpoints], tls, changefeed)
+    if found is None:
+        raise _not_found(
+            f"no sidecar owns changefeed {changefeed} according to etcd at {', '.join(endpoints)}",
+            hint="start one with ticdc-dump run, or name it with --sidecar; see --namespace and --cluster-id",
+        )
+    return found
+
+
+class ControlClient:
+    """`call("Query", request)` and `watch(request)`, against the owner wherever it is."""
+
+    def __init__(self, address: str, access: Access) -> None:
+        self._address = address
+        self._access = access
+        self._channels: dict[str, Any] = {}
+
+    def __enter__(self) -> ControlClient:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+    def call(self, method: str, request: Any) -> Any:
+        """The answer to `request`. Raises CallFailed; ConfigError for TLS files or a token that cannot be used."""
+        return self._patiently(lambda stub: getattr(stub, method)(request, **self._terms(), timeout=ANSWER_MAX_S))
+
+    def watch(self, request: Any) -> Iterator[Any]:
+        """Statuses for as long as anybody gives them: a stream that breaks is opened again, at the owner of that time."""
+        while True:
+            first, rest = self._patiently(lambda stub: _opened(stub.Watch(request, **self._terms())))
+            yield first
+            try:
+                yield from rest
+            except grpc.RpcError as error:
+                if not _may_come_back(error):
+                    raise _failed(error, self._address) from error
+
+    def _terms(self) -> dict[str, Any]:
+        return {"metadata": (("authorization", f"Bearer {self._access.token}"),)} if self._access.token else {}
+
+    def _patiently(self, ask: Callable[[Any], Any]) -> Any:
+        try:
+            for attempt in stamina.retry_context(
+                on=_AskAgain, attempts=None, timeout=self._access.patience_s, wait_initial=0.1, wait_max=1.0, wait_jitter=0.1
+            ):
+                with attempt:
+                    return self._from_owner(ask)
+        except _AskAgain as last:
+            raise CallFailed(
+                f"no answer within {self._access.patience_s:g} s: {last.why}",
+                hint="see that the sidecar runs (ticdc-dump run) and listens there, and that --ca, --cert and --key fit; name it with"
+                " --sidecar HOST:PORT or TICDC_DUMP_ADDR",
+                exit_code=EXIT_UNREACHABLE,
+                reason="unreachable",
+            ) from last
+        raise AssertionError("the last attempt raises")
+
+    def _from_owner(self, ask: Callable[[Any], Any]) -> Any:
+        address = self._address
+        for _ in range(2):
+            try:
+                return ask(self._stub(address))
+            except grpc.RpcError as error:
+                owner = _owner_of(error)
+                if owner is None:
+                    if _may_come_back(error):
+                        raise _AskAgain(f"{address}: {error.details()}") from error
+                    raise _failed(error, address) from error
+                if not owner:
+                    raise _AskAgain(f"{address} is a standby and does not know the owner") from error
+                address = owner
+        raise _AskAgain(f"{address} is a standby too: the changefeed is being taken over")
+
+    def _stub(self, address: str) -> Any:
+        if address not in self._channels:
+            self._channels[address] = _channel(address, self._access)
+        return control_pb2_grpc.ControlStub(self._channels[address])  # type: ignore[no-untyped-call]  # generated without types
+
+
+def _channel(address: str, access: Access) -> Any:
+    target = _without_scheme(address)
+    encrypted = address.startswith("https://") or (bool(access.tls.ca_file) and not address.startswith("http://"))
+    options = (
+        ("grpc.max_receive_message_length", RESPONSE_BYTES_MAX),
+        ("grpc.max_send_message_length", REQUEST_BYTES_MAX),
+        ("grpc.enable_http_proxy", 0),  # an http_proxy in the environment is not meant for machines of one's own
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),  # a frozen sidecar ends a watch
+    )
+    if encrypted:
+        return grpc.secure_channel(target, _credentials(access.tls), options=options)
+    if access.token and not is_loopback(target):
+        raise ConfigError(
+            f"the token would go to {target} unencrypted", hint="give --ca (or an https:// address), so that it goes over TLS"
+        )
+    return grpc.insecure_channel(target, options=options)
+
+
+def _credentials(tls: Tls) -> Any:
+    if bool(tls.cert_file) != bool(tls.key_file):
+        raise ConfigError("--cert and --key are given one without the other", hint="give both for mutual TLS, or neither")
+    return grpc.ssl_channel_credentials(
+        root_certificates=read_pem(tls.ca_file) if tls.ca_file else None,
+        private_key=read_pem(tls.key_file) if tls.key_file else None,
+        certificate_chain=read_pem(tls.cert_file) if tls.cert_file else None,
+    )
+
+
+def _without_scheme(address: str) -> str:
+    return address.strip().removeprefix("https://").removeprefix("http://").rstrip("/")
+
+
+def _opened(stream: Any) -> tuple[Any, Iterator[Any]]:
+    """The stream after its first message came: what a standby or nobody would answer comes before that."""
+    try:
+        return next(stream), stream
+    except StopIteration:
+        raise _AskAgain("the sidecar is shutting down") from None
+
+
+def _owner_of(error: Any) -> str | None:
+    """What a standby tells about the owner; None if this is not a standby's answer."""
+    if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
+        return None
+    return next((value for key, value in error.trailing_metadata() or () if key == OWNER_METADATA), None)
+
+
+def _may_come_back(error: Any) -> bool:
+    return _owner_of(error) is not None or error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def _failed(error: Any, address: str) -> CallFailed:
+    code, text = error.code(), error.details() or ""
+    message, _, hint = text.partition("\n  what to do: ")
+    match code:
+        case grpc.StatusCode.NOT_FOUND:
+            exit_code, reason = EXIT_NOT_FOUND, "not_found"
+        case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
+            exit_code, reason = EXIT_NOT_ALLOWED, "not_allowed"
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            exit_code, reason = EXIT_UNREACHABLE, "unreachable"
+        case grpc.StatusCode.FAILED_PRECONDITION | grpc.StatusCode.RESOURCE_EXHAUSTED:
+            exit_code, reason = EXIT_REFUSED, "refused"
+        case _:
+            exit_code, reason = EXIT_REFUSED, "error"
+            message = f"{address} answered {code.name}: {message}"
+    return CallFailed(message, hint=hint or "see the sidecar's log and dumpquery", exit_code=exit_code, reason=reason)

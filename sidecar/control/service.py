@@ -1,0 +1,246 @@
+"""The control service of one sidecar: requests in, the published status out (proto/ticdc_dump/v1/control.proto).
+
+    gRPC thread ── QueuedRequests.submit ──► pipeline's thread ── publishes SidecarStatus ──► gRPC threads
+
+- Every call is idempotent. What the status already shows is answered without asking the pipeline; a refusal counts only if a
+  status published after it does not show what was asked for either (the request of a lost answer did it).
+- The answer of a request is a status published after it was carried out.
+- A process that does not own the changefeed answers every call with FAILED_PRECONDITION and the owner's address in the
+  trailing metadata `ticdc-dump-owner`: empty while the owner is not known.
+- Nothing here runs in the pipeline's thread, and it never waits for the database on behalf of these calls (P3).
+
+    RefusedRequest and other errors of ours  FAILED_PRECONDITION       another changefeed            NOT_FOUND
+    errors that a retry can help             UNAVAILABLE               too many watchers             RESOURCE_EXHAUSTED
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import BoundedSemaphore, Event, Lock
+from time import monotonic
+from typing import NoReturn
+
+import grpc
+from ticdc_dump.v1 import control_pb2 as pb
+from ticdc_dump.v1 import control_pb2_grpc
+
+from sidecar.config import DumpSection
+from sidecar.control.dump_scope import FeedScope, Scope, resolve, start_dump
+from sidecar.control.requests import QueuedRequests
+from sidecar.control.wire import dump_status
+from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, StopDump
+from sidecar.core.progress import OVER, DumpState, Progress
+from sidecar.core.status import SidecarStatus
+from sidecar.errors import RefusedRequest, TicdcDumpError
+from sidecar.ports import SchemaSource
+
+OWNER_METADATA = "ticdc-dump-owner"
+REQUEST_TIMEOUT_S = 20.0
+"""For the pipeline to carry a request out: it may be in the middle of writing a large segment."""
+PUBLISH_TIMEOUT_S = 5.0
+"""For the next status, which comes with every step; after that the last one has to do."""
+PUBLISH_LOOK_S = 0.02
+WATCH_EVERY_S = 1.0
+WATCHERS_MAX = 16
+"""Each holds one thread of the server."""
+DETAILS_MAX = 2000
+"""Characters of an error's text: it travels in a header, of which gRPC takes 8 KiB, three bytes for each that is not ASCII."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the service is made of. `status` None: this process does not own the changefeed; then `owner_address` tells who
+    does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none."""
+
+    status: Callable[[], SidecarStatus | None]
+    owner_address: Callable[[], str | None]
+    requests: QueuedRequests
+    schemas: SchemaSource
+    feed_scope: FeedScope
+    defaults: DumpSection
+    case_sensitive: bool = False
+    rows_per_s_before: Callable[[], float] = lambda: 0.0
+
+
+class ControlService(control_pb2_grpc.ControlServicer):
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._watchers = BoundedSemaphore(WATCHERS_MAX)
+        self._wakes: set[Event] = set()
+        self._lock = Lock()
+        self._closing = False
+
+    def close(self) -> None:
+        """End all watches, so that the server can stop."""
+        with self._lock:
+            self._closing = True
+            for wake in self._wakes:
+                wake.set()
+
+    # ---- the calls, as gRPC names them -----------------------------------------------------------------------------
+
+    def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
+        with _errors_told(context):
+            status = self._owned(request.changefeed, context)
+            if _is_dump(status, request.dump_id):
+                return dump_status(status)
+            start = start_dump(request, self._scope(request), chunk_rows=self._served.defaults.chunk_rows)
+            return self._carried_out(start, context, lambda progress: progress.dump_id == start.dump_id)
+
+    def Pause(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
+        return self._move(request, context, PauseDump(), DumpState.PAUSED)
+
+    def Resume(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
+        return self._move(request, context, ResumeDump(), DumpState.RUNNING)
+
+    def Stop(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
+        return self._move(request, context, StopDump(), DumpState.STOPPED)
+
+    def Restart(self, request: pb.RestartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
+        with _errors_told(context):
+            self._owned(request.changefeed, context)
+            if len(request.new_dump_id) != DUMP_ID_LENGTH or not request.new_dump_id.isascii():
+                raise RefusedRequest(f"dump id {request.new_dump_id!r} is not {DUMP_ID_LENGTH} letters and digits", hint="use ticdc-dump")
+            restart = RestartDump(request.new_dump_id)
+            return self._carried_out(restart, context, lambda progress: progress.dump_id == restart.dump_id)
+
+    def Query(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
+        with _errors_told(context):
+            return dump_status(self._owned(request.changefeed, context))
+
+    def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802
+        with _errors_told(context):
+            status = self._status(context)
+            served = not request.namespace or request.namespace == status.changefeed.namespace
+            return pb.ListResponse(dumps=[dump_status(status)] if served else [])
+
+    def Watch(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> Iterator[pb.DumpStatus]:  # noqa: N802
+        if not self._watchers.acquire(blocking=False):
+            _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{WATCHERS_MAX} watch this sidecar already: use dumpquery without --watch")
+        wake = Event()
+        try:
+            with self._lock:
+                self._wakes.add(wake)
+            context.add_callback(wake.set)
+            told = None
+            while not self._closing and context.is_active():
+                status = dump_status(self._owned(request.changefeed, context))
+                if status != told:
+                    yield status
+                    told = status
+                wake.wait(WATCH_EVERY_S)
+        finally:
+            with self._lock:
+                self._wakes.discard(wake)
+            self._watchers.release()
+
+    def Preview(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpPreview:  # noqa: N802
+        with _errors_told(context):
+            progress = self._owned(request.changefeed, context).progress
+            scope = self._scope(request)
+            if progress is not None and progress.state not in OVER and progress.dump_id != request.dump_id:
+                scope.refusals.append(f"a dump is {progress.state} already: stop it, or use dumprestart")
+            return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before())
+
+    # ---- what they have in common ----------------------------------------------------------------------------------
+
+    def _scope(self, request: pb.StartRequest) -> Scope:
+        served = self._served
+        return resolve(request, served.schemas, served.feed_scope, case_sensitive=served.case_sensitive)
+
+    def _move(self, request: pb.DumpRequest, context: grpc.ServicerContext, move: Request, target: DumpState) -> pb.DumpStatus:
+        with _errors_told(context):
+            self._owned(request.changefeed, context)
+            return self._carried_out(move, context, lambda progress: progress.state is target)
+
+    def _carried_out(self, request: Request, context: grpc.ServicerContext, shows: Callable[[Progress], bool]) -> pb.DumpStatus:
+        """`shows`: whether a dump is as the request would have it."""
+        status = self._status(context)
+        if status.progress is not None and shows(status.progress):
+            return dump_status(status)
+        try:
+            self._served.requests.submit(request, timeout_s=min(REQUEST_TIMEOUT_S, context.time_remaining() or REQUEST_TIMEOUT_S))
+        except RefusedRequest:
+            status = self._published_next(context)
+            if status.progress is None or not shows(status.progress):
+                raise
+            return dump_status(status)
+        return dump_status(self._published_next(context))
+
+    def _published_next(self, context: grpc.ServicerContext) -> SidecarStatus:
+        """A status made after this moment: it shows what has been answered before."""
+        known = self._status(context)
+        until_s = monotonic() + PUBLISH_TIMEOUT_S
+        pause = Event()
+        while (status := self._status(context)) is known and monotonic() < until_s:
+            pause.wait(PUBLISH_LOOK_S)
+        return status
+
+    def _owned(self, changefeed: pb.Changefeed, context: grpc.ServicerContext) -> SidecarStatus:
+        """The status, if this process owns the changefeed and is asked about it."""
+        status = self._status(context)
+        served = status.changefeed
+        if (changefeed.namespace or "default", changefeed.id) != (served.namespace, served.id):
+            _abort(
+                context,
+                grpc.StatusCode.NOT_FOUND,
+                f"changefeed {changefeed.namespace or 'default'}/{changefeed.id} is not served here, {served.namespace}/{served.id} is"
+                "\n  what to do: see --changefeed-id and --namespace, or give that changefeed's own sidecar with --sidecar",
+            )
+        return status
+
+    def _status(self, context: grpc.ServicerContext) -> SidecarStatus:
+        status = self._served.status()
+        if status is None:
+            owner = self._served.owner_address() or ""
+            context.set_trailing_metadata(((OWNER_METADATA, owner),))
+            _abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"this sidecar is a standby; the owner is {owner or 'not known yet'}")
+        return status
+
+
+def preview(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float) -> pb.DumpPreview:
+    """`rows_per_s_before`: what earlier dumps reached, 0 if unknown."""
+    found = [
+        pb.TablePreview(
+            schema=estimate.table.schema,
+            table=estimate.table.table,
+            rows=estimate.rows or 0,
+            bytes=estimate.bytes or 0,
+            read_by=estimate.read_by,
+            refused=estimate.refused or "",
+        )
+        for estimate in scope.estimates
+    ]
+    left_out = [pb.TablePreview(schema=table.schema, table=table.table, refused=why) for table, why in scope.left_out.items()]
+    return pb.DumpPreview(
+        tables=found + left_out, refusals=scope.refusals, seconds=_seconds(scope, request, rows_per_s_before=rows_per_s_before)
+    )
+
+
+def _seconds(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float) -> float:
+    """The slowest of what earlier dumps reached and the bounds of this one; 0: nothing is known."""
+    rows = sum(estimate.rows or 0 for estimate in scope.estimates)
+    size = sum(estimate.bytes or 0 for estimate in scope.estimates)
+    paces = ((rows, rows_per_s_before), (rows, request.rows_per_second), (size, request.bytes_per_second))
+    return max((amount / pace for amount, pace in paces if pace), default=0.0)
+
+
+def _is_dump(status: SidecarStatus, dump_id: str) -> bool:
+    return status.progress is not None and status.progress.dump_id == dump_id
+
+
+@contextmanager
+def _errors_told(context: grpc.ServicerContext) -> Iterator[None]:
+    """Our errors as gRPC's; what is not ours is a bug and becomes gRPC's UNKNOWN."""
+    try:
+        yield
+    except TicdcDumpError as error:
+        _abort(context, grpc.StatusCode.UNAVAILABLE if error.retryable else grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+
+def _abort(context: grpc.ServicerContext, code: grpc.StatusCode, text: str) -> NoReturn:
+    context.abort(code, text if len(text) <= DETAILS_MAX else f"{text[:DETAILS_MAX]} … ({len(text) - DETAILS_MAX} characters more)")
+    raise AssertionError("abort raises")

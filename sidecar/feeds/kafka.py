@@ -1,0 +1,367 @@
+"""TiCDC's Kafka topics as a feed: a lane is a partition, `kafka/{topic}/{partition}`, a position is a Kafka offset.
+
+- Partitions are assigned, never balanced: who reads is decided by ownership, where from by the log. The group's offsets
+  are written for operators (lag) and never read.
+- Nothing is skipped. What is wanted must be there: below the first offset (retention passed) or above the end (a topic
+  made anew) is a gap, and so is a hole between two messages: TiCDC writes no transactions and its topics are not compacted.
+- A lane that was not there when the log began is read from offset 0, or it is a gap. A new log begins at what is there.
+- **A lane must join before R may pass it by.** TiCDC sends resolved mark T, in any lane, after every change <= T was
+  written; so the lane of such a change existed before that mark. Before R moves to some T, every lane has delivered
+  something after the first mark >= T came. So it is enough to read the topics again each time that *every* lane has
+  delivered since the last time, before the messages that complete the round are handed out: `poll` keeps them until the
+  answer is there. `lanes` itself asks nobody, and a cluster that does not answer holds R and blocks nothing.
+- Brokers learn of a new partition from their controller. One that lags behind it would answer without the partition.
+- A lane never leaves. Its topic gone, smaller, or made anew (another topic id, or an end below the position) stops. A
+  topic made anew while nobody looked, and longer by now than the position, cannot be told from the old one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from sidecar.core.model import Lane, Message
+from sidecar.errors import FeedLost, FeedUnsuitable
+from sidecar.feeds.kafka_client import (
+    OUTAGE_MAX_S,
+    Cluster,
+    PartitionKey,
+    Topic,
+    TopicsAnswer,
+    common_settings,
+    consumer_settings,
+    open_client,
+    refusal,
+)
+from sidecar.ports import Clock
+
+POLL_MESSAGES_MAX = 5_000
+"""Of one poll: what the pipeline takes in some tens of milliseconds, so that it comes back to the dump and to operators."""
+
+TAKEN_PART = 4  # and what waits in the queue comes on top, another quarter at most
+"""A poll takes no more than this part of `queue_bytes_max`, and one message."""
+
+SLICE_MESSAGES = 500
+"""Taken from librdkafka at once, between two looks at the bytes."""
+
+TOPICS_EVERY_S = 5.0
+"""Without messages of every lane the topics are read again so often: for what appears, what is gone, and for a sign of life."""
+
+TOPICS_AGAIN_S = 0.2
+"""After an answer of no use, and while there is no lane at all."""
+
+ANSWER_WAIT_S = 0.1
+"""How long a poll waits for the topics that it needs; a broker nearby takes about 2 ms. Then the next poll goes on waiting."""
+
+FIRST_ANSWER_MAX_S = 10.0
+"""How long `seek` waits for a first answer, and for the topics that the log names."""
+
+GONE_MAX_S = 10.0
+"""A topic that is there and that brokers do not know for so long is gone. Shorter: one of them is just starting."""
+
+COMMIT_EVERY_S = 1.0
+CLOSE_WAIT_S = 1.0
+
+
+class _SystemClock:
+    def now_s(self) -> float:
+        return time.monotonic()
+
+
+class KafkaFeed:
+    """sidecar.ports.Feed over all partitions of `topics()`, the topics that the changefeed writes as far as is known now.
+
+    A topic that does not exist is no lane yet: TiCDC makes topics when their first table comes. `queue_bytes_max` bounds what
+    is fetched and not yet taken, and what a poll returns (one message may be larger). One thread calls all but the constructor.
+
+    Raises ConfigError for settings that cannot be used; FeedLost when no broker answers for OUTAGE_MAX_S. After an error
+    only `seek` and `close` may follow.
+    """
+
+    def __init__(
+        self,
+        brokers: str,
+        topics: Callable[[], frozenset[str]],
+        *,
+        client: Mapping[str, str],
+        group: str,
+        queue_bytes_max: int,
+        clock: Clock | None = None,
+    ) -> None:
+        self._topics = topics
+        self._client = dict(client)
+        self._group = group
+        self._queue_bytes_max = queue_bytes_max
+        self._clock = clock or _SystemClock()
+        self._cluster = Cluster(brokers, client)
+        self._consumer: Any = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lanes: dict[PartitionKey, Lane] = {}
+        self._next: dict[PartitionKey, int] = {}
+        self._known: dict[str, Topic] = {}
+        self._unheard: set[PartitionKey] = set()
+        self._kept: list[Message] = []
+        self._asked: TopicsAnswer | None = None
+        self._ask_at_s = self._clock.now_s()
+        self._gone_since_s: float | None = None
+        self._silent_since_s: float | None = None
+        self._acknowledged: dict[PartitionKey, int] = {}
+        self._committed: dict[PartitionKey, int] = {}
+        self._commit_at_s = self._clock.now_s()
+
+    # ---- the port ---------------------------------------------------------------------------------------------------
+
+    def lanes(self) -> frozenset[Lane]:
+        """As of the topics read after all that was delivered had arrived; empty before `seek`. Asks nobody."""
+        return frozenset(self._lanes.values())
+
+    def seek(self, positions: Mapping[Lane, int]) -> None:
+        """Waits for the brokers, and then for leaders, FIRST_ANSWER_MAX_S each. Empty positions: a new log, from what is there.
+
+        Raises FeedUnsuitable for a gap, or where the brokers refuse; FeedLost, and changes nothing, if none answers.
+        """
+        wanted = {_partition_of(lane): position for lane, position in positions.items()}
+        known = self._first_answer({topic for topic, _ in wanted})
+        there = [(topic, number) for topic, found in known.items() for number in range(found.partitions)]
+        if lost := sorted(wanted.keys() - set(there)):
+            raise _gone(lost[0], known.get(lost[0][0]))
+        available = self._available(there)
+        start = {}
+        for key, (first, end) in available.items():
+            start[key] = wanted.get(key, 0) if wanted else first
+            if not first <= start[key] <= end:
+                raise _gap(key, start[key], first, end)
+        self._stop_reading()
+        self._forget()
+        bounds = consumer_settings(group=self._group, queue_bytes_max=self._queue_bytes_max, brokers=self._cluster.broker_count())
+        settings = common_settings(self._cluster.brokers, self._client) | bounds | {"error_cb": self._cluster.note}
+        self._consumer = open_client(Consumer, settings)
+        self._known = known
+        self._read_from(start)
+
+    def poll(self, *, timeout_s: float) -> Sequence[Message]:
+        """Raises FeedUnsuitable for a gap, a topic that is gone, or where the brokers refuse; FeedLost after an outage."""
+        self._cluster.check()
+        self._commit_if_due()
+        if not self._kept:
+            taken = self._take(timeout_s)
+            if self._unheard or not taken:
+                self._read_topics(wait_s=0.0)
+                return taken
+            self._kept, self._asked, self._ask_at_s = taken, None, self._clock.now_s()  # what was asked before they came is too old
+        if not self._read_topics(wait_s=ANSWER_WAIT_S):
+            self._cluster.check(wait_s=min(timeout_s, TOPICS_AGAIN_S))
+            return []
+        self._unheard = set(self._next)
+        taken, self._kept = self._kept, []
+        return taken
+
+    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
+        for lane, position in positions.items():
+            key = _partition_of(lane)
+            self._acknowledged[key] = max(position, self._acknowledged.get(key, 0))
+
+    def close(self) -> None:
+        """Waits a second at most. The feed can be used again after `seek`."""
+        if self._consumer is not None:
+            self._commit_if_due(at_once=True)
+            self._cluster.finish_commit(CLOSE_WAIT_S)
+            self._stop_reading()
+
+    # ---- messages ---------------------------------------------------------------------------------------------------
+
+    def _take(self, timeout_s: float) -> list[Message]:
+        """What is there, in order inside each lane: one message is waited for, the rest is taken as it is."""
+        taken: list[Message] = []
+        lanes, following, unheard = self._lanes, self._next, self._unheard
+        bytes_left = self._queue_bytes_max // TAKEN_PART
+        records = self._consume(1, timeout_s)
+        while records:
+            for record in records:
+                if record.error() is not None:
+                    self._check_record(record)
+                    continue
+                partition, position = (record.topic(), record.partition()), record.offset()
+                if position != following[partition]:
+                    raise _hole(partition, following[partition], position)
+                following[partition] = position + 1
+                unheard.discard(partition)
+                key, value = record.key(), record.value()
+                bytes_left -= len(key or b"") + len(value or b"")
+                taken.append(Message(lanes[partition], position, key, value))
+            if len(taken) >= POLL_MESSAGES_MAX or bytes_left <= 0:
+                break
+            records = self._consume(SLICE_MESSAGES, 0.0)
+        if taken:
+            self._silent_since_s = None
+        return taken
+
+    def _consume(self, count: int, timeout_s: float) -> list[Any]:
+        try:
+            found: list[Any] = self._consumer.consume(count, timeout_s)
+        except KafkaException as error:
+            if refused := refusal(error.args[0], "reading"):
+                raise refused from error
+            return []
+        return found
+
+    def _check_record(self, record: Any) -> None:
+        error: KafkaError = record.error()
+        partition = (record.topic(), record.partition())
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            first, end = self._cluster.available([partition])[partition]
+            raise _gap(partition, self._next[partition], first, end)
+        if refused := refusal(error, f"reading {_lane_of(partition)}"):
+            raise refused
+
+    def _read_from(self, start: Mapping[PartitionKey, int]) -> None:
+        self._lanes |= {partition: _lane_of(partition) for partition in start}
+        self._next |= start
+        self._unheard |= start.keys()
+        self._consumer.incremental_assign([TopicPartition(*partition, position) for partition, position in start.items()])
+
+    def _stop_reading(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    # ---- topics -----------------------------------------------------------------------------------------------------
+
+    def _first_answer(self, named: set[str]) -> dict[str, Topic]:
+        """The topics that exist; the ones that the log names are waited for."""
+        until_s = self._clock.now_s() + FIRST_ANSWER_MAX_S
+        found: dict[str, Topic] | None = None
+        while True:
+            asked = self._cluster.ask(self._topics() | named)
+            while not asked.wait(ANSWER_WAIT_S) and self._clock.now_s() < until_s:
+                self._cluster.check()
+            if asked.wait(0.0) and (told := asked.topics()) is not None:
+                found = told
+            if found is not None and named <= found.keys():
+                self._cluster.answered()
+                return found
+            if self._clock.now_s() >= until_s:
+                if found is None:
+                    raise self._cluster.lost(FIRST_ANSWER_MAX_S)
+                return found
+            self._cluster.check(wait_s=TOPICS_AGAIN_S)
+
+    def _available(self, partitions: list[PartitionKey]) -> dict[PartitionKey, tuple[int, int]]:
+        """Asked again while a partition is without a leader."""
+        until_s = self._clock.now_s() + FIRST_ANSWER_MAX_S
+        while True:
+            try:
+                return self._cluster.available(partitions)
+            except FeedLost:
+                if self._clock.now_s() >= until_s:
+                    raise
+            self._cluster.check(wait_s=TOPICS_AGAIN_S)
+
+    def _read_topics(self, *, wait_s: float) -> bool:
+        """Whether an answer has come now, all of it is taken in, and it can be trusted. Asks if it is time to."""
+        now_s = self._clock.now_s()
+        if self._asked is None:
+            if now_s < self._ask_at_s:
+                return False
+            self._asked = self._cluster.ask(self._topics() | self._known.keys())
+        if not self._asked.wait(wait_s):
+            return False
+        found, self._asked = self._asked.topics(), None
+        self._ask_at_s = now_s + TOPICS_AGAIN_S
+        if found is None:
+            self._check_silence(now_s)
+            return False
+        self._silent_since_s = None
+        self._cluster.answered()
+        if self._something_is_gone(found, now_s):
+            return False
+        if self._next:
+            self._ask_at_s = now_s + TOPICS_EVERY_S
+        self._join(found)
+        return True
+
+    def _join(self, found: Mapping[str, Topic]) -> None:
+        """What was not there when the log began, or when this process did, is read from its very beginning."""
+        joined = {
+            (name, number): 0
+            for name, topic in found.items()
+            for number in range(self._known[name].partitions if name in self._known else 0, topic.partitions)
+        }
+        self._known = {**self._known, **found}
+        if joined:
+            self._read_from(joined)
+
+    def _something_is_gone(self, found: Mapping[str, Topic], now_s: float) -> bool:
+        for name, known in self._known.items():
+            topic = found.get(name)
+            if topic is not None and topic.id is not None and known.id is not None and topic.id != known.id:
+                raise FeedUnsuitable(
+                    f"topic {name} was deleted and made anew (its id was {known.id} and is {topic.id}): what was in it is lost",
+                    hint=_START_ANEW,
+                )
+            if topic is None or topic.partitions < known.partitions:
+                self._gone_since_s = now_s if self._gone_since_s is None else self._gone_since_s
+                if now_s - self._gone_since_s > GONE_MAX_S:
+                    raise _gone((name, topic.partitions if topic else 0), topic)
+                return True
+        self._gone_since_s = None
+        return False
+
+    def _check_silence(self, now_s: float) -> None:
+        self._silent_since_s = now_s if self._silent_since_s is None else self._silent_since_s
+        silent_s = now_s - self._silent_since_s
+        if silent_s > OUTAGE_MAX_S:
+            raise self._cluster.lost(silent_s)
+
+    def _commit_if_due(self, *, at_once: bool = False) -> None:
+        now_s = self._clock.now_s()
+        if self._acknowledged != self._committed and (at_once or now_s >= self._commit_at_s):
+            self._commit_at_s = now_s + COMMIT_EVERY_S
+            if self._cluster.commit(self._group, self._acknowledged):
+                self._committed = dict(self._acknowledged)
+
+
+_START_ANEW = (
+    "what is lost cannot be read again: start a new changefeed into an empty topic with a new log, and dump again; "
+    "give the topic a longer retention.ms than the sidecar may ever be stopped"
+)
+
+
+def _lane_of(partition: PartitionKey) -> Lane:
+    return Lane(f"kafka/{partition[0]}/{partition[1]}")
+
+
+def _partition_of(lane: Lane) -> PartitionKey:
+    """Raises FeedUnsuitable for the lane of another kind of feed."""
+    match lane.split("/"):
+        case ["kafka", topic, number] if topic and number.isdecimal():
+            return topic, int(number)
+    raise FeedUnsuitable(
+        f"the log has a position in lane {lane}, which is no partition of Kafka", hint="give this changefeed a log of its own, or a new one"
+    )
+
+
+def _gone(partition: PartitionKey, topic: Topic | None) -> FeedUnsuitable:
+    there = f"has only {topic.partitions} partitions" if topic else "does not exist"
+    return FeedUnsuitable(f"{_lane_of(partition)} is read by this log, and topic {partition[0]} {there}", hint=_START_ANEW)
+
+
+def _gap(partition: PartitionKey, wanted: int, first: int, end: int) -> FeedUnsuitable:
+    why = "retention has removed what is between" if wanted < first else "the topic was made anew or cut off"
+    return FeedUnsuitable(
+        f"{_lane_of(partition)} cannot be read from {wanted}: topic {partition[0]}, partition {partition[1]} has offsets "
+        f"{first} to {end} (exclusive); {why}",
+        hint=_START_ANEW,
+    )
+
+
+def _hole(partition: PartitionKey, wanted: int, found: int) -> FeedUnsuitable:
+    return FeedUnsuitable(
+        f"{_lane_of(partition)} goes on at {found} where {wanted} was expected: messages between them are not there",
+        hint="set cleanup.policy=delete on the topic and let nothing but this changefeed write it, without transactions; " + _START_ANEW,
+    )

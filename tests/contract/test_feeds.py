@@ -1,0 +1,265 @@
+"""What every Feed keeps: a recording as its in-memory twin plays it, and the same records in the topic of a real Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple, Protocol
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+
+from sidecar.core.model import CommitTs, Lane, Message, Resolved
+from sidecar.errors import FeedError
+from sidecar.feeds.kafka import KafkaFeed
+from sidecar.ports import Feed
+from sidecar.replay.feed import Play, RecordingFeed
+from sidecar.replay.recording import FeedConfig, Recording
+from tests.support.recordings import recording
+from tests.support.services.kafka import KafkaBroker
+
+pytestmark = pytest.mark.xdist_group("kafka-feeds")
+
+POLLS_MAX = 20_000
+GROUP = "contract"
+
+
+class Written(NamedTuple):
+    """One record. `rows`: the commit_ts in it, without resolved marks."""
+
+    time_ms: int
+    lane: Lane
+    position: int
+    key: bytes | None
+    value: bytes | None
+    rows: tuple[CommitTs, ...]
+
+
+class Rig(Protocol):
+    def open(self, *, late_lanes: bool = False) -> Feed:
+        """A feed of all records; with `late_lanes` some of its lanes come while it is read."""
+
+    def advance(self) -> None:
+        """The cluster goes on a little."""
+
+    def acknowledged(self, feed: Feed) -> Mapping[Lane, int]: ...
+
+
+class Source:
+    """The recording `demo`, lane by lane."""
+
+    def __init__(self) -> None:
+        self.recording = Recording(recording("demo"))
+        self.config: FeedConfig = self.recording.feed_config("open-protocol")
+        self.codec = self.config.codec()
+
+    @cached_property
+    def lanes(self) -> dict[Lane, list[Written]]:
+        found = {}
+        for lane, messages in self.recording.messages(self.config).items():
+            times_ms = accumulate((message.time_ms for message in messages), max)
+            found[lane] = [
+                Written(time_ms, lane, position, message.key, message.value, self._rows(lane, position, message.key, message.value))
+                for position, (time_ms, message) in enumerate(zip(times_ms, messages, strict=True))
+            ]
+        return found
+
+    def _rows(self, lane: Lane, position: int, key: bytes | None, value: bytes | None) -> tuple[CommitTs, ...]:
+        envelopes = self.codec.envelopes(Message(lane, position, key, value))
+        return tuple(envelope.commit_ts for envelope in envelopes if not isinstance(envelope, Resolved))
+
+
+@dataclass
+class Twin:
+    source: Source
+
+    def open(self, *, late_lanes: bool = False) -> Feed:
+        return RecordingFeed(self.source.recording, self.source.config, Play(late_lanes=late_lanes))
+
+    def advance(self) -> None:
+        pass
+
+    def acknowledged(self, feed: Feed) -> Mapping[Lane, int]:
+        assert isinstance(feed, RecordingFeed)
+        return feed.committed
+
+
+@dataclass
+class RealKafka:
+    """Each feed has a topic of its own; lanes are called as in the recording."""
+
+    source: Source
+    broker: KafkaBroker
+    topic: str = ""
+    feeds: list[KafkaFeed] = field(default_factory=list)
+    to_write: list[Written] = field(default_factory=list)
+
+    def open(self, *, late_lanes: bool = False) -> Feed:
+        lanes = self.source.lanes
+        self.topic = self.source.config.topic
+        if self.topic in self.broker.admin().list_topics(timeout=10).topics:
+            self.broker.delete_topic(self.topic)
+        self.broker.create_topic(self.topic, len(lanes) - late_lanes)
+        if late_lanes:
+            self.to_write = sorted((written for lane in lanes.values() for written in lane), key=lambda w: (w.time_ms, not w.rows))
+        else:
+            self._write([written for lane in lanes.values() for written in lane])
+        feed = KafkaFeed(
+            self.broker.bootstrap, lambda: frozenset({self.topic}), client={}, group=f"{GROUP}-{uuid.uuid4()}", queue_bytes_max=16 << 20
+        )
+        self.feeds.append(feed)
+        return feed
+
+    def advance(self) -> None:
+        """One more record is written; the last partition comes with its first row, with the marks before it."""
+        if not self.to_write:
+            return
+        last = max(self.source.lanes)
+        at = next((at for at, written in enumerate(self.to_write) if written.lane != last or written.rows or self._last_is_there()), 0)
+        written = self.to_write.pop(at)
+        if written.lane == last and not self._last_is_there():
+            self.broker.add_partitions(self.topic, len(self.source.lanes))
+            self._write([earlier for earlier in self.to_write if earlier.lane == last and earlier.position < written.position])
+            self.to_write = [left for left in self.to_write if left.lane != last or left.position > written.position]
+        self._write([written])
+
+    def _last_is_there(self) -> bool:
+        return len(self.broker.admin().list_topics(self.topic, timeout=10).topics[self.topic].partitions) == len(self.source.lanes)
+
+    def _write(self, records: list[Written]) -> None:
+        self.broker.write(self.topic, [(int(written.lane.rpartition("/")[2]), written.key, written.value) for written in records])
+
+    def acknowledged(self, feed: Feed) -> Mapping[Lane, int]:
+        assert isinstance(feed, KafkaFeed)
+        feed.close()
+        group = feed._group
+        found = self.broker.admin().list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+        return {Lane(f"kafka/{at.topic}/{at.partition}"): at.offset for at in found.topic_partitions}
+
+
+@pytest.fixture(scope="module")
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(params=["twin", "kafka"])
+def rig(request: pytest.FixtureRequest, source: Source) -> Iterator[Rig]:
+    if request.param == "twin":
+        yield Twin(source)
+        return
+    kafka = RealKafka(source, request.getfixturevalue("broker"))
+    yield kafka
+    for feed in kafka.feeds:
+        feed.close()
+
+
+def read(feed: Feed, until: Mapping[Lane, int]) -> dict[Lane, list[Message]]:
+    """Read on until every lane has delivered its message before `until`; what comes behind it is left out."""
+    found: dict[Lane, list[Message]] = {lane: [] for lane in until}
+    for _ in range(POLLS_MAX):
+        if all(messages and messages[-1].position >= until[lane] - 1 for lane, messages in found.items()):
+            return {lane: [m for m in messages if m.position < until[lane]] for lane, messages in found.items()}
+        for message in feed.poll(timeout_s=0.5):
+            found[message.lane].append(message)
+    raise AssertionError(f"does not end: { ({lane: len(messages) for lane, messages in found.items()}) }")
+
+
+def ends(source: Source) -> dict[Lane, int]:
+    return {lane: len(written) for lane, written in source.lanes.items()}
+
+
+def test_a_new_log_reads_every_message_in_order_inside_each_lane(rig: Rig, source: Source) -> None:
+    feed = rig.open()
+    feed.seek({})
+    found = read(feed, ends(source))
+    assert feed.lanes() == source.lanes.keys()
+    for lane, written in source.lanes.items():
+        assert [(m.lane, m.position, m.key, m.value) for m in found[lane]] == [(lane, w.position, w.key, w.value) for w in written]
+
+
+def test_seeking_to_a_position_delivers_it_next(rig: Rig, source: Source) -> None:
+    feed = rig.open()
+    middle = {lane: end // 2 for lane, end in ends(source).items()}
+    feed.seek({})
+    read(feed, middle)
+    feed.seek(middle)
+    assert {lane: messages[0].position for lane, messages in read(feed, ends(source)).items()} == middle
+
+
+def test_seeking_back_delivers_again_what_was_read(rig: Rig, source: Source) -> None:
+    feed = rig.open()
+    feed.seek({})
+    first = read(feed, ends(source))
+    feed.seek(dict.fromkeys(ends(source), 0))
+    assert read(feed, ends(source)) == first
+
+
+def test_a_lane_that_is_not_named_starts_at_its_beginning(rig: Rig, source: Source) -> None:
+    feed = rig.open()
+    named, *others = ends(source)
+    feed.seek({named: 5})
+    found = read(feed, ends(source))
+    assert found[named][0].position == 5
+    assert [found[lane][0].position for lane in others] == [0] * len(others)
+
+
+def test_the_end_of_a_lane_is_a_position(rig: Rig, source: Source) -> None:
+    rig.open().seek(ends(source))
+
+
+def test_a_position_behind_the_end_is_refused(rig: Rig, source: Source) -> None:
+    lane, end = next(iter(ends(source).items()))
+    with pytest.raises(FeedError, match=f"{lane}"):
+        rig.open().seek({lane: end + 1})
+
+
+@pytest.mark.parametrize("name", ["kafka/no-such-topic/0", "tables/shop.orders", "kafka/x"])
+def test_a_lane_that_the_feed_does_not_have_is_refused(rig: Rig, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.feeds.kafka.FIRST_ANSWER_MAX_S", 1.0)
+    with pytest.raises(FeedError, match=name):
+        rig.open().seek({Lane(name): 0})
+
+
+def test_what_is_acknowledged_never_goes_back(rig: Rig, source: Source) -> None:
+    feed = rig.open()
+    feed.seek({})
+    one, other, *_ = ends(source)
+    feed.acknowledge({one: 7, other: 3})
+    feed.acknowledge({one: 4, other: 5})
+    feed.acknowledge({one: 6})
+    assert rig.acknowledged(feed) == {one: 7, other: 5}
+
+
+def test_resolved_never_passes_a_lane_that_comes_later(rig: Rig, source: Source) -> None:
+    feed = rig.open(late_lanes=True)
+    feed.seek({})
+    rows = sorted((ts, w.lane, w.position) for lane in source.lanes.values() for w in lane for ts in w.rows)
+    resolved: dict[Lane, CommitTs] = {}
+    delivered: set[tuple[Lane, int]] = set()
+    joined, passed = [feed.lanes()], 0
+    for _ in range(POLLS_MAX):
+        rig.advance()
+        for message in feed.poll(timeout_s=0.05):
+            delivered.add((message.lane, message.position))
+            resolved |= {e.lane: e.ts for e in source.codec.envelopes(message) if isinstance(e, Resolved)}
+        lanes = feed.lanes()
+        joined += [lanes] if lanes != joined[-1] else []
+        if lanes and all(lane in resolved for lane in lanes):
+            upto_ts = min(resolved[lane] for lane in lanes)
+            while passed < len(rows) and rows[passed][0] < upto_ts:
+                assert rows[passed][1:] in delivered, f"{upto_ts} is resolved and {rows[passed]} has not come"
+                passed += 1
+        if passed == len(rows):
+            break
+    assert passed == len(rows)
+    assert len(joined) > 1
+    assert joined[-1] == source.lanes.keys()

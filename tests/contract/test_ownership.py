@@ -1,0 +1,171 @@
+"""What every Ownership keeps: the one in etcd, and the twin in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+import pytest
+
+from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd_owner import EtcdOwner, Holder
+from sidecar.adapters.memory_owner import Election, MemoryOwner
+from sidecar.config import EtcdSection
+from sidecar.core.changefeed import ChangefeedName
+from sidecar.ports import Ownership
+from tests.support.services.etcd import Etcd
+
+pytestmark = pytest.mark.xdist_group("etcd")
+LEASE_S = 2
+
+
+class Contest(Protocol):
+    """One changefeed. `candidate`: another process; `expire`: the owner's lease runs out, and it is not told."""
+
+    def candidate(self) -> Ownership: ...
+    def expire(self) -> None: ...
+
+
+@dataclass
+class MemoryContest:
+    election: Election = field(default_factory=Election)
+
+    def candidate(self) -> Ownership:
+        return MemoryOwner(self.election)
+
+    def expire(self) -> None:
+        self.election.expire()
+
+
+@dataclass
+class EtcdContest:
+    etcd: Etcd
+    root: str
+    candidates: list[EtcdOwner] = field(default_factory=list)
+
+    def candidate(self) -> Ownership:
+        client = EtcdClient(EtcdSection(endpoints=self.etcd.endpoints))
+        holder = Holder("here", 1, f"127.0.0.1:{len(self.candidates)}")
+        self.candidates.append(EtcdOwner(client, self.root, lease_s=LEASE_S, holder=holder))
+        return self.candidates[-1]
+
+    def expire(self) -> None:
+        found = self.candidates[0].client.get(f"{self.root}/owner")
+        assert found is not None
+        self.etcd.etcdctl("lease", "revoke", f"{found.lease:x}")
+
+    def close(self) -> None:
+        for candidate in self.candidates:
+            candidate.release()
+            candidate.client.close()
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
+    with Etcd(Path(tmp_path_factory.mktemp("etcd"))) as running:
+        yield running
+
+
+@pytest.fixture(params=["twin", "etcd"])
+def contest(request: pytest.FixtureRequest) -> Iterator[Contest]:
+    if request.param == "twin":
+        yield MemoryContest()
+        return
+    name = ChangefeedName("default", "default", f"test-{uuid4().hex}")
+    real = EtcdContest(request.getfixturevalue("etcd"), changefeed_root(name, "1"))
+    yield real
+    real.close()
+
+
+def wait_until(what: Callable[[], bool], *, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def test_nobody_owns_at_first(contest: Contest) -> None:
+    assert not contest.candidate().held()
+
+
+def test_there_is_one_owner(contest: Contest) -> None:
+    first, second = contest.candidate(), contest.candidate()
+    assert first.acquire(timeout_s=0) == 1
+    assert second.acquire(timeout_s=0) is None
+    assert (first.held(), second.held()) == (True, False)
+
+
+def test_waits_for_the_owner_no_longer_than_the_timeout(contest: Contest) -> None:
+    contest.candidate().acquire(timeout_s=0)
+    began = time.monotonic()
+    assert contest.candidate().acquire(timeout_s=0.3) is None
+    assert 0.3 <= time.monotonic() - began < 2
+
+
+def test_of_many_that_try_at_once_one_becomes_the_owner(contest: Contest) -> None:
+    candidates = [contest.candidate() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        epochs = list(pool.map(lambda candidate: candidate.acquire(timeout_s=0), candidates))
+    assert sorted(epoch for epoch in epochs if epoch is not None) == [1]
+    assert [candidate.held() for candidate in candidates] == [epoch is not None for epoch in epochs]
+
+
+def test_a_standby_takes_over_as_soon_as_the_owner_gives_up(contest: Contest) -> None:
+    first, second = contest.candidate(), contest.candidate()
+    first.acquire(timeout_s=0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(second.acquire, timeout_s=30)
+        assert not waiting.done()
+        first.release()
+        began = time.monotonic()
+        assert waiting.result(timeout=10) == 2
+        assert time.monotonic() - began < LEASE_S
+    assert (first.held(), second.held()) == (False, True)
+
+
+def test_a_standby_takes_over_when_the_lease_ends_and_the_former_owner_learns_it(contest: Contest) -> None:
+    first, second = contest.candidate(), contest.candidate()
+    first.acquire(timeout_s=0)
+    contest.expire()
+    assert second.acquire(timeout_s=10) == 2
+    wait_until(lambda: not first.held(), timeout_s=LEASE_S + 1)
+    assert second.held()
+
+
+def test_a_former_owner_that_gives_up_late_does_not_hurt_the_next_one(contest: Contest) -> None:
+    first, second, third = contest.candidate(), contest.candidate(), contest.candidate()
+    first.acquire(timeout_s=0)
+    contest.expire()
+    second.acquire(timeout_s=10)
+    first.release()
+    assert second.held()
+    assert third.acquire(timeout_s=0) is None
+
+
+def test_epochs_only_rise(contest: Contest) -> None:
+    epochs = []
+    for _ in range(3):
+        for candidate in (contest.candidate(), contest.candidate()):
+            epochs += [candidate.acquire(timeout_s=0)]
+            candidate.release()
+    assert epochs == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_owner_that_acquires_again_gets_a_new_epoch_at_once(contest: Contest) -> None:
+    owner = contest.candidate()
+    assert [owner.acquire(timeout_s=0), owner.acquire(timeout_s=0)] == [1, 2]
+    assert owner.held()
+
+
+def test_giving_up_without_owning_is_harmless(contest: Contest) -> None:
+    owner = contest.candidate()
+    owner.release()
+    owner.acquire(timeout_s=0)
+    owner.release()
+    owner.release()
+    assert not owner.held()

@@ -1,0 +1,602 @@
+"""The control service for real: over TCP, with TLS, mutual TLS and tokens, redirects, lost answers, and its command line.
+
+The owner's pipeline is a thread with the real state machine of a dump (tests/unit/control/serving.py); tables and filter are in
+memory. etcd is real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from ticdc_dump.v1 import control_pb2 as pb
+
+from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd_owner import EtcdOwner, Holder
+from sidecar.config import ControlSection, EtcdSection, Tls
+from sidecar.control import dump_commands
+from sidecar.control.client import ADDRESS_DEFAULT, Access, CallFailed, ControlClient, find_address, owner_in_etcd
+from sidecar.control.security import HEALTH_PREFIX, SERVICE_NAME, check_listening, serve
+from sidecar.control.service import ControlService
+from sidecar.core.model import TableName
+from sidecar.core.progress import DumpState
+from sidecar.errors import ConfigError
+from tests.support.services.etcd import Etcd
+from tests.support.services.tls import Authority, Signed
+from tests.unit.control.serving import NAME, Owner, Schemas, Serving, schema, standby
+
+pytestmark = pytest.mark.xdist_group("control")
+
+FEED = pb.Changefeed(id="cf")
+ASK = pb.DumpRequest(changefeed=FEED)
+FIRST, SECOND = "a" * 16, "b" * 16
+TOKEN = "correct horse"
+SHORT_S = 0.5
+"""Patience where nobody is going to answer."""
+
+
+@pytest.fixture
+def owner() -> Iterator[Owner]:
+    with Owner() as made:
+        yield made
+
+
+@pytest.fixture
+def serving(owner: Owner) -> Iterator[Serving]:
+    with Serving(owner.served()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def signed(authority: Authority) -> Signed:
+    return authority.sign("sidecar")
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    return path
+
+
+def start(dump_id: str = FIRST) -> pb.StartRequest:
+    return pb.StartRequest(changefeed=FEED, dump_id=dump_id)
+
+
+def query(address: str, **access: Any) -> pb.DumpStatus:
+    with ControlClient(address, Access(**{"patience_s": SHORT_S} | access)) as client:
+        found: pb.DumpStatus = client.call("Query", ASK)
+        return found
+
+
+def fails(address: str, **access: Any) -> CallFailed:
+    with pytest.raises(CallFailed) as told:
+        query(address, **access)
+    return told.value
+
+
+# ---- who may listen ------------------------------------------------------------------------------------------------------
+
+CERT = Tls(cert_file="c", key_file="k")
+MUTUAL = Tls(ca_file="a", cert_file="c", key_file="k")
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "localhost:1"])
+def test_this_machine_alone_needs_no_protection(listen: str) -> None:
+    check_listening(listen, Tls(), has_token=False)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:1", "[::]:1", "10.1.2.3:1", "db.example.com:1"])
+def test_beyond_this_machine_it_takes_mutual_tls_or_tls_and_a_token(listen: str) -> None:
+    for tls, has_token in ((Tls(), False), (Tls(), True), (CERT, False)):
+        with pytest.raises(ConfigError, match="beyond this machine"):
+            check_listening(listen, tls, has_token=has_token)
+    check_listening(listen, MUTUAL, has_token=False)
+    check_listening(listen, CERT, has_token=True)
+
+
+@pytest.mark.parametrize("tls", [Tls(cert_file="c"), Tls(key_file="k"), Tls(ca_file="a")])
+def test_half_of_a_certificate_is_refused(tls: Tls) -> None:
+    with pytest.raises(ConfigError, match="cert_file and key_file together"):
+        check_listening("127.0.0.1:1", tls, has_token=False)
+
+
+@pytest.mark.parametrize("listen", ["8310", ":8310", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000"])
+def test_an_address_that_is_none_is_refused(listen: str) -> None:
+    with pytest.raises(ConfigError, match="expected host:port"):
+        check_listening(listen, Tls(), has_token=False)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "zwölf", "two\nlines", " blank"])
+def test_a_token_that_no_client_could_send_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="token"):
+        serve(ControlService(standby(lambda: None)), ControlSection(listen="127.0.0.1:0", token_file=str(file)))
+
+
+def test_a_port_that_another_sidecar_has_is_refused(serving: Serving) -> None:
+    with pytest.raises(ConfigError, match="cannot be listened on"):
+        serve(ControlService(standby(lambda: None)), ControlSection(listen=serving.address))
+
+
+def test_certificates_that_cannot_be_read_or_used_are_refused(tmp_path: Path, signed: Signed) -> None:
+    junk = tmp_path / "junk.pem"
+    junk.write_text("no certificate")
+    for cert_file in (tmp_path / "absent.pem", junk):
+        with pytest.raises(ConfigError, match=r"cannot be (read|listened on)"):
+            tls = Tls(cert_file=str(cert_file), key_file=str(signed.key_file))
+            serve(ControlService(standby(lambda: None)), ControlSection(listen="127.0.0.1:0", tls=tls))
+
+
+# ---- who may ask ---------------------------------------------------------------------------------------------------------
+
+
+def server_tls(signed: Signed, ca_file: Path | None = None) -> Tls:
+    return Tls(ca_file=str(ca_file or ""), cert_file=str(signed.cert_file), key_file=str(signed.key_file))
+
+
+def test_with_tls_the_client_checks_the_sidecar(owner: Owner, authority: Authority, signed: Signed, tmp_path: Path) -> None:
+    ca = Tls(ca_file=str(authority.ca_file))
+    with Serving(owner.served(), ControlSection(listen="127.0.0.1:0", tls=server_tls(signed))) as serving:
+        assert query(serving.address, tls=ca).owner == "here:1"
+        assert query(f"https://{serving.address}", tls=ca).owner == "here:1"
+        assert fails(serving.address).exit_code == 5
+        other = Authority(tmp_path, "other")
+        assert fails(serving.address, tls=Tls(ca_file=str(other.ca_file))).exit_code == 5
+
+
+def test_an_address_says_by_its_scheme_that_it_is_not_tls(serving: Serving, authority: Authority) -> None:
+    ca = Tls(ca_file=str(authority.ca_file))
+    assert query(f"http://{serving.address}", tls=ca).owner == "here:1"
+    assert fails(serving.address, tls=ca).exit_code == 5
+
+
+def test_with_mutual_tls_a_client_needs_a_certificate_of_the_authority(
+    owner: Owner, authority: Authority, signed: Signed, tmp_path: Path
+) -> None:
+    control = ControlSection(listen="127.0.0.1:0", tls=server_tls(signed, authority.ca_file))
+    with Serving(owner.served(), control) as serving:
+        client, stranger = authority.sign("operator"), Authority(tmp_path, "stranger").sign("stranger")
+        assert query(serving.address, tls=server_tls(client, authority.ca_file)).owner == "here:1"
+        assert fails(serving.address, tls=Tls(ca_file=str(authority.ca_file))).exit_code == 5
+        assert fails(serving.address, tls=server_tls(stranger, authority.ca_file)).exit_code == 5
+        with pytest.raises(ConfigError, match="--cert and --key"):
+            query(serving.address, tls=Tls(ca_file=str(authority.ca_file), cert_file=str(client.cert_file)))
+
+
+def test_with_a_token_every_call_needs_it(owner: Owner, token_file: Path) -> None:
+    with Serving(owner.served(), ControlSection(listen="127.0.0.1:0", token_file=str(token_file))) as serving:
+        assert query(serving.address, token=TOKEN).owner == "here:1"
+        for token in ("", "wrong", TOKEN[:-1], TOKEN + "x"):
+            failed = fails(serving.address, token=token)
+            assert (failed.exit_code, failed.reason) == (6, "not_allowed")
+            with ControlClient(serving.address, Access(token=token)) as client, pytest.raises(CallFailed) as told:
+                next(client.watch(ASK))
+            assert told.value.exit_code == 6
+
+
+def test_with_a_token_health_answers_without_it_and_reflection_does_not(owner: Owner, token_file: Path) -> None:
+    control = ControlSection(listen="127.0.0.1:0", token_file=str(token_file))
+    with Serving(owner.served(), control) as serving, grpc.insecure_channel(serving.address) as channel:
+        checks = health_pb2_grpc.HealthStub(channel)
+        assert checks.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.RpcError) as told:
+            reflected(channel)
+        assert told.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]  # what a call raises has a code
+
+
+def test_beyond_this_machine_with_tls_and_token(owner: Owner, authority: Authority, signed: Signed, token_file: Path) -> None:
+    control = ControlSection(listen="0.0.0.0:0", tls=server_tls(signed), token_file=str(token_file))
+    with Serving(owner.served(), control) as serving:
+        ca = Tls(ca_file=str(authority.ca_file))
+        assert query(serving.address, tls=ca, token=TOKEN).owner == "here:1"
+        assert fails(serving.address, tls=ca).exit_code == 6
+
+
+def test_a_token_does_not_leave_this_machine_unencrypted() -> None:
+    with pytest.raises(ConfigError, match="unencrypted"):
+        query("10.255.255.1:8310", token=TOKEN)
+
+
+# ---- health and reflection -------------------------------------------------------------------------------------------------
+
+
+def reflected(channel: grpc.Channel) -> list[str]:
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    (found,) = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]))
+    return [service.name for service in found.list_services_response.service]
+
+
+def test_health_tells_whether_this_process_owns_the_changefeed(serving: Serving) -> None:
+    with grpc.insecure_channel(serving.address) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        request, status = health_pb2.HealthCheckRequest(service=SERVICE_NAME), health_pb2.HealthCheckResponse
+        assert check(request).status == status.NOT_SERVING
+        serving.server.owner(owns=True)
+        assert check(request).status == status.SERVING
+        serving.server.owner(owns=False)
+        assert check(request).status == status.NOT_SERVING
+        assert check(health_pb2.HealthCheckRequest()).status == status.SERVING
+    assert HEALTH_PREFIX == "/grpc.health.v1.Health/"
+
+
+def test_reflection_shows_the_services(serving: Serving) -> None:
+    with grpc.insecure_channel(serving.address) as channel:
+        assert set(reflected(channel)) == {SERVICE_NAME, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+
+
+# ---- finding and following the owner ---------------------------------------------------------------------------------------
+
+
+def test_a_standby_sends_the_client_to_the_owner(serving: Serving) -> None:
+    with Serving(standby(lambda: serving.address)) as other:
+        assert query(other.address).owner == "here:1"
+
+
+def test_two_standbys_that_name_each_other_are_not_followed_for_ever() -> None:
+    names: list[str] = []
+    with Serving(standby(lambda: names[1])) as first, Serving(standby(lambda: names[0])) as second:
+        names += [first.address, second.address]
+        failed = fails(first.address)
+        assert failed.exit_code == 5
+        assert "being taken over" in str(failed)
+
+
+def test_a_standby_that_does_not_know_the_owner_is_asked_again_until_it_does(serving: Serving) -> None:
+    answers = iter([None, None])
+    with Serving(standby(lambda: next(answers, serving.address))) as other:
+        assert query(other.address, patience_s=20.0).owner == "here:1"
+
+
+def test_nobody_there_is_told_with_the_way_out() -> None:
+    failed = fails("127.0.0.1:1")
+    assert (failed.exit_code, failed.reason) == (5, "unreachable")
+    assert "--sidecar" in str(failed)
+
+
+def test_the_address_is_the_given_one_else_etcds_else_the_default() -> None:
+    found = find_address("a:1", endpoints=["pd:2379"], tls=Tls(), changefeed=NAME)
+    assert found == "a:1"
+    asked: list[object] = []
+
+    def lookup(endpoints: object, tls: object, name: object) -> str:
+        asked.extend((endpoints, name))
+        return "b:2"
+
+    endpoints = ["http://pd1:2379", "https://pd2:2379/"]
+    assert find_address("", endpoints=endpoints, tls=Tls(), changefeed=NAME, owner_address=lookup) == "b:2"
+    assert asked == [["pd1:2379", "pd2:2379"], NAME]
+    assert find_address("", endpoints=[], tls=Tls(), changefeed=NAME) == ADDRESS_DEFAULT
+    with pytest.raises(CallFailed) as told:
+        find_address("", endpoints=["pd:2379"], tls=Tls(), changefeed=NAME, owner_address=lambda *_: None)
+    assert told.value.exit_code == 4
+
+
+@pytest.mark.xdist_group("etcd")
+def test_pd_leads_to_the_owner(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Etcd(tmp_path) as etcd:
+        info = {"sink-uri": "kafka://h/t?protocol=open-protocol", "create-time": "2026-11-21T03:36:19.64Z", "start-ts": 7, "config": {}}
+        etcd.put("/tidb/cdc/default/default/changefeed/info/cf", json.dumps(info))
+        assert owner_in_etcd(etcd.endpoints, Tls(), NAME) is None
+        client = EtcdClient(EtcdSection(endpoints=etcd.endpoints))
+        (incarnation,) = incarnations(info)
+        ownership = EtcdOwner(client, changefeed_root(NAME, incarnation), lease_s=10, holder=Holder("here", 1, serving.address))
+        try:
+            assert ownership.acquire(timeout_s=5) is not None
+            pd = f"http://{etcd.endpoints[0]}"
+            assert run(capsys, "dumpquery", "-c", "cf", "--pd", pd)[0] == 0
+            code, _, error = run(capsys, "dumpquery", "-c", "other", "--pd", pd)
+            assert code == 4
+            assert "default/default/cf" in error
+            etcd.kill()
+            assert run(capsys, "dumpquery", "-c", "cf", "--pd", pd)[0] == 5
+        finally:
+            etcd.start()
+            ownership.release()
+            client.close()
+
+
+def incarnations(info: dict[str, Any]) -> list[str]:
+    from sidecar.adapters.changefeed_info import changefeed
+
+    return [changefeed(NAME, json.dumps(info).encode()).incarnation]
+
+
+# ---- lost answers, many at once ----------------------------------------------------------------------------------------------
+
+
+class Forgetful(ControlService):
+    """Carries the first start out and loses the answer."""
+
+    forgot = False
+
+    def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
+        answer = super().Start(request, context)
+        if not self.forgot:
+            self.forgot = True
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
+        return answer
+
+
+def test_a_start_whose_answer_was_lost_is_made_again_and_starts_one_dump(owner: Owner) -> None:
+    server = serve(Forgetful(owner.served()), ControlSection(listen="127.0.0.1:0"))
+    try:
+        with ControlClient(f"127.0.0.1:{server.port}", Access()) as client:
+            assert client.call("Start", start()).dump_id == FIRST
+    finally:
+        server.close(grace_s=1.0)
+    assert server.service.forgot  # type: ignore[attr-defined]  # it is a Forgetful
+    assert len(owner.carried_out) == 1
+
+
+def test_a_sidecar_that_comes_back_answers_the_call_that_found_nobody(owner: Owner) -> None:
+    with Serving(owner.served()) as before:
+        port = before.server.port
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(query, f"127.0.0.1:{port}", patience_s=20.0)
+        with Serving(owner.served(), ControlSection(listen=f"127.0.0.1:{port}")):
+            assert asked.result(30).owner == "here:1"
+
+
+def test_many_clients_with_one_request_start_one_dump(owner: Owner, serving: Serving) -> None:
+    def ask(_: int) -> str:
+        with ControlClient(serving.address, Access()) as client:
+            return str(client.call("Start", start()).dump_id)
+
+    with ThreadPoolExecutor(20) as threads:
+        assert set(threads.map(ask, range(20))) == {FIRST}
+    assert len(owner.carried_out) == 1
+
+
+def test_many_clients_with_requests_of_their_own_start_one_dump_and_the_others_are_refused(owner: Owner, serving: Serving) -> None:
+    def ask(number: int) -> int:
+        with ControlClient(serving.address, Access()) as client:
+            try:
+                client.call("Start", start(f"{number:016d}"))
+            except CallFailed as failed:
+                assert "running already" in str(failed)
+                return failed.exit_code
+            return 0
+
+    with ThreadPoolExecutor(20) as threads:
+        assert sorted(threads.map(ask, range(20))) == [0] + [3] * 19
+    assert len(owner.carried_out) == 1
+
+
+def test_the_status_of_ten_thousand_tables_with_long_names_passes(owner: Owner) -> None:
+    tables = [TableName("表" * 64, f"{number:06d}" + "名" * 58) for number in range(10_000)]
+    with Serving(owner.served(schemas=Schemas(found={t: schema(t) for t in tables}))) as serving:
+        with ControlClient(serving.address, Access()) as client:
+            assert len(client.call("Start", start()).tables) == 10_000
+        assert len(query(serving.address, patience_s=5.0).tables) == 10_000
+
+
+# ---- watch ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_leaves_gives_its_watch_back(serving: Serving) -> None:
+    with grpc.insecure_channel(serving.address) as channel:
+        watch = channel.unary_stream(
+            f"/{SERVICE_NAME}/Watch", request_serializer=pb.DumpRequest.SerializeToString, response_deserializer=pb.DumpStatus.FromString
+        )(ASK)
+        assert next(watch).changefeed.id == "cf"
+        assert len(serving.server.service._wakes) == 1
+        watch.cancel()
+        pause = Event()
+        while serving.server.service._wakes:
+            pause.wait(0.005)
+
+
+def test_a_watch_follows_the_changefeed_to_its_next_owner(owner: Owner) -> None:
+    with Owner() as second, Serving(second.served()) as after, Serving(owner.served(owner_address=lambda: after.address)) as before:
+        second.dump.epoch = 4
+        second.changes = lambda status: status.__class__(**{**{f: getattr(status, f) for f in status.__slots__}, "epoch": 4})
+        with ControlClient(before.address, Access()) as client:
+            watch = client.watch(ASK)
+            assert next(watch).epoch == 3
+            owner.changes = lambda status: None  # type: ignore[assignment,return-value]  # as the app does at the end of a term
+            assert next(status.epoch for status in watch if status.epoch != 3) == 4
+
+
+def test_closing_the_server_ends_watches_at_once(owner: Owner) -> None:
+    serving = Serving(owner.served())
+    with ControlClient(serving.address, Access(patience_s=SHORT_S)) as client:
+        watch = client.watch(ASK)
+        next(watch)
+        serving.server.close(grace_s=60.0)
+        with pytest.raises(CallFailed) as told:
+            next(watch)
+        assert told.value.exit_code == 5
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------------
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        dump_commands.run(list(arguments), program="ticdc-dump")
+    out, error = capsys.readouterr()
+    assert ended.value.code is None or isinstance(ended.value.code, int)
+    return ended.value.code or 0, out, error
+
+
+@pytest.fixture
+def at(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("TICDC_DUMP_ADDR", serving.address)
+    return serving.address
+
+
+def test_a_dump_from_start_to_stop(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, state in (("dumpstart", "running"), ("dumppause", "paused"), ("dumpresume", "running"), ("dumprestart", "running")):
+        code, out, _ = run(capsys, command, "--changefeed-id=cf")
+        assert code == 0
+        assert f"state          {state}" in out or f"state         {state}" in out
+    code, out, _ = run(capsys, "dumpstop", "-c", "cf", "-n", "default")
+    assert code == 0
+    assert "the dump is stopped" in out
+    assert len(owner.carried_out) == 5
+
+
+def test_json_has_every_field_and_tsos_as_text(at: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "dumpstart", "-c", "cf", "--tables", "shop.orders", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert set(found) == {field.name for field in pb.DumpStatus.DESCRIPTOR.fields}
+    assert (found["state"], found["brackets"], found["resolved_tso"]) == ("running", "watermark", "470000000000000000")
+    (table,) = found["tables"]
+    assert (table["schema"], table["table"], table["rows_estimated"], table["complete_at_tso"]) == ("shop", "orders", 1000, "0")
+
+
+def test_the_options_of_dumpstart_reach_the_dump(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--brackets", "snapshot", "--chunk-rows", "7", "--readers", "3", "--rows-per-second", "11", "--bytes-per-second", "13"]
+    assert run(capsys, "dumpstart", "-c", "cf", "--tables", "shop.*,!shop.item", *options)[0] == 0
+    (started,) = owner.carried_out
+    assert started.brackets == "snapshot"  # type: ignore[union-attr]  # it is a StartDump
+    assert (started.chunk_rows, started.pace.readers, started.pace.rows_per_s, started.pace.bytes_per_s) == (7, 3, 11, 13)  # type: ignore[union-attr]
+    assert [str(table) for table in started.tables] == ["shop.orders"]  # type: ignore[union-attr]
+
+
+def test_keys_and_predicates_without_rules_dump_their_tables_only(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "dumpstart", "-c", "cf", "--keys", 'shop.orders:[1,"2"]', "--where", "`shop`.item:amount > 5")[0] == 0
+    (started,) = owner.carried_out
+    assert dict(started.where) == {  # type: ignore[union-attr]  # it is a StartDump
+        TableName("shop", "orders"): "((id = 1) OR (id = 2))",
+        TableName("shop", "item"): "(amount > 5)",
+    }
+    assert len(started.tables) == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("dumppause", "-c", "cf"), 3, "the dump is not started"),
+        (("dumpstart", "-c", "cf", "--tables", "nope.*"), 3, "no table matches nope.*"),
+        (("dumpquery", "-c", "other"), 4, "default/cf is"),
+        (("dumpquery", "-c", "cf", "-n", "other"), 4, "other/cf is not served here"),
+        (("dumpstart", "-c", "cf", "--tables", "nope"), 2, "column 5"),
+        (("dumpstart", "-c", "cf", "--where", "orders"), 2, "expected schema.table and a colon"),
+        (("dumpstart",), 2, "--changefeed-id"),
+        (("dumpstart", "-c", "cf", "--bogus"), 2, "--bogus"),
+        (("dumpquery", "-c", "cf", "--sidecar", "127.0.0.1:1", "--timeout", "0.2"), 5, "--sidecar HOST:PORT"),
+        (("dumpquery", "-c", "cf", "--token-file", "absent"), 3, "absent cannot be read"),
+    ],
+)
+def test_exit_codes_and_what_is_said(at: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, text: str) -> None:
+    found, out, error = run(capsys, *arguments)
+    assert (found, out) == (code, "")
+    assert text in error
+
+
+def test_errors_are_json_when_json_is_asked_for(at: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, code, reason in (
+        (("dumppause", "-c", "cf"), 3, "refused"),
+        (("dumppause", "-c", "x"), 4, "not_found"),
+        (("dumppause", "-c", "cf", "--sidecar", "127.0.0.1:1", "--timeout", "0.2"), 5, "unreachable"),
+    ):
+        found, out, error = run(capsys, *arguments, "--json")
+        answer = json.loads(out)
+        assert (found, answer["ok"], answer["exit_reason"], error) == (code, False, reason, "")
+        assert "what to do" in answer["error"]
+
+
+def test_a_wrong_token_is_exit_code_6(
+    owner: Owner, token_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Serving(owner.served(), ControlSection(listen="127.0.0.1:0", token_file=str(token_file))) as serving:
+        query_it = ("dumpquery", "-c", "cf", "--sidecar", serving.address)
+        assert run(capsys, *query_it)[0] == 6
+        assert run(capsys, *query_it, "--token-file", str(token_file))[0] == 0
+        monkeypatch.setenv("TICDC_DUMP_TOKEN", TOKEN)
+        assert run(capsys, *query_it)[0] == 0
+
+
+def test_ticdcs_tls_flags_are_the_clients(owner: Owner, authority: Authority, signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    control = ControlSection(listen="127.0.0.1:0", tls=server_tls(signed, authority.ca_file))
+    with Serving(owner.served(), control) as serving:
+        flags = ["--ca", str(authority.ca_file), "--cert", str(signed.cert_file), "--key", str(signed.key_file)]
+        assert run(capsys, "dumpquery", "-c", "cf", "--sidecar", serving.address, *flags)[0] == 0
+
+
+def test_a_dry_run_shows_what_would_be_and_starts_nothing(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "dumpstart", "-c", "cf", "--dry-run", "--rows-per-second", "100")
+    assert code == 0
+    assert "2 tables, about 2,000 rows, 97.7 KiB, about 20 s" in out
+    assert "left out: shop.logs: it has no primary key" in out
+    code, out, _ = run(capsys, "dumpstart", "-c", "cf", "--dry-run", "--tables", "nope.*", "--json")
+    assert code == 3
+    assert "no table matches nope.*" in json.loads(out)["refusals"][0]
+    assert not owner.carried_out
+
+
+def test_a_failed_dump_is_exit_code_1_for_a_query(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "dumpstart", "-c", "cf")
+    owner.finish(DumpState.FAILED, reason="a SELECT was denied")
+    code, out, _ = run(capsys, "dumpquery", "-c", "cf")
+    assert code == 1
+    assert "a SELECT was denied" in out
+
+
+@pytest.mark.parametrize(("end", "code"), [(DumpState.FINISHED, 0), (DumpState.FAILED, 1), (DumpState.STOPPED, 0)])
+def test_a_watch_ends_with_the_dump(at: str, owner: Owner, capsys: pytest.CaptureFixture[str], end: DumpState, code: int) -> None:
+    run(capsys, "dumpstart", "-c", "cf")
+    with ThreadPoolExecutor() as threads:
+        ended = threads.submit(run, capsys, "dumpquery", "-c", "cf", "--watch", "--json")
+        owner.finish(end, reason="why")
+        found, out, _ = ended.result(30)
+    assert found == code
+    assert json.loads(out.splitlines()[-1])["state"] == end.value
+
+
+def test_a_watch_without_a_terminal_is_plain_lines(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "dumpstart", "-c", "cf")
+    owner.finish(DumpState.FINISHED)
+    code, out, _ = run(capsys, "dumpquery", "-c", "cf", "--watch")
+    (line,) = out.splitlines()
+    assert code == 0
+    assert line.startswith("default/cf  dump ")
+    assert "finished  2/2 tables" in line
+
+
+def test_a_watch_of_a_changefeed_without_a_dump_ends_at_once(at: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "dumpquery", "-c", "cf", "--watch")[0] == 0
+
+
+def test_the_list_shows_what_the_sidecar_has(at: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "dumpstart", "-c", "cf")
+    code, out, _ = run(capsys, "dumplist")
+    assert code == 0
+    assert "default/cf" in out
+    assert "running" in out
+    assert json.loads(run(capsys, "dumplist", "--json", "-n", "other")[1]) == {"dumps": []}
+
+
+def test_ticdcs_flags_that_mean_nothing_here_are_taken(at: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--server", "http://127.0.0.1:8300", "--user", "u", "--password", "p", "--log-level", "debug", "-k", "default"]
+    assert run(capsys, "dumpquery", "-c", "cf", *flags)[0] == 0
+
+
+@pytest.mark.parametrize("module", ["sidecar.control.cdc"])
+def test_the_program_itself_prints_json_and_nothing_else(at: str, module: str) -> None:
+    command = [sys.executable, "-m", module, "cli", "changefeed", "dumpstart", "-c", "cf", "--json"]
+    done = subprocess.run(command, env=os.environ | {"TICDC_DUMP_ADDR": at}, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["state"] == "running"

@@ -1,0 +1,460 @@
+"""KafkaFeed on a real broker: the whole data plane, gaps, lanes that come and go, outages, TLS and SASL, bytes in memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.spill import MemorySpill
+from sidecar.core.model import Change, Lane, Message, Seq
+from sidecar.errors import FeedLost, FeedUnsuitable
+from sidecar.feeds.kafka import POLL_MESSAGES_MAX, KafkaFeed
+from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.ports import Clock, Feed
+from sidecar.replay.feed import RecordingFeed
+from sidecar.replay.recording import FeedConfig, Recording
+from sidecar.replay.replay import NoSource
+from tests.support.recordings import recording
+from tests.support.services.kafka import READER, STRANGER, KafkaBroker
+from tests.support.services.tls import Authority
+
+pytestmark = pytest.mark.xdist_group("kafka-feed")
+
+PATIENCE_S = 60.0
+QUEUE_BYTES_MAX = 16 << 20
+
+Open = Callable[..., KafkaFeed]
+
+
+class Hurried:
+    """`times` as fast as the real clock."""
+
+    def __init__(self, times: float) -> None:
+        self._times = times
+
+    def now_s(self) -> float:
+        return time.monotonic() * self._times
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), secured=True) as running:
+        yield running
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def open_feed(broker: KafkaBroker) -> Iterator[Open]:
+    opened: list[KafkaFeed] = []
+
+    def opener(
+        *topics: str, at: str = broker.bootstrap, client: Mapping[str, str] | None = None, clock: Clock | None = None, group: str = "it"
+    ) -> KafkaFeed:
+        feed = KafkaFeed(at, lambda: frozenset(topics), client=client or {}, group=group, queue_bytes_max=QUEUE_BYTES_MAX, clock=clock)
+        opened.append(feed)
+        return feed
+
+    yield opener
+    for feed in opened:
+        feed.close()
+
+
+def lane(topic: str, partition: int = 0) -> Lane:
+    return Lane(f"kafka/{topic}/{partition}")
+
+
+def numbered(partition: int, first: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(partition, b"", b"%d" % number) for number in range(first, end)]
+
+
+def read(feed: Feed, count: int) -> list[Message]:
+    """So many messages, or what there is after PATIENCE_S."""
+    found: list[Message] = []
+    until_s = time.monotonic() + PATIENCE_S
+    while len(found) < count and time.monotonic() < until_s:
+        found += feed.poll(timeout_s=0.2)
+    return found
+
+
+def poll_until(feed: Feed, there: Callable[[], bool]) -> list[Message]:
+    found: list[Message] = []
+    until_s = time.monotonic() + PATIENCE_S
+    while not there():
+        assert time.monotonic() < until_s
+        found += feed.poll(timeout_s=0.05)
+    return found
+
+
+def poll_for_ever(feed: Feed) -> None:
+    poll_until(feed, lambda: False)
+
+
+# ---- the data plane -------------------------------------------------------------------------------------------------
+
+
+class NoRequests:
+    def take(self) -> None:
+        return None
+
+    def answer(self, refused: object) -> None:
+        raise AssertionError("nothing was asked")
+
+
+def run(feed: Feed, of: Recording, config: FeedConfig, disk: MemoryDisk, until: Callable[[Pipeline], bool]) -> None:
+    log = MemoryLog(disk)
+    outside = Outside(
+        feed=feed,
+        codec=config.codec(),
+        log=log,
+        source=NoSource(),
+        progress=MemoryProgress(),
+        requests=NoRequests(),
+        clock=Hurried(1.0),
+        spill=MemorySpill(),
+    )
+    epoch = 1 + len(disk.names())
+    pipeline = attach(outside, changefeed_id="it", epoch=epoch, schemas=of.schemas, limits=Limits())
+    until_s = time.monotonic() + PATIENCE_S
+    while not until(pipeline):
+        assert time.monotonic() < until_s, f"does not come to its end: {pipeline.lane_lags()}"
+        pipeline.step(poll_s=0.1)
+
+
+def logged(disk: MemoryDisk, upto_ts: int) -> list[Change]:
+    log, seq, found = MemoryLog(disk), 0, []
+    while (manifest := log.manifest(Seq(seq))) is not None:
+        found += [change for change in log.read_data(manifest) if change.commit_ts <= upto_ts]
+        seq += 1
+    return found
+
+
+def in_order_of_arrival_or_not(changes: list[Change]) -> list[Any]:
+    """Lanes meet in any order, so changes of different lanes at one commit_ts may."""
+    return sorted((c.commit_ts, c.rank, c.lane, c.position, c.key, c.value) for c in changes)
+
+
+@pytest.mark.parametrize("name", ["open-protocol", "canal-json"])
+def test_the_log_of_a_topic_equals_the_log_of_its_recording(broker: KafkaBroker, open_feed: Open, name: str) -> None:
+    of = Recording(recording("demo"))
+    config = of.feed_config(name)
+    expected, found = MemoryDisk(), MemoryDisk()
+    recorded = RecordingFeed(of, config)
+    run(recorded, of, config, expected, lambda pipeline: recorded.exhausted and pipeline.sequence.after_ts >= of.end_ts)
+
+    broker.create_topic(config.topic, config.partitions)
+    lanes = of.messages(config)
+    for part in (slice(None, 20), slice(20, None)):  # the second part is read by the next process, from the log's positions
+        for partition in range(config.partitions):
+            broker.write(config.topic, [(partition, m.key, m.value) for m in lanes[config.lane(partition)][part]])
+        feed = open_feed(config.topic)
+        goal = len(logged(expected, of.end_ts)) if part.start else 1
+        run(feed, of, config, found, lambda _, goal=goal: len(logged(found, of.end_ts)) >= goal)  # type: ignore[misc]  # bound on purpose
+        feed.close()
+
+    changes = logged(found, of.end_ts)
+    assert [c.commit_ts for c in changes] == sorted(c.commit_ts for c in changes)
+    assert in_order_of_arrival_or_not(changes) == in_order_of_arrival_or_not(logged(expected, of.end_ts))
+
+
+def test_keys_and_values_may_be_null_empty_and_long(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    written = [(None, b"x"), (b"", b""), (b"k", None), (b"long", b"v" * (12 << 20)), (b"after", b"it")]
+    broker.create_topic(topic, 1)
+    broker.write(topic, [(0, key, value) for key, value in written])
+    feed = open_feed(topic)
+    feed.seek({})
+    assert [(m.key, m.value) for m in read(feed, len(written))] == written
+
+
+def test_a_hundred_partitions_are_read_in_order(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 100)
+    broker.write(topic, [record for partition in range(100) for record in numbered(partition, 0, 50)])
+    feed = open_feed(topic)
+    feed.seek({})
+    found = read(feed, 100 * 50)
+    assert len(feed.lanes()) == 100
+    for partition in range(100):
+        assert [m.value for m in found if m.lane == lane(topic, partition)] == [b"%d" % number for number in range(50)]
+
+
+# ---- gaps -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_position_that_retention_has_passed_is_a_gap(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 10))
+    broker.delete_records(topic, 0, 7)
+    with pytest.raises(FeedUnsuitable, match=rf"(?s){lane(topic)} cannot be read from 4: .*offsets 7 to 10.*retention\.ms"):
+        open_feed(topic).seek({lane(topic): 4})
+    open_feed(topic).seek({lane(topic): 7})
+
+
+def test_a_position_behind_the_end_is_a_gap(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 3))
+    with pytest.raises(FeedUnsuitable, match=r"(?s)cannot be read from 4: .*made anew or cut off.*new changefeed"):
+        open_feed(topic).seek({lane(topic): 4})
+
+
+def test_a_new_log_begins_at_what_is_there(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 10))
+    broker.delete_records(topic, 0, 7)
+    feed = open_feed(topic)
+    feed.seek({})
+    assert [m.position for m in read(feed, 3)] == [7, 8, 9]
+
+
+def test_a_lane_that_the_log_does_not_name_and_has_lost_its_beginning_is_a_gap(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 2)
+    broker.write(topic, numbered(1, 0, 10))
+    broker.delete_records(topic, 1, 1)
+    with pytest.raises(FeedUnsuitable, match=f"{lane(topic, 1)} cannot be read from 0"):
+        open_feed(topic).seek({lane(topic, 0): 0})
+
+
+def test_a_gap_that_opens_while_reading_stops(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    feed = open_feed(topic, clock=Hurried(20))
+    feed.seek({})
+    broker.add_partitions(topic, 2)
+    broker.write(topic, numbered(1, 0, 10))
+    broker.delete_records(topic, 1, 6)
+    with pytest.raises(FeedUnsuitable, match=f"{lane(topic, 1)} cannot be read from 0: .* 6 to 10"):
+        poll_for_ever(feed)
+
+
+def test_a_hole_between_two_messages_stops(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    writer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    writer.init_transactions(30)
+    for number in range(2):
+        writer.begin_transaction()
+        writer.produce(topic, b"%d" % number)
+        writer.commit_transaction(30)
+    feed = open_feed(topic)
+    feed.seek({})
+    with pytest.raises(FeedUnsuitable, match="goes on at 2 where 1 was expected"):
+        poll_for_ever(feed)
+
+
+# ---- lanes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_is_a_lane_before_the_messages_that_could_let_r_pass_it(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 2)
+    broker.write(topic, [*numbered(0, 0, 1), *numbered(1, 0, 1)])
+    feed = open_feed(topic)
+    feed.seek({})
+    assert len(read(feed, 2)) == 2
+    broker.add_partitions(topic, 3)
+    broker.write(topic, numbered(2, 0, 1))
+    broker.write(topic, numbered(0, 1, 2))
+    broker.write(topic, numbered(1, 1, 2))
+    heard: set[Lane] = set()
+    while heard < {lane(topic, 0), lane(topic, 1)}:
+        heard |= {m.lane for m in feed.poll(timeout_s=0.2)}
+    assert feed.lanes() == {lane(topic, number) for number in range(3)}
+    assert lane(topic, 2) in heard or [m.position for m in read(feed, 1)] == [0]
+
+
+def test_a_topic_that_comes_later_is_read_from_its_beginning(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    later = f"{topic}-later"
+    broker.create_topic(topic, 1)
+    feed = open_feed(topic, later, clock=Hurried(20))
+    feed.seek({})
+    assert feed.lanes() == {lane(topic)}
+    broker.create_topic(later, 2)
+    broker.write(later, numbered(1, 0, 3))
+    found = poll_until(feed, lambda: lane(later, 1) in feed.lanes())
+    found += read(feed, 3 - len(found))
+    assert [(m.lane, m.position) for m in found] == [(lane(later, 1), number) for number in range(3)]
+
+
+def test_a_changefeed_without_any_topic_yet_is_waited_for(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    feed = open_feed(topic)
+    feed.seek({})
+    assert feed.lanes() == frozenset()
+    assert list(feed.poll(timeout_s=0.05)) == []
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 2))
+    assert [m.position for m in read(feed, 2)] == [0, 1]
+
+
+def test_a_topic_that_is_gone_stops(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    feed = open_feed(topic, clock=Hurried(20))
+    feed.seek({})
+    broker.delete_topic(topic)
+    with pytest.raises(FeedUnsuitable, match=f"(?s)topic {topic} does not exist.*new changefeed"):
+        poll_for_ever(feed)
+
+
+def test_a_topic_made_anew_stops(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 1))
+    feed = open_feed(topic)
+    feed.seek({})
+    assert len(read(feed, 1)) == 1
+    broker.delete_topic(topic)
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 5))
+    with pytest.raises(FeedUnsuitable, match=f"{topic}.*made anew"):
+        poll_for_ever(feed)
+
+
+# ---- outages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("mortal")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_broker(mortal: KafkaBroker) -> KafkaBroker:
+    """One that a test may kill and leave dead."""
+    if not mortal.is_running():
+        mortal.start()
+    return mortal
+
+
+def test_a_broker_that_is_killed_and_comes_back_costs_nothing(own_broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    own_broker.create_topic(topic, 2)
+    own_broker.write(topic, [*numbered(0, 0, 100), *numbered(1, 0, 100)])
+    feed = open_feed(topic, at=own_broker.bootstrap)
+    feed.seek({})
+    found = read(feed, 150)
+    own_broker.kill()
+    for _ in range(5):
+        found += feed.poll(timeout_s=0.2)
+    assert feed.lanes() == {lane(topic, 0), lane(topic, 1)}
+    own_broker.start()
+    own_broker.write(topic, [*numbered(0, 100, 200), *numbered(1, 100, 200)])
+    found += read(feed, 400 - len(found))
+    for partition in range(2):
+        assert [m.value for m in found if m.lane == lane(topic, partition)] == [b"%d" % number for number in range(200)]
+
+
+def test_a_cluster_that_does_not_answer_any_more_is_lost(
+    own_broker: KafkaBroker, open_feed: Open, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecar.feeds.kafka_client.REQUEST_TIMEOUT_S", 1.0)
+    own_broker.create_topic(topic, 1)
+    feed = open_feed(topic, at=own_broker.bootstrap, clock=Hurried(20))
+    feed.seek({})
+    with own_broker.frozen(), pytest.raises(FeedLost, match="no Kafka broker") as lost:
+        poll_for_ever(feed)
+    assert lost.value.retryable
+    own_broker.write(topic, numbered(0, 0, 1))
+    feed.seek({lane(topic): 0})
+    assert [m.position for m in read(feed, 1)] == [0]
+
+
+def test_r_waits_for_a_cluster_that_cannot_tell_its_topics(own_broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    """Messages that complete a round are here, fetched together with the first ones; the answer is not. They wait, calls do not."""
+    own_broker.create_topic(topic, 1)
+    own_broker.write(topic, numbered(0, 0, 3 * POLL_MESSAGES_MAX))
+    feed = open_feed(topic, at=own_broker.bootstrap)
+    feed.seek({})
+    found = read(feed, 1)
+    assert len(found) < 2 * POLL_MESSAGES_MAX
+    with own_broker.frozen():
+        began_s = time.monotonic()
+        assert [list(feed.poll(timeout_s=0.05)) for _ in range(5)] == [[]] * 5
+        assert time.monotonic() - began_s < 5
+    found += read(feed, 3 * POLL_MESSAGES_MAX - len(found))
+    assert [m.position for m in found] == list(range(3 * POLL_MESSAGES_MAX))
+
+
+def test_a_feed_closes_at_once_while_the_broker_is_gone(own_broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    own_broker.create_topic(topic, 1)
+    own_broker.write(topic, numbered(0, 0, 3))
+    feed = open_feed(topic, at=own_broker.bootstrap)
+    feed.seek({})
+    assert len(read(feed, 3)) == 3
+    own_broker.kill()
+    feed.acknowledge({lane(topic): 3})
+    began_s = time.monotonic()
+    feed.close()
+    assert time.monotonic() - began_s < 5
+
+
+# ---- TLS and SASL ---------------------------------------------------------------------------------------------------
+
+
+def sasl(user: tuple[str, str], **more: str) -> dict[str, str]:
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": user[0], "sasl.password": user[1], "security.protocol": "SASL_PLAINTEXT"}
+    return login | {name.replace("_", "."): value for name, value in more.items()}
+
+
+def test_tls_with_a_login_reads(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    assert broker.authority is not None
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 3))
+    client = sasl(READER, security_protocol="SASL_SSL", ssl_ca_location=str(broker.authority.ca_file))
+    feed = open_feed(topic, at=broker.sasl_tls, client=client)
+    feed.seek({})
+    assert [m.position for m in read(feed, 3)] == [0, 1, 2]
+
+
+def test_a_wrong_password_names_its_setting(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    with pytest.raises(FeedUnsuitable, match=r"(?s)refuses.*sasl_password_file"):
+        open_feed(topic, at=broker.sasl, client=sasl((READER[0], "wrong"))).seek({})
+
+
+def test_a_certificate_of_another_authority_names_its_setting(broker: KafkaBroker, open_feed: Open, topic: str, tmp_path: Path) -> None:
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(Authority(tmp_path, "other").ca_file)}
+    with pytest.raises(FeedUnsuitable, match=r"(?s)refuses.*ssl\.ca\.location"):
+        open_feed(topic, at=broker.tls, client=client).seek({})
+
+
+def test_a_user_who_may_not_read_is_told_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    with pytest.raises(FeedUnsuitable, match=r"(?s)TOPIC_AUTHORIZATION_FAILED.*grant this user Read"):
+        open_feed(topic, at=broker.sasl, client=sasl(STRANGER)).seek({})
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------
+
+READ_ALL = """
+import json, resource, sys
+from sidecar.feeds.kafka import KafkaFeed
+at, topic, count, queue_bytes_max = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+feed = KafkaFeed(at, lambda: frozenset({topic}), client={}, group="memory", queue_bytes_max=queue_bytes_max)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+feed.seek({})
+found, largest_poll = 0, 0
+while found < count:
+    messages = feed.poll(timeout_s=1.0)
+    found += len(messages)
+    largest_poll = max(largest_poll, sum(len(message.value) for message in messages))
+print(json.dumps({"grown": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10, "largest_poll": largest_poll}))
+"""
+
+
+@pytest.mark.parametrize("partitions", [1, 20])
+def test_memory_is_bounded_by_bytes_whatever_the_number_of_partitions(broker: KafkaBroker, topic: str, partitions: int) -> None:
+    count, value = 200, b"v" * (1 << 20)
+    broker.create_topic(topic, partitions, {"retention.bytes": "-1"})
+    broker.write(topic, [(number % partitions, None, value) for number in range(count)])
+    arguments = [sys.executable, "-c", READ_ALL, broker.bootstrap, topic, str(count), str(QUEUE_BYTES_MAX)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["largest_poll"] <= QUEUE_BYTES_MAX
+    assert found["grown"] <= 3 * QUEUE_BYTES_MAX, "beside the bound there is the allocator, and one batch that the caller holds"

@@ -1,0 +1,225 @@
+"""MariaDB's binlog as transactions, from any GTID on, for ever.
+
+The library python-mysql-replication frames the events; rows are read by `row_image.py`. A table's description comes from
+information_schema when the binlog first maps it, must have the mapped columns by name, and is kept in a file: rows written
+before a schema change can be read again after it. What cannot be read raises: nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Generator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.event import MariadbGtidEvent, QueryEvent, XidEvent
+from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+
+from sidecar.core.model import TableName
+from tests.rig.changes import Change
+from tests.rig.columns import Table, TableColumn, read_tables
+from tests.rig.heartbeat import HEARTBEAT_TABLE
+from tests.rig.row_image import Image, reader
+
+_EVENTS = [MariadbGtidEvent, QueryEvent, XidEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent]
+_SERVER_ID = 4711
+_STANDALONE = 1
+"""Flag of a GTID whose transaction is one event without an end: a DDL."""
+
+logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlAddress:
+    host: str
+    port: int
+    user: str
+    password: str
+
+    def connect(self) -> pymysql.Connection[Any]:
+        return pymysql.connect(**asdict(self), charset="utf8mb4", autocommit=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """`schema` and `table` are what it changes (`table` empty for a schema's); `action` TiDB's model.ActionType."""
+
+    schema: str
+    table: str
+    query: str
+    action: int
+
+
+@dataclass(slots=True)
+class Transaction:
+    """`heartbeat_ms`: the time of a heartbeat, else None."""
+
+    gtid: str
+    rows: list[Change] = field(default_factory=list)
+    ddl: Ddl | None = None
+    heartbeat_ms: int | None = None
+
+
+def transactions(
+    source: MySqlAddress, *, after_gtid: str, tables: KnownTables, in_scope: Callable[[TableName], bool]
+) -> Generator[Transaction]:
+    """Every transaction after `after_gtid` in order, waiting for more at the end. Raises pymysql.err.MySQLError when the
+    connection is lost; reading on from the last whole transaction's GTID misses and repeats nothing."""
+    stream = BinLogStreamReader(
+        connection_settings={**asdict(source), "charset": "utf8mb4"},
+        server_id=_SERVER_ID,
+        is_mariadb=True,
+        auto_position=after_gtid,
+        blocking=True,
+        only_events=_EVENTS,
+        enable_logging=False,
+        pymysql_wrapper=_connects_once(),
+    )
+    try:
+        current: Transaction | None = None
+        is_standalone = False
+        while (event := stream.fetchone()) is not None:
+            if isinstance(event, MariadbGtidEvent):
+                current = Transaction(event.gtid)
+                is_standalone = bool(event.flags & _STANDALONE)
+                continue
+            assert current is not None, f"{event} stands before any GTID"
+            if isinstance(event, XidEvent):
+                yield current
+                current = None
+            elif isinstance(event, QueryEvent):
+                if is_standalone or event.query.strip().upper() in ("COMMIT", "ROLLBACK"):
+                    current.ddl = ddl_of(event.query, event.schema.decode()) if is_standalone else None
+                    yield current
+                    current = None
+            else:
+                _read_rows(event, current, tables, in_scope)
+    finally:
+        stream.close()
+
+
+def _connects_once() -> Callable[..., pymysql.Connection[Any]]:
+    """The library would reconnect by itself, at the position where it began. It has one connection for the stream and one to ask."""
+    left = iter(("stream", "questions"))
+
+    def connect(**options: Any) -> pymysql.Connection[Any]:
+        if next(left, None) is None:
+            raise ConnectionError("MariaDB has closed the stream")
+        return pymysql.connect(**options)
+
+    return connect
+
+
+def _read_rows(event: Any, into: Transaction, tables: KnownTables, in_scope: Callable[[TableName], bool]) -> None:
+    name = TableName(event.schema, event.table)
+    if name != HEARTBEAT_TABLE and not in_scope(name):
+        return
+    known = tables.at(name, event.columns)
+    data = event.packet.read(event.event_size - event.packet.read_bytes)
+    at, is_update = 0, isinstance(event, UpdateRowsEvent)
+    while at < len(data):
+        image, at = known.read(data, at)
+        if is_update:
+            after, at = known.read(data, at)
+            into.rows.append(Change(known.table, image, after))
+        elif isinstance(event, WriteRowsEvent):
+            into.rows.append(Change(known.table, None, image))
+        else:
+            into.rows.append(Change(known.table, image, None))
+    if name == HEARTBEAT_TABLE:
+        beat = into.rows.pop().after
+        assert beat is not None
+        assert isinstance(beat[1], int)
+        into.heartbeat_ms = beat[1]
+
+
+# ---- what the tables were like ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    table: Table
+    read: Callable[[bytes, int], tuple[Image, int]]
+
+
+class KnownTables:
+    """Every shape that a table has had in the binlog. `path` is the file that keeps them; new ones come from `source`."""
+
+    def __init__(self, source: MySqlAddress, path: Path) -> None:
+        self._source = source
+        self._path = path
+        self._known: dict[tuple[object, ...], _Known] = {}
+        self._stored: dict[str, Table] = {}
+        for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
+            found = json.loads(line)
+            self._stored[found["shape"]] = _table_from_json(found["table"])
+
+    def at(self, name: TableName, columns: list[Any]) -> _Known:
+        """The table as it was when the binlog mapped it with `columns`."""
+        shape = (name, *((column.name, column.type, *_sizes(column)) for column in columns))
+        known = self._known.get(shape)
+        if known is None:
+            table = self._stored.get(repr(shape)) or self._ask(name, [column.name for column in columns], repr(shape))
+            known = self._known[shape] = _Known(table, reader(table, columns))
+        return known
+
+    def _ask(self, name: TableName, columns: list[str], shape: str) -> Table:
+        connection = self._source.connect()
+        try:
+            with connection.cursor() as cursor:
+                found = read_tables(cursor, only=name)
+        finally:
+            connection.close()
+        if name not in found or [column.name for column in found[name].columns] != columns:
+            raise RuntimeError(f"{name} was changed before its rows in the binlog were read; they have the columns {columns}")
+        with self._path.open("ab") as file:
+            file.write(json.dumps({"shape": shape, "table": asdict(found[name])}).encode() + b"\n")
+        return found[name]
+
+
+def _sizes(column: Any) -> tuple[object, ...]:
+    return tuple(getattr(column, name, None) for name in ("max_length", "length_size", "size", "fsp", "precision", "decimals", "bits"))
+
+
+def _table_from_json(found: dict[str, Any]) -> Table:
+    columns = tuple(TableColumn(**(column | {"labels": tuple(column["labels"])})) for column in found["columns"])
+    return Table(TableName(*found["name"]), columns, tuple(found["handle"]), tuple(found["unique"]), tuple(found["primary"]))
+
+
+# ---- DDL ----------------------------------------------------------------------------------------------------------------
+
+_NAME = r"(?:(?:`(?P<{0}q>[^`]+)`|(?P<{0}>\w+)))"
+_TABLE = rf"(?:{_NAME.format('s')}\s*\.\s*)?{_NAME.format('t')}"
+_DDLS = (
+    (rf"create\s+(?:database|schema)\s+(?:if\s+not\s+exists\s+)?{_NAME.format('s')}", 1),
+    (rf"drop\s+(?:database|schema)\s+(?:if\s+exists\s+)?{_NAME.format('s')}", 2),
+    (rf"create\s+(?:or\s+replace\s+)?table\s+(?:if\s+not\s+exists\s+)?{_TABLE}", 3),
+    (rf"drop\s+table\s+(?:if\s+exists\s+)?{_TABLE}", 4),
+    (rf"create\s+(?:unique\s+)?index\s+(?:if\s+not\s+exists\s+)?\S+\s+on\s+{_TABLE}", 7),
+    (rf"drop\s+index\s+(?:if\s+exists\s+)?\S+\s+on\s+{_TABLE}", 8),
+    (rf"truncate\s+(?:table\s+)?{_TABLE}", 11),
+    (rf"rename\s+table\s+{_TABLE}", 14),
+    (rf"alter\s+table\s+(?:if\s+exists\s+)?{_TABLE}\s+add\s+(?:unique\s+)?(?:index|key)\b", 7),
+    (rf"alter\s+table\s+(?:if\s+exists\s+)?{_TABLE}\s+drop\s+(?:index|key)\b", 8),
+    (rf"alter\s+table\s+(?:if\s+exists\s+)?{_TABLE}\s+add\b", 5),
+    (rf"alter\s+table\s+(?:if\s+exists\s+)?{_TABLE}\s+drop\b", 6),
+    (rf"alter\s+table\s+(?:if\s+exists\s+)?{_TABLE}\s+rename\s+(?:to|as)?\b(?!\s*(?:column|index|key))", 14),
+    (rf"alter\s+table\s+(?:if\s+exists\s+)?{_TABLE}", 12),
+)
+_PATTERNS = tuple((re.compile(rf"\s*(?:/\*.*?\*/\s*)*{pattern}", re.IGNORECASE | re.DOTALL), action) for pattern, action in _DDLS)
+
+
+def ddl_of(query: str, schema: str) -> Ddl | None:
+    """None for what changes no table: accounts, events, statistics. `schema`: the session's."""
+    for pattern, action in _PATTERNS:
+        found = pattern.match(query)
+        if found is not None:
+            names = found.groupdict()
+            table = names.get("t") or names.get("tq") or ""
+            return Ddl(names["s"] or names["sq"] or schema, table, query, action)
+    return None

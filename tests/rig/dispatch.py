@@ -1,0 +1,54 @@
+"""Which topic and partition a row goes to (tiflow cdc/sink/dmlsink/mq/dispatcher): the first rule that matches, else by table.
+
+table: crc32(schema + table); index-value: the same, xor crc32(column + value) of each handle column, in binary and text as
+`column.value to text` writes them. Both modulo the partitions that the topic has at this moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+from zlib import crc32
+
+from sidecar.core.model import TableName
+from tests.rig.columns import Table
+from tests.rig.row_image import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatcher:
+    """`matcher`: `schema.table` with * and ?. `topic` is an expression with {schema} and {table}; empty: the changefeed's."""
+
+    matcher: tuple[str, ...]
+    partition: Literal["table", "index-value"] = "table"
+    topic: str = ""
+
+
+def matches(rules: Sequence[str], table: TableName) -> bool:
+    """By TiCDC's table filter, without quotes and expressions: the last rule that matches decides; `!` excludes."""
+    found = False
+    for rule in rules:
+        if fnmatchcase(str(table), rule.removeprefix("!")):
+            found = not rule.startswith("!")
+    return found
+
+
+def dispatcher_of(dispatchers: Sequence[Dispatcher], table: TableName) -> Dispatcher:
+    return next((found for found in dispatchers if matches(found.matcher, table)), Dispatcher(("*.*",)))
+
+
+def topic_of(dispatcher: Dispatcher, table: TableName, default: str) -> str:
+    return dispatcher.topic.format(schema=table.schema, table=table.table) if dispatcher.topic else default
+
+
+def partition_of(dispatcher: Dispatcher, table: Table, image: Image, partitions: int) -> int:
+    """`image` is the new one, the old one of a delete."""
+    hashed = crc32((table.name.schema + table.name.table).encode())
+    if dispatcher.partition == "index-value":
+        for number in table.handle:
+            value = image[number]
+            content = value if isinstance(value, bytes) else str(value).encode()
+            hashed ^= crc32(table.columns[number].name.encode() + content)
+    return hashed % partitions

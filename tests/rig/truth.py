@@ -1,0 +1,106 @@
+"""The rows of every table now, as canonical text, and judging an output against them.
+
+The SELECTs are the rig's own: they share nothing with the product's. A truth is of one moment only if nobody writes while it
+is read; `Rig.truth` gives it with a commit_ts that everything in it is at or below.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+from pymysql.converters import encoders
+
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema
+from sidecar.replay.verify import Verdict, verify
+from sidecar.storage import Folder
+from spark_merge.sinks.reader import read_segments
+from tests.rig.binlog import MySqlAddress
+from tests.rig.columns import read_tables
+
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTruth:
+    """What `sidecar.replay.verify` asks of a truth, with one snapshot, at `ts`."""
+
+    schemas: Mapping[TableName, TableSchema]
+    tables: Mapping[TableName, pa.Table]
+    ts: CommitTs
+
+    @property
+    def truth_ts(self) -> tuple[CommitTs, ...]:
+        return (self.ts,)
+
+    def truth(self, tso: CommitTs) -> Mapping[TableName, pa.Table]:
+        assert tso == self.ts
+        return self.tables
+
+
+def read_truth(source: MySqlAddress, tables: Collection[TableName], *, ts: CommitTs) -> LiveTruth:
+    """All rows of `tables`, in one transaction."""
+    connection = pymysql.connect(
+        host=source.host, port=source.port, user=source.user, password=source.password, charset="utf8mb4", conv=_TEXT_ONLY
+    )
+    try:
+        with connection.cursor() as cursor:
+            schemas = {name: table.schema() for name, table in read_tables(cursor).items() if name in tables}
+            cursor.execute("set session time_zone = '+00:00', session tx_isolation = 'REPEATABLE-READ'")
+            cursor.execute("start transaction with consistent snapshot")
+            return LiveTruth(schemas, {name: _rows(cursor, schema) for name, schema in schemas.items()}, ts)
+    finally:
+        connection.close()
+
+
+def await_delivered(output: Folder, truth: LiveTruth, *, complete_at: Mapping[TableName, CommitTs], timeout_s: float) -> Verdict:
+    """Wait until the files sink (JSON lines) has accepted everything up to the truth, then judge all of its tables: equal,
+    and no row ever went back. Raises TimeoutError with how far the output is."""
+    give_up_s = time.monotonic() + timeout_s
+    while True:
+        segments = read_segments(output)
+        upto_ts = segments[-1].upto_ts if segments else 0
+        if upto_ts >= truth.ts:
+            return verify(output, truth, complete_at=complete_at, tables=tuple(truth.tables))
+        if time.monotonic() > give_up_s:
+            raise TimeoutError(f"after {timeout_s} s the output reaches {upto_ts} in {len(segments)} segments, the truth is at {truth.ts}")
+        time.sleep(POLL_S)  # a folder tells nobody that it grew
+
+
+_TEXT_ONLY: dict[Any, Any] = dict(encoders)
+"""pymysql's converters without those of results: every value comes as the server's text."""
+
+
+def _rows(cursor: Any, schema: TableSchema) -> pa.Table:
+    cursor.execute(f"select {', '.join(map(_canonical, schema.columns))} from {_quoted(schema.name.schema)}.{_quoted(schema.name.table)} t")
+    rows = cursor.fetchall()
+    columns = [[_text(column, row[number]) for row in rows] for number, column in enumerate(schema.columns)]
+    return pa.table([pa.array(texts, pa.string()) for texts in columns], names=list(schema.column_names()))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _canonical(column: Column) -> str:
+    name = f"t.{_quoted(column.name)}"
+    match column.kind:
+        case "binary":
+            return f"hex({name})"
+        case "bit":
+            return f"cast({name} as unsigned)"
+        case "float":
+            return f"cast({name} as double)"
+        case _:
+            return name
+
+
+def _text(column: Column, value: Any) -> str | None:
+    if value is None:
+        return None
+    text = value.decode() if isinstance(value, bytes) else str(value)
+    return repr(float(text)) if column.kind in ("float", "double") else text

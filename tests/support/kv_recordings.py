@@ -1,0 +1,121 @@
+"""The key-values of a recording (kv/entries.parquet) with the tables at its start, and its feeds' changes beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sidecar.codecs.kv_key import record_key
+from sidecar.codecs.kv_table import KvTable, kv_table
+from sidecar.core.model import MARK_TABLE, Change, Message, Rank, TableName
+from sidecar.replay.recording import Recording
+from spark_merge.decode.rows import decode
+from tests.support.recordings import recording
+
+Row = tuple[str | None, ...]
+
+
+class Entry(NamedTuple):
+    """`old` empty: no row before. `value` empty: deleted."""
+
+    table: KvTable
+    commit_ts: int
+    key: bytes
+    value: bytes
+    old: bytes
+
+
+@dataclass(frozen=True)
+class KvRecording:
+    """`entries` are of tables known at the start, up to `end_ts`, in the order of the file."""
+
+    recording: Recording
+    tables: Mapping[int, KvTable]
+    entries: tuple[Entry, ...]
+
+
+@cache
+def kv_recording(name: str) -> KvRecording:
+    found = Recording(recording(name))
+    tables: dict[int, KvTable] = {}
+    for path in sorted((found.folder / "schema" / str(found.start_ts)).glob("*.*.json")):
+        table = kv_table(json.loads(path.read_bytes()), schema=path.name.split(".")[0])
+        tables |= dict.fromkeys(table.physical_ids, table)
+    rows = pq.read_table(found.folder / "kv" / "entries.parquet")
+    rows = rows.filter((pa.compute.field("op") != "resolved") & (pa.compute.field("commit_ts") <= found.end_ts))
+    entries = []
+    for row in rows.to_pylist():
+        known = tables.get(record_key(row["key"]).table_id)
+        if known is not None:
+            entries.append(Entry(known, row["commit_ts"], row["key"], row["value"] or b"", row["old_value"] or b""))
+    return KvRecording(found, tables, tuple(entries))
+
+
+class Versions(NamedTuple):
+    """What one commit did to one handle key: the row before and after it. `ops` as the feed has them, sorted."""
+
+    before: Row | None
+    after: Row | None
+    ops: tuple[str, ...]
+
+
+Place = tuple[TableName, int, Row]
+"""Table, commit_ts, handle key."""
+
+
+def feed_versions(name: str, feed: str, *, server_tz: str = "UTC") -> dict[Place, Versions]:
+    """Decoded as Spark decodes it, watermark table left out, up to `end_ts`."""
+    found = Recording(recording(name))
+    config = found.feed_config(feed)
+    codec = config.codec()
+    changes = [
+        change
+        for lane, messages in found.messages(config).items()
+        for position, message in enumerate(messages)
+        for change in codec.envelopes(Message(lane, position, message.key, message.value))
+        if isinstance(change, Change) and (change.schema, change.table) != MARK_TABLE and change.commit_ts <= found.end_ts
+    ]
+    rows = pa.table(
+        {
+            "ordinal": range(len(changes)),
+            "commit_ts": [c.commit_ts for c in changes],
+            "op": ["delete" if c.rank is Rank.DELETE else "put" for c in changes],
+            "schema": [c.schema for c in changes],
+            "table": [c.table for c in changes],
+            "value": [c.value for c in changes],
+            "lane": [c.lane for c in changes],
+            "position": [c.position for c in changes],
+            "seq": pa.array([0] * len(changes), pa.int64()),
+        }
+    )
+    decoded = decode(rows, codec=codec.name, schemas=found.schemas, server_tz=server_tz).to_pylist()
+    return merged(
+        (TableName(row["schema"], row["table"]), row["commit_ts"], row["op"], _row(row["before"]), _row(row["after"]), found)
+        for row in decoded
+    )
+
+
+def _row(found: list[str | None] | None) -> Row | None:
+    return None if found is None else tuple(found)
+
+
+def merged(changes: Iterator[tuple[TableName, int, str, Row | None, Row | None, Recording]]) -> dict[Place, Versions]:
+    """One entry a handle key and commit. Repeats fall together; two different rows for one place are an error."""
+    made: dict[Place, Versions] = {}
+    for name, commit_ts, op, before, after, found in changes:
+        names, key = found.schemas[name].column_names(), found.schemas[name].key
+        image = after or before
+        assert image is not None
+        place = (name, commit_ts, tuple(image[names.index(column)] for column in key))
+        other = made.get(place, Versions(None, None, ()))
+        assert other.before in (None, before) or before is None, f"{place}: two rows before"
+        assert other.after in (None, after) or after is None, f"{place}: two rows after"
+        ops = tuple(sorted({*other.ops, op}))
+        made[place] = Versions(before or other.before, after or other.after, ops)
+    return made

@@ -1,0 +1,177 @@
+"""What the control service needs around it, without a cluster: tables, a filter, and a thread in the pipeline's place that
+carries requests out with the real state machine of a dump and publishes a status after each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from threading import Event, Lock, Thread
+from types import TracebackType
+
+from sidecar.config import ControlSection, DumpSection
+from sidecar.control.requests import QueuedRequests
+from sidecar.control.security import ControlServer, serve
+from sidecar.control.service import ControlService, Served
+from sidecar.core.changefeed import ChangefeedName
+from sidecar.core.dump import Dump, DumpLimits
+from sidecar.core.messages import Request
+from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema
+from sidecar.core.progress import DumpState, Progress
+from sidecar.core.status import LaneStatus, SidecarStatus
+from sidecar.errors import RefusedRequest, SourceError
+from sidecar.ports import SchemaSource, TableEstimate
+
+NAME = ChangefeedName("default", "default", "cf")
+ORDERS, ITEM, LOGS, FLOATS, SECRET = (
+    TableName("shop", "orders"),
+    TableName("shop", "item"),
+    TableName("shop", "logs"),
+    TableName("shop", "floats"),
+    TableName("hidden", "secret"),
+)
+STEP_S = 0.005
+
+
+def schema(table: TableName, key: tuple[str, ...] = ("id",)) -> TableSchema:
+    return TableSchema(table, (Column("id", "int", nullable=False), Column("amount", "int")), key)
+
+
+TABLES = {t: schema(t) for t in (ORDERS, ITEM, FLOATS, SECRET, MARK_TABLE)} | {LOGS: schema(LOGS, ())}
+
+
+@dataclass(slots=True)
+class Schemas:
+    """`SchemaSource`: `refused` tables have a key that no SELECT can be ordered by. `failing` is raised at every question."""
+
+    found: Mapping[TableName, TableSchema] = field(default_factory=lambda: {t: s for t, s in TABLES.items() if t != FLOATS})
+    refused: Mapping[TableName, str] = field(default_factory=lambda: {FLOATS: "its key is a float: give it another"})
+    failing: SourceError | None = None
+
+    def tables(self) -> Mapping[TableName, TableSchema]:
+        if self.failing is not None:
+            raise self.failing
+        return self.found
+
+    def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
+        return [TableEstimate(t, 1000, 50_000, "clustered primary key (id)", refused=self.refused.get(t)) for t in tables]
+
+    def key_predicate(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> str:
+        if any(len(key) != len(self.found[table].key) for key in keys):
+            raise RefusedRequest(f"a key of {table} needs {len(self.found[table].key)} values", hint="give a value for each column")
+        return " OR ".join("(" + " AND ".join(f"{c} = {v}" for c, v in zip(self.found[table].key, key, strict=True)) + ")" for key in keys)
+
+
+@dataclass(slots=True)
+class Filter:
+    """`FeedScope`: schema `hidden` is left out, and `predicates` narrow tables."""
+
+    predicates: Mapping[TableName, str] = field(default_factory=dict)
+
+    def through(self, table: TableName) -> tuple[bool, str]:
+        return (False, "the changefeed's rules leave it out") if table.schema == "hidden" else (True, self.predicates.get(table, ""))
+
+
+class Owner(AbstractContextManager["Owner"]):
+    """The owner's pipeline as far as operators see it. `hold` stops it between steps, until `go`."""
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        self.requests = QueuedRequests()
+        self.dump = Dump(
+            changefeed_id=NAME.id, epoch=3, limits=DumpLimits(), progress=progress, after_ts=CommitTs(470000000000000000), next_seq=Seq(7)
+        )
+        self.status: SidecarStatus | None = None
+        self.changes: Callable[[SidecarStatus], SidecarStatus] = lambda status: status
+        self.carried_out: list[Request] = []
+        self.refusals: list[str] = []
+        self._stepping, self._ending = Lock(), Event()
+        self._publish()
+        self._thread = Thread(target=self._run, name="pipeline", daemon=True)
+
+    def __enter__(self) -> Owner:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def hold(self) -> None:
+        self._stepping.acquire()
+
+    def go(self) -> None:
+        self._stepping.release()
+
+    def _run(self) -> None:
+        while not self._ending.wait(STEP_S):
+            with self._stepping:
+                self.step()
+
+    def step(self) -> None:
+        while (request := self.requests.take()) is not None:
+            try:
+                self.dump.request(request)
+            except RefusedRequest as refused:
+                self.refusals.append(str(refused))
+                self.requests.answer(refused)
+            else:
+                self.carried_out.append(request)
+                self.requests.answer(None)
+        self._publish()
+
+    def _publish(self) -> None:
+        self.status = self.changes(
+            SidecarStatus(
+                changefeed=NAME,
+                epoch=3,
+                owner="here:1",
+                progress=self.dump.progress,
+                resolved_ts=CommitTs(470000000000000000),
+                delivered_ts=CommitTs(469999999000000000),
+                resolved_lag_s=0.4,
+                lanes=(LaneStatus(Lane("kafka/t/0"), CommitTs(470000000000000000), 0.0), LaneStatus(Lane("kafka/t/1"), None, 0.0)),
+                segments=7,
+                merge_worker="running",
+                estimates={ORDERS: 1000},
+            )
+        )
+
+    def served(self, **changed: object) -> Served:
+        made = Served(
+            status=lambda: self.status,
+            owner_address=lambda: None,
+            requests=self.requests,
+            schemas=Schemas(),
+            feed_scope=Filter(),
+            defaults=DumpSection(),
+        )
+        return replace(made, **changed)  # type: ignore[arg-type]  # fields of Served, by name
+
+    def finish(self, state: DumpState, *, reason: str | None = None) -> None:
+        """End the dump as its last segment, or a failure, would."""
+        self.hold()
+        assert self.dump.progress is not None
+        tables = tuple(replace(table, complete_at=CommitTs(470000000000000000)) for table in self.dump.progress.tables)
+        tables = tables if state is DumpState.FINISHED else self.dump.progress.tables
+        self.dump.progress = replace(self.dump.progress, state=state, reason=reason, tables=tables)
+        self.go()
+        shown = Event()
+        while self.status is None or self.status.progress is not self.dump.progress:
+            shown.wait(STEP_S)
+
+
+class Serving(AbstractContextManager["Serving"]):
+    """A service that listens, on a port of its own unless `control` says otherwise."""
+
+    def __init__(self, served: Served, control: ControlSection | None = None) -> None:
+        self.server: ControlServer = serve(ControlService(served), control or ControlSection(listen="127.0.0.1:0"))
+        self.address = f"127.0.0.1:{self.server.port}"
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.server.close(grace_s=1.0)
+
+
+def standby(owner_address: Callable[[], str | None]) -> Served:
+    """What a process that does not own the changefeed serves."""
+    schemas: SchemaSource = Schemas()
+    return Served(lambda: None, owner_address, QueuedRequests(), schemas, Filter(), DumpSection())

@@ -1,0 +1,189 @@
+"""What a start request means: never more than the changefeed carries, never a table skipped in silence, all that is wrong told."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.control.dump_scope import Scope, resolve, start_dump
+from sidecar.core.messages import Brackets, Pace
+from sidecar.core.model import MARK_TABLE, TableName
+from sidecar.errors import RefusedRequest, SourceError
+from tests.unit.control.serving import FLOATS, ITEM, LOGS, ORDERS, SECRET, TABLES, Filter, Schemas, schema
+from ticdc_dump.v1 import control_pb2 as pb
+
+DUMP_ID = "0123456789abcdef"
+
+
+def resolved(request: pb.StartRequest | None = None, *, schemas: Schemas | None = None, feed: Filter | None = None) -> Scope:
+    return resolve(request or pb.StartRequest(), schemas or Schemas(), feed or Filter(), case_sensitive=False)
+
+
+def rules(*texts: str) -> pb.StartRequest:
+    return pb.StartRequest(dump_id=DUMP_ID, table_rules=texts)
+
+
+def keys(table: TableName, *values: str) -> pb.TableKeys:
+    return pb.TableKeys(schema=table.schema, table=table.table, keys=[pb.Key(values=[value]) for value in values])
+
+
+def where(table: TableName, predicate: str) -> pb.TablePredicate:
+    return pb.TablePredicate(schema=table.schema, table=table.table, predicate=predicate)
+
+
+def test_without_rules_it_is_every_table_that_the_changefeed_carries() -> None:
+    scope = resolved()
+    assert scope.tables == [ORDERS, ITEM]
+    assert set(scope.left_out) == {SECRET, LOGS}
+    assert "primary key" in scope.left_out[LOGS]
+    assert not scope.refusals
+
+
+def test_the_watermark_table_is_never_part_of_it() -> None:
+    scope = resolved(rules("*.*"))
+    assert MARK_TABLE not in scope.tables
+    assert MARK_TABLE not in scope.left_out
+    assert "no table matches changefeed_dump.*" in resolved(rules("changefeed_dump.*")).refusals[0]
+
+
+def test_rules_choose_among_the_carried_tables() -> None:
+    assert resolved(rules("shop.*", "!shop.item")).tables == [ORDERS]
+
+
+def test_a_rule_that_matches_nothing_is_refused_though_another_matches() -> None:
+    scope = resolved(rules("shop.orders", "shop.ordres"))
+    assert scope.tables == [ORDERS]
+    assert scope.refusals == ["no table matches shop.ordres: see dumpstart --dry-run for the changefeed's tables"]
+
+
+@pytest.mark.parametrize(("rule", "reason"), [("hidden.secret", "the changefeed's rules leave it out"), ("shop.logs", "no primary key")])
+def test_a_rule_for_what_the_changefeed_does_not_carry_is_refused_with_the_reason(rule: str, reason: str) -> None:
+    (refusal,) = resolved(rules(rule)).refusals
+    assert f"carries no table of {rule}" in refusal
+    assert reason in refusal
+
+
+def test_rules_that_leave_nothing_are_refused() -> None:
+    assert "no table is left" in resolved(rules("!shop.*")).refusals[0]
+    assert "carries no table: see its filter" in resolved(schemas=Schemas(found={SECRET: schema(SECRET)})).refusals[0]
+
+
+def test_a_carried_table_that_cannot_be_read_refuses_the_dump_until_a_rule_leaves_it_out() -> None:
+    schemas = Schemas(found=TABLES)
+    (refusal,) = resolved(schemas=schemas).refusals
+    assert "shop.floats (its key is a float" in refusal
+    assert not resolved(rules("shop.*", "!shop.floats"), schemas=schemas).refusals
+
+
+def test_a_refusal_of_many_tables_names_some_and_counts_the_rest() -> None:
+    many = [TableName("shop", f"t{number}") for number in range(500)]
+    scope = resolved(schemas=Schemas(found={t: schema(t) for t in many}, refused=dict.fromkeys(many, "no")))
+    assert "and 490 more" in scope.refusals[0]
+
+
+def test_a_rule_that_is_none_is_refused_with_the_place() -> None:
+    with pytest.raises(RefusedRequest, match="column 5"):
+        resolved(rules("shop"))
+
+
+def test_keys_become_the_sources_predicate_joined_with_the_filters() -> None:
+    request = pb.StartRequest(keys=[keys(ORDERS, "1", "2")])
+    assert resolved(request, feed=Filter({ORDERS: "t.amount > 3"})).where == {ORDERS: "((id = 1) OR (id = 2)) AND (t.amount > 3)"}
+
+
+def test_a_predicate_is_joined_with_the_filters_and_other_tables_keep_the_filters_alone() -> None:
+    request = pb.StartRequest(where=[where(ORDERS, "amount > 5 OR amount IS NULL")])
+    found = resolved(request, feed=Filter({ORDERS: "f1", ITEM: "f2"})).where
+    assert found == {ORDERS: "(amount > 5 OR amount IS NULL) AND (f1)", ITEM: "(f2)"}
+
+
+@pytest.mark.parametrize(
+    "request_given",
+    [
+        pb.StartRequest(keys=[keys(ORDERS, "1")], where=[where(ORDERS, "a")]),
+        pb.StartRequest(keys=[keys(ORDERS, "1"), keys(ORDERS, "2")]),
+        pb.StartRequest(where=[where(ORDERS, "a"), where(ORDERS, "b")]),
+    ],
+    ids=["keys and predicate", "keys twice", "predicate twice"],
+)
+def test_a_table_is_narrowed_once(request_given: pb.StartRequest) -> None:
+    assert resolved(request_given).refusals == ["shop.orders is narrowed twice: give it one --keys or one --where"]
+
+
+def test_narrowing_a_table_outside_of_the_scope_is_refused() -> None:
+    request = rules("shop.item")
+    request.where.append(where(ORDERS, "a"))
+    assert resolved(request).refusals == ["shop.orders is narrowed and is not among the tables of the dump"]
+
+
+def test_a_key_that_the_source_refuses_refuses_the_dump() -> None:
+    wrong = pb.TableKeys(schema="shop", table="orders", keys=[pb.Key(values=["1", "2"])])
+    assert "needs 1 values" in resolved(pb.StartRequest(keys=[wrong])).refusals[0]
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    ["a) OR (b", "(a", "a; DROP TABLE t", "a -- b", "a # b", "a /* b */", "", "  ", "name = 'x", 'a = "', "a = `b", "a = 'x\\'", "')' )"],
+)
+def test_a_predicate_that_would_break_out_of_its_parentheses_is_refused(predicate: str) -> None:
+    scope = resolved(pb.StartRequest(where=[where(ORDERS, predicate)]), feed=Filter({ORDERS: "amount < 9"}))
+    assert len(scope.refusals) == 1
+    assert "the predicate of shop.orders" in scope.refusals[0]
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    ["name = 'a;b)'", "name = 'it''s (' AND (a)", r"name = 'a\'b#' OR b", 'name = "--"', "`we;ird)` > 5", "f(a, (b))", "a - -1"],
+)
+def test_a_predicate_may_hold_anything_within_quotes(predicate: str) -> None:
+    scope = resolved(pb.StartRequest(where=[where(ORDERS, predicate)]))
+    assert scope.where[ORDERS] == f"({predicate})"
+    assert not scope.refusals
+
+
+def test_the_request_becomes_a_start_with_the_sidecars_defaults() -> None:
+    request = pb.StartRequest(dump_id=DUMP_ID)
+    start = start_dump(request, resolved(request), chunk_rows=123)
+    assert (start.dump_id, start.tables, start.brackets, start.chunk_rows) == (DUMP_ID, (ORDERS, ITEM), Brackets.WATERMARK, 123)
+    assert start.pace == Pace()
+    assert start.where == ()
+
+
+def test_the_request_carries_its_pace_and_brackets() -> None:
+    request = pb.StartRequest(
+        dump_id=DUMP_ID, brackets=pb.BRACKETS_SNAPSHOT, chunk_rows=7, readers=3, rows_per_second=2**40, bytes_per_second=9
+    )
+    start = start_dump(request, resolved(request), chunk_rows=123)
+    assert (start.brackets, start.chunk_rows, start.pace) == (Brackets.SNAPSHOT, 7, Pace(3, 2**40, 9))
+
+
+@pytest.mark.parametrize(
+    ("request_given", "text"),
+    [
+        (pb.StartRequest(dump_id="short"), "dump id 'short'"),
+        (pb.StartRequest(dump_id="0123456789abcd/f"), "dump id"),
+        (pb.StartRequest(dump_id=DUMP_ID, readers=65), "65 readers"),
+        (pb.StartRequest(dump_id=DUMP_ID, brackets=9), "brackets 9"),  # type: ignore[arg-type]  # what a newer client may send
+    ],
+)
+def test_what_cannot_be_is_refused(request_given: pb.StartRequest, text: str) -> None:
+    with pytest.raises(RefusedRequest, match=text):
+        start_dump(request_given, resolved(request_given), chunk_rows=1)
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    request = pb.StartRequest(dump_id="short", table_rules=["nope.*"], where=[where(ITEM, "a")])
+    with pytest.raises(RefusedRequest) as told:
+        start_dump(request, resolved(request), chunk_rows=1)
+    assert all(part in str(told.value) for part in ("nope.*", "shop.item is narrowed", "dump id 'short'"))
+
+
+def test_ten_thousand_tables_are_resolved_with_one_question_for_each_kind_of_fact() -> None:
+    tables = [TableName(f"s{number % 100}", f"t{number}") for number in range(10_000)]
+    scope = resolved(rules("s1*.*"), schemas=Schemas(found={t: schema(t) for t in tables}))
+    assert len(scope.tables) == 1100
+    assert len(scope.estimates) == 1100
+
+
+def test_what_the_source_raises_is_passed_on() -> None:
+    with pytest.raises(SourceError, match="gone"):
+        resolved(schemas=Schemas(failing=SourceError("TiDB is gone", hint="see TiDB")))

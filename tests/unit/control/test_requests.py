@@ -1,0 +1,154 @@
+"""Operators' requests: carried out once, answered to everybody who waits, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from sidecar.control.requests import WAITING_MAX, QueuedRequests
+from sidecar.core.messages import PauseDump, RestartDump, ResumeDump, StopDump
+from sidecar.errors import CoordinationLost, RefusedRequest
+
+LONG_S = 20.0
+
+
+def waiting(requests: QueuedRequests, callers: int) -> None:
+    """Return when so many callers wait, which they tell nobody but the queue."""
+    pause = Event()
+    while sum(ticket.callers for ticket in requests._waiting) < callers:
+        pause.wait(0.001)
+
+
+def test_a_caller_returns_when_the_pipeline_has_carried_its_request_out() -> None:
+    requests = QueuedRequests()
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(requests.submit, PauseDump(), timeout_s=LONG_S)
+        waiting(requests, 1)
+        assert requests.take() == PauseDump()
+        assert not asked.done()
+        requests.answer(None)
+        assert asked.result(LONG_S) is None
+    assert requests.take() is None
+
+
+def test_a_request_is_given_again_until_it_is_answered() -> None:
+    requests = QueuedRequests()
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(requests.submit, PauseDump(), timeout_s=LONG_S)
+        waiting(requests, 1)
+        assert requests.take() == requests.take() == PauseDump()
+        requests.answer(None)
+        asked.result(LONG_S)
+
+
+def test_a_refusal_is_told_to_the_caller() -> None:
+    requests = QueuedRequests()
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(requests.submit, ResumeDump(), timeout_s=LONG_S)
+        waiting(requests, 1)
+        requests.take()
+        requests.answer(RefusedRequest("the dump is finished", hint="start another"))
+        with pytest.raises(RefusedRequest, match="the dump is finished"):
+            asked.result(LONG_S)
+
+
+def test_equal_requests_in_a_row_are_carried_out_once_and_answered_to_all() -> None:
+    requests = QueuedRequests()
+    with ThreadPoolExecutor() as threads:
+        asked = [threads.submit(requests.submit, RestartDump("a" * 16), timeout_s=LONG_S) for _ in range(5)]
+        waiting(requests, 5)
+        assert requests.take() == RestartDump("a" * 16)
+        requests.answer(None)
+        for one in asked:
+            one.result(LONG_S)
+    assert requests.take() is None
+
+
+def test_a_request_does_not_join_an_older_one_behind_which_another_waits() -> None:
+    requests = QueuedRequests()
+    with ThreadPoolExecutor() as threads:
+        asked = []
+        for number, request in enumerate((PauseDump(), ResumeDump(), PauseDump())):
+            asked.append(threads.submit(requests.submit, request, timeout_s=LONG_S))
+            waiting(requests, number + 1)
+        taken = []
+        while (request_taken := requests.take()) is not None:
+            taken.append(request_taken)
+            requests.answer(None)
+        assert taken == [PauseDump(), ResumeDump(), PauseDump()]
+        for one in asked:
+            one.result(LONG_S)
+
+
+def test_a_caller_that_gave_up_before_its_turn_took_its_request_back() -> None:
+    requests = QueuedRequests()
+    with pytest.raises(CoordinationLost, match=r"within 0.02 s") as told:
+        requests.submit(StopDump(), timeout_s=0.02)
+    assert told.value.retryable
+    assert requests.take() is None
+
+
+def test_a_request_that_was_taken_is_answered_though_its_caller_gave_up() -> None:
+    requests = QueuedRequests()
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(requests.submit, StopDump(), timeout_s=0.5)
+        waiting(requests, 1)
+        assert requests.take() == StopDump()
+        with pytest.raises(CoordinationLost):
+            asked.result(LONG_S)
+    assert requests.take() == StopDump()
+    requests.answer(None)
+    assert requests.take() is None
+
+
+def test_one_of_two_callers_giving_up_leaves_the_request_to_the_other() -> None:
+    requests = QueuedRequests()
+    with ThreadPoolExecutor() as threads:
+        patient = threads.submit(requests.submit, StopDump(), timeout_s=LONG_S)
+        waiting(requests, 1)
+        with pytest.raises(CoordinationLost):
+            requests.submit(StopDump(), timeout_s=0.02)
+        assert requests.take() == StopDump()
+        requests.answer(None)
+        patient.result(LONG_S)
+
+
+def test_losing_ownership_sends_everybody_away_and_serves_the_next_term() -> None:
+    requests = QueuedRequests()
+    with ThreadPoolExecutor() as threads:
+        asked = [threads.submit(requests.submit, request, timeout_s=LONG_S) for request in (PauseDump(), StopDump())]
+        waiting(requests, 2)
+        requests.take()
+        requests.abandon("the lease is lost")
+        for one in asked:
+            with pytest.raises(CoordinationLost, match="the lease is lost"):
+                one.result(LONG_S)
+        assert requests.take() is None
+        later = threads.submit(requests.submit, ResumeDump(), timeout_s=LONG_S)
+        waiting(requests, 1)
+        assert requests.take() == ResumeDump()
+        requests.answer(None)
+        later.result(LONG_S)
+
+
+def test_after_close_nobody_waits_and_the_first_reason_stays() -> None:
+    requests = QueuedRequests()
+    requests.close("the sidecar is ending")
+    requests.close("another reason")
+    with pytest.raises(CoordinationLost, match="the sidecar is ending"):
+        requests.submit(PauseDump(), timeout_s=LONG_S)
+
+
+def test_more_requests_than_operators_make_are_turned_away() -> None:
+    requests = QueuedRequests()
+    with ThreadPoolExecutor(WAITING_MAX) as threads:
+        asked = [threads.submit(requests.submit, RestartDump(f"{number:016d}"), timeout_s=LONG_S) for number in range(WAITING_MAX)]
+        waiting(requests, WAITING_MAX)
+        with pytest.raises(CoordinationLost, match="waiting already"):
+            requests.submit(PauseDump(), timeout_s=LONG_S)
+        requests.abandon("the end of the test")
+        for one in asked:
+            with pytest.raises(CoordinationLost):
+                one.result(LONG_S)

@@ -1,0 +1,309 @@
+"""The control service, call by call, without a network (grpcio-testing): idempotent, named refusals, redirects, watches.
+
+grpcio-testing drops the trailing metadata of an aborted call: that is tested over TCP, in tests/integration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from threading import Thread
+from typing import Any
+
+import grpc
+import grpc_testing
+import pytest
+
+from sidecar.control import service as service_module
+from sidecar.control.service import DETAILS_MAX, WATCHERS_MAX, ControlService, Served
+from sidecar.core.messages import Brackets, PauseDump, StartDump
+from sidecar.core.model import TableName
+from sidecar.core.progress import DumpState
+from sidecar.errors import SourceError
+from tests.unit.control.serving import FLOATS, ITEM, ORDERS, TABLES, Filter, Owner, Schemas, schema, standby
+from ticdc_dump.v1 import control_pb2 as pb
+
+SERVICE = pb.DESCRIPTOR.services_by_name["Control"]
+FEED = pb.Changefeed(id="cf")
+FIRST, SECOND = "a" * 16, "b" * 16
+
+
+class Calls:
+    """The service behind gRPC's own test server. A call returns (answer, code, details)."""
+
+    def __init__(self, served: Served) -> None:
+        self.service = ControlService(served)
+        self.server = grpc_testing.server_from_dictionary({SERVICE: self.service}, grpc_testing.strict_real_time())
+
+    def __call__(self, method: str, request: Any) -> tuple[Any, grpc.StatusCode, str]:
+        rpc = self.server.invoke_unary_unary(SERVICE.methods_by_name[method], (), request, 30)
+        answer, _, code, details = rpc.termination()
+        return answer, code, details
+
+    def ok(self, method: str, request: Any) -> Any:
+        answer, code, details = self(method, request)
+        assert code is grpc.StatusCode.OK, details
+        return answer
+
+    def refused(self, method: str, request: Any) -> str:
+        _, code, details = self(method, request)
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        return details
+
+    def watch(self) -> Any:
+        return self.server.invoke_unary_stream(SERVICE.methods_by_name["Watch"], (), pb.DumpRequest(changefeed=FEED), None)
+
+
+@pytest.fixture
+def owner() -> Iterator[Owner]:
+    with Owner() as made:
+        yield made
+
+
+@pytest.fixture
+def calls(owner: Owner) -> Calls:
+    return Calls(owner.served())
+
+
+def start(dump_id: str = FIRST, **given: Any) -> pb.StartRequest:
+    return pb.StartRequest(changefeed=FEED, dump_id=dump_id, **given)
+
+
+ASK = pb.DumpRequest(changefeed=FEED)
+
+
+def test_a_start_is_answered_with_the_status_that_shows_it(owner: Owner, calls: Calls) -> None:
+    status = calls.ok("Start", start(table_rules=["shop.orders"], chunk_rows=50))
+    assert (status.dump_id, status.state, status.brackets) == (FIRST, pb.DUMP_STATE_RUNNING, pb.BRACKETS_WATERMARK)
+    assert [(t.schema, t.table, t.rows_estimated) for t in status.tables] == [("shop", "orders", 1000)]
+    assert (status.changefeed.namespace, status.changefeed.id, status.owner, status.epoch) == ("default", "cf", "here:1", 3)
+    assert [(lane.lane, lane.resolved_tso) for lane in status.lanes] == [("kafka/t/0", 470000000000000000), ("kafka/t/1", 0)]
+    assert owner.carried_out == [StartDump(FIRST, (ORDERS,), Brackets.WATERMARK, 50)]
+
+
+def test_a_start_made_again_starts_nothing(owner: Owner, calls: Calls) -> None:
+    calls.ok("Start", start())
+    assert calls.ok("Start", start()).dump_id == FIRST
+    owner.finish(DumpState.FINISHED)
+    assert calls.ok("Start", start()).dump_id == FIRST
+    assert len(owner.carried_out) == 1
+
+
+def test_another_start_while_a_dump_runs_is_refused_with_the_state(calls: Calls) -> None:
+    calls.ok("Start", start())
+    assert "a dump is running already" in calls.refused("Start", start(SECOND))
+
+
+def test_a_start_after_the_end_of_a_dump_is_another_dump(owner: Owner, calls: Calls) -> None:
+    calls.ok("Start", start())
+    calls.ok("Stop", ASK)
+    assert calls.ok("Start", start(SECOND)).dump_id == SECOND
+
+
+def test_pausing_resuming_and_stopping_twice_is_as_once(owner: Owner, calls: Calls) -> None:
+    calls.ok("Start", start())
+    for method, state in (("Pause", pb.DUMP_STATE_PAUSED), ("Resume", pb.DUMP_STATE_RUNNING), ("Stop", pb.DUMP_STATE_STOPPED)):
+        assert calls.ok(method, ASK).state == state
+        assert calls.ok(method, ASK).state == state
+    assert len(owner.carried_out) == 4
+
+
+@pytest.mark.parametrize("method", ["Pause", "Resume", "Stop"])
+def test_moves_are_refused_without_a_dump_and_after_its_end(owner: Owner, calls: Calls, method: str) -> None:
+    assert "not started" in calls.refused(method, ASK)
+    calls.ok("Start", start())
+    owner.finish(DumpState.FINISHED)
+    assert "the dump is finished" in calls.refused(method, ASK)
+
+
+def test_a_restart_is_one_new_dump_however_often_it_is_asked_for(owner: Owner, calls: Calls) -> None:
+    calls.ok("Start", start())
+    restart = pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND)
+    assert [calls.ok("Restart", restart).dump_id for _ in range(2)] == [SECOND, SECOND]
+    assert len(owner.carried_out) == 2
+    assert "not 16" in calls.refused("Restart", pb.RestartRequest(changefeed=FEED, new_dump_id="x"))
+
+
+def test_a_restart_without_a_dump_is_refused(calls: Calls) -> None:
+    assert "no dump to restart" in calls.refused("Restart", pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND))
+
+
+def test_a_refusal_counts_only_if_a_newer_status_does_not_show_what_was_asked_for(owner: Owner, calls: Calls) -> None:
+    """The answer to a pause was lost, and the client asks again before the status has caught up with it."""
+    calls.ok("Start", start())
+    owner.hold()
+    stale, before = owner.status, owner.dump.progress
+    owner.dump.request(PauseDump())
+    assert owner.status is stale
+    assert before is not owner.dump.progress
+    answers: list[Any] = []
+    asking = Thread(target=lambda: answers.append(calls.ok("Pause", ASK)))
+    asking.start()
+    while not owner.requests._waiting:
+        pass
+    owner.go()
+    asking.join()
+    assert answers[0].state == pb.DUMP_STATE_PAUSED
+    assert len(owner.refusals) == 1
+
+
+def test_another_changefeed_is_not_found_and_the_served_one_named(calls: Calls) -> None:
+    for changefeed in (pb.Changefeed(id="other"), pb.Changefeed(namespace="n", id="cf"), pb.Changefeed()):
+        for method, request in (("Query", pb.DumpRequest(changefeed=changefeed)), ("Start", pb.StartRequest(changefeed=changefeed))):
+            _, code, details = calls(method, request)
+            assert code is grpc.StatusCode.NOT_FOUND
+            assert "default/cf" in details
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7:8310", None])
+def test_a_standby_answers_every_call_with_the_owners_address(address: str | None) -> None:
+    calls = Calls(standby(lambda: address))
+    requests = {method.name: method.input_type._concrete_class() for method in SERVICE.methods}
+    assert len(requests) == 9
+    for method, request in requests.items():
+        if method == "Watch":
+            rpc = calls.watch()
+            _, code, details = rpc.termination()
+        else:
+            _, code, details = calls(method, request)
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert details == f"this sidecar is a standby; the owner is {address or 'not known yet'}"
+
+
+def test_query_of_a_changefeed_without_a_dump_tells_the_stream(calls: Calls) -> None:
+    status = calls.ok("Query", ASK)
+    assert (status.dump_id, status.state, len(status.tables)) == ("", pb.DUMP_STATE_UNSPECIFIED, 0)
+    assert status.resolved_tso == 470000000000000000
+
+
+def test_query_tells_why_a_dump_failed(owner: Owner, calls: Calls) -> None:
+    calls.ok("Start", start())
+    owner.finish(DumpState.FAILED, reason="SELECT of shop.orders: denied")
+    owner.changes = lambda status: replace(status, last_error="denied", waiting_for="source: x", eta_s=5.0)
+    calls.ok("Query", ASK)
+    while not (status := calls.ok("Query", ASK)).last_error:
+        pass
+    assert (status.state, status.reason) == (pb.DUMP_STATE_FAILED, "SELECT of shop.orders: denied")
+    assert (status.waiting_for, status.eta_s) == ("source: x", 5.0)
+
+
+def test_list_is_of_the_namespace(calls: Calls) -> None:
+    assert len(calls.ok("List", pb.ListRequest()).dumps) == 1
+    assert len(calls.ok("List", pb.ListRequest(namespace="default")).dumps) == 1
+    assert len(calls.ok("List", pb.ListRequest(namespace="other")).dumps) == 0
+
+
+def test_the_filters_predicate_and_the_keys_reach_the_dump(owner: Owner) -> None:
+    calls = Calls(owner.served(feed_scope=Filter({ITEM: "f"})))
+    calls.ok("Start", start(keys=[pb.TableKeys(schema="shop", table="orders", keys=[pb.Key(values=["5"])])]))
+    (carried_out,) = owner.carried_out
+    assert isinstance(carried_out, StartDump)
+    assert dict(carried_out.where) == {ORDERS: "((id = 5))", ITEM: "(f)"}
+    assert carried_out.chunk_rows == 10_000
+
+
+def test_a_source_that_fails_changes_nothing_and_is_told(owner: Owner) -> None:
+    calls = Calls(owner.served(schemas=Schemas(failing=SourceError("TiDB is gone", hint="see TiDB"))))
+    assert "TiDB is gone" in calls.refused("Start", start())
+    assert not owner.carried_out
+
+
+def test_the_text_of_a_refusal_fits_into_a_header(owner: Owner) -> None:
+    tables = [TableName("s" * 60, "表" * 60 + str(number)) for number in range(1000)]
+    schemas = Schemas(found={t: schema(t) for t in tables}, refused=dict.fromkeys(tables, "because " * 50))
+    details = Calls(owner.served(schemas=schemas)).refused("Start", start())
+    assert len(details) < DETAILS_MAX + 50
+    assert "characters more" in details
+
+
+def test_a_pipeline_that_does_not_answer_is_unavailable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "REQUEST_TIMEOUT_S", 0.05)
+    owner.hold()
+    _, code, details = Calls(owner.served())("Start", start())
+    assert code is grpc.StatusCode.UNAVAILABLE
+    assert "ask again" in details
+    owner.go()
+
+
+def test_losing_the_changefeed_while_a_request_waits_is_unavailable(owner: Owner, calls: Calls) -> None:
+    owner.hold()
+    answers: list[Any] = []
+    asking = Thread(target=lambda: answers.append(calls("Start", start())))
+    asking.start()
+    while not owner.requests._waiting:
+        pass
+    owner.requests.abandon("the lease is lost")
+    asking.join()
+    assert answers[0][1] is grpc.StatusCode.UNAVAILABLE
+    owner.go()
+
+
+# ---- preview ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Owner) -> None:
+    calls = Calls(owner.served(rows_per_s_before=lambda: 100.0))
+    found = calls.ok("Preview", start())
+    assert [(t.table, t.rows, t.bytes, t.read_by) for t in found.tables if not t.refused] == [
+        ("orders", 1000, 50_000, "clustered primary key (id)"),
+        ("item", 1000, 50_000, "clustered primary key (id)"),
+    ]
+    assert {t.table for t in found.tables if t.refused} == {"secret", "logs"}
+    assert found.seconds == pytest.approx(20)
+    assert not found.refusals
+    assert not owner.carried_out
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [({}, 0), ({"rows_per_second": 10}, 200), ({"bytes_per_second": 100}, 1000), ({"rows_per_second": 10, "bytes_per_second": 100}, 1000)],
+)
+def test_the_time_is_that_of_the_slowest_bound(calls: Calls, given: dict[str, int], seconds: float) -> None:
+    assert calls.ok("Preview", start(**given)).seconds == pytest.approx(seconds)
+
+
+def test_a_preview_tells_everything_that_would_refuse_a_start(owner: Owner) -> None:
+    calls = Calls(owner.served(schemas=Schemas(found=TABLES)))
+    calls.ok("Start", start(table_rules=["shop.orders"]))
+    refusals = calls.ok("Preview", start(SECOND, table_rules=["shop.*", "nope.*"])).refusals
+    assert len(refusals) == 3
+    assert all(any(part in refusal for refusal in refusals) for part in ("nope.*", str(FLOATS), "a dump is running already"))
+
+
+# ---- watch -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_watch_gives_the_status_now_and_when_it_changes_and_ends_at_shutdown(
+    owner: Owner, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "WATCH_EVERY_S", 0.01)
+    rpc = calls.watch()
+    assert rpc.take_response().state == pb.DUMP_STATE_UNSPECIFIED
+    calls.ok("Start", start())
+    assert rpc.take_response().state == pb.DUMP_STATE_RUNNING
+    calls.ok("Pause", ASK)
+    assert rpc.take_response().state == pb.DUMP_STATE_PAUSED
+    calls.service.close()
+    assert rpc.termination()[1] is grpc.StatusCode.OK
+
+
+def test_a_watch_of_a_sidecar_that_loses_the_changefeed_names_the_next_owner(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "WATCH_EVERY_S", 0.01)
+    calls = Calls(owner.served(owner_address=lambda: "10.0.0.7:8310"))
+    rpc = calls.watch()
+    rpc.take_response()
+    owner.changes = lambda status: None  # type: ignore[assignment,return-value]  # as the app does at the end of a term
+    _, code, details = rpc.termination()
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert "10.0.0.7:8310" in details
+
+
+def test_watchers_are_bounded_and_leave_their_place(owner: Owner, calls: Calls) -> None:
+    watches = [calls.watch() for _ in range(WATCHERS_MAX)]
+    for rpc in watches:
+        rpc.take_response()
+    assert calls.watch().termination()[1] is grpc.StatusCode.RESOURCE_EXHAUSTED
+    calls.service.close()
+    for rpc in watches:
+        assert rpc.termination()[1] is grpc.StatusCode.OK
+    assert not calls.service._wakes

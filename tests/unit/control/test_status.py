@@ -1,0 +1,71 @@
+"""Why it is slow: one cause, the first going down the stream, and only past its threshold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.core.model import Lane
+from sidecar.core.progress import DumpState
+from sidecar.core.status import Measured, waiting_for
+
+LANE = Lane("kafka/orders/2")
+RUNNING = Measured(dump=DumpState.RUNNING)
+
+
+def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
+    assert waiting_for(Measured()) == ""
+    assert waiting_for(RUNNING) == ""
+
+
+@pytest.mark.parametrize(
+    ("measured", "text"),
+    [
+        (Measured(unjoined=(LANE,)), "lane: kafka/orders/2 without a resolved mark yet"),
+        (Measured(unjoined=(LANE, Lane("kafka/orders/3"))), "lane: kafka/orders/2 and 1 more without a resolved mark yet"),
+        (Measured(stillest=LANE, still_s=34.2), "lane: kafka/orders/2 has not moved for 34 s"),
+        (Measured(ticdc_lag_s=12), "TiCDC: what it resolved is 12 s old"),
+        (Measured(sequence_lag_s=7), "sequencing: the log is 7 s behind what TiCDC resolved"),
+        (Measured(delivery_lag_s=9, merge_worker="starting"), "Spark: the merge worker is starting, delivery is 9 s behind"),
+        (Measured(delivery_lag_s=9, batch_s=4, batch_sink_s=1), "Spark: delivery is 9 s behind"),
+        (Measured(delivery_lag_s=9, batch_s=4, batch_sink_s=3), "sink: 3.0 s of the last batch's 4.0 s, delivery is 9 s behind"),
+        (Measured(delivery_lag_s=9, merge_worker="external"), "Spark: delivery is 9 s behind"),
+        (Measured(dump=DumpState.PAUSED), "paused: dumpresume goes on"),
+        (
+            replace(RUNNING, source_still_s=8, source_doing="a SELECT of shop.orders"),
+            "source: a SELECT of shop.orders has been running for 8 s",
+        ),
+        (replace(RUNNING, windows_full=True), "TiCDC: open windows wait for their marks to come back"),
+        (replace(RUNNING, throttled=True), "throttled: by the pace that dumpstart set"),
+    ],
+)
+def test_each_cause_is_named(measured: Measured, text: str) -> None:
+    assert waiting_for(measured) == text
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        Measured(stillest=LANE, still_s=10),
+        Measured(ticdc_lag_s=10),
+        Measured(sequence_lag_s=5),
+        Measured(delivery_lag_s=5),
+        replace(RUNNING, source_still_s=5),
+        Measured(dump=DumpState.FINISHED, source_still_s=100, throttled=True, windows_full=True),
+    ],
+)
+def test_a_threshold_itself_is_still_fine_and_a_dump_that_is_over_waits_for_nothing(measured: Measured) -> None:
+    assert waiting_for(measured) == ""
+
+
+def test_the_earliest_cause_is_blamed_for_what_follows_from_it() -> None:
+    everything = Measured(
+        dump=DumpState.PAUSED, stillest=LANE, still_s=60, ticdc_lag_s=60, sequence_lag_s=60, delivery_lag_s=60, merge_worker="stopped"
+    )
+    causes = []
+    for calm in ({"still_s": 0.0}, {"ticdc_lag_s": 0.0}, {"sequence_lag_s": 0.0}, {"delivery_lag_s": 0.0}, {"dump": None}):
+        causes.append(waiting_for(everything).partition(":")[0])
+        everything = replace(everything, **calm)  # type: ignore[arg-type]  # fields of Measured, by name
+    assert causes == ["lane", "TiCDC", "sequencing", "Spark", "paused"]
+    assert waiting_for(everything) == ""
