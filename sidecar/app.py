@@ -32,7 +32,7 @@ from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, serve
 from sidecar.control.service import ControlService, Served
 from sidecar.core.status import SidecarStatus
-from sidecar.definition import DefinitionWatch, read_definition
+from sidecar.definition import DefinitionWatch, check_suitable, read_definition
 from sidecar.errors import LogTaken, OwnershipLost, TicdcDumpError
 from sidecar.gauge import Estimates, Gauge
 from sidecar.merge_process import MergeProcess
@@ -168,7 +168,9 @@ class Sidecar:
 
     def _made(self) -> Made:
         changefeed, config = self.definition.changefeed, self.config
-        schemas = self.scope.follow(changefeed, self.schemas.tables())
+        existing = self.schemas.tables()
+        check_suitable(changefeed, existing)
+        schemas = self.scope.follow(changefeed, existing)
         return Made(
             log_id=self.definition.log_id,
             changefeed_id=mark_row_id(changefeed.name),

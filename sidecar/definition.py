@@ -6,6 +6,7 @@ stream must be read ends the term, and the next one begins with the new definiti
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from threading import Event, Thread
 
@@ -14,6 +15,7 @@ from sidecar.adapters.etcd_changefeed import read_changefeed_info
 from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
 from sidecar.config import Config
 from sidecar.core.changefeed import Changefeed, ChangefeedName
+from sidecar.core.model import TableName, TableSchema
 from sidecar.core.suitability import problems
 from sidecar.errors import CoordinationLost, FeedChanged, FeedUnsuitable, TicdcDumpError
 
@@ -35,17 +37,24 @@ class Definition:
 
 
 def read_definition(client: EtcdClient, config: Config) -> Definition:
-    """Raises ConfigError for a changefeed that is not there, FeedUnsuitable naming everything that makes a dump impossible."""
+    """Raises ConfigError for a changefeed that is not there."""
     section = config.changefeed
     name = ChangefeedName(section.cluster, section.namespace, section.id)
     found = changefeed(name, read_changefeed_info(client, name))
-    against = problems(found)
+    return Definition(found, changefeed_root(name, found.incarnation))
+
+
+def check_suitable(found: Changefeed, schemas: Mapping[TableName, TableSchema]) -> None:
+    """Raises FeedUnsuitable naming everything that makes a dump of the changefeed impossible or wrong.
+
+    Its state is not judged: a changefeed that is paused or has failed sends nothing now, and will go on where it stopped.
+    """
+    against = problems(replace(found, state="normal", error=None), schemas)
     if against:
         raise FeedUnsuitable(
-            f"changefeed {name} cannot be dumped: " + "; ".join(f"{problem.setting}: {problem.what}" for problem in against),
+            f"changefeed {found.name} cannot be dumped: " + "; ".join(f"{problem.setting}: {problem.what}" for problem in against),
             hint="; ".join(problem.hint for problem in against),
         )
-    return Definition(found, changefeed_root(name, found.incarnation))
 
 
 class DefinitionWatch:
@@ -83,4 +92,4 @@ class DefinitionWatch:
 
 def _stream(found: Changefeed) -> Changefeed:
     """What decides how the stream is read; a state or an error does not."""
-    return replace(found, state="", error=None, config={})
+    return replace(found, state="", error=None)

@@ -206,12 +206,13 @@ def vector_text(data: bytes) -> str:
 def _float32_text(value: float, at: int) -> str:
     if not math.isfinite(value):
         raise Broken(at, "a finite number", str(value))
-    for digits in range(1, 10):
-        text = f"{value:.{digits}g}"
-        if _f32.pack(min(max(float(text), -_FLOAT32_MAX), _FLOAT32_MAX)) == _f32.pack(value):
-            break
+    text = next(text for digits in range(1, 10) if _is_float32(value, text := f"{value:.{digits}g}"))
     text = plain_text(text)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-_FLOAT32_MAX = _f32.unpack(b"\xff\xff\x7f\x7f")[0]
+def _is_float32(value: float, text: str) -> bool:
+    try:
+        return _f32.pack(float(text)) == _f32.pack(value)
+    except OverflowError:
+        return False

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sidecar.codecs.kv_checksum import Checksum, read_checksum, verify
-from sidecar.codecs.kv_datum import VARINT, Plain, canonical, plain_of_cell, plain_of_datum, read_datum
+from sidecar.codecs.kv_datum import VARINT, Plain, canonical, plain_of_cell, plain_of_datum, read_datum, read_varint
 from sidecar.codecs.kv_error import Broken
 from sidecar.codecs.kv_key import RecordKey, record_key, values_of_handle
 from sidecar.codecs.kv_table import KvTable
@@ -188,9 +188,11 @@ def _format_1(table: KvTable, value: bytes) -> list[_Found | None]:
     seen: set[int] = set()
     at = 0
     while at < len(value):
-        flag, id_, start = read_datum(value, at)
-        if flag != VARINT or not isinstance(id_, int) or id_ in seen or id_ < 1:
-            raise Broken(at, "format 2, or a column id of format 1 that is new", f"flag {flag}, {id_!r}")
+        if value[at] != VARINT:
+            raise Broken(at, f"format 2 ({FORMAT_2}), or the flag {VARINT} of a column id of format 1", str(value[at]))
+        id_, start = read_varint(value, at + 1)
+        if id_ in seen or id_ < 1:
+            raise Broken(at, "a column id of format 1 that is new", str(id_))
         seen.add(id_)
         number = numbers.get(id_)
         if number is None:

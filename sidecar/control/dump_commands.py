@@ -53,6 +53,10 @@ from sidecar.core.table_rules import TableRules, split_rules
 from sidecar.errors import RefusedRequest, TicdcDumpError
 
 EXIT_DUMP_FAILED, EXIT_INTERRUPTED = 1, 130
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 the dump failed (dumpquery), 2 wrong usage, 3 refused in this state or an error, 4 no such changefeed,"
+    " 5 sidecar not reachable, 6 not allowed, 130 interrupted."
+)
 PLAIN_WIDTH = 200
 """Columns where there is no terminal: lines are not folded."""
 WIRE_BRACKETS = {Brackets.WATERMARK: pb.BRACKETS_WATERMARK, Brackets.SNAPSHOT: pb.BRACKETS_SNAPSHOT}
@@ -168,7 +172,7 @@ def _client(options: Mapping[str, Any], owner_address: OwnerLookup) -> ControlCl
 def register(app: typer.Typer, *, owner_address: OwnerLookup = owner_in_etcd) -> None:
     """Add the commands to `app`. `owner_address` finds a sidecar in etcd, for --pd."""
     for body in (dumpstart, dumppause, dumpresume, dumprestart, dumpstop, dumpquery, dumplist):
-        app.command(context_settings={"help_option_names": ["-h", "--help"]})(_command(body, owner_address))
+        app.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})(_command(body, owner_address))
 
 
 def run(arguments: list[str], *, program: str) -> NoReturn:

@@ -95,8 +95,13 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
     )
 
 
+def is_dump_id(text: str) -> bool:
+    """It is the beginning of every mark's uuid."""
+    return len(text) == DUMP_ID_LENGTH and text.isascii() and text.isalnum()
+
+
 def _malformed(request: pb.StartRequest) -> Iterator[str]:
-    if len(request.dump_id) != DUMP_ID_LENGTH or not request.dump_id.isascii() or not request.dump_id.isalnum():
+    if not is_dump_id(request.dump_id):
         yield f"dump id {request.dump_id!r} is not {DUMP_ID_LENGTH} letters and digits"
     if request.brackets not in BRACKETS:
         yield f"brackets {request.brackets} are unknown: use watermark or snapshot"

@@ -27,7 +27,7 @@ from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc
 
 from sidecar.config import DumpSection
-from sidecar.control.dump_scope import FeedScope, Scope, resolve, start_dump
+from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, start_dump
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.wire import dump_status
 from sidecar.core.marks import DUMP_ID_LENGTH
@@ -102,8 +102,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def Restart(self, request: pb.RestartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_told(context):
             self._owned(request.changefeed, context)
-            if len(request.new_dump_id) != DUMP_ID_LENGTH or not request.new_dump_id.isascii():
-                raise RefusedRequest(f"dump id {request.new_dump_id!r} is not {DUMP_ID_LENGTH} letters and digits", hint="use ticdc-dump")
+            if not is_dump_id(request.new_dump_id):
+                raise RefusedRequest(f"dump id {request.new_dump_id!r} is not one", hint=f"give {DUMP_ID_LENGTH} letters and digits")
             restart = RestartDump(request.new_dump_id)
             return self._carried_out(restart, context, lambda progress: progress.dump_id == restart.dump_id)
 

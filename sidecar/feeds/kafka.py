@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from threading import Thread
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -93,7 +94,7 @@ class KafkaFeed:
     ) -> None:
         self._topics = topics
         self._client = dict(client)
-        self._group = group
+        self.group = group
         self._queue_bytes_max = queue_bytes_max
         self._clock = clock or _SystemClock()
         self._cluster = Cluster(brokers, client)
@@ -112,6 +113,7 @@ class KafkaFeed:
         self._silent_since_s: float | None = None
         self._acknowledged: dict[PartitionKey, int] = {}
         self._committed: dict[PartitionKey, int] = {}
+        self._committing = False
         self._commit_at_s = self._clock.now_s()
 
     # ---- the port ---------------------------------------------------------------------------------------------------
@@ -138,8 +140,9 @@ class KafkaFeed:
                 raise _gap(key, start[key], first, end)
         self._stop_reading()
         self._forget()
-        bounds = consumer_settings(group=self._group, queue_bytes_max=self._queue_bytes_max, brokers=self._cluster.broker_count())
-        settings = common_settings(self._cluster.brokers, self._client) | bounds | {"error_cb": self._cluster.note}
+        bounds = consumer_settings(group=self.group, queue_bytes_max=self._queue_bytes_max, brokers=self._cluster.broker_count())
+        settings = common_settings(self._cluster.brokers, self._client) | bounds
+        settings |= {"error_cb": self._cluster.note, "on_commit": self._note_commit}
         self._consumer = open_client(Consumer, settings)
         self._known = known
         self._read_from(start)
@@ -170,7 +173,6 @@ class KafkaFeed:
         """Waits a second at most. The feed can be used again after `seek`."""
         if self._consumer is not None:
             self._commit_if_due(at_once=True)
-            self._cluster.finish_commit(CLOSE_WAIT_S)
             self._stop_reading()
 
     # ---- messages ---------------------------------------------------------------------------------------------------
@@ -226,8 +228,11 @@ class KafkaFeed:
         self._consumer.incremental_assign([TopicPartition(*partition, position) for partition, position in start.items()])
 
     def _stop_reading(self) -> None:
+        """A commit to a broker that is gone holds librdkafka's close for up to a minute: then it ends behind us."""
         if self._consumer is not None:
-            self._consumer.close()
+            closing = Thread(target=self._consumer.close, name="kafka-feed-close", daemon=True)
+            closing.start()
+            closing.join(CLOSE_WAIT_S)
             self._consumer = None
 
     # ---- topics -----------------------------------------------------------------------------------------------------
@@ -319,11 +324,20 @@ class KafkaFeed:
             raise self._cluster.lost(silent_s)
 
     def _commit_if_due(self, *, at_once: bool = False) -> None:
+        """One at a time: while the brokers are away commits would only queue up."""
         now_s = self._clock.now_s()
-        if self._acknowledged != self._committed and (at_once or now_s >= self._commit_at_s):
-            self._commit_at_s = now_s + COMMIT_EVERY_S
-            if self._cluster.commit(self._group, self._acknowledged):
-                self._committed = dict(self._acknowledged)
+        if self._acknowledged != self._committed and (at_once or (now_s >= self._commit_at_s and not self._committing)):
+            self._committed, self._committing, self._commit_at_s = dict(self._acknowledged), True, now_s + COMMIT_EVERY_S
+            offsets = [TopicPartition(*partition, position) for partition, position in self._committed.items()]
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+
+    def _note_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """What is lost in an outage is committed again with the next one; a refusal is raised by the next poll."""
+        self._committing = False
+        for failure in (error, *(partition.error for partition in partitions)):
+            if failure is not None:
+                self._cluster.note(failure)
+                self._committed = {}
 
 
 _START_ANEW = (

@@ -6,8 +6,8 @@
 - TLS and login errors also come from a broker that is just starting. So they refuse only while no broker has answered
   yet; after that they are named when the outage has lasted too long.
 - Nothing here waits without a bound. Logs go to `logging`, errors of background threads to whoever calls `check`.
-- A commit goes through the admin client, not the consumer: a consumer with a commit under way to a broker that is gone
-  does not close for up to a minute.
+- No request of the admin client that goes to a group's coordinator: librdkafka 2.16 aborts the process when the
+  connection is lost meanwhile (confluentinc/librdkafka issues 3663, 4605; pull request 5397).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not for mypy
 
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, TicdcDumpError
@@ -200,12 +200,12 @@ class Cluster:
         self.brokers = brokers
         self._answered = False
         self._trouble: KafkaError | None = None
-        self._commit: Future[Any] | None = None
         self._admin = open_client(AdminClient, common_settings(brokers, client) | {"error_cb": self.note})
 
     def note(self, error: KafkaError) -> None:
         """librdkafka's error callback, of any client of this cluster; called by `check` and by the consumer's own calls."""
-        self._trouble = error
+        if self._trouble is None or self._trouble.code() not in _FORBIDDEN:
+            self._trouble = error
 
     def check(self, *, wait_s: float = 0.0) -> None:
         """Raises FeedUnsuitable for what a person must repair before a first answer can come, or at any time an ACL."""
@@ -259,27 +259,6 @@ class Cluster:
                 hint="wait until every partition has a leader, and start the brokers that are down",
             )
         return future.result()
-
-    def commit(self, group: str, positions: Mapping[PartitionKey, int]) -> bool:
-        """Begin to tell the group's offsets; False while the call before is under way. An outage loses it.
-
-        Raises FeedUnsuitable if the call before was refused.
-        """
-        if self._commit is not None:
-            if not self._commit.done():
-                return False
-            error, self._commit = _error_of(self._commit), None
-            if error is not None and (refused := refusal(error, f"consumer group {group}")):
-                raise refused
-        offsets = [TopicPartition(*key, position) for key, position in positions.items()]
-        request = [ConsumerGroupTopicPartitions(group, offsets)]
-        self._commit = self._admin.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)[group]
-        return True
-
-    def finish_commit(self, timeout_s: float) -> None:
-        """Give what was begun a little time; what is lost is only information."""
-        if self._commit is not None:
-            wait([self._commit], timeout_s)
 
 
 def _error_of(future: Future[Any]) -> KafkaError | None:

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, TopicPartition
 
 from sidecar.core.model import CommitTs, Lane, Message, Resolved
 from sidecar.errors import FeedError
@@ -135,9 +135,11 @@ class RealKafka:
     def acknowledged(self, feed: Feed) -> Mapping[Lane, int]:
         assert isinstance(feed, KafkaFeed)
         feed.close()
-        group = feed._group
-        found = self.broker.admin().list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
-        return {Lane(f"kafka/{at.topic}/{at.partition}"): at.offset for at in found.topic_partitions}
+        reader = Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": feed.group})
+        partitions = [TopicPartition(self.topic, number) for number in range(len(self.source.lanes))]
+        found = {Lane(f"kafka/{at.topic}/{at.partition}"): at.offset for at in reader.committed(partitions, timeout=30) if at.offset >= 0}
+        reader.close()
+        return found
 
 
 @pytest.fixture(scope="module")

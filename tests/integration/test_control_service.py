@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,8 +141,8 @@ def test_certificates_that_cannot_be_read_or_used_are_refused(tmp_path: Path, si
     junk = tmp_path / "junk.pem"
     junk.write_text("no certificate")
     for cert_file in (tmp_path / "absent.pem", junk):
+        tls = Tls(cert_file=str(cert_file), key_file=str(signed.key_file))
         with pytest.raises(ConfigError, match=r"cannot be (read|listened on)"):
-            tls = Tls(cert_file=str(cert_file), key_file=str(signed.key_file))
             serve(ControlService(standby(lambda: None)), ControlSection(listen="127.0.0.1:0", tls=tls))
 
 
@@ -199,7 +200,7 @@ def test_with_a_token_health_answers_without_it_and_reflection_does_not(owner: O
         assert checks.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
         with pytest.raises(grpc.RpcError) as told:
             reflected(channel)
-        assert told.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]  # what a call raises has a code
+        assert told.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_beyond_this_machine_with_tls_and_token(owner: Owner, authority: Authority, signed: Signed, token_file: Path) -> None:
@@ -368,17 +369,16 @@ def test_many_clients_with_one_request_start_one_dump(owner: Owner, serving: Ser
 
 
 def test_many_clients_with_requests_of_their_own_start_one_dump_and_the_others_are_refused(owner: Owner, serving: Serving) -> None:
-    def ask(number: int) -> int:
+    def ask(number: int) -> str:
         with ControlClient(serving.address, Access()) as client:
             try:
                 client.call("Start", start(f"{number:016d}"))
             except CallFailed as failed:
-                assert "running already" in str(failed)
-                return failed.exit_code
-            return 0
+                return f"{failed.exit_code} {str(failed).partition('\n')[0]}"
+            return "0 started"
 
     with ThreadPoolExecutor(20) as threads:
-        assert sorted(threads.map(ask, range(20))) == [0] + [3] * 19
+        assert sorted(threads.map(ask, range(20))) == ["0 started", *["3 a dump is running already"] * 19]
     assert len(owner.carried_out) == 1
 
 
@@ -594,9 +594,26 @@ def test_ticdcs_flags_that_mean_nothing_here_are_taken(at: str, capsys: pytest.C
     assert run(capsys, "dumpquery", "-c", "cf", *flags)[0] == 0
 
 
-@pytest.mark.parametrize("module", ["sidecar.control.cdc"])
-def test_the_program_itself_prints_json_and_nothing_else(at: str, module: str) -> None:
-    command = [sys.executable, "-m", module, "cli", "changefeed", "dumpstart", "-c", "cf", "--json"]
+PROGRAMS = [["sidecar.control.cdc", "cli", "changefeed"]]
+"""As `python -m` starts them."""
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=" ".join)
+def test_the_program_itself_prints_json_and_nothing_else(at: str, program: list[str]) -> None:
+    command = [sys.executable, "-m", *program, "dumpstart", "-c", "cf", "--json"]
     done = subprocess.run(command, env=os.environ | {"TICDC_DUMP_ADDR": at}, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["state"] == "running"
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=" ".join)
+def test_an_interrupt_ends_a_watch_without_a_trace(at: str, owner: Owner, capsys: pytest.CaptureFixture[str], program: list[str]) -> None:
+    run(capsys, "dumpstart", "-c", "cf")
+    command = [sys.executable, "-m", *program, "dumpquery", "-c", "cf", "--watch", "--json"]
+    with subprocess.Popen(command, env=os.environ | {"TICDC_DUMP_ADDR": at}, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        assert json.loads(watching.stdout.readline())["state"] == "running"
+        watching.send_signal(signal.SIGINT)
+        _, error = watching.communicate(timeout=30)
+    assert (watching.returncode, error) == (130, b"")
+    assert owner.carried_out

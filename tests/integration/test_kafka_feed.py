@@ -429,6 +429,18 @@ def test_a_user_who_may_not_read_is_told_what_to_grant(broker: KafkaBroker, open
         open_feed(topic, at=broker.sasl, client=sasl(STRANGER)).seek({})
 
 
+def test_a_user_who_may_not_commit_is_told_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 1))
+    broker.allow_to_read(STRANGER[0], topic)
+    feed = open_feed(topic, at=broker.sasl, client=sasl(STRANGER), group="not-granted")
+    feed.seek({})
+    assert len(read(feed, 1)) == 1
+    feed.acknowledge({lane(topic): 1})
+    with pytest.raises(FeedUnsuitable, match=r"(?s)GROUP_AUTHORIZATION_FAILED.*kafka\.group"):
+        poll_for_ever(feed)
+
+
 # ---- memory ---------------------------------------------------------------------------------------------------------
 
 READ_ALL = """

@@ -17,7 +17,7 @@ from typing import Any
 
 import pymysql
 from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import MariadbGtidEvent, QueryEvent, XidEvent
+from pymysqlreplication.event import FormatDescriptionEvent, MariadbGtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from sidecar.core.model import TableName
@@ -26,7 +26,7 @@ from tests.rig.columns import Table, TableColumn, read_tables
 from tests.rig.heartbeat import HEARTBEAT_TABLE
 from tests.rig.row_image import Image, reader
 
-_EVENTS = [MariadbGtidEvent, QueryEvent, XidEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent]
+_EVENTS = [FormatDescriptionEvent, MariadbGtidEvent, QueryEvent, XidEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent]
 _SERVER_ID = 4711
 _STANDALONE = 1
 """Flag of a GTID whose transaction is one event without an end: a DDL."""
@@ -42,7 +42,7 @@ class MySqlAddress:
     password: str
 
     def connect(self) -> pymysql.Connection[Any]:
-        return pymysql.connect(**asdict(self), charset="utf8mb4", autocommit=True)
+        return pymysql.connect(**asdict(self), charset="utf8mb4", autocommit=True, ssl_disabled=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +71,25 @@ def transactions(
     """Every transaction after `after_gtid` in order, waiting for more at the end. Raises pymysql.err.MySQLError when the
     connection is lost; reading on from the last whole transaction's GTID misses and repeats nothing."""
     stream = BinLogStreamReader(
-        connection_settings={**asdict(source), "charset": "utf8mb4"},
+        connection_settings={**asdict(source), "charset": "utf8mb4", "ssl_disabled": True},
         server_id=_SERVER_ID,
         is_mariadb=True,
         auto_position=after_gtid,
         blocking=True,
         only_events=_EVENTS,
         enable_logging=False,
+        freeze_schema=True,  # a table's number changes with its shape, so each is mapped once in a binlog file
         pymysql_wrapper=_connects_once(),
     )
     try:
         current: Transaction | None = None
         is_standalone = False
+        mapped: dict[int, _Known] = {}
         while (event := stream.fetchone()) is not None:
+            if isinstance(event, FormatDescriptionEvent):  # a new file: numbers are given again after a restart
+                stream.table_map.clear()
+                mapped.clear()
+                continue
             if isinstance(event, MariadbGtidEvent):
                 current = Transaction(event.gtid)
                 is_standalone = bool(event.flags & _STANDALONE)
@@ -97,8 +103,10 @@ def transactions(
                     current.ddl = ddl_of(event.query, event.schema.decode()) if is_standalone else None
                     yield current
                     current = None
-            else:
-                _read_rows(event, current, tables, in_scope)
+            elif in_scope(name := TableName(event.schema, event.table)) or name == HEARTBEAT_TABLE:
+                if event.table_id not in mapped:
+                    mapped[event.table_id] = tables.at(name, event.columns)
+                _read_rows(event, current, mapped[event.table_id])
     finally:
         stream.close()
 
@@ -115,11 +123,7 @@ def _connects_once() -> Callable[..., pymysql.Connection[Any]]:
     return connect
 
 
-def _read_rows(event: Any, into: Transaction, tables: KnownTables, in_scope: Callable[[TableName], bool]) -> None:
-    name = TableName(event.schema, event.table)
-    if name != HEARTBEAT_TABLE and not in_scope(name):
-        return
-    known = tables.at(name, event.columns)
+def _read_rows(event: Any, into: Transaction, known: _Known) -> None:
     data = event.packet.read(event.event_size - event.packet.read_bytes)
     at, is_update = 0, isinstance(event, UpdateRowsEvent)
     while at < len(data):
@@ -131,7 +135,7 @@ def _read_rows(event: Any, into: Transaction, tables: KnownTables, in_scope: Cal
             into.rows.append(Change(known.table, None, image))
         else:
             into.rows.append(Change(known.table, image, None))
-    if name == HEARTBEAT_TABLE:
+    if known.table.name == HEARTBEAT_TABLE:
         beat = into.rows.pop().after
         assert beat is not None
         assert isinstance(beat[1], int)

@@ -6,9 +6,9 @@ table: crc32(schema + table); index-value: the same, xor crc32(column + value) o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Literal
 from zlib import crc32
 
@@ -26,7 +26,8 @@ class Dispatcher:
     topic: str = ""
 
 
-def matches(rules: Sequence[str], table: TableName) -> bool:
+@lru_cache(maxsize=4096)
+def matches(rules: tuple[str, ...], table: TableName) -> bool:
     """By TiCDC's table filter, without quotes and expressions: the last rule that matches decides; `!` excludes."""
     found = False
     for rule in rules:
@@ -35,7 +36,8 @@ def matches(rules: Sequence[str], table: TableName) -> bool:
     return found
 
 
-def dispatcher_of(dispatchers: Sequence[Dispatcher], table: TableName) -> Dispatcher:
+@lru_cache(maxsize=4096)
+def dispatcher_of(dispatchers: tuple[Dispatcher, ...], table: TableName) -> Dispatcher:
     return next((found for found in dispatchers if matches(found.matcher, table)), Dispatcher(("*.*",)))
 
 

@@ -7,7 +7,7 @@ order: only inside a group is there an order. canal-json sends row by row in ord
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
 from random import Random
 from typing import Any
@@ -26,7 +26,7 @@ class Outbox:
     """`partitions`: of each topic in use; the owner may raise them. `count` tells those of a topic not met before.
     `protocol`: open-protocol or canal-json."""
 
-    def __init__(self, protocol: str, topic: str, dispatchers: Sequence[Dispatcher], count: Callable[[str], int]) -> None:
+    def __init__(self, protocol: str, topic: str, dispatchers: tuple[Dispatcher, ...], count: Callable[[str], int]) -> None:
         if protocol not in ("open-protocol", "canal-json"):
             raise ValueError(f"the rig does not write {protocol}")
         self.partitions: dict[str, int] = {}

@@ -101,7 +101,9 @@ def test_the_ends_of_every_type_come_through(stage: Stage) -> None:
         cursor.execute("replace into shop.kinds (id) values (2147483647)")
     connection.close()
     truth = stage.rig.truth()
-    kept = [row for row in truth.tables[next(name for name in truth.tables if name.table == "kinds")].to_pylist() if row["id"] == "-2147483647"]
+    kept = [
+        row for row in truth.tables[next(name for name in truth.tables if name.table == "kinds")].to_pylist() if row["id"] == "-2147483647"
+    ]
     assert (kept[0]["c_ubig"], kept[0]["c_bit64"], kept[0]["c_time6"]) == (str(2**64 - 1), str(2**64 - 1), "-12:34:56.999999")
     assert stage.differences(truth) == {}
 

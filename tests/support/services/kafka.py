@@ -25,7 +25,16 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # exported, but not for mypy
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not for mypy
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from tests.support.services.jars import jars
 from tests.support.services.tls import Authority
@@ -218,6 +227,12 @@ class KafkaBroker:
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """As retention does it: everything below `before_offset` is gone."""
         (done,) = self.admin().delete_records([TopicPartition(topic, partition, before_offset)]).values()
+        done.result(ADMIN_TIMEOUT_S)
+
+    def allow_to_read(self, user: str, topic: str) -> None:
+        """Only where `secured`."""
+        of_topic, of_all = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL), (f"User:{user}", "*")
+        (done,) = self.admin().create_acls([AclBinding(*of_topic, *of_all, AclOperation.READ, AclPermissionType.ALLOW)]).values()
         done.result(ADMIN_TIMEOUT_S)
 
     def write(self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> None:

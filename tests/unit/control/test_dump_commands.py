@@ -23,11 +23,12 @@ def test_the_wrapper_lists_exactly_the_commands_that_there_are() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_help_and_takes_ticdcs_flags(name: str) -> None:
-    assert COMMANDS[name].callback.__doc__  # type: ignore[union-attr]  # all have one, see above
+    assert COMMANDS[name].callback.__doc__
     for flag in ("--help", "-h"):
         shown = CliRunner().invoke(APP, [name, flag])
         assert shown.exit_code == 0
         for option in ("--changefeed-id", "-c", "--namespace", "-n", "--pd", "--ca", "--cert", "--key", "--json"):
+            assert "Exit codes: 0 done" in shown.output
             assert re.search(rf"(^|[ ,/│]){option}\b", shown.output, re.MULTILINE), option
 
 
@@ -52,8 +53,19 @@ def test_keys_are_read_as_they_are_written(text: str, table: str, keys: list[lis
 
 @pytest.mark.parametrize(
     "text",
-    ["shop.orders", "orders:[1]", "shop.orders:1", "shop.orders:[]", "shop.orders:[[]]", "shop.orders:[null]", "shop.orders:[true]"]
-    + ["shop.orders:[1", 'shop.orders:{"a":1}', "shop.orders:[[[1]]]", "shop.orders:", ".orders:[1]", "a.b.c:[1]"],
+    [
+        *(
+            "shop.orders",
+            "orders:[1]",
+            ".orders:[1]",
+            "a.b.c:[1]",
+            "shop.orders:",
+            "shop.orders:1",
+            'shop.orders:{"a":1}',
+            "shop.orders:[1",
+        ),
+        *("shop.orders:[]", "shop.orders:[[]]", "shop.orders:[null]", "shop.orders:[true]", "shop.orders:[[[1]]]"),
+    ],
 )
 def test_keys_that_are_none_are_wrong_usage(text: str) -> None:
     with pytest.raises(typer.BadParameter):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from ticdc_dump.v1 import control_pb2 as pb
 
 from sidecar.control.dump_scope import Scope, resolve, start_dump
 from sidecar.core.messages import Brackets, Pace
 from sidecar.core.model import MARK_TABLE, TableName
 from sidecar.errors import RefusedRequest, SourceError
-from tests.unit.control.serving import FLOATS, ITEM, LOGS, ORDERS, SECRET, TABLES, Filter, Schemas, schema
-from ticdc_dump.v1 import control_pb2 as pb
+from tests.unit.control.serving import ITEM, LOGS, ORDERS, SECRET, TABLES, Filter, Schemas, schema
 
 DUMP_ID = "0123456789abcdef"
 

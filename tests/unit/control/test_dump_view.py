@@ -49,7 +49,11 @@ def test_the_picture_says_how_far_how_fast_and_why_it_is_slow() -> None:
             last_error="TiDB went away",
             owner="here:1",
             merge_worker="running",
-            lanes=[pb.LaneStatus(lane="kafka/t/0", resolved_tso=TSO), pb.LaneStatus(lane="kafka/t/1"), pb.LaneStatus(lane="kafka/t/2", resolved_tso=1, lag_s=9)],
+            lanes=[
+                pb.LaneStatus(lane="kafka/t/0", resolved_tso=TSO),
+                pb.LaneStatus(lane="kafka/t/1"),
+                pb.LaneStatus(lane="kafka/t/2", resolved_tso=1, lag_s=9),
+            ],
         )
     )  # fmt: skip
     for part in (

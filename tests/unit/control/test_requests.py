@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from sidecar.control.requests import WAITING_MAX, QueuedRequests
-from sidecar.core.messages import PauseDump, RestartDump, ResumeDump, StopDump
+from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, StopDump
 from sidecar.errors import CoordinationLost, RefusedRequest
 
 LONG_S = 20.0
@@ -70,14 +70,15 @@ def test_a_request_does_not_join_an_older_one_behind_which_another_waits() -> No
     requests = QueuedRequests()
     with ThreadPoolExecutor() as threads:
         asked = []
-        for number, request in enumerate((PauseDump(), ResumeDump(), PauseDump())):
+        made: tuple[Request, ...] = (PauseDump(), ResumeDump(), PauseDump())
+        for number, request in enumerate(made):
             asked.append(threads.submit(requests.submit, request, timeout_s=LONG_S))
             waiting(requests, number + 1)
         taken = []
         while (request_taken := requests.take()) is not None:
             taken.append(request_taken)
             requests.answer(None)
-        assert taken == [PauseDump(), ResumeDump(), PauseDump()]
+        assert taken == list(made)
         for one in asked:
             one.result(LONG_S)
 

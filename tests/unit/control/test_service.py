@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import grpc_testing
 import pytest
+from ticdc_dump.v1 import control_pb2 as pb
 
 from sidecar.control import service as service_module
 from sidecar.control.service import DETAILS_MAX, WATCHERS_MAX, ControlService, Served
@@ -21,7 +22,6 @@ from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import SourceError
 from tests.unit.control.serving import FLOATS, ITEM, ORDERS, TABLES, Filter, Owner, Schemas, schema, standby
-from ticdc_dump.v1 import control_pb2 as pb
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Control"]
 FEED = pb.Changefeed(id="cf")
@@ -65,7 +65,7 @@ def calls(owner: Owner) -> Calls:
     return Calls(owner.served())
 
 
-def start(dump_id: str = FIRST, **given: Any) -> pb.StartRequest:
+def start(dump_id: str = FIRST, /, **given: Any) -> pb.StartRequest:
     return pb.StartRequest(changefeed=FEED, dump_id=dump_id, **given)
 
 
@@ -121,7 +121,7 @@ def test_a_restart_is_one_new_dump_however_often_it_is_asked_for(owner: Owner, c
     restart = pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND)
     assert [calls.ok("Restart", restart).dump_id for _ in range(2)] == [SECOND, SECOND]
     assert len(owner.carried_out) == 2
-    assert "not 16" in calls.refused("Restart", pb.RestartRequest(changefeed=FEED, new_dump_id="x"))
+    assert "give 16" in calls.refused("Restart", pb.RestartRequest(changefeed=FEED, new_dump_id="x"))
 
 
 def test_a_restart_without_a_dump_is_refused(calls: Calls) -> None:
@@ -258,7 +258,7 @@ def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Own
     ("given", "seconds"),
     [({}, 0), ({"rows_per_second": 10}, 200), ({"bytes_per_second": 100}, 1000), ({"rows_per_second": 10, "bytes_per_second": 100}, 1000)],
 )
-def test_the_time_is_that_of_the_slowest_bound(calls: Calls, given: dict[str, int], seconds: float) -> None:
+def test_the_time_is_that_of_the_slowest_bound(calls: Calls, given: dict[str, Any], seconds: float) -> None:
     assert calls.ok("Preview", start(**given)).seconds == pytest.approx(seconds)
 
 

@@ -66,6 +66,6 @@ def test_the_earliest_cause_is_blamed_for_what_follows_from_it() -> None:
     causes = []
     for calm in ({"still_s": 0.0}, {"ticdc_lag_s": 0.0}, {"sequence_lag_s": 0.0}, {"delivery_lag_s": 0.0}, {"dump": None}):
         causes.append(waiting_for(everything).partition(":")[0])
-        everything = replace(everything, **calm)  # type: ignore[arg-type]  # fields of Measured, by name
+        everything = replace(everything, **calm)
     assert causes == ["lane", "TiCDC", "sequencing", "Spark", "paused"]
     assert waiting_for(everything) == ""
