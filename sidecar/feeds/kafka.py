@@ -1,16 +1,14 @@
 """TiCDC's Kafka topics as a feed: a lane is a partition, `kafka/{topic}/{partition}`, a position is a Kafka offset.
 
-- Partitions are assigned, never balanced: who reads is decided by ownership, where from by the log. The group's offsets
-  are written for operators (lag) and never read.
-- Nothing is skipped. What is wanted must be there: below the first offset (retention passed) or above the end (a topic
-  made anew) is a gap, and so is a hole between two messages: TiCDC writes no transactions and its topics are not compacted.
-- A lane that was not there when the log began is read from offset 0, or it is a gap. A new log begins at what is there.
+- Partitions are assigned, never balanced. The group's offsets are written for operators (lag) and never read.
+- Nothing is skipped. Below the first offset (retention passed), above the end (a topic made anew) and between two messages
+  (TiCDC writes no transactions, its topics are not compacted) is a gap, and so is a lane without its offset 0 that was
+  not there when the log began. Only a new log begins at what is there.
 - **A lane must join before R may pass it by.** TiCDC sends resolved mark T, in any lane, after every change <= T was
-  written; so the lane of such a change existed before that mark. Before R moves to some T, every lane has delivered
-  something after the first mark >= T came. So it is enough to read the topics again each time that *every* lane has
-  delivered since the last time, before the messages that complete the round are handed out: `poll` keeps them until the
-  answer is there. `lanes` itself asks nobody, and a cluster that does not answer holds R and blocks nothing.
-- Brokers learn of a new partition from their controller. One that lags behind it would answer without the partition.
+  written, so the lane of each was there before that mark. Before R moves to T every lane has delivered something since
+  the first mark >= T came. So the topics are read again whenever *every* lane has delivered since the last time, and `poll`
+  keeps the messages that complete such a round until the answer is there. `lanes` asks nobody; without an answer R waits.
+  An answer is as good as the broker that gives it: one that lags behind its controller leaves a new partition out.
 - A lane never leaves. Its topic gone, smaller, or made anew (another topic id, or an end below the position) stops. A
   topic made anew while nobody looked, and longer by now than the position, cannot be told from the old one.
 """
@@ -42,8 +40,8 @@ from sidecar.ports import Clock
 POLL_MESSAGES_MAX = 5_000
 """Of one poll: what the pipeline takes in some tens of milliseconds, so that it comes back to the dump and to operators."""
 
-TAKEN_PART = 4  # and what waits in the queue comes on top, another quarter at most
-"""A poll takes no more than this part of `queue_bytes_max`, and one message."""
+TAKEN_PART = 4
+"""A poll ends at this part of `queue_bytes_max`; what it took last may be all that waited, another quarter."""
 
 SLICE_MESSAGES = 500
 """Taken from librdkafka at once, between two looks at the bytes."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sidecar.adapters.tidb import CLOSE_WAIT_S, MARK_TABLE_DDL, TidbSource, ensure_mark_table
 from sidecar.adapters.tidb_schema import TidbSchemas
@@ -310,6 +315,106 @@ def test_values_of_many_megabytes_pass_even_if_their_hex_is_above_the_servers_pa
     with dumping(db.settings(reader=reader)) as dumper:
         _, rows = dumper.read(chunk("t"))
     assert rows == [("1", "ü" * (8 << 20), "00FF" * (8 << 20)), ("2", "x", "01"), ("3", None, "61" * (40 << 20))]
+
+
+def spelt_time(micros: int) -> str:
+    sign, rest = "-" * (micros < 0), abs(micros)
+    return f"{sign}{rest // 3_600_000_000:02d}:{rest // 60_000_000 % 60:02d}:{rest // 1_000_000 % 60:02d}.{rest % 1_000_000:06d}"
+
+
+def spelt_set(labels: set[str]) -> str:
+    return ",".join(label for label in ("x", "y'", "z w", "ü") if label in labels)
+
+
+def same(values: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[Any, str]]:
+    return values.map(lambda text: (text, text))
+
+
+def whole_numbers(low: int, high: int) -> st.SearchStrategy[tuple[Any, str]]:
+    return (st.integers(low, high) | st.sampled_from([low, high])).map(lambda number: (number, str(number)))
+
+
+def decimals(precision: int, scale: int) -> st.SearchStrategy[tuple[Any, str]]:
+    highest = 10**precision - 1
+    numbers = st.integers(-highest, highest) | st.sampled_from([0, 1, highest])
+    return same(numbers.map(lambda number: f"{Decimal(number).scaleb(-scale, Context(70)):f}"))
+
+
+def moments(scale: int, low: datetime, high: datetime) -> st.SearchStrategy[tuple[Any, str]]:
+    length = 19 + bool(scale) + scale
+    found = st.datetimes(low, high).map(lambda at: at.isoformat(" ", "microseconds")[:length])
+    return same(found | st.just("0000-00-00 00:00:00.000000"[:length]))
+
+
+YEAR_1 = datetime(1, 1, 1)  # noqa: DTZ001  (a DATETIME has no zone)
+EPOCH, LATEST = datetime(1970, 1, 1, 0, 0, 1), datetime(2038, 1, 19, 3, 14, 7)  # noqa: DTZ001
+SET = "set('x','y''','z w','ü')"
+
+TYPES: Mapping[str, st.SearchStrategy[tuple[Any, str]]] = {
+    "tinyint": whole_numbers(-128, 127),
+    "bigint": whole_numbers(-(1 << 63), (1 << 63) - 1),
+    "bigint unsigned": whole_numbers(0, (1 << 64) - 1),
+    "int(9) unsigned zerofill": whole_numbers(0, (1 << 32) - 1),
+    "float": st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda value: (repr(value), repr(value))),
+    "double": st.floats(allow_nan=False, allow_infinity=False).map(lambda value: (repr(value), repr(value))),
+    "decimal(12,3)": decimals(12, 3),
+    "decimal(10,0)": decimals(10, 0),
+    "decimal(65,30)": decimals(65, 30),
+    "decimal(9,2) unsigned zerofill": st.integers(0, 999_999_999).map(lambda n: (f"{n / 100:.2f}", f"{n / 100:.2f}")),
+    "date": same(st.dates().map(str) | st.sampled_from(["0000-00-00", "2020-00-00"])),
+    "time": same(st.integers(-838, 838).map(lambda hours: f"{'-' * (hours < 0)}{abs(hours):02d}:00:00")),
+    "time(6)": same(st.integers(-3_020_399_999_999, 3_020_399_999_999).map(spelt_time)),
+    "datetime": moments(0, YEAR_1, datetime.max),
+    "datetime(6)": moments(6, YEAR_1, datetime.max),
+    "timestamp": moments(0, EPOCH, LATEST),
+    "timestamp(3)": moments(3, EPOCH, LATEST),
+    "year": (st.integers(1901, 2155) | st.just(0)).map(lambda year: (year, f"{year:04d}")),
+    "char(12)": same(st.text(max_size=9).filter(lambda text: not text.endswith(" "))),
+    "varchar(60)": same(st.text(max_size=20)),
+    "longtext": same(st.text(max_size=20) | st.just("é" * 70_000)),
+    "varchar(20) collate utf8mb4_general_ci": same(st.text(max_size=9)),
+    "varchar(20) character set gbk": same(st.text("a'\\中文龙一", max_size=9)),
+    "varchar(20) character set latin1": same(st.text("a'\\é€ßÿ", max_size=9)),
+    "binary(6)": st.binary(max_size=6).map(lambda data: (data, data.ljust(6, b"\0").hex().upper())),
+    "varbinary(40)": st.binary(max_size=40).map(lambda data: (data, data.hex().upper())),
+    "longblob": st.binary(max_size=40).map(lambda data: (data, data.hex().upper())),
+    "enum('a','','B b','it''s','ü')": same(st.sampled_from(["a", "", "B b", "it's", "ü"])),
+    SET: same(st.sets(st.sampled_from(["x", "y'", "z w", "ü"])).map(spelt_set)),
+    "bit(1)": whole_numbers(0, 1),
+    "bit(12)": whole_numbers(0, 4095),
+    "bit(64)": whole_numbers(0, (1 << 64) - 1),
+    "json": same(st.lists(st.text(max_size=5) | st.integers() | st.none(), max_size=3).map(json.dumps)),
+}
+"""What is written, and its canonical text."""
+
+
+@pytest.fixture(scope="module")
+def both(db: MariaDb) -> Iterator[tuple[Dumper, Dumper]]:
+    """A table `types.t` with a column of each type, and a source by each reader."""
+    columns = ", ".join(f"c{number} {name} NULL" for number, name in enumerate(TYPES))
+    db.execute("CREATE DATABASE types", f"CREATE TABLE types.t (id int PRIMARY KEY, {columns})")
+    with dumping(db.settings(reader="connectorx")) as fast, dumping(db.settings(reader="pymysql")) as plain:
+        yield fast, plain
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(rows=st.lists(st.tuples(*(st.none() | values for values in TYPES.values())), max_size=6))
+def test_every_value_of_every_type_comes_as_its_canonical_text_from_both_readers(
+    db: MariaDb, both: tuple[Dumper, Dumper], rows: list[tuple[tuple[Any, str] | None, ...]]
+) -> None:
+    with contextlib.closing(db.connect(sql_mode="NO_ENGINE_SUBSTITUTION")) as connection, connection.cursor() as cursor:
+        cursor.execute("DELETE FROM types.t")
+        for number, row in enumerate(rows):
+            values = [number, *(value and value[0] for value in row)]
+            cursor.execute(f"INSERT INTO types.t VALUES ({', '.join(['%s'] * len(values))})", values)
+    expected = [(str(number), *(value and value[1] for value in row)) for number, row in enumerate(rows)]
+    tables = []
+    for dumper in both:
+        event, found = dumper.read(replace(chunk("t"), table=TableName("types", "t")))
+        assert found == expected
+        tables.append(dumper.files[event.file.path].combine_chunks())
+    assert tables[0].equals(tables[1])
+    assert tables[0].schema == tables[1].schema
 
 
 # ---- marks ----------------------------------------------------------------------------------------------------------

@@ -72,7 +72,9 @@ class Rig:
         self.folder = folder
         self.options = RigOptions(**options)
         self.topic = f"{self.options.changefeed_id}-topic"
-        self.db = MariaDb(folder / "mariadb", settings={**SERVER_SETTINGS, **_FAST_START})
+        scratch = folder / "mariadb-tmp"  # of its own: a server that starts removes what looks left over
+        scratch.mkdir(parents=True, exist_ok=True)
+        self.db = MariaDb(folder / "mariadb", settings={**SERVER_SETTINGS, **_FAST_START, "tmpdir": str(scratch)})
         self.kafka = KafkaBroker(folder / "kafka")
         self.etcd = Etcd(folder / "etcd")
         self._created = datetime.now(UTC)

@@ -172,7 +172,8 @@ def typed_columns(draw: st.DrawFn, id_: int, *, in_key: bool = False) -> tuple[d
             (column(id_, name, "json"), json_values.map(lambda v: Value(Json(v), json.dumps(v)))),
             (column(id_, name, "vector"), _vectors()),
         ]
-    return draw(st.sampled_from(choices))
+    found: tuple[dict[str, Any], st.SearchStrategy[Value]] = draw(st.sampled_from(choices))
+    return found
 
 
 @st.composite

@@ -15,6 +15,7 @@ from sidecar.errors import MessageUnreadable
 from tests.support.kv_encoder import (
     NOT_NULL,
     Json,
+    Plain,
     Stored,
     cell,
     column,
@@ -42,9 +43,10 @@ def refusal(of: KvTable, value: bytes, *, key: bytes = KEY, is_old: bool = False
 
 
 TWELVE = table(
-    column(1, "a", "int"), column(3, "b", "int", unsigned=True), column(6, "c", "double"), column(7, "d", "varchar", collation="utf8mb4_bin"),
-    column(8, "e", "int"), column(9, "f", "double"), column(12, "g", "int"), column(13, "h", "datetime"), column(14, "i", "decimal", flen=10),
-    column(15, "j", "json"), column(16, "k", "time"), column(33, "l", "int"),
+    column(1, "a", "int"), column(3, "b", "int", unsigned=True), column(6, "c", "double"),
+    column(7, "d", "varchar", collation="utf8mb4_bin"), column(8, "e", "int"), column(9, "f", "double"), column(12, "g", "int"),
+    column(13, "h", "datetime"), column(14, "i", "decimal", flen=10), column(15, "j", "json"), column(16, "k", "time"),
+    column(33, "l", "int"),
 )  # fmt: skip
 TIKVS_ROW = bytes.fromhex(
     "80000b000100 0103060708090c0d0e0f1021 02000300 0b000e0010001800190021002400410045 00e803034003333333333332616263ff7fbffccccccccccccd02"
@@ -181,7 +183,7 @@ def test_a_key_in_an_error_is_bounded() -> None:
 
 # ---- checksums ------------------------------------------------------------------------------------------------------
 
-VALUES = {2: 300, 3: Stored(-150, 10, 2), 4: Json({"k": [1, 2.5]}), 5: 1_000_000}
+VALUES: dict[int, Plain | None] = {2: 300, 3: Stored(-150, 10, 2), 4: Json({"k": [1, 2.5]}), 5: 1_000_000}
 TEXTS = ["1", "300", "-1.50", '{"k": [1, 2.5]}', "00:00:00.001"]
 
 

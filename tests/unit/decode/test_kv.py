@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pytest
 
@@ -35,7 +37,7 @@ TABLE = kv_table(info(list(COLUMNS.values()), int_handle=True), schema="s")
 NARROW = kv_table(info([COLUMNS[1], COLUMNS[2], COLUMNS[3]], int_handle=True), schema="s")
 
 
-def binaries(values: list[bytes | None]) -> pa.Array:
+def binaries(values: Sequence[bytes | None]) -> pa.Array:
     return pa.array(values, pa.binary())
 
 
