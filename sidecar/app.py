@@ -58,6 +58,7 @@ class Sidecar:
         self.stopping = Event()
         self.status: SidecarStatus | None = None
         self.last_error = ""
+        self._rows_per_s = 0.0
         self.tally = Tally()
         self.clock = MonotonicClock()
         self._config_path = config_path
@@ -104,6 +105,7 @@ class Sidecar:
             schemas=self.schemas,
             feed_scope=self.scope,
             defaults=self.config.dump,
+            rows_per_s_before=lambda: self._rows_per_s,
             case_sensitive=self.definition.changefeed.filter.case_sensitive,
         )
         return serve(ControlService(served), self.config.control)
@@ -152,6 +154,7 @@ class Sidecar:
                 watch.check()
                 if gauge.due(now_s):
                     self.status = gauge.read(now_s)
+                    self._rows_per_s = self.status.rows_per_s or self._rows_per_s
 
             seen(term.pipeline, self.clock.now_s())
             self.server.owner(owns=True)

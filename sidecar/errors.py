@@ -12,6 +12,7 @@
     ├── SourceError            TiDB answered with something that is not retried any more
     ├── SinkError              an output refused, is broken, or belongs to something else
     ├── RefusedRequest         an operator's request that is illegal in this state
+    ├── CallFailed             what the command line was answered (sidecar.control.client)
     ├── ConfigError            a setting of the sidecar that cannot be used
     ├── CoordinationError      etcd
     │   ├── CoordinationLost       not reachable, or answering too late (retry helps)

@@ -102,6 +102,8 @@ class Gauge:
             sequence_lag_s=_ms(least, resolved_ts) / 1000,
             delivery_lag_s=delivery_lag_s,
             merge_worker=self._worker(),
+            batch_s=report.batch_s if report else 0.0,
+            batch_sink_s=report.accept_s if report else 0.0,
             source_still_s=pipeline.source_still_s(),
             windows_full=pipeline.dump.full(),
             throttled=pipeline.throttled_s() > 0,

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from time import monotonic
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,6 +93,8 @@ class Job:
         self.spark = spark
         self.sinks = sinks
         self.settings = settings
+        self.accept_s = 0.0
+        """Of the last batch: how long the sinks took to accept what the tasks had written."""
 
     def warm_up(self) -> None:
         """Go once through a batch's plan with nothing to deliver: the JVM compiles it, and the Python workers start and load
@@ -114,6 +117,7 @@ class Job:
         if not batch:
             return []
         self._check_owner(batch)
+        self.accept_s = 0.0
         changes, chunks = self._changes(batch), self._chunks(batch)
         if chunks is not None or len(self.sinks) > 1:
             changes = changes.persist(StorageLevel.MEMORY_AND_DISK)  # read twice: for itself and for the keys touched in windows
@@ -172,7 +176,9 @@ class Job:
             files[row.seq].append(DeliveredFile(row.path, table, row.from_log, row.from_dump, row.dropped))
         delivered = [Delivered(seq, tuple(found)) for seq, found in files.items()]
         heads = [SegmentHead(m.seq, m.upto_ts, tuple((d.commit_ts, d.schema, d.table, d.query) for d in m.ddls)) for m in batch]
+        began_s = monotonic()
         sink.accept(heads, delivered)
+        self.accept_s += monotonic() - began_s
         return delivered
 
     def _in_output_order(self, plan: DataFrame, *, parts: int) -> DataFrame:

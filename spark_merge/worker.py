@@ -49,6 +49,7 @@ class Worker:
         self._dropped: dict[TableName, int] = {}
         self._seq: Seq | None = None
         self._upto_ts = CommitTs(0)
+        self._batch_s = self._accept_s = 0.0
 
     def run(self) -> None:
         """Raises what stops it: SinkError, LogBroken, StorageFull or what Spark died of. All of it is safe to start again."""
@@ -59,8 +60,10 @@ class Worker:
             job.warm_up()
             self._report("running", sinks)
             while not self.ending.is_set():
+                began_s = time.monotonic()
                 batch = job.run_once()
                 if batch:
+                    self._batch_s, self._accept_s = time.monotonic() - began_s, job.accept_s
                     self._count(batch)
                     self._report("running", sinks)
                 else:
@@ -78,7 +81,17 @@ class Worker:
     def _report(self, state: str, sinks: list[Sink], *, error: str = "") -> None:
         if not error:
             self._find_position(sinks)
-        report = DeliveryReport(self._seq, self._upto_ts, state, int(time.time() * 1000), os.getpid(), error, dict(self._dropped))
+        report = DeliveryReport(
+            seq=self._seq,
+            upto_ts=self._upto_ts,
+            state=state,
+            written_ms=int(time.time() * 1000),
+            pid=os.getpid(),
+            error=error,
+            dropped=dict(self._dropped),
+            batch_s=self._batch_s,
+            accept_s=self._accept_s,
+        )
         storage.write_atomically(self.settings.job.log, DELIVERED_NAME, report.to_json())
 
     def _find_position(self, sinks: list[Sink]) -> None:

@@ -134,7 +134,8 @@ def merge(
     from sidecar.definition import read_definition
     from sidecar.logs import set_up
     from spark_merge.job import JobSettings
-    from spark_merge.worker import Worker, WorkerSettings, end_with_stdin as watch_stdin
+    from spark_merge.worker import Worker, WorkerSettings
+    from spark_merge.worker import end_with_stdin as watch_stdin
 
     settings = read_config(config)
     set_up(settings.logging)

@@ -20,13 +20,13 @@ from typing import Any
 
 import grpc
 import stamina
-from ticdc_dump.v1 import control_pb2_grpc
 
 from sidecar.config import EtcdSection, Tls
 from sidecar.control.security import KEEPALIVE_MS, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, is_loopback, read_pem
 from sidecar.control.service import OWNER_METADATA
 from sidecar.core.changefeed import ChangefeedName
 from sidecar.errors import ConfigError, TicdcDumpError
+from ticdc_dump.v1 import control_pb2_grpc
 
 NO_TLS = Tls()
 ADDRESS_DEFAULT = "127.0.0.1:8310"

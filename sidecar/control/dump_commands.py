@@ -28,7 +28,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 from stamina import instrumentation
-from ticdc_dump.v1 import control_pb2 as pb
 
 from sidecar.config import Tls, read_secret
 from sidecar.control.client import (
@@ -51,6 +50,7 @@ from sidecar.core.model import TableName
 from sidecar.core.progress import OVER
 from sidecar.core.table_rules import TableRules, split_rules
 from sidecar.errors import RefusedRequest, TicdcDumpError
+from ticdc_dump.v1 import control_pb2 as pb
 
 EXIT_DUMP_FAILED, EXIT_INTERRUPTED = 1, 130
 EXIT_CODES = (

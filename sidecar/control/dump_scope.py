@@ -15,17 +15,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ticdc_dump.v1 import control_pb2 as pb
-
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Brackets, Pace, StartDump
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.core.table_rules import matching
 from sidecar.errors import RefusedRequest
 from sidecar.ports import SchemaSource, TableEstimate
+from ticdc_dump.v1 import control_pb2 as pb
 
 READERS_MAX = 64
 """As in the settings: each reader is a connection to the source."""
+PREDICATE_BYTES_MAX = 256 << 10
+"""Of one table: it goes into every SELECT, and with the progress into every manifest and into etcd."""
 NAMED_MAX = 10
 """Tables that one refusal names."""
 NO_KEY = "it has no primary key and no NOT NULL unique key, so that TiCDC does not replicate it: give it one"
@@ -77,6 +78,11 @@ def resolve(request: pb.StartRequest, schemas: SchemaSource, feed: FeedScope, *,
         predicate = " AND ".join(f"({part})" for part in (narrowed.get(table), carried[table]) if part)
         if predicate:
             scope.where[table] = predicate
+    scope.refusals += [
+        f"the keys or predicate of {table} make {len(where.encode()):,} bytes of SQL, more than {PREDICATE_BYTES_MAX:,}: dump it in parts"
+        for table, where in scope.where.items()
+        if len(where.encode()) > PREDICATE_BYTES_MAX
+    ]
     return scope
 
 

@@ -18,9 +18,9 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
-from ticdc_dump.v1 import control_pb2 as pb
 
 from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES
+from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
 LANE_LAG_SHOWN_S = 2.0

@@ -21,12 +21,12 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from ticdc_dump.v1 import control_pb2 as pb
-from ticdc_dump.v1 import control_pb2_grpc
 
 from sidecar.config import ControlSection, Tls, read_secret
 from sidecar.control.service import WATCHERS_MAX, ControlService
 from sidecar.errors import ConfigError
+from ticdc_dump.v1 import control_pb2 as pb
+from ticdc_dump.v1 import control_pb2_grpc
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["Control"].full_name
 HEALTH_PREFIX = f"/{health.SERVICE_NAME}/"

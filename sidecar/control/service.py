@@ -23,8 +23,6 @@ from time import monotonic
 from typing import NoReturn
 
 import grpc
-from ticdc_dump.v1 import control_pb2 as pb
-from ticdc_dump.v1 import control_pb2_grpc
 
 from sidecar.config import DumpSection
 from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, start_dump
@@ -36,6 +34,8 @@ from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.status import SidecarStatus
 from sidecar.errors import RefusedRequest, TicdcDumpError
 from sidecar.ports import SchemaSource
+from ticdc_dump.v1 import control_pb2 as pb
+from ticdc_dump.v1 import control_pb2_grpc
 
 OWNER_METADATA = "ticdc-dump-owner"
 REQUEST_TIMEOUT_S = 20.0

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ticdc_dump.v1 import control_pb2 as pb
-
 from sidecar.core.messages import Brackets
 from sidecar.core.progress import DumpState, TableProgress
 from sidecar.core.status import SidecarStatus
+from ticdc_dump.v1 import control_pb2 as pb
 
 STATES = {
     DumpState.RUNNING: pb.DUMP_STATE_RUNNING,

@@ -19,7 +19,8 @@ DELIVERED_NAME = "delivered.json"
 class DeliveryReport:
     """`seq`, `upto_ts`: the last segment that every sink has accepted, None before the first. `state`: starting, running or
     waiting; `error`: what the worker last died of. `dropped`: by table, rows of chunks left out because their key was touched in
-    the window, since this worker started. `written_ms`: the worker's wall clock."""
+    the window, since this worker started. `written_ms`: the worker's wall clock. `batch_s`: of the last batch; `accept_s`: how
+    much of it the sinks took to accept what the tasks had written."""
 
     seq: Seq | None
     upto_ts: CommitTs
@@ -28,6 +29,8 @@ class DeliveryReport:
     pid: int = 0
     error: str = ""
     dropped: Mapping[TableName, int] = field(default_factory=dict)
+    batch_s: float = 0.0
+    accept_s: float = 0.0
 
     def to_json(self) -> bytes:
         return json.dumps(
@@ -38,6 +41,8 @@ class DeliveryReport:
                 "written_ms": self.written_ms,
                 "pid": self.pid,
                 "error": self.error,
+                "batch_s": self.batch_s,
+                "accept_s": self.accept_s,
                 "dropped": [[table.schema, table.table, rows] for table, rows in self.dropped.items()],
             },
             ensure_ascii=False,
@@ -55,6 +60,8 @@ def report_from_json(data: bytes) -> DeliveryReport:
             written_ms=int(found["written_ms"]),
             pid=int(found["pid"]),
             error=str(found["error"]),
+            batch_s=float(found["batch_s"]),
+            accept_s=float(found["accept_s"]),
             dropped={TableName(schema, table): int(rows) for schema, table, rows in found["dropped"]},
         )
     except (KeyError, TypeError, AttributeError) as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.manifest import ClosedWindow
 from sidecar.core.messages import ChunkRead
 from sidecar.core.model import TableName
 from sidecar.core.progress import Key, Span, TableProgress

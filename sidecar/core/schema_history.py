@@ -19,7 +19,6 @@ pkg/ddl, pkg/meta/model; pingcap/tiflow cdc/entry/schema/snapshot.go; pingcap/ti
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Generic, Literal, TypeVar, assert_never
 
 from sidecar.core.ddl import Action, DdlEvent, DdlJob, Effect, JobTable, PartitionSwitch, TableInfo, effect_of
@@ -180,15 +179,16 @@ class SchemaHistory(Generic[T]):
         before = self._before(step, step.table_id)
         if set(step.came) <= set(before.physical_ids):
             return []
-        gone = set(before.physical_ids) if step.gone is None else {one for one in step.gone if isinstance(one, int)}
-        if step.gone is not None and gone != step.gone:
-            definitions = self._tables.info(step.table_id)["partition"]["definitions"]
-            gone |= {one["id"] for one in definitions if one["name"]["L"] in step.gone}
-        if isinstance(before, Rowless) or not gone or not gone <= set(before.physical_ids):
+        info = self._tables.info(step.table_id)
+        partition = info.get("partition") or {}
+        definitions = partition.get("definitions") or []
+        kept = [one for one in definitions if step.gone is not None and not {one["id"], one["name"]["L"]} & step.gone]
+        if isinstance(before, Rowless) or (step.gone is not None and len(definitions) - len(kept) != len(step.gone)):
             raise _misfit(step, f"replaces {step.gone} by {step.came} in table id {step.table_id}, which has {before.physical_ids}")
-        kept = tuple(one for one in before.physical_ids if one not in gone)
-        after = replace(before, physical_ids=kept + step.came, since_ts=step.commit_ts)
-        return [Move(before, after, self._tables.info(step.table_id))]
+        # the job names the new partitions when it is done; until then they have none
+        came = [{"id": one, "name": {"O": "", "L": ""}} for one in step.came]
+        info["partition"] = partition | {"enable": True, "definitions": kept + came}
+        return [Move(before, self._again(info, before, step.commit_ts), info)]
 
     def _create(self, job: DdlJob, one: JobTable) -> list[Move[T]]:
         """A table that is there already was in the snapshot before it was public, or its creation is told twice (TiDB 8.0 to 8.2)."""

@@ -216,7 +216,7 @@ class KafkaFeed:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             first, end = self._cluster.available([partition])[partition]
             raise _gap(partition, self._next[partition], first, end)
-        if refused := refusal(error, f"reading {_lane_of(partition)}"):
+        if refused := refusal(error, f"reading {_lane_of(partition)}" if record.topic() else f"consumer group {self.group}"):
             raise refused
 
     def _read_from(self, start: Mapping[PartitionKey, int]) -> None:

@@ -48,7 +48,8 @@ class _Places(NamedTuple):
 
 
 def decode_rows(table: KvTable, keys: pa.BinaryArray, values: pa.BinaryArray, *, is_old: bool = False) -> pa.RecordBatch:
-    """One pa.string column for each of `table.columns`, in order, NULL where NULL. `keys` and `values` are as long.
+    """One pa.string column for each of `table.columns`, in order, NULL where NULL. `keys` and `values` are as long
+    and not chunked, with at most 1 GiB of values; `is_old` as for the slow decoder.
 
     Raises MessageUnreadable for the first row that the slow decoder refuses, as it does.
     """

@@ -32,6 +32,10 @@ Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
 _SIGN_BIT = np.uint64(1 << 63)
+_NO_INTEGER = np.uint64(64)
+_SHIFTS = np.array([64, 56, 48, 64, 32, 64, 64, 64, 0, 64], np.uint64)
+"""By the bytes of an integer, the bits that it leaves free in eight; 64 for what no integer has."""
+
 _SIGNED = frozenset({"int", "year", "time"})
 _FRACTION_DIGITS = 6
 _DURATION_MAX_NS = 839 * 3600 * 10**9
@@ -98,9 +102,9 @@ def _texts_of_ends(rows: Bytes, firsts: Numbers) -> pa.Array:
 
 def numbers_of_cells(column: KvColumn, data: Bytes, starts: Numbers, stops: Numbers) -> tuple[Numbers, Mask]:
     """Little-endian integers of 1, 2, 4 or 8 bytes: int64 for signed kinds, else uint64."""
-    sizes = stops - starts
-    bad = ~np.isin(sizes, (1, 2, 4, 8))
-    shifts = np.where(bad, 0, 64 - 8 * sizes).astype(np.uint64)
+    shifts = _SHIFTS[np.minimum(stops - starts, len(_SHIFTS) - 1)]
+    bad = shifts == _NO_INTEGER
+    shifts = np.where(bad, np.uint64(0), shifts)
     lifted = words(data, "<u8")[starts] << shifts
     if column.column.kind in _SIGNED:
         return lifted.view(np.int64) >> shifts.view(np.int64), bad

@@ -21,7 +21,6 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from ticdc_dump.v1 import control_pb2 as pb
 
 from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd_owner import EtcdOwner, Holder
@@ -36,6 +35,7 @@ from sidecar.errors import ConfigError
 from tests.support.services.etcd import Etcd
 from tests.support.services.tls import Authority, Signed
 from tests.unit.control.serving import NAME, Owner, Schemas, Serving, schema, standby
+from ticdc_dump.v1 import control_pb2 as pb
 
 pytestmark = pytest.mark.xdist_group("control")
 

@@ -178,20 +178,10 @@ def test_a_snapshot_at_any_moment_and_the_jobs_after_it_give_the_same(name: str)
 
 def infos(history: SchemaHistory[Described], schema_id: int, ts: int) -> list[TableInfo]:
     return [
-        json.loads(version.description.shape) | {"update_timestamp": version.update_ts} | physical(version)
+        json.loads(version.description.shape) | {"update_timestamp": version.update_ts}
         for version in history.tables_at(ts)
         if version.schema_id == schema_id
     ]
-
-
-def physical(version: TableVersion[Described]) -> dict[str, Any]:
-    """As TiDB has it amid a partition DDL: other ids than the description's, which is of the last finished job."""
-    info = json.loads(version.description.shape)
-    if not info["partition"] or [one["id"] for one in info["partition"]["definitions"]] == list(version.physical_ids):
-        return {}
-    names = [one["name"] for one in info["partition"]["definitions"]] + [{"O": "new", "L": "new"}] * len(version.physical_ids)
-    definitions = [{"id": one, "name": name} for one, name in zip(version.physical_ids, names, strict=False)]
-    return {"partition": info["partition"] | {"definitions": definitions}}
 
 
 def view_infos(found: list[TableVersion[Described] | Rowless | None], schema_id: int) -> list[TableInfo]:

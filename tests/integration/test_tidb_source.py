@@ -346,7 +346,7 @@ def moments(scale: int, low: datetime, high: datetime) -> st.SearchStrategy[tupl
     return same(found | st.just("0000-00-00 00:00:00.000000"[:length]))
 
 
-YEAR_1 = datetime(1, 1, 1)  # noqa: DTZ001  (a DATETIME has no zone)
+YEAR_1, YEAR_9999 = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001  (a DATETIME has no zone)
 EPOCH, LATEST = datetime(1970, 1, 1, 0, 0, 1), datetime(2038, 1, 19, 3, 14, 7)  # noqa: DTZ001
 SET = "set('x','y''','z w','ü')"
 
@@ -364,8 +364,8 @@ TYPES: Mapping[str, st.SearchStrategy[tuple[Any, str]]] = {
     "date": same(st.dates().map(str) | st.sampled_from(["0000-00-00", "2020-00-00"])),
     "time": same(st.integers(-838, 838).map(lambda hours: f"{'-' * (hours < 0)}{abs(hours):02d}:00:00")),
     "time(6)": same(st.integers(-3_020_399_999_999, 3_020_399_999_999).map(spelt_time)),
-    "datetime": moments(0, YEAR_1, datetime.max),
-    "datetime(6)": moments(6, YEAR_1, datetime.max),
+    "datetime": moments(0, YEAR_1, YEAR_9999),
+    "datetime(6)": moments(6, YEAR_1, YEAR_9999),
     "timestamp": moments(0, EPOCH, LATEST),
     "timestamp(3)": moments(3, EPOCH, LATEST),
     "year": (st.integers(1901, 2155) | st.just(0)).map(lambda year: (year, f"{year:04d}")),

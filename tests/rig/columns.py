@@ -75,7 +75,7 @@ class TableColumn:
         return kind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # one object a shape: hashed by identity, for each row
 class Table:
     """`handle`: numbers of the handle key's columns, empty for a table that TiCDC does not replicate. `unique`: numbers of
     all columns of the primary and the unique keys. `primary`: names of the primary key's columns in its order."""
@@ -92,7 +92,9 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class _Index:
+class Index:
+    """Its columns in order; the primary key is named PRIMARY."""
+
     name: str
     unique: bool
     columns: tuple[str, ...]
@@ -137,11 +139,11 @@ def _json_columns(cursor: Any) -> set[tuple[str, str, str]]:
     return {(schema, table, match[1]) for schema, table, match in found if match}
 
 
-def _indexes(parts: Mapping[tuple[str, bool], list[str]]) -> list[_Index]:
-    return [_Index(name, unique, tuple(columns)) for (name, unique), columns in parts.items()]
+def _indexes(parts: Mapping[tuple[str, bool], list[str]]) -> list[Index]:
+    return [Index(name, unique, tuple(columns)) for (name, unique), columns in parts.items()]
 
 
-def table_of(name: TableName, columns: list[dict[str, Any]], indexes: list[_Index]) -> Table:
+def table_of(name: TableName, columns: list[dict[str, Any]], indexes: list[Index]) -> Table:
     """`columns`: rows of information_schema.columns in order. The handle key is the primary key, else the unique key of the
     fewest columns, all NOT NULL; of several the first by name, where TiDB takes the oldest (so the rig has no such table)."""
     nullable = {column["column_name"] for column in columns if column["is_nullable"] == "YES"}
@@ -154,7 +156,7 @@ def table_of(name: TableName, columns: list[dict[str, Any]], indexes: list[_Inde
     return Table(name, made, tuple(numbers[column] for column in handle), tuple(unique), primary)
 
 
-def _column(found: dict[str, Any], *, primary: tuple[str, ...], handle: tuple[str, ...], indexes: list[_Index]) -> TableColumn:
+def _column(found: dict[str, Any], *, primary: tuple[str, ...], handle: tuple[str, ...], indexes: list[Index]) -> TableColumn:
     name, data_type, column_type = found["column_name"], found["data_type"].lower(), found["column_type"]
     if data_type not in _TYPE_CODES:
         raise ValueError(f"the rig does not publish columns of type {column_type} ({name})")

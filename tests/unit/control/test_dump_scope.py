@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from ticdc_dump.v1 import control_pb2 as pb
 
-from sidecar.control.dump_scope import Scope, resolve, start_dump
+from sidecar.control.dump_scope import PREDICATE_BYTES_MAX, Scope, resolve, start_dump
 from sidecar.core.messages import Brackets, Pace
 from sidecar.core.model import MARK_TABLE, TableName
 from sidecar.errors import RefusedRequest, SourceError
 from tests.unit.control.serving import ITEM, LOGS, ORDERS, SECRET, TABLES, Filter, Schemas, schema
+from ticdc_dump.v1 import control_pb2 as pb
 
 DUMP_ID = "0123456789abcdef"
 
@@ -107,6 +107,11 @@ def test_a_predicate_is_joined_with_the_filters_and_other_tables_keep_the_filter
 )
 def test_a_table_is_narrowed_once(request_given: pb.StartRequest) -> None:
     assert resolved(request_given).refusals == ["shop.orders is narrowed twice: give it one --keys or one --where"]
+
+
+def test_a_predicate_too_long_to_go_into_every_select_is_refused() -> None:
+    scope = resolved(pb.StartRequest(where=[where(ORDERS, "id > " + "1" * PREDICATE_BYTES_MAX)]))
+    assert any("bytes of SQL" in refusal and str(ORDERS) in refusal for refusal in scope.refusals)
 
 
 def test_narrowing_a_table_outside_of_the_scope_is_refused() -> None:

@@ -6,9 +6,9 @@ import io
 
 import pytest
 from rich.console import Console
-from ticdc_dump.v1 import control_pb2 as pb
 
 from sidecar.control.dump_view import TABLES_SHOWN, amount, duration, plain_line, preview_view, status_view, statuses_table, watch_view
+from ticdc_dump.v1 import control_pb2 as pb
 
 TSO = 470000000000000000
 

@@ -13,7 +13,6 @@ from typing import Any
 import grpc
 import grpc_testing
 import pytest
-from ticdc_dump.v1 import control_pb2 as pb
 
 from sidecar.control import service as service_module
 from sidecar.control.service import DETAILS_MAX, WATCHERS_MAX, ControlService, Served
@@ -22,6 +21,7 @@ from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import SourceError
 from tests.unit.control.serving import FLOATS, ITEM, ORDERS, TABLES, Filter, Owner, Schemas, schema, standby
+from ticdc_dump.v1 import control_pb2 as pb
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Control"]
 FEED = pb.Changefeed(id="cf")

@@ -604,6 +604,22 @@ def test_rows_are_under_the_new_partitions_from_the_step_on_not_from_the_end() -
     assert [name_of(history, 40, ts) for ts in (switch.commit_ts - 1, switch.commit_ts, done.commit_ts)] == [None, "shop.t", "shop.t"]
 
 
+def test_amid_a_partition_ddl_the_description_is_made_with_the_ids_that_count() -> None:
+    db = shop(table(10, "t", partitions=(20, 21)), table(11, "single"))
+    described: list[tuple[str, list[int]]] = []
+    history = SchemaHistory(
+        CommitTs(START),
+        db.snapshot(),
+        describe=lambda info, _: described.append(
+            (info["name"]["O"], [one["id"] for one in (info["partition"] or {"definitions": []})["definitions"]])
+        ),
+    )
+    history.apply(db.step(Action.REORGANIZE_PARTITION, 10, frozenset({"p20"}), (40, 41)))
+    history.apply(db.job(Action.LOCK_TABLE, 1, 0))
+    history.apply(db.step(Action.ALTER_TABLE_PARTITIONING, 11, None, (50, 51)))
+    assert described[2:] == [("t", [21, 40, 41]), ("single", [50, 51])]
+
+
 def test_a_step_that_names_a_partition_that_is_not_there_is_refused() -> None:
     db = shop(table(10, "t", partitions=(20, 21)))
     history = db.history()

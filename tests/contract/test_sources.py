@@ -1,0 +1,241 @@
+"""What every Source keeps: one suite for the recorded twin and for the one that asks a real server, over the same rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+
+from sidecar.adapters.tidb import TidbSource, ensure_mark_table
+from sidecar.core.keyset import Key, quoted, quoted_table
+from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
+from sidecar.core.model import MARK_TABLE, Column, CommitTs, MarkKind, TableName, TableSchema
+from sidecar.ports import Source
+from sidecar.replay.recording import FeedConfig, RecordedTables, Recording
+from sidecar.replay.source import RecordedSource, WatermarkRow
+from tests.support.recordings import recording
+from tests.support.services.mariadb import MariaDb
+
+pytestmark = pytest.mark.xdist_group("tidb-source")
+
+DUMP = "0123456789abcdef"
+TABLES = [TableName("shop", name) for name in ("customer", "orders", "uid", "event_log")]
+"""Tables of the recording whose keys both order alike; collations are the real server's alone."""
+
+WAIT_S = 60.0
+
+
+@dataclass
+class Files:
+    """Where chunks are written, by path."""
+
+    written: dict[str, pa.Table] = field(default_factory=dict)
+
+    def write(self, path: str, rows: pa.Table) -> int:
+        self.written[path] = rows
+        return int(rows.nbytes) + 1
+
+
+@dataclass
+class Case:
+    open: Callable[[], Source]
+    files: Files
+    schemas: dict[TableName, TableSchema]
+    rows: dict[TableName, list[tuple[str | None, ...]]]
+
+
+@dataclass
+class StillCluster:
+    """A cluster in which nothing changes but our marks."""
+
+    config: FeedConfig
+    ts: CommitTs
+
+    def now_ts(self) -> CommitTs:
+        return self.ts
+
+    def inject(self, commit_ts: CommitTs, key: bytes | None, value: bytes) -> None:
+        assert commit_ts == self.ts
+
+
+@pytest.fixture(scope="module")
+def demo() -> Recording:
+    return Recording(recording("demo"))
+
+
+@pytest.fixture(scope="module")
+def tables(demo: Recording) -> RecordedTables:
+    return RecordedTables(demo, demo.feed_config())
+
+
+@pytest.fixture(scope="module")
+def rows(demo: Recording, tables: RecordedTables) -> dict[TableName, list[tuple[str | None, ...]]]:
+    """In the order of the key."""
+    return {name: list(tables.rows(name, demo.end_ts).values()) for name in TABLES}
+
+
+@pytest.fixture(scope="module")
+def db(demo: Recording, rows: dict[TableName, list[tuple[str | None, ...]]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    with MariaDb(tmp_path_factory.mktemp("mariadb")) as server:
+        ensure_mark_table(server.settings())
+        server.execute("CREATE DATABASE shop")
+        with server.connect(sql_mode="") as connection, connection.cursor() as cursor:
+            for name in TABLES:
+                schema = demo.schemas[name]
+                columns = ", ".join(f"{quoted(column.name)} {declared(column)}" for column in schema.columns)
+                cursor.execute(f"CREATE TABLE {quoted_table(name)} ({columns}, PRIMARY KEY ({', '.join(map(quoted, schema.key))}))")
+                places = ", ".join("CAST(%s AS UNSIGNED)" if column.kind == "bit" else "%s" for column in schema.columns)
+                cursor.executemany(f"INSERT INTO {quoted_table(name)} VALUES ({places})", rows[name])
+        yield server
+
+
+def declared(column: Column) -> str:
+    labels = ", ".join(f"'{label}'" for label in column.elements)
+    types = {
+        "int": "bigint", "uint": "bigint unsigned", "float": "float", "double": "double", "year": "year", "json": "longtext",
+        "text": "varchar(300)", "decimal": f"decimal({column.length}, {column.scale})", "bit": f"bit({column.length})",
+        "enum": f"enum({labels})", "set": f"set({labels})", "date": "date",
+        "time": f"time({column.scale})", "datetime": f"datetime({column.scale})", "timestamp": f"timestamp({column.scale})",
+    }  # fmt: skip
+    return f"{types[column.kind]} {'NULL' if column.nullable else 'NOT NULL'}"
+
+
+@pytest.fixture(params=["recorded", "recorded at once", "connectorx", "pymysql"])
+def case(request: pytest.FixtureRequest, demo: Recording, rows: dict[TableName, list[tuple[str | None, ...]]]) -> Iterator[Case]:
+    files, opened = Files(), []
+    schemas = {name: demo.schemas[name] for name in TABLES}
+
+    def recorded() -> Source:
+        cluster = StillCluster(demo.feed_config(), demo.end_ts)
+        tables = request.getfixturevalue("tables")
+        return RecordedSource(tables, cluster, WatermarkRow("test"), files.write, seed=7, steps_max=0 if "once" in request.param else 3)
+
+    def live() -> Source:
+        settings = request.getfixturevalue("db").settings(reader=request.param)
+        source = TidbSource(settings, schemas=schemas, write_chunk=files.write, changefeed_id="test")
+        opened.append(source)
+        return source
+
+    yield Case(recorded if request.param.startswith("recorded") else live, files, schemas, rows)
+    for source in opened:
+        source.close()
+    if opened:
+        request.getfixturevalue("db").execute(f"DELETE FROM {MARK_TABLE}")
+
+
+def chunk(table: TableName, number: int = 1, *, after: Key | None = None, upper: Key | None = None, rows_max: int = 10) -> ReadChunk:
+    return ReadChunk(DUMP, 3, number, table, after, upper, rows_max, Brackets.WATERMARK)
+
+
+def ask(source: Source, *commands: Command) -> list[SourceEvent]:
+    for command in commands:
+        source.request(command)
+    events: list[SourceEvent] = []
+    give_up = time.monotonic() + WAIT_S
+    while len(events) < len(commands):
+        assert time.monotonic() < give_up, f"{events} is all that came"
+        events += source.results()
+        time.sleep(0.001)  # a source tells what is done only when asked
+    return events
+
+
+def read(case: Case, source: Source, command: ReadChunk) -> tuple[ChunkRead, list[tuple[str | None, ...]]]:
+    (event,) = ask(source, command)
+    assert isinstance(event, ChunkRead), event
+    table = case.files.written[event.file.path]
+    assert table.column_names == list(case.schemas[command.table].column_names())
+    assert all(kind == pa.string() for kind in table.schema.types)
+    return event, list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def key_of(schema: TableSchema, row: Sequence[str | None]) -> Key:
+    texts = dict(zip(schema.column_names(), row, strict=True))
+    return tuple(str(texts[name]) for name in schema.key)
+
+
+def test_nothing_under_way_gives_nothing(case: Case) -> None:
+    assert list(case.open().results()) == []
+
+
+def test_marks_are_told_in_the_order_of_the_commands(case: Case) -> None:
+    marks = [SendMark(f"{DUMP}{3:08x}{number:08x}", MarkKind.LOW if number % 3 else MarkKind.HIGH) for number in range(20)]
+    assert ask(case.open(), *marks) == [MarkSent(mark.uuid) for mark in marks]
+
+
+@pytest.mark.parametrize("table", TABLES, ids=str)
+@pytest.mark.parametrize("rows_max", [7, 1000])
+def test_chunk_after_chunk_is_the_whole_table_in_the_order_of_its_key(case: Case, table: TableName, rows_max: int) -> None:
+    source, found, after = case.open(), [], None
+    for number in range(1, 1000):
+        event, part = read(case, source, chunk(table, number, after=after, rows_max=rows_max))
+        assert len(part) <= rows_max
+        assert event.number == number
+        assert event.file.after == after
+        assert event.file.rows == len(part)
+        found += part
+        after = event.file.last
+        if part:
+            assert after == key_of(case.schemas[table], part[-1])
+        if event.exhausted:
+            break
+    assert found == case.rows[table]
+    assert found
+
+
+def test_a_chunk_has_the_rows_between_its_bounds(case: Case) -> None:
+    table = TableName("shop", "orders")
+    schema, whole = case.schemas[table], case.rows[table]
+    source = case.open()
+    event, found = read(case, source, chunk(table, after=key_of(schema, whole[2]), upper=key_of(schema, whole[9]), rows_max=100))
+    assert found == whole[3:10]
+    assert event.exhausted
+    event, found = read(case, source, chunk(table, 2, after=key_of(schema, whole[2]), upper=key_of(schema, whole[9]), rows_max=3))
+    assert found == whole[3:6]
+    assert not event.exhausted
+
+
+def test_above_the_last_key_there_is_an_empty_chunk_that_ends_where_it_began(case: Case) -> None:
+    table = TableName("shop", "uid")
+    highest = key_of(case.schemas[table], case.rows[table][-1])
+    event, found = read(case, case.open(), chunk(table, after=highest))
+    assert found == []
+    assert event.exhausted
+    assert event.file.last == highest
+
+
+def test_a_chunk_file_is_told_with_its_name_and_size(case: Case) -> None:
+    event, _ = read(case, case.open(), chunk(TableName("shop", "customer"), 42))
+    assert event.file.path == f"chunks/{DUMP}/0000000003-00000042.parquet"
+    assert event.file.bytes == case.files.written[event.file.path].nbytes + 1
+    assert event.file.table == ("shop", "customer")
+    assert event.file.read_tso is None
+
+
+def test_reads_that_are_under_way_together_all_end(case: Case) -> None:
+    commands = [chunk(TABLES[number % len(TABLES)], number) for number in range(1, 41)]
+    marks = [SendMark(f"{DUMP}{3:08x}{number:08x}", MarkKind.LOW) for number in range(10)]
+    events = ask(case.open(), *(command for pair in zip(commands[:10], marks, strict=True) for command in pair), *commands[10:])
+    assert {event.number for event in events if isinstance(event, ChunkRead)} == set(range(1, 41))
+    assert [event.uuid for event in events if isinstance(event, MarkSent)] == [mark.uuid for mark in marks]
+
+
+def test_a_table_that_is_not_there_fails_its_command_and_no_other(case: Case) -> None:
+    missing = chunk(TableName("shop", "nowhere"), 1)
+    events = ask(case.open(), missing, chunk(TableName("shop", "uid"), 2))
+    (failed,) = [event for event in events if isinstance(event, SourceFailed)]
+    assert failed.command == missing
+    assert "shop.nowhere" in failed.reason
+    assert failed.hint
+    assert not failed.fenced
+
+
+def test_a_source_that_is_closed_tells_nothing_any_more(case: Case) -> None:
+    source = case.open()
+    for number in range(10):
+        source.request(chunk(TableName("shop", "orders"), number))
+        source.request(SendMark(f"{DUMP}{3:08x}{number:08x}", MarkKind.LOW))
+    source.close()
+    assert list(source.results()) == []
