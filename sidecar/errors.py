@@ -5,7 +5,8 @@
     │   ├── MessageUnreadable      bytes that do not follow the protocol
     │   ├── FeedUnsuitable         a setting of the changefeed makes a dump impossible
     │   └── UnsupportedDdl         a schema change that this version cannot carry
-    ├── MarkError              the watermark row did not appear as it must: doubled, out of order, another writer
+    ├── MarkError              the watermark row did not appear as it must: doubled, out of order
+    │   └── MarkRowTaken           another writer has the row: this process is fenced off (attaching again helps, once it is gone)
     ├── LogError               the segment log
     │   ├── LogBroken              a gap, a file that is gone or unreadable, a newer format
     │   └── LogTaken               another owner wrote this segment: this one is fenced off
@@ -56,6 +57,10 @@ class UnsupportedDdl(FeedError):
 
 class MarkError(TicdcDumpError):
     pass
+
+
+class MarkRowTaken(MarkError):
+    retryable = True
 
 
 class LogError(TicdcDumpError):

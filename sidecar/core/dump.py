@@ -44,7 +44,7 @@ from sidecar.core.model import CommitTs, Mark, MarkKind, Seq
 from sidecar.core.plan import Plan, Work
 from sidecar.core.progress import OVER, DumpState, Progress, TableProgress
 from sidecar.core.window import Windows
-from sidecar.errors import MarkError, RefusedRequest, SourceError
+from sidecar.errors import MarkRowTaken, RefusedRequest, SourceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Dump:
                 assert_never(request)
 
     def handle(self, event: SourceEvent) -> list[Command]:
-        """Take what the source finished. Raises MarkError when another writer has the watermark row."""
+        """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""
         match event:
             case MarkSent(uuid):
                 return self._on_mark_sent(uuid)
@@ -289,7 +289,7 @@ class Dump:
         if isinstance(event.command, SendMark) and self._marks.was_seen(event.command.uuid):
             return self._on_mark_sent(event.command.uuid)  # the answer was lost, the feed knows better
         if event.fenced:
-            raise MarkError(f"the watermark row was changed by another writer: {event.reason}", hint=event.hint)
+            raise MarkRowTaken(f"the watermark row was changed by another writer: {event.reason}", hint=event.hint)
         self._move(DumpState.FAILED, reason=f"{event.reason} ({event.hint})")
         return []
 
