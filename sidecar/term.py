@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Event
 from time import monotonic
+from typing import Protocol
 
 from sidecar import storage
 from sidecar.adapters.segment_log import FolderLog, storage_errors, write_chunk
@@ -37,6 +38,12 @@ POLL_BUSY_S = 0.01
 RETAIN_EVERY_S = 10.0
 
 
+class LiveFeed(Feed, Protocol):
+    """A feed with connections of its own."""
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """What a term is made of, by whoever knows the drivers. `log_id` names changefeed and incarnation, for ever."""
@@ -45,7 +52,7 @@ class Made:
     changefeed_id: str
     codec: Codec
     schemas: Mapping[TableName, TableSchema]
-    feed: Callable[[], Feed]
+    feed: Callable[[], LiveFeed]
     source: Callable[[Callable[..., int]], Source]
     progress: ProgressStore
     requests: Requests
@@ -101,7 +108,7 @@ class Term:
         made, config = self.made, self.config
         claim_log(self._folder, made.log_id)
         feed = made.feed()
-        self._closers.append(getattr(feed, "close", lambda: None))
+        self._closers.append(feed.close)
         source = made.source(partial(write_chunk, self._folder))
         self._closers.append(source.close)
         outside = Outside(

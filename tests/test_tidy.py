@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "sidecar.ports": ["sidecar.core", "sidecar.errors"],
     "sidecar.pipeline": ["sidecar.core", "sidecar.ports", "sidecar.codecs.contract", "sidecar.errors"],
     "sidecar.config": ["sidecar.errors"],
-    "sidecar.feeds": ["sidecar.ports", "sidecar.codecs", "sidecar.core", "sidecar.config", *LEAVES],
+    "sidecar.feeds": ["sidecar.feeds", "sidecar.ports", "sidecar.codecs", "sidecar.core", "sidecar.config", *LEAVES],
     "sidecar.adapters": ["sidecar.adapters", "sidecar.ports", "sidecar.codecs", "sidecar.core", "sidecar.config", *LEAVES],
     "sidecar.app": ["sidecar", "spark_merge"],
     "spark_merge": ["spark_merge", "sidecar.core", *LEAVES],

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.adapters.tidb_schema import TableFacts, read_facts, read_key
-from sidecar.adapters.tidb_sql import ANSWER_GRACE_S, CONNECT_TIMEOUT_S, Flavour, Session, carried_out
+from sidecar.adapters.tidb_sql import ANSWER_GRACE_S, CONNECT_TIMEOUT_S, Flavour, Session, carried_out, kill_statement
 from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, order_by, qualified, quoted_table, thinned
 from sidecar.core.messages import Brackets, ReadChunk
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
@@ -235,8 +236,8 @@ def read_by_pymysql(session: Session, sql: str, columns: int, *, setup: Sequence
 
 
 class _ConnectorX:
-    """`Reader`. connectorx can be neither interrupted nor given a timeout, so it runs on a thread that can be left behind: the
-    server ends the statement by itself."""
+    """`Reader`. connectorx can be neither interrupted nor given a timeout, so it runs on a thread that can be left behind; its
+    statement is found at the server by a mark of its own, and killed."""
 
     def __init__(self, read_sql: Callable[..., pa.Table]) -> None:
         self._read_sql = read_sql
@@ -248,14 +249,19 @@ class _ConnectorX:
         return found
 
     def _read(self, session: Session, sql: str, setup: list[str]) -> pa.Table | None:
-        """None: it failed, or the answer is overdue."""
+        """None: it failed, or was left behind."""
         found: list[pa.Table] = []
+        mark = f"ticdc-dump {secrets.token_hex(8)}"
+        options = {"return_type": "arrow", "protocol": "text", "pre_execution_query": setup}
 
         def read() -> None:
             try:
-                found.append(self._read_sql(session.account.url(), sql, return_type="arrow", protocol="text", pre_execution_query=setup))
+                found.append(self._read_sql(session.account.url(), f"{sql} /* {mark} */", **options))
             except BaseException:  # noqa: BLE001  (its panics are no Exception; pymysql finds out what is the matter)
                 return
 
         overdue_s = CONNECT_TIMEOUT_S + session.account.statement_timeout_s + ANSWER_GRACE_S
-        return found[0] if session.waits_for(read, name="connectorx", timeout_s=overdue_s) and found else None
+        if not session.waits_for(read, name="connectorx", timeout_s=overdue_s):
+            kill_statement(session.account, mark)
+            return None
+        return found[0] if found else None

@@ -242,6 +242,20 @@ def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[s
             return (*common, f"SET max_execution_time = {int(statement_timeout_s * 1000)}")
 
 
+def kill_statement(account: Account, mark: str) -> None:
+    """End the statement that has `mark` in its text, on a connection of its own. What cannot be killed ends by its timeout."""
+    session = Session(account)
+    try:
+        view = "cluster_processlist" if session.flavour is Flavour.TIDB else "processlist"
+        running = f"SELECT ID FROM information_schema.{view} WHERE INFO LIKE %s AND ID <> CONNECTION_ID()"
+        for (number,) in session.rows(running, (f"%{mark}%",)):
+            session.rows(f"KILL QUERY {number}")
+    except pymysql.err.MySQLError:
+        return  # the server is gone, or the statement is
+    finally:
+        session.close()
+
+
 # ---- errors ---------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,8 @@
 
 From facts/tidb.md 2 and 3. Where a column's value comes from: the row, else the handle, else `KvColumn.absent`. Ids that no
 output column has are skipped. Everything must fit to the last byte: ids and offsets rise, nothing trails, a checksum holds,
-a value is of its column's type. A row that breaks a rule has no value at all.
+a value is of its column's type. A row that breaks a rule has no value at all. What cannot be seen: a row of format 1 that was
+cut between two columns, and another value of the same type where there is no checksum.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ HEAD_BYTES = 6
 
 _EMPTY_FORMAT_1 = b"\0"
 _SHOWN_KEY_BYTES_MAX = 64
+_SHOWN_IDS_MAX = 8
 _HINT = (
     "report it with the key: the row is damaged, or its table had another schema at its commit; it can be compared with the "
     "row that TiDB holds (TIDB_MVCC_INFO of the key), and a new dump of the table reads it again"
@@ -64,7 +66,7 @@ def decode_row(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False
     try:
         found = record_key(key)
         if found.table_id not in table.physical_ids:
-            raise Broken(len(key) - len(found.bare) + 1, f"a table id of {sorted(table.physical_ids)}", str(found.table_id))
+            raise Broken(len(key) - len(found.bare) + 1, _shown_ids(table), str(found.table_id))
         try:
             of_handle = values_of_handle(table, found.handle)
             texts = {number: canonical(table.columns[number], plain) for number, plain in of_handle.items()}
@@ -84,6 +86,11 @@ def decode_row(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False
 def _shown(key: bytes) -> str:
     text = key[:_SHOWN_KEY_BYTES_MAX].hex()
     return text if len(key) <= _SHOWN_KEY_BYTES_MAX else f"{text}… ({len(key)} bytes)"
+
+
+def _shown_ids(table: KvTable) -> str:
+    ids = sorted(table.physical_ids)
+    return f"a table id of {ids}" if len(ids) <= _SHOWN_IDS_MAX else f"one of {len(ids)} table ids from {ids[0]} to {ids[-1]}"
 
 
 class _Found(NamedTuple):

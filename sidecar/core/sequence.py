@@ -99,6 +99,8 @@ class Sequence:
                 self._ddls.append(envelope)
             else:
                 self.repeats += 1
+        if lane not in self._read:
+            self.positions.setdefault(lane, position)  # a new log names where each lane began, even if its first segment ends at a DDL
         self._read[lane] = position + 1
         self._lowest_ts = lowest_ts
         self.held_bytes += size

@@ -14,7 +14,7 @@ from spark_merge.decode.kv import decode_rows
 from tests.support.kv_recordings import Entry, kv_recording
 
 SEEDS = 8
-MUTANTS_A_SEED = 250
+MUTANTS_A_SEED = 150
 
 
 def mutant(random: Random, data: bytes, other: bytes) -> bytes:

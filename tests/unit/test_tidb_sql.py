@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
+import connectorx
 import pymysql
 import pytest
 
 from sidecar.adapters.tidb_read import read_by_pymysql, reader
 from sidecar.adapters.tidb_sql import Account, Flavour, Session, carried_out, passes, setup_statements, source_error
-from sidecar.config import Tls
+from sidecar.config import SourceSection, Tls
 from sidecar.errors import ConfigError, SourceError
 from tests.support.services.mariadb import MariaDb
+from tests.support.services.tls import Authority
 
 pytestmark = pytest.mark.xdist_group("tidb-source")
 
@@ -65,7 +70,7 @@ def test_an_action_is_tried_again_while_its_errors_pass() -> None:
             raise error
         return "done"
 
-    assert carried_out(Session(ACCOUNT), action, doing="trying") == "done"
+    assert carried_out(Session(replace(ACCOUNT, retry_s=30)), action, doing="trying") == "done"
 
 
 def test_an_action_is_tried_until_the_time_is_up() -> None:
@@ -124,7 +129,7 @@ def test_auto_takes_connectorx_unless_the_login_is_by_certificate() -> None:
     assert reader("auto", mutual_tls=False) is not read_by_pymysql
     assert reader("auto", mutual_tls=True) is read_by_pymysql
     assert reader("pymysql", mutual_tls=False) is read_by_pymysql
-    with pytest.raises(ConfigError, match="source.reader"):
+    with pytest.raises(ConfigError, match=r"source\.reader"):
         reader("connectorx", mutual_tls=True)
 
 
@@ -191,7 +196,7 @@ def test_a_client_shows_its_certificate(secured: MariaDb, authority: Authority) 
 
 def test_a_file_of_tls_that_is_not_there_is_a_wrong_setting(secured: MariaDb) -> None:
     session = Session(account(secured, Tls(ca_file="/nowhere/ca.pem")))
-    with pytest.raises(ConfigError, match="source.tls"):
+    with pytest.raises(ConfigError, match=r"source\.tls"):
         session.rows("SELECT 1")
 
 

@@ -139,6 +139,8 @@ def test_rows_of_any_partition_are_the_tables() -> None:
     of = table(COLUMNS[2], partition=partition)
     assert decode_row(of, row_key(memcomparable_int(1), table_id=9), row_2(COLUMNS, {2: 1})) == ["1"]
     assert "key byte 1: expected a table id of [7, 9]; found 104" in refusal(of, row_2(COLUMNS, {2: 1}))
+    many = table(COLUMNS[2], partition={"enable": True, "definitions": [{"id": id_} for id_ in range(200, 300)]})
+    assert "expected one of 100 table ids from 200 to 299; found 104" in refusal(many, row_2(COLUMNS, {2: 1}))
 
 
 # ---- broken rows ----------------------------------------------------------------------------------------------------

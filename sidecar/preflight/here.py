@@ -1,0 +1,273 @@
+"""What the sidecar needs of its own machine: secrets, ports, the log's storage, the sinks, Spark.
+
+- A port that is taken is fine where this changefeed's sidecar has it: a preflight is also run beside one that runs.
+- The log is judged without claiming it: `changefeed.txt` is compared, never written. Without `Options.write` nothing is; with it
+  the log's own probe of exclusive creation is, as at every start of a sidecar.
+- A sink may not be ahead of the log: then the log was replaced, and the sink would refuse its first segment.
+- Spark itself is started only when asked for: it takes ten seconds and the memory of a worker.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from importlib import metadata, util
+from pathlib import Path
+
+from ticdc_dump.v1 import control_pb2 as pb
+
+from sidecar import storage
+from sidecar.adapters.segment_log import FolderLog, storage_errors
+from sidecar.config import Tls, read_secret
+from sidecar.control.client import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, Access, CallFailed, ControlClient
+from sidecar.control.security import check_listening, read_token
+from sidecar.core.log_layout import Contents, manifest_name, read_manifest
+from sidecar.core.manifest import Manifest
+from sidecar.core.model import Seq
+from sidecar.errors import SinkError, TicdcDumpError
+from sidecar.preflight.check import Finding, Known, Skip, failed, of_error, ok, warning
+from sidecar.storage import Folder
+from sidecar.term import IDENTITY_NAME
+from spark_merge.sinks.registry import open_sink
+
+JAVA_MIN = 17
+"""Spark 4's own."""
+JAVA_ANSWER_S = 20.0
+PORT_ANSWER_S = 3.0
+FREE_TIGHT = 10
+"""Times what may be written at once: less than that is a warning."""
+_JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+
+# ---- settings -------------------------------------------------------------------------------------------------------
+
+
+def secrets(known: Known) -> Iterator[Finding]:
+    """Every file that a setting names."""
+    config = known.config
+    passwords = {
+        "etcd.password_file": config.etcd.password_file,
+        "source.password_file": config.source.password_file,
+        "kafka.sasl_password_file": config.kafka.sasl_password_file,
+        "control.token_file": config.control.token_file,
+    }
+    tls: dict[str, Tls] = {"etcd.tls": config.etcd.tls, "source.tls": config.source.tls, "control.tls": config.control.tls}
+    files = {f"{section}.{name}": getattr(found, name) for section, found in tls.items() for name in ("ca_file", "cert_file", "key_file")}
+    given = {setting: path for setting, path in {**passwords, **files}.items() if path}
+    for setting, path in given.items():
+        try:
+            text = read_secret(path)
+        except TicdcDumpError as error:
+            yield of_error(error, setting=setting)
+        else:
+            if not text:
+                yield failed(f"{path} is empty", setting=setting, hint="write the secret into it, or take the setting out")
+    yield ok(f"{len(given)} files of secrets and certificates are named")
+
+
+def control(known: Known) -> Iterator[Finding]:
+    section = known.config.control
+    token = read_token(section)
+    check_listening(section.listen, section.tls, has_token=bool(token))
+    problem = _port_problem(section.listen)
+    if problem is None:
+        yield ok(f"{section.listen} can be listened on")
+    elif section.tls.cert_file:
+        what = f"{section.listen}: {problem}; whether by this changefeed's sidecar cannot be asked over TLS from here"
+        yield warning(what, setting="control.listen", hint="if no sidecar of this changefeed runs here, give another port")
+    else:
+        yield _of_who_listens(known, token, problem)
+
+
+def _of_who_listens(known: Known, token: str, problem: str) -> Finding:
+    """The control service of this changefeed answers, whether it is the owner or a standby."""
+    section, name = known.config.control, known.config.changefeed
+    request = pb.DumpRequest(changefeed=pb.Changefeed(namespace=name.namespace, id=name.id))
+    try:
+        with ControlClient(section.listen, Access(token=token, patience_s=PORT_ANSWER_S)) as client:
+            client.call("Query", request)
+    except CallFailed as error:
+        if error.exit_code not in (EXIT_REFUSED, EXIT_NOT_ALLOWED):
+            whose = "another changefeed's sidecar" if error.exit_code == EXIT_NOT_FOUND else "no sidecar of this changefeed"
+            what = f"{section.listen}: {problem}, by {whose}"
+            return failed(what, setting="control.listen", hint="give a port that is free, and one of this machine's addresses")
+    return ok(f"a sidecar listens on {section.listen} already")
+
+
+def metrics(known: Known) -> Iterator[Finding]:
+    listen = known.config.metrics.listen
+    if not listen:
+        yield ok("metrics are off")
+        return
+    problem = _port_problem(listen)
+    if problem is None:
+        yield ok(f"{listen} can be listened on")
+    elif _serves_health(listen):
+        yield ok(f"a sidecar serves metrics on {listen} already")
+    else:
+        hint = "give a port that is free, and one of this machine's addresses, or '' for no metrics"
+        yield failed(f"{listen}: {problem}", setting="metrics.listen", hint=hint)
+
+
+def _port_problem(listen: str) -> str | None:
+    """Why nobody could listen there now."""
+    host, _, port = listen.rpartition(":")
+    try:
+        places = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in places:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except (OSError, ValueError, OverflowError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return None
+
+
+def _serves_health(listen: str) -> bool:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f"http://{listen}/healthz", timeout=PORT_ANSWER_S) as answer:
+            return answer.read(16) in (b"owner\n", b"standby\n")
+    except (OSError, ValueError):
+        return False
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+
+
+def log(known: Known) -> Iterator[Finding]:
+    """Whose it is, whether it is whole, and (if writing is allowed) that it can be written and that its fence holds."""
+    folder = storage.open_folder(known.config.log.uri)
+    with storage_errors(folder):
+        there = storage.exists(folder, IDENTITY_NAME)
+        owner = storage.read_file(folder, IDENTITY_NAME).decode(errors="replace") if there else ""
+    if owner and owner != known.definition.log_id:
+        what = f"{folder} is the log of changefeed {owner}, and this one is {known.definition.log_id}"
+        hint = "give each changefeed a folder of its own; a changefeed that was removed and made again is a new one"
+        yield failed(what, setting="log.uri", hint=hint)
+        return
+    known.last = FolderLog(folder).recover(epoch=0) if known.options.write else last_manifest(folder)
+    how = "writable, files are created exclusively" if known.options.write else "readable; writing was not tried (--no-write)"
+    held = f"{known.last.seq + 1} segments, the last one of epoch {known.last.epoch}" if known.last else "new"
+    yield ok(f"{folder}: {how}; {held}")
+
+
+def last_manifest(folder: Folder) -> Manifest | None:
+    """Reads only. Raises LogBroken."""
+    with storage_errors(folder):
+        run = Contents.of(storage.list_names(folder, deep=True)).run(folder)
+        if not run:
+            return None
+        name = manifest_name(Seq(run[-1]))
+        return read_manifest(folder, name, storage.read_file(folder, name))
+
+
+def space(known: Known) -> Iterator[Finding]:
+    """Of local disks; an object store has no end."""
+    config = known.config
+    folder = storage.open_folder(config.log.uri)
+    places = {"log.spill_folder": (config.log.spill_folder or tempfile.gettempdir(), config.log.held_bytes_max)}
+    if folder.protocol == "file":
+        places["log.uri"] = (folder.root, config.dump.chunk_bytes_max + config.log.held_bytes_max)
+    for setting, (path, needed) in places.items():
+        existing = next(parent for parent in (Path(path).absolute(), *Path(path).absolute().parents) if parent.exists())
+        free = shutil.disk_usage(existing).free
+        what = f"{path}: {_bytes(free)} free, {_bytes(needed)} may be written at once"
+        if not existing.is_dir() or not os.access(existing, os.W_OK):
+            yield failed(f"{existing} is no folder that this user may write", setting=setting, hint="give a folder of a local disk")
+        elif free < needed:
+            yield failed(what, setting=setting, hint="make room, or lower dump.chunk_bytes_max and log.held_bytes_max")
+        elif free < FREE_TIGHT * needed:
+            yield warning(what, setting=setting, hint="make room: the log grows until the sinks have accepted its segments")
+        else:
+            yield ok(what)
+
+
+def _bytes(size: int) -> str:
+    return f"{size / (1 << 30):,.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):,.0f} MiB"
+
+
+# ---- sinks and Spark --------------------------------------------------------------------------------------------------
+
+
+def sinks(known: Known) -> Iterator[Finding]:
+    folder = storage.open_folder(known.config.log.uri)
+    for number, uri in enumerate(known.config.sinks, 1):
+        setting = f"sinks (number {number})"
+        try:
+            accepted = open_sink(uri, log_id=known.definition.log_id).accepted()
+        except SinkError as error:
+            yield of_error(error, setting=setting)
+            continue
+        last = known.last.seq if known.last else -1
+        if accepted is not None and accepted > last:
+            newest = last_manifest(folder)  # a sidecar may have gone on since
+            last = newest.seq if newest else -1
+        if accepted is not None and accepted > last:
+            what = f"sink {number} has accepted segment {accepted}, and the log's last one is {last}: the log is not the one it had"
+            yield failed(what, setting=setting, hint="give log.uri the log that was there before, or the sink a new folder")
+        else:
+            yield ok(f"sink {number} ({uri.partition('?')[0]}): " + ("new" if accepted is None else f"has accepted segment {accepted}"))
+
+
+def spark(known: Known) -> Iterator[Finding]:
+    """Java and pyspark are here."""
+    if not known.config.spark.managed:
+        raise Skip("spark.managed is false: the merge worker runs elsewhere", hint="run this check with the same settings there")
+    if util.find_spec("pyspark") is None:
+        yield failed("pyspark cannot be imported", setting="pip install pyspark", hint="install ticdc-dump with its dependencies")
+        return
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    hint = f"install a JDK or JRE of {JAVA_MIN} or later, and set JAVA_HOME to it or put it on the PATH"
+    if java is None or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
+        yield failed(where, setting="JAVA_HOME", hint=hint)
+        return
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S, check=False)
+    found = _JAVA_VERSION.search(told.stderr + told.stdout)
+    version = int(found[2] if found[1] == "1" and found[2] else found[1]) if found else 0
+    if version < JAVA_MIN:
+        first = (told.stderr + told.stdout).strip().partition("\n")[0]
+        yield failed(f"{java} is {first or 'no Java'}, and Spark needs {JAVA_MIN} or later", setting="JAVA_HOME", hint=hint)
+        return
+    yield ok(f"Java {version} ({java}), pyspark {metadata.version('pyspark')}")
+
+
+def spark_session(known: Known) -> Iterator[Finding]:
+    """A task, where tasks will run, sees the log."""
+    if not known.options.spark:
+        raise Skip("not asked for", hint="give --spark to start a session and let a task list the log")
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from spark_merge.job import session
+
+    section, folder = known.config.spark, storage.open_folder(known.config.log.uri)
+    hint = f"the tasks of {section.master} must reach {folder} under the same name, and have ticdc-dump installed"
+    try:
+        spark = session(master=section.master, memory=section.memory)
+        try:
+            (names,) = spark.sparkContext.parallelize([0], 1).map(partial(_listed_by_a_task, folder)).collect()
+        finally:
+            spark.stop()
+    except (PySparkException, Py4JError) as error:
+        what = f"Spark at {section.master} did not carry out a task: {str(error).partition(chr(10))[0]}"
+        yield failed(what, setting="spark.master, spark.memory", hint=hint)
+        return
+    here = set(storage.list_names(folder, deep=False))
+    if here and not set(names) & here:
+        yield failed(f"a task at {section.master} finds none of the log's {len(here)} files", setting="log.uri", hint=hint)
+    else:
+        yield ok(f"a task at {section.master} sees the log's {len(names)} files")
+
+
+def _listed_by_a_task(folder: Folder, _: int) -> list[str]:
+    return storage.list_names(folder, deep=False)
