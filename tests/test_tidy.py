@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "sidecar.feeds": ["sidecar.feeds", "sidecar.ports", "sidecar.codecs", "sidecar.core", "sidecar.config", *LEAVES],
     "sidecar.adapters": ["sidecar.adapters", "sidecar.ports", "sidecar.codecs", "sidecar.core", "sidecar.config", *LEAVES],
     "sidecar.app": ["sidecar", "spark_merge"],
+    "spark_merge.decode": ["spark_merge", "sidecar.core", "sidecar.codecs", *LEAVES],
     "spark_merge": ["spark_merge", "sidecar.core", *LEAVES],
     "sidecar.replay": ["sidecar", "spark_merge"],
     "sidecar.control": ["sidecar", "spark_merge"],

@@ -116,8 +116,10 @@ class TidbSource:
                     self._start(f"tidb-reader-{readers}", self._reads)
 
     def results(self) -> Sequence[SourceEvent]:
-        """As the port. Raises what a thread of ours died of, after the events that came before it."""
+        """As the port. Raises what a thread of ours died of, after the events that came before it. Nothing once closed."""
         events: list[SourceEvent] = []
+        if self._closed.is_set():
+            return events
         while not self._done.empty():
             found = self._done.get()
             if isinstance(found, BaseException):
@@ -160,7 +162,7 @@ class TidbSource:
                     event = SourceFailed(command, reason=str(error).partition("\n  what to do")[0], hint=error.hint)
                 except BaseException as error:  # noqa: BLE001  (handed to the thread that waits)
                     event = error
-                if event is not None and not self._closed.is_set():
+                if event is not None:
                     self._done.put(event)
 
     def _carry_out(self, session: Session, command: Command) -> SourceEvent | None:

@@ -309,7 +309,10 @@ def _hint(error: Exception, code: int, account: Account) -> str:
     if code in _NO_LOGIN:
         return "check source.user and source.password_file, and from which hosts the account may log in"
     if code in _NOT_THERE:
-        return "the schema is not the one the sidecar started with: restart it so that it reads the schemas again"
+        return (
+            f"if it is {MARK_TABLE} that is missing, create it as README.md shows; else the schema is not the one "
+            "the sidecar started with: restart it so that it reads the schemas again"
+        )
     if code in _TOO_LONG:
         return "raise source.statement_timeout_s, or dump with smaller chunks (--chunk-rows)"
     if isinstance(error, UnicodeDecodeError):

@@ -205,8 +205,23 @@ class Dump:
         if self._brackets is Brackets.SNAPSHOT:
             reader.chunks_left = 1
             return self._read_chunk(reader, work)
-        reader.chunks_left = 1 if self.progress.pace.bounded else self.limits.window_chunks_max
+        reader.chunks_left = self._chunks_a_window(work)
         return self._send_mark(reader, MarkKind.LOW, _Phase.OPENING)
+
+    def _chunks_a_window(self, work: Work) -> int:
+        """At a pace in rows a window holds about a second's worth; at a pace in bytes one chunk, whose size nobody knows yet."""
+        assert self.progress is not None
+        pace = self.progress.pace
+        if not pace.bounded:
+            return self.limits.window_chunks_max
+        if not pace.rows_per_s or pace.bytes_per_s:
+            return 1
+        return max(1, min(self.limits.window_chunks_max, pace.rows_per_s // self._rows_wanted(work)))
+
+    def _rows_wanted(self, work: Work) -> int:
+        assert self.progress is not None
+        bound = self.progress.pace.rows_per_s or self.progress.chunk_rows
+        return self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, bound))
 
     def _on_mark_sent(self, uuid: str) -> list[Command]:
         number = self._marks.number_of(uuid)
@@ -260,7 +275,6 @@ class Dump:
 
     def _read_chunk(self, reader: _Reader, work: Work) -> Command:
         assert self.progress is not None
-        pace = self.progress.pace
         self._chunk_number += 1
         reader.phase, reader.chunk, reader.asked_ts = _Phase.READING, self._chunk_number, self._after_ts
         reader.chunks_left -= 1
@@ -271,7 +285,7 @@ class Dump:
             table=work.table,
             after=self._plan.after(work),
             upper=self._plan.upper(work),
-            rows_max=self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, pace.rows_per_s or self.progress.chunk_rows)),
+            rows_max=self._rows_wanted(work),
             brackets=self._brackets,
             where=self._plan.progress[work.table].where,
             bounds_max=self._plan.bounds_wanted(work),

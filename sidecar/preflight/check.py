@@ -81,7 +81,12 @@ class Options:
 
 @dataclass(slots=True, kw_only=True)
 class Known:
-    """What checks found out, for those that need them. Without a default: there once the check that finds it is not failed."""
+    """What checks found out, for those that need them. Without a default: there once the check that finds it has not failed.
+
+    `carried`: tables that the changefeed has, `existing`: all that the account sees, None if it could not be asked.
+    `clock_ahead_s`: the cluster's clock before ours. `last`: the log's last manifest. `mark`: the probe's uuid and when it was
+    written, by our clock (Unix time).
+    """
 
     config: Config
     options: Options
@@ -91,7 +96,7 @@ class Known:
     kafka_client: dict[str, str] = field(init=False)
     partitions: tuple[PartitionKey, ...] = field(init=False)
     tail: Tail = field(init=False)
-    carried: Mapping[TableName, TableSchema] = field(init=False)
+    carried: Mapping[TableName, TableSchema] = field(default_factory=dict)
     existing: Mapping[TableName, TableSchema] | None = None
     sees_every_table: bool = False
     clock_ahead_s: float = 0.0
@@ -106,7 +111,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`setting`: what to change where an error of ours does not come as a finding. `bound_s` may depend on the options."""
+    """`setting`: what to change where the check ends with an error of ours or does not end."""
 
     name: str
     body: Callable[[Known], Iterable[Finding]]

@@ -146,8 +146,7 @@ def topics(known: Known) -> Iterator[Finding]:
     """TiCDC makes a topic when its first table comes, and sends resolved marks to it from then on."""
     changefeed = known.definition.changefeed
     default = kafka_place(changefeed).topic
-    tables = [name for name, schema in (known.existing or {}).items() if schema.key and _replicated(known, name)]
-    wanted = topics_of(changefeed, default, tables)
+    wanted = topics_of(changefeed, default, [name for name, schema in known.carried.items() if schema.key])
     asked = known.cluster.ask(wanted)
     found = asked.topics() if asked.wait(TOPICS_ANSWER_S) else None
     if found is None:
@@ -163,10 +162,6 @@ def topics(known: Known) -> Iterator[Finding]:
     known.partitions = tuple((name, number) for name, topic in sorted(found.items()) for number in range(topic.partitions))
     if known.partitions:
         yield ok(f"{len(found)} topics with {len(known.partitions)} partitions: {listed(sorted(found))}")
-
-
-def _replicated(known: Known, table: TableName) -> bool:
-    return table in known.carried if hasattr(known, "carried") else False
 
 
 def offsets(known: Known) -> Iterator[Finding]:
@@ -197,7 +192,7 @@ def messages(known: Known) -> Iterator[Finding]:
     """The newest ones are read; from its end on the feed is watched."""
     feed = new_feed(known)
     known.closers.append(feed.close)
-    with_times = (name for name, schema in _carried(known).items() if any(column.kind == "timestamp" for column in schema.columns))
+    with_times = (name for name, schema in known.carried.items() if any(column.kind == "timestamp" for column in schema.columns))
     known.tail = tail = Tail(feed, _codec(known), kept_tables=frozenset(with_times))
     whole = tail.look_back(known.cluster.available(known.partitions), timeout_s=LOOK_BACK_S)
     tail.begin(known.cluster.available(known.partitions))
@@ -207,10 +202,6 @@ def messages(known: Known) -> Iterator[Finding]:
         yield _of_unseen(known, unseen)
 
 
-def _carried(known: Known) -> dict[TableName, object]:
-    return dict(known.carried) if hasattr(known, "carried") else {}
-
-
 def _of_unseen(known: Known, tables: list[TableName]) -> Finding:
     what = f"the feed has rows of {listed(tables)}, which this account does not see in information_schema"
     if known.sees_every_table:
@@ -218,7 +209,7 @@ def _of_unseen(known: Known, tables: list[TableName]) -> Finding:
         return warning(what, setting="the tables", hint=hint)
     user = known.config.source.user
     grants = "; ".join(f"GRANT SELECT ON `{table.schema}`.`{table.table}` TO '{user}'@'%'" for table in tables[:10])
-    return failed(what, setting="GRANT SELECT", hint=f"{grants} (or leave the tables out by filter.rules)")
+    return failed(what, setting="GRANT SELECT", hint=f"{grants}; or leave the tables out by filter.rules, if they were not dropped since")
 
 
 def _codec(known: Known) -> Codec:
@@ -241,8 +232,8 @@ def resolved(known: Known) -> Iterator[Finding]:
         hint = "see that TiCDC runs and the changefeed advances (cdc cli changefeed query); with much lag give a longer --wait"
         yield failed(what, setting="TiCDC: the changefeed", hint=hint)
         return
-    yield failed(f"no resolved mark within {wait_s:g} s in {listed(silent)}", setting="partition-num (changefeed: sink-uri)",
-                 hint=_of_partition_num(known, silent))  # fmt: skip
+    what = f"no resolved mark within {wait_s:g} s in {listed(silent)}"
+    yield failed(what, setting="partition-num (changefeed: sink-uri)", hint=_of_partition_num(known, silent))
 
 
 def _of_partition_num(known: Known, silent: list[Lane]) -> str:
@@ -276,8 +267,7 @@ def mark_arrives(known: Known) -> Iterator[Finding]:
     """The probe that 'watermark write' sent, if the feed carries it."""
     tail, (uuid, written_s), wait_s = known.tail, known.mark, known.options.wait_s
     if tail.watch(lambda: uuid in tail.marks, timeout_s=max(1.0, wait_s - (time.time() - written_s))):
-        ts = tail.marks[uuid]
-        yield ok(f"{MARK_TABLE} came by the feed {max(0.0, time.time() - written_s):.1f} s after its UPDATE, with commit_ts {ts}")
+        yield ok(f"the UPDATE of {MARK_TABLE} came by the feed, with commit_ts {tail.marks[uuid]}")
         return
     passed = bool(tail.resolved) and min(age_s(known, ts) for ts in tail.resolved.values()) < time.time() - written_s - 1.0
     if passed:
@@ -286,4 +276,5 @@ def mark_arrives(known: Known) -> Iterator[Finding]:
         yield failed(what, setting="filter (changefeed), source.host", hint=hint)
     else:
         what = f"the UPDATE of {MARK_TABLE} has not come within {wait_s:g} s, and neither has a resolved mark after it"
-        yield failed(what, setting="TiCDC: the changefeed's lag", hint="see 'resolved marks' and 'lag'; with much lag give a longer --wait")
+        hint = "see 'resolved marks' and 'lag'; with much lag give a longer --wait"
+        yield failed(what, setting="TiCDC: the changefeed's lag", hint=hint)

@@ -21,7 +21,7 @@ from functools import partial
 from importlib import metadata, util
 from pathlib import Path
 
-from ticdc_dump.v1 import control_pb2 as pb
+import grpc
 
 from sidecar import storage
 from sidecar.adapters.segment_log import FolderLog, storage_errors
@@ -36,6 +36,7 @@ from sidecar.preflight.check import Finding, Known, Skip, failed, of_error, ok, 
 from sidecar.storage import Folder
 from sidecar.term import IDENTITY_NAME
 from spark_merge.sinks.registry import open_sink
+from ticdc_dump.v1 import control_pb2 as pb
 
 JAVA_MIN = 17
 """Spark 4's own."""
@@ -89,6 +90,9 @@ def control(known: Known) -> Iterator[Finding]:
 def _of_who_listens(known: Known, token: str, problem: str) -> Finding:
     """The control service of this changefeed answers, whether it is the owner or a standby."""
     section, name = known.config.control, known.config.changefeed
+    hint = "give a port that is free, and one of this machine's addresses"
+    if not _speaks_grpc(section.listen):
+        return failed(f"{section.listen}: {problem}", setting="control.listen", hint=hint)
     request = pb.DumpRequest(changefeed=pb.Changefeed(namespace=name.namespace, id=name.id))
     try:
         with ControlClient(section.listen, Access(token=token, patience_s=PORT_ANSWER_S)) as client:
@@ -96,9 +100,17 @@ def _of_who_listens(known: Known, token: str, problem: str) -> Finding:
     except CallFailed as error:
         if error.exit_code not in (EXIT_REFUSED, EXIT_NOT_ALLOWED):
             whose = "another changefeed's sidecar" if error.exit_code == EXIT_NOT_FOUND else "no sidecar of this changefeed"
-            what = f"{section.listen}: {problem}, by {whose}"
-            return failed(what, setting="control.listen", hint="give a port that is free, and one of this machine's addresses")
+            return failed(f"{section.listen}: {problem}, by {whose}", setting="control.listen", hint=hint)
     return ok(f"a sidecar listens on {section.listen} already")
+
+
+def _speaks_grpc(listen: str) -> bool:
+    with grpc.insecure_channel(listen, [("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=PORT_ANSWER_S)
+        except grpc.FutureTimeoutError:
+            return False
+    return True
 
 
 def metrics(known: Known) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sidecar.adapters.tidb import CLOSE_WAIT_S, MARK_TABLE_DDL, TidbSource, ensure_mark_table
@@ -397,7 +397,7 @@ def both(db: MariaDb) -> Iterator[tuple[Dumper, Dumper]]:
         yield fast, plain
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 @given(rows=st.lists(st.tuples(*(st.none() | values for values in TYPES.values())), max_size=6))
 def test_every_value_of_every_type_comes_as_its_canonical_text_from_both_readers(
     db: MariaDb, both: tuple[Dumper, Dumper], rows: list[tuple[tuple[Any, str] | None, ...]]

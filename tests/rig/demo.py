@@ -27,7 +27,7 @@ DEADLINE_S = 300.0
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="demo-live-") as folder:
+    with tempfile.TemporaryDirectory(prefix="demo-live-", ignore_cleanup_errors=True) as folder:
         return _demo(Path(folder))
 
 

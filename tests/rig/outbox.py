@@ -83,13 +83,16 @@ class Outbox:
         return [(topic, partition, *message) for topic, count in self.partitions.items() for partition in range(count)]
 
     def ddl(self, ddl: Ddl, commit_ts: int) -> list[Outgoing]:
-        """To every partition of the changefeed's topic; canal-json to the first."""
+        """To every partition of the table's topic, a schema's to the changefeed's; canal-json to the first partition."""
+        table = TableName(ddl.schema, ddl.table)
+        topic = topic_of(dispatcher_of(self._dispatchers, table), table, self._topic) if ddl.table else self._topic
+        partitions = self._use(topic)
         fields: dict[str, Any] = {
             "commit_ts": commit_ts, "schema": ddl.schema, "table": ddl.table, "query": ddl.query, "action": ddl.action,
         }  # fmt: skip
         if self._protocol == "canal-json":
-            return [(self._topic, 0, *canal_json.ddl(**fields, now_ms=_now_ms()))]
-        return [(self._topic, partition, *open_protocol.ddl(**fields)) for partition in range(self.partitions[self._topic])]
+            return [(topic, 0, *canal_json.ddl(**fields, now_ms=_now_ms()))]
+        return [(topic, partition, *open_protocol.ddl(**fields)) for partition in range(partitions)]
 
 
 def _now_ms() -> int:

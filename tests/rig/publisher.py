@@ -85,7 +85,7 @@ class Checkpoint:
 def read_checkpoints(folder: Path, start: Checkpoint) -> list[Checkpoint]:
     """From the changefeed's start on, in the order in which they were written; the last one counts."""
     path = folder / CHECKPOINTS_FILE
-    lines = path.read_bytes().splitlines() if path.exists() else []
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # one without its end is being written
     return [start, *(msgspec.json.decode(line, type=Checkpoint) for line in lines)]
 
 

@@ -39,9 +39,6 @@ from tests.support.services.etcd import Etcd
 from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 
-_FAST_START = {"ssl": "OFF"}
-"""Else MariaDB makes an RSA key of its own at every start, which takes up to a minute on a busy machine."""
-
 QUIET_S_MAX = 60.0
 """How long the publisher may take to send what was written."""
 
@@ -72,9 +69,7 @@ class Rig:
         self.folder = folder
         self.options = RigOptions(**options)
         self.topic = f"{self.options.changefeed_id}-topic"
-        scratch = folder / "mariadb-tmp"  # of its own: a server that starts removes what looks left over
-        scratch.mkdir(parents=True, exist_ok=True)
-        self.db = MariaDb(folder / "mariadb", settings={**SERVER_SETTINGS, **_FAST_START, "tmpdir": str(scratch)})
+        self.db = _MariaDb(folder / "mariadb", settings=SERVER_SETTINGS)
         self.kafka = KafkaBroker(folder / "kafka")
         self.etcd = Etcd(folder / "etcd")
         self._created = datetime.now(UTC)
@@ -221,6 +216,16 @@ class Rig:
         path = self.folder / "sidecar.toml"
         path.write_text(_toml({"sinks": list(sinks)}) + "".join(f"\n[{name}]\n{_toml(settings)}" for name, settings in found.items()))
         return path
+
+
+class _MariaDb(MariaDb):
+    """With a temporary folder of its own, from the bootstrap on: a server that starts removes what looks left over in it,
+    be it another server's that is at work."""
+
+    def _command(self) -> list[str]:
+        scratch = self.folder / "tmp"
+        scratch.mkdir(parents=True, exist_ok=True)
+        return [*super()._command(), f"--tmpdir={scratch}"]
 
 
 def _toml(settings: dict[str, Any]) -> str:

@@ -193,9 +193,11 @@ def test_a_ddl_stands_between_the_rows_before_and_after_it(stage: Stage) -> None
     rig.await_published()
     rig.db.execute("alter table shop.shaped add column b varchar(9) not null default 'b'", "insert into shop.shaped values (2, 2, 'x')")
     rig.await_published()
+    before = {(found.commit_ts, found.key, found.value) for found in stage.changes()}
     rig.publisher.resend(rig.publisher.checkpoints()[0])
     rig.await_published()
     found = stage.envelopes()
+    assert {(change.commit_ts, change.key, change.value) for change in found if isinstance(change, Change)} == before
     ddls = sorted({(d.commit_ts, d.schema, d.table, d.query) for d in found if isinstance(d, Ddl)})
     assert [query.split()[0] for _, schema, table, query in ddls if (schema, table) == ("shop", "shaped")] == ["create", "alter"]
     rows = sorted({(c.commit_ts, c.value) for c in found if isinstance(c, Change) and c.table == "shaped"})

@@ -171,3 +171,37 @@ def test_padded_and_transcoded_handles_are_left_to_the_slow_decoder(left: list[b
     handle = b"\x01" + memcomparable_bytes("中".encode("gbk"))
     assert rows_of(decode_rows(gbk, binaries([row_key(handle)]), binaries([row_2({}, {})]))) == [["中"]]
     assert len(left) == 2
+
+
+GOOD = row_2(COLUMNS | {8: column(8, "gone", "int"), 9: column(9, "gone", "int")}, {2: 300, 8: 1, 3: None, 9: None})
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        GOOD[:6] + b"\x02\x08\x02\x09" + GOOD[10:],
+        GOOD[:6] + b"\x02\x08\x03\x08" + GOOD[10:],
+        GOOD[:6] + b"\x08\x02\x03\x09" + GOOD[10:],
+        GOOD[:6] + b"\x02\x08\x09\x03" + GOOD[10:],
+        GOOD[:6] + b"\x00\x08\x03\x09" + GOOD[10:],
+        GOOD[:6] + b"\x02\x08\x00\x09" + GOOD[10:],
+        GOOD[:10] + b"\x04\x00\x03\x00" + GOOD[14:],
+        GOOD[:10] + b"\x02\x00\xff\xff" + GOOD[14:],
+        GOOD[:-1],
+        GOOD + b"\0",
+        b"\x80\x03" + GOOD[2:],
+        b"\x80\x01" + GOOD[2:],
+        b"\x80\x00\xff\xff\xff\xff" + GOOD[6:],
+    ],
+    ids=[
+        "known column null and not", "unknown column null and not", "ids fall", "null ids fall", "id 0", "null id 0", "offsets fall",
+        "offset beyond", "cut", "longer", "no checksum", "not large", "counts beyond",
+    ],
+)  # fmt: skip
+def test_broken_structures_are_refused_among_good_rows(broken: bytes) -> None:
+    assert rows_of(decode_rows(NARROW, binaries([key(1)]), binaries([GOOD]))) == [["1", "300", None]]
+    with pytest.raises(MessageUnreadable) as caught:
+        decode_rows(NARROW, binaries([key(1), key(2), key(3)]), binaries([GOOD, broken, GOOD]))
+    with pytest.raises(MessageUnreadable) as expected:
+        decode_row(NARROW, key(2), broken)
+    assert str(caught.value) == str(expected.value)

@@ -1,0 +1,356 @@
+"""The source as a dump will use it: the server, the tables of the changefeed, the rights on them, the watermark table.
+
+- information_schema shows an account only the tables on which it has some right. So a table without SELECT can be invisible:
+  whether the account sees every table is judged by its grants, and by the rows that the feed has (feed.messages).
+- Rights are asked of the server, never derived: `SELECT * … LIMIT 0` of RIGHTS_AT_ONCE tables in one statement, cut in halves
+  where it is refused. 10,000 tables are 100 statements.
+- The probe has a row of its own in the watermark table. So a dump that runs sees a row that is none of its marks, and its own
+  row, by whose content it knows whether it is still the owner, stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from secrets import token_hex
+from typing import TypeVar
+
+import msgspec
+import pymysql
+
+from sidecar.adapters.tidb import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow
+from sidecar.adapters.tidb_schema import TidbSchemas
+from sidecar.adapters.tidb_sql import Account, Flavour, Row, Session, carried_out, code_of
+from sidecar.config import SourceSection
+from sidecar.core.event_filter import mark_table_problem
+from sidecar.core.keyset import quoted_table
+from sidecar.core.messages import MarkSent, SendMark
+from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema
+from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.preflight.check import Finding, Known, Skip, failed, listed, ok, warning
+from sidecar.upstream import LiveScope, mark_row_id
+
+T = TypeVar("T")
+
+RETRY_S = 2.0
+STATEMENT_S = 15.0
+"""A person waits: what takes longer is told, not waited for."""
+
+TOLD_MAX = 20
+"""Tables with a finding of their own."""
+
+RIGHTS_AT_ONCE = 100
+RIGHTS_MAX_S = 60.0
+_NO_RIGHT = frozenset({1044, 1142, 1143, 1227})
+_GONE = frozenset({1049, 1146})
+_TIMED_OUT = frozenset({1969, 3024})
+
+CLOCK_OFF_S = 2.0
+GC_LIFE_LOW_S = 600.0
+"""TiDB's own default; a chunk is read within seconds, but a server that is busy or a long snapshot takes longer."""
+
+MARK_COLUMNS = {
+    "id": {"int", "uint"}, "changefeed_id": {"text"}, "unique_identifier": {"text"}, "event_type": {"int", "uint"},
+    "create_time": {"int", "uint"}, "update_time": {"int", "uint"},
+}  # fmt: skip
+_WRITTEN = frozenset({"unique_identifier", "event_type", "update_time"})
+UUID_LENGTH = 32
+PROBES = 3
+"""Another preflight may write the same row at this moment."""
+
+_GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?P<schema>`(?:[^`]|``)+`|\*|\w+)\.(?P<table>\S+) TO ", re.IGNORECASE)
+_LITERAL_SCHEMA = re.compile(r"(`?)([A-Za-z0-9_$-]+)\1\.")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|m|s)(?![a-z])")
+
+
+def patient(section: SourceSection) -> SourceSection:
+    """The account's settings, with bounds for a person who waits."""
+    timeout_s = min(section.statement_timeout_s, STATEMENT_S)
+    return msgspec.structs.replace(section, retry_s=RETRY_S, statement_timeout_s=timeout_s)
+
+
+def asked(known: Known, doing: str, question: Callable[[Session], T]) -> T:
+    """Raises SourceError, ConfigError."""
+    with closing(Session(Account.of(patient(known.config.source)))) as session:
+        return carried_out(session, lambda: question(session), doing=doing)
+
+
+# ---- the server -----------------------------------------------------------------------------------------------------
+
+
+def tidb(known: Known) -> Iterator[Finding]:
+    flavour, rows = asked(known, "asking for the version", lambda session: (session.flavour, session.rows("SELECT VERSION()")))
+    version = str(rows[0][0])
+    section = known.config.source
+    place = f"{section.user}@{section.host}:{section.port} is {version}"
+    if flavour is Flavour.TIDB:
+        yield ok(place)
+    else:
+        hint = "name the TiDB that is the changefeed's upstream; another server is good for tests only"
+        yield warning(f"{place}, which is no TiDB", setting="source.host, source.port", hint=hint)
+
+
+def clock(known: Known) -> Iterator[Finding]:
+    """The cluster's TSO is made by PD's clock; lags are told by ours."""
+
+    def question(session: Session) -> tuple[float, float, float]:
+        began_s = time.time()
+        if session.flavour is Flavour.TIDB:
+            session.rows("START TRANSACTION")
+            ((ts,),) = session.rows("SELECT @@tidb_current_ts")
+            session.rows("ROLLBACK")
+            return began_s, (int(ts) >> 18) / 1000, time.time()
+        ((now_s,),) = session.rows("SELECT UNIX_TIMESTAMP(SYSDATE(3))")
+        return began_s, float(now_s), time.time()
+
+    asked(known, "connecting", lambda session: session.flavour)
+    began_s, there_s, ended_s = asked(known, "asking for the time", lambda session: (session.flavour, question(session))[1])
+    known.clock_ahead_s = there_s - (began_s + ended_s) / 2
+    yield of_clock(known.clock_ahead_s, took_s=ended_s - began_s)
+
+
+def of_clock(ahead_s: float, *, took_s: float) -> Finding:
+    """`took_s`: for the question; the answer is no more exact than that."""
+    what = f"this machine's clock and the cluster's differ by {abs(ahead_s):.1f} s"
+    if abs(ahead_s) <= CLOCK_OFF_S + took_s:
+        return ok(what)
+    hint = "let NTP set both: what is told as lag is wrong by so much; the data is not, as order is by commit_ts"
+    return warning(what, setting="NTP (this machine, PD)", hint=hint)
+
+
+def gc(known: Known) -> Iterator[Finding]:
+    """For snapshot brackets: a SELECT at a TSO must end before GC passes it. (Our sessions switch tidb_snapshot off themselves.)"""
+
+    def question(session: Session) -> tuple[Row, ...] | None:
+        if session.flavour is not Flavour.TIDB:
+            return None
+        return session.rows("SELECT @@global.tidb_gc_life_time")
+
+    rows = asked(known, "reading tidb_gc_life_time", question)
+    if rows is None:
+        raise Skip("the server is no TiDB: it has no snapshot brackets, and nothing to keep for them")
+    yield of_gc_life(str(rows[0][0]))
+
+
+def of_gc_life(life: str) -> Finding:
+    what = f"tidb_gc_life_time is {life}"
+    if duration_s(life) >= GC_LIFE_LOW_S:
+        return ok(what)
+    hint = "SET GLOBAL tidb_gc_life_time = '10m' or more, or dump with --brackets watermark"
+    return warning(f"{what}: a snapshot that is read for longer breaks off (error 9006)", setting="tidb_gc_life_time", hint=hint)
+
+
+def duration_s(text: str) -> float:
+    """Of Go's `10m0s`."""
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0}
+    return sum(float(number) * units[unit] for number, unit in _DURATION.findall(text))
+
+
+# ---- the tables -----------------------------------------------------------------------------------------------------
+
+
+def schemas(known: Known) -> Iterator[Finding]:
+    known.existing = TidbSchemas(patient(known.config.source)).tables()
+    yield ok(f"{len(known.existing)} tables are seen, and all their column types are known")
+
+
+def tables(known: Known) -> Iterator[Finding]:
+    """What the changefeed carries of them."""
+    existing = known.existing or {}
+    scope = LiveScope(known.definition.changefeed, server_tz=known.config.kafka.server_tz)
+    try:
+        found = scope.follow(known.definition.changefeed, existing)
+    except FeedUnsuitable:
+        raise Skip("the changefeed's filter cannot be followed: see 'changefeed settings'") from None
+    known.carried = {name: schema for name, schema in found.items() if name != MARK_TABLE}
+    dumped = [name for name, schema in known.carried.items() if schema.key and scope.through(name)[0]]
+    if not dumped:
+        rules = ", ".join(known.definition.changefeed.filter.rules)
+        hint = "let the rules match tables that exist, or GRANT SELECT on them: what an account may not read it does not see"
+        yield failed(f"no table can be dumped by the rules {rules}", setting="filter.rules (changefeed), GRANT SELECT", hint=hint)
+        return
+    yield ok(f"{len(dumped)} of {len(existing)} tables can be dumped")
+    if keyless := sorted(name for name, schema in known.carried.items() if not schema.key):
+        what = f"TiCDC does not replicate {listed(keyless)}: no primary key and no NOT NULL unique key"
+        yield warning(what, setting="ALTER TABLE … ADD PRIMARY KEY", hint="give them a key, or leave them out by filter.rules")
+    for name, schema in known.carried.items():
+        passes, why = scope.through(name)
+        if schema.key and not passes:
+            yield warning(
+                f"{name} is left out of dumps: {why}", setting="filter.event-filters (changefeed)", hint="nothing if that is meant"
+            )
+    for text in scope.warnings[:TOLD_MAX]:
+        yield warning(text, setting="filter.event-filters (changefeed)", hint="nothing if that is meant; else narrow the filter's matcher")
+
+
+def read_keys(known: Known) -> Iterator[Finding]:
+    names = [name for name, schema in known.carried.items() if schema.key]
+    estimates = TidbSchemas(patient(known.config.source)).estimates(names)
+    refused = [found for found in estimates if found.refused]
+    if refused:
+        why = (str(found.refused).partition("\n  what to do: ")[0] for found in refused)
+        hint = "give them a key that can be read in pieces, or leave them out: --tables '*.*,!schema.table'; a dump of all is refused"
+        yield warning(listed(why, most=TOLD_MAX), setting="dumpstart --tables", hint=hint)
+    rows = sum(found.rows or 0 for found in estimates)
+    yield ok(f"{len(estimates) - len(refused)} tables can be read in pieces, about {rows:,} rows")
+
+
+def rights(known: Known) -> Iterator[Finding]:
+    names = [*known.carried, *([MARK_TABLE] if MARK_TABLE in (known.existing or {}) else [])]
+    refused, unasked = asked(known, "asking for the right to SELECT", partial(_refused, names=names))
+    user = known.config.source.user
+    for name in refused[:TOLD_MAX]:
+        hint = f"GRANT SELECT ON {quoted_table(name)} TO '{user}'@'%'"
+        yield failed(f"{user} may not SELECT from {name}", setting="GRANT SELECT", hint=hint)
+    if len(refused) > TOLD_MAX:
+        what, hint = f"nor from {listed(refused[TOLD_MAX:], most=TOLD_MAX)}", f"GRANT SELECT ON *.* TO '{user}'@'%', or on each schema"
+        yield failed(what, setting="GRANT SELECT", hint=hint)
+    if unasked:
+        what = f"{unasked} of {len(names)} tables were not asked for: {RIGHTS_MAX_S:.0f} s were not enough"
+        yield warning(what, setting="GRANT SELECT", hint=f"GRANT SELECT ON *.* TO '{user}'@'%' makes sure")
+    if not refused:
+        yield ok(f"SELECT is allowed on {len(names) - unasked} tables")
+    yield from _of_what_is_seen(known)
+
+
+def _refused(session: Session, names: Sequence[TableName]) -> tuple[list[TableName], int]:
+    """The tables that may not be read, and how many could not be asked for in time. Raises pymysql's errors."""
+    refused: list[TableName] = []
+    todo = [names[start : start + RIGHTS_AT_ONCE] for start in range(0, len(names), RIGHTS_AT_ONCE)][::-1]
+    give_up_s = time.monotonic() + RIGHTS_MAX_S
+    while todo and time.monotonic() < give_up_s:
+        some = todo.pop()
+        try:
+            session.rows(" UNION ALL ".join(f"SELECT 1 FROM (SELECT * FROM {quoted_table(name)} LIMIT 0) t" for name in some))
+        except pymysql.err.MySQLError as error:
+            code = code_of(error)
+            if code not in _NO_RIGHT | _GONE | _TIMED_OUT:
+                raise
+            if len(some) > 1:
+                half = len(some) // 2
+                todo += [some[half:], some[:half]]
+            elif code in _NO_RIGHT:
+                refused.append(some[0])
+            elif code in _TIMED_OUT:
+                raise
+    return refused, sum(map(len, todo))
+
+
+def _of_what_is_seen(known: Known) -> Iterator[Finding]:
+    rows = asked(known, "SHOW GRANTS", lambda session: session.rows("SHOW GRANTS"))
+    schemas = readable_schemas(str(row[0]) for row in rows)
+    known.sees_every_table = schemas is None
+    if schemas is None:
+        return
+    unsure = sorted(
+        schema or "any schema" for schema in schemas_of_rules(known.definition.changefeed.filter.rules) if schema not in schemas
+    )
+    if unsure:
+        user = known.config.source.user
+        what = f"SHOW GRANTS tells {user} no SELECT on all of {listed(unsure)}: tables without any right are not seen here"
+        yield warning(what, setting="GRANT SELECT", hint=f"GRANT SELECT ON *.* TO '{user}'@'%', or on each schema of the changefeed")
+
+
+def readable_schemas(grants: Iterator[str]) -> frozenset[str] | None:
+    """Schemas of which SHOW GRANTS says that every table may be read, in lower case; None: all there are."""
+    found = set()
+    for grant in filter(None, map(_GRANT.match, grants)):
+        if grant["table"] == "*" and re.search(r"\b(SELECT|ALL PRIVILEGES)\b(?! *\()", grant["rights"], re.IGNORECASE):
+            if grant["schema"] == "*":
+                return None
+            found.add(grant["schema"].strip("`").replace("``", "`").replace("\\_", "_").lower())
+    return frozenset(found)
+
+
+def schemas_of_rules(rules: Sequence[str]) -> frozenset[str]:
+    """Schemas that the rules name, in lower case; the empty text for a rule that may match any."""
+    positive = [rule.strip() for rule in rules if rule.strip() and not rule.strip().startswith(("!", "#"))]
+    literal = [_LITERAL_SCHEMA.match(rule) for rule in positive]
+    return frozenset(found[2].lower() if found else "" for found in literal)
+
+
+# ---- the watermark table --------------------------------------------------------------------------------------------
+
+
+def mark_table(known: Known) -> Iterator[Finding]:
+    create = f"create it upstream: {MARK_SCHEMA_DDL}; {' '.join(MARK_TABLE_DDL.split())}"
+    schema = (known.existing or {}).get(MARK_TABLE)
+    if schema is None:
+        what = f"{MARK_TABLE} does not exist, or {known.config.source.user} has no right on it"
+        grant = f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE} TO '{known.config.source.user}'@'%'"
+        yield failed(what, setting=f"CREATE TABLE {MARK_TABLE}", hint=f"{create}; {grant}")
+        return
+    wrong = list(wrong_columns(schema)) + list(asked(known, f"reading the keys of {MARK_TABLE}", _wrong_keys))
+    for what in wrong:
+        yield failed(f"{MARK_TABLE}: {what}", setting=f"CREATE TABLE {MARK_TABLE}", hint=f"drop it while no dump runs, and {create}")
+    if not wrong:
+        yield ok(f"{MARK_TABLE} has the columns and keys of marks")
+
+
+def wrong_columns(schema: TableSchema) -> Iterator[str]:
+    kinds = {column.name: column.kind for column in schema.columns}
+    for name, fit in MARK_COLUMNS.items():
+        if name not in kinds:
+            yield f"column {name} is missing"
+        elif kinds[name] not in fit:
+            yield f"column {name} is a {kinds[name]}, expected {' or '.join(sorted(fit))}"
+    if not schema.key:
+        yield "it has no primary key, so TiCDC does not replicate it"
+
+
+def _wrong_keys(session: Session) -> list[str]:
+    """An UPDATE of a key's column would come as a delete and an insert."""
+    keys: dict[str, list[str]] = {}
+    for index, column in session.rows(
+        "SELECT INDEX_NAME, COLUMN_NAME FROM information_schema.statistics WHERE NON_UNIQUE = 0 AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+        " ORDER BY INDEX_NAME, SEQ_IN_INDEX",
+        tuple(MARK_TABLE),
+    ):
+        keys.setdefault(str(index), []).append(str(column).lower())
+    lengths: dict[str, int] = dict(
+        session.rows(
+            "SELECT COLUMN_NAME, CHARACTER_MAXIMUM_LENGTH FROM information_schema.columns"
+            " WHERE CHARACTER_MAXIMUM_LENGTH IS NOT NULL AND TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            tuple(MARK_TABLE),
+        )
+    )
+    wrong = [
+        f"{', '.join(sorted(_WRITTEN & set(columns)))} is part of key {name}" for name, columns in keys.items() if _WRITTEN & set(columns)
+    ]
+    if ["changefeed_id"] not in keys.values():
+        wrong.append("it has no unique key of changefeed_id alone")
+    for name, length in (("changefeed_id", CHANGEFEED_ID_LENGTH_MAX), ("unique_identifier", UUID_LENGTH)):
+        if lengths.get(name, length) < length:
+            wrong.append(f"column {name} holds {lengths[name]} characters, expected {length}")
+    return wrong
+
+
+def mark_write(known: Known) -> Iterator[Finding]:
+    """A row beside the changefeed's own, kept and used again: an account that writes marks need not be able to delete."""
+    if not known.options.write:
+        raise Skip("not tried (--no-write)")
+    MarkRow(mark_row_id(known.definition.changefeed.name))  # whether the id fits
+    row = f"preflight of {mark_row_id(known.definition.changefeed.name)}"[:CHANGEFEED_ID_LENGTH_MAX]
+    mark = SendMark(token_hex(UUID_LENGTH // 2), MarkKind.HIGH)
+    reason = ""
+    for _ in range(PROBES):
+        sent = asked(known, f"writing {MARK_TABLE}", partial(MarkRow(row).update, mark=mark))
+        if isinstance(sent, MarkSent):
+            known.mark = mark.uuid, time.time()
+            yield ok(f"row {row!r} was written, beside the changefeed's own")
+            return
+        reason = sent.reason
+    raise SourceError(f"{MARK_TABLE}: {reason}", hint="let nothing else write that table; check again when no other check runs")
+
+
+def mark_passes(known: Known) -> None:
+    """Raises Skip where the definition alone says that marks do not get through."""
+    try:
+        problem = mark_table_problem(known.definition.changefeed)
+    except FeedUnsuitable:
+        problem = "the filter cannot be followed"
+    if problem:
+        raise Skip("marks do not get through the changefeed's filter: see 'changefeed settings'")

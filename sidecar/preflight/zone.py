@@ -1,0 +1,141 @@
+"""`kafka.server_tz` against what TiCDC really writes: TIMESTAMPs of rows in the feed beside the same rows in the source.
+
+The feed has a TIMESTAMP in the zone of TiCDC's server, without an offset; the source tells it in UTC. For the newest change of a
+row, whose row has not been changed since, their difference is that zone's offset at that moment.
+
+- One row that differs by exactly what the configured zone says is proof enough; whole quarter hours that it does not explain
+  are another zone. Any other difference is a row that was changed meanwhile, and says nothing.
+- Zones that have the same offset at the moments of these rows cannot be told apart, and are not.
+- Without such a row nothing is guessed: skipped, with what to look up by hand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pyarrow as pa
+
+from sidecar.adapters.segment_log import ROWS_SCHEMA
+from sidecar.adapters.tidb_schema import TidbSchemas
+from sidecar.adapters.tidb_sql import Account, Session, carried_out
+from sidecar.core.keyset import quoted, quoted_table
+from sidecar.core.model import Change, Rank, TableName
+from sidecar.errors import RefusedRequest
+from sidecar.preflight.check import Finding, Known, Skip, failed, listed, ok
+from sidecar.preflight.source import patient
+
+ROWS_MAX = 10
+"""Looked up in the source: each takes a few statements."""
+COLUMNS_MAX = 4
+QUARTER = timedelta(minutes=15)
+OFFSET_MAX = timedelta(hours=14)
+ZERO = "0000-00-00"
+_COMMON = (
+    "UTC", "Asia/Shanghai", "Asia/Singapore", "Asia/Tokyo", "Asia/Seoul", "Asia/Kolkata", "Asia/Jakarta", "Asia/Dubai", "Europe/London",
+    "Europe/Berlin", "Europe/Moscow", "America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles", "America/Sao_Paulo",
+    "Australia/Sydney", "Pacific/Auckland",
+)  # fmt: skip
+"""Where TiDB runs: the ones of the offset that was found are named."""
+
+BY_HAND = "compare kafka.server_tz with the TiCDC server's --tz (or tz in its configuration; default: its machine's zone)"
+
+Pair = tuple[datetime, timedelta]
+"""A moment in UTC by the source, and how much later the feed shows it."""
+
+
+def server_tz(known: Known) -> Iterator[Finding]:
+    name = known.config.kafka.server_tz
+    try:
+        zone = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        yield failed(f"{name!r} is no time zone here", setting="kafka.server_tz", hint="give a name of the tz database: Asia/Shanghai, UTC")
+        return
+    pairs = [pair for row in _newest(known) for pair in _compared(known, *row)]
+    if any(zone.utcoffset(at) is None for at, _ in pairs):
+        raise Skip("the zone has no offset at these moments", setting="kafka.server_tz", hint=BY_HAND)
+    yield judged(zone, pairs)
+
+
+def judged(zone: ZoneInfo, pairs: list[Pair]) -> Finding:
+    """Raises Skip where they say nothing."""
+    possible = [(at, shift) for at, shift in pairs if abs(shift) <= OFFSET_MAX and shift % QUARTER == timedelta(0)]
+    if not possible:
+        why = "among the feed's newest messages there is no row with a TIMESTAMP that the source still has as it was"
+        raise Skip(why, setting="kafka.server_tz", hint=BY_HAND)
+    fit = sum(shift == at.astimezone(zone).utcoffset() for at, shift in possible)
+    if fit:
+        return ok(f"{zone.key}: {fit} TIMESTAMPs of the feed are those of the source")
+    (shift, count), *_ = Counter(shift for _, shift in possible).most_common(1)
+    at = next(at for at, found in possible if found == shift)
+    likely = [name for name in _COMMON if at.astimezone(ZoneInfo(name)).utcoffset() == shift]
+    what = f"{count} TIMESTAMPs of the feed are UTC{_offset(shift)}, and {zone.key} is UTC{_offset(at.astimezone(zone).utcoffset())}"
+    hint = f"set it to the TiCDC server's --tz, likely {listed(likely) if likely else 'one of UTC' + _offset(shift)}"
+    return failed(what, setting="kafka.server_tz", hint=hint)
+
+
+def _offset(shift: timedelta | None) -> str:
+    minutes = round((shift or timedelta(0)).total_seconds() / 60)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
+def _newest(known: Known) -> Iterator[tuple[TableName, tuple[str, ...], dict[str, str]]]:
+    """The newest version of rows: table, key, and the TIMESTAMPs as the feed has them."""
+    seen: set[tuple[TableName, tuple[str, ...]]] = set()
+    found = 0
+    for change in sorted(known.tail.changes, key=lambda change: change.commit_ts, reverse=True):
+        name = TableName(change.schema, change.table)
+        schema = known.carried[name]
+        if not schema.key:
+            continue
+        texts = _texts(known, change)
+        key = tuple(str(texts[column]) for column in schema.key)
+        if (name, key) in seen:
+            continue
+        seen.add((name, key))
+        times = {
+            column.name: text
+            for column in schema.columns
+            if column.kind == "timestamp" and column.name not in schema.key and (text := texts[column.name]) and not text.startswith(ZERO)
+        }
+        if change.rank is Rank.PUT and times:
+            yield name, key, dict(list(times.items())[:COLUMNS_MAX])
+            found += 1
+            if found == ROWS_MAX:
+                return
+
+
+def _texts(known: Known, change: Change) -> dict[str, str | None]:
+    """The row as canonical text, with timestamps as the feed shows them: read as UTC they are left as they are."""
+    from spark_merge.decode.rows import decode  # it loads pyspark, without which all other checks do
+
+    codec = known.tail.codec.name
+    op = "delete" if change.rank is Rank.DELETE else "put"
+    lane, position = change.lane, change.position
+    values = [[0], [change.commit_ts], [op], [change.schema], [change.table], [codec], [change.key], [change.value], [lane], [position]]
+    rows = pa.Table.from_arrays([pa.array(value, field.type) for value, field in zip(values, ROWS_SCHEMA, strict=True)], schema=ROWS_SCHEMA)
+    rows = rows.append_column("seq", pa.array([0], pa.int64()))
+    decoded = decode(rows, codec=codec, schemas=known.carried, server_tz="UTC").to_pylist()
+    image = decoded[0]["after"] or decoded[-1]["after"] or decoded[0]["before"]
+    names = known.carried[TableName(change.schema, change.table)].column_names()
+    return dict(zip(names, image, strict=True))
+
+
+def _compared(known: Known, table: TableName, key: tuple[str, ...], times: dict[str, str]) -> Iterator[Pair]:
+    section = patient(known.config.source)
+    try:
+        predicate = TidbSchemas(section).key_predicate(table, [key])
+    except RefusedRequest:
+        return  # no key that a SELECT can name (a float): another row may do
+    columns = ", ".join(f"CAST({quoted(column)} AS CHAR)" for column in times)
+    with closing(Session(Account.of(section))) as session:
+        sql = f"SELECT {columns} FROM {quoted_table(table)} WHERE {predicate}"
+        rows = carried_out(session, lambda: session.rows(sql), doing=f"reading a row of {table}")
+    for row in rows:
+        for there, here in zip(times.values(), row, strict=True):
+            if here is not None and not str(here).startswith(ZERO) and there[19:] == str(here)[19:]:
+                at = datetime.fromisoformat(str(here)[:19]).replace(tzinfo=UTC)
+                yield at, datetime.fromisoformat(there[:19]).replace(tzinfo=UTC) - at

@@ -1,0 +1,115 @@
+"""Chunk reads through the source: SELECT to a durable chunk file, chunk after chunk, as a dump without throttles asks for them.
+
+Beside it one plain SELECT of the same table by the same driver, which casts and writes nothing; pymysql makes Python objects of it,
+which costs more than reading text. CPU is that of this process: the server's is its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import connectorx
+
+from sidecar.adapters.segment_log import write_chunk
+from sidecar.adapters.tidb import TidbSource
+from sidecar.adapters.tidb_sql import Account, Session
+from sidecar.config import SourceSection
+from sidecar.core.keyset import Key, quoted_table
+from sidecar.core.messages import Brackets, ChunkRead, ReadChunk
+from sidecar.storage import open_folder
+from tests.bench import account
+from tests.bench.bench import Bench
+from tests.bench.figures import Cost, Figure, beside, best, rate, timed
+from tests.support.services.mariadb import MariaDb
+
+ROWS = 300_000
+CHUNK_ROWS = 10_000
+POLL_S = 0.001
+
+_DDL = f"""CREATE TABLE {quoted_table(account.ACCOUNT)} (
+  id BIGINT PRIMARY KEY, customer INT NOT NULL, email VARCHAR(60) NOT NULL, name VARCHAR(60), amount DECIMAL(20,4) NOT NULL,
+  state ENUM('new','active','frozen','closed') NOT NULL, opened DATETIME(6) NOT NULL, updated TIMESTAMP(6) NOT NULL, birthday DATE,
+  score DOUBLE, note TEXT, version INT NOT NULL)"""
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    """Rows a second of each reader, one chunk at a time and four side by side."""
+    rows = bench.sized(ROWS)
+    with MariaDb(bench.new_folder("mariadb"), settings={"innodb-buffer-pool-size": "256M", "skip-log-bin": "ON"}) as db:
+        _fill(db, rows)
+        for reader in ("connectorx", "pymysql"):
+            settings = db.settings(reader=reader)
+            plain = best(partial(_plain, settings))
+            for readers in (1, 4):
+                cost = best(partial(_dump, settings, bench.new_folder("chunks"), rows=rows, readers=readers))
+                side = "" if readers == 1 else f", {readers} side by side"
+                limit = "the server's casts to text, one connection" if readers == 1 else "the machine's cores, which the server shares"
+                figure = rate(f"{reader}: chunk reads{side}", rows, cost, aim="≥ 0.5 of a plain SELECT", limit=limit)
+                yield beside(figure, f"SELECT * by {reader}", rows, plain)
+
+
+def _fill(db: MariaDb, rows: int) -> None:
+    db.execute(f"CREATE DATABASE {account.ACCOUNT.schema}", _DDL)
+    places = ", ".join(["%s"] * len(account.SCHEMA.columns))
+    with contextlib.closing(db.connect()) as connection, connection.cursor() as cursor:
+        for first in range(0, rows, CHUNK_ROWS):
+            values = list(zip(*(column.to_pylist() for column in account.rows(first, min(CHUNK_ROWS, rows - first)).columns), strict=True))
+            cursor.executemany(f"INSERT INTO {quoted_table(account.ACCOUNT)} VALUES ({places})", values)
+    db.execute(f"ANALYZE TABLE {quoted_table(account.ACCOUNT)}")
+
+
+def _plain(settings: SourceSection) -> Cost:
+    cost, sql = Cost(), f"SELECT * FROM {quoted_table(account.ACCOUNT)}"
+    with timed(cost), contextlib.closing(Session(Account.of(settings))) as session:
+        if settings.reader == "pymysql":
+            session.rows(sql)
+        else:
+            connectorx.read_sql(session.account.url(), sql, return_type="arrow", protocol="text")
+    return cost
+
+
+def _dump(settings: SourceSection, folder: Path, *, rows: int, readers: int) -> Cost:
+    """The whole table, cut into as many ranges as there are readers, each read chunk after chunk."""
+    cost, log = Cost(), open_folder(str(folder))
+    source = TidbSource(
+        settings,
+        schemas={account.ACCOUNT: account.SCHEMA},
+        write_chunk=partial(write_chunk, log),
+        changefeed_id="bench",
+        readers_max=readers,
+    )
+    try:
+        with timed(cost):
+            read = _walk(source, [rows * part // readers for part in range(readers + 1)])
+    finally:
+        source.close()
+    assert read == rows, f"{read} of {rows} rows were read"
+    return cost
+
+
+def _walk(source: TidbSource, cuts: list[int]) -> int:
+    uppers: dict[int, Key | None] = {}
+    number = rows = 0
+
+    def ask(after: Key | None, upper: Key | None) -> None:
+        nonlocal number
+        number += 1
+        uppers[number] = upper
+        source.request(ReadChunk("0123456789abcdef", 1, number, account.ACCOUNT, after, upper, CHUNK_ROWS, Brackets.WATERMARK))
+
+    for low, high in pairwise(cuts):
+        ask((str(low - 1),), (str(high - 1),))
+    while uppers:
+        for event in source.results():
+            assert isinstance(event, ChunkRead), event
+            upper = uppers.pop(event.number)
+            rows += event.file.rows
+            if not event.exhausted:
+                ask(event.file.last, upper)
+        time.sleep(POLL_S)  # a source tells what is done only when asked
+    return rows

@@ -1,0 +1,515 @@
+"""deploy/ against the code: settings, SQL, changefeed examples, alerts and dashboard, unit, images and manifests.
+
+What is held here is what would otherwise drift: names, defaults, ports, paths and times. Whether the parts run is shown where
+they can: see the end of deploy/README.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.request import urlopen
+
+import msgspec
+import pytest
+import yaml  # type: ignore[import-untyped]
+from prometheus_client.parser import text_string_to_metric_families
+
+from sidecar import merge_process
+from sidecar.adapters import tidb
+from sidecar.adapters.changefeed_info import changefeed
+from sidecar.config import Config, read_config
+from sidecar.control.security import STOP_GRACE_S, check_listening
+from sidecar.core.changefeed import ChangefeedName
+from sidecar.core.messages import Brackets
+from sidecar.core.model import CommitTs, Lane, Seq, TableName
+from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.status import LaneStatus, SidecarStatus
+from sidecar.core.suitability import problems
+from sidecar.metrics import MetricsServer, Tally
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+EXAMPLE = DEPLOY / "config.example.toml"
+README = (DEPLOY / "README.md").read_text()
+
+
+def text(name: str) -> str:
+    return (DEPLOY / name).read_text()
+
+
+# ---- settings -------------------------------------------------------------------------------------------------------
+
+
+def known_settings(section: type[msgspec.Struct], prefix: str = "") -> dict[str, Any]:
+    """Every setting of the code, `section.name`, with its default; msgspec.NODEFAULT where one must be given."""
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(section):
+        name = prefix + field.encode_name
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            found |= known_settings(field.type, f"{name}.")
+        else:
+            found[name] = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+    return found
+
+
+def shown_settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict) and prefix + name != "kafka.client":
+            found |= shown_settings(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def commented_settings() -> dict[str, str]:
+    """Each setting of the example with the comment that stands right above it."""
+    found: dict[str, str] = {}
+    section, comment = "", ""
+    for line in EXAMPLE.read_text().splitlines():
+        if line.startswith("#"):
+            comment += line[1:]
+            continue
+        if heading := re.fullmatch(r"\[(.+)\]", line):
+            section = f"{heading[1]}."
+            if comment:
+                found[heading[1]] = comment
+        elif setting := re.match(r"(\w+) = ", line):
+            found[section + setting[1]] = comment
+        comment = ""
+    return found
+
+
+def test_the_example_shows_every_setting_and_no_other() -> None:
+    assert shown_settings(tomllib.loads(EXAMPLE.read_text())).keys() == known_settings(Config).keys()
+
+
+@pytest.mark.parametrize("setting", sorted(known_settings(Config)))
+def test_the_example_explains_each_setting_and_shows_its_default(setting: str) -> None:
+    default = known_settings(Config)[setting]
+    comment = commented_settings()[setting]
+    assert len(comment.split()) > 3, f"{setting} is not explained"
+    assert comment.startswith(" Required.") == (default is msgspec.NODEFAULT), "what must be given is marked, and nothing else"
+    if default is not msgspec.NODEFAULT:
+        assert shown_settings(tomllib.loads(EXAMPLE.read_text()))[setting] == default
+
+
+def test_the_example_is_read_as_it_stands() -> None:
+    assert read_config(EXAMPLE).changefeed.id == "orders"
+
+
+@pytest.fixture
+def kubernetes_settings(tmp_path: Path) -> Config:
+    path = tmp_path / "sidecar.toml"
+    path.write_text(only("ConfigMap")["data"]["sidecar.toml"].replace("@ADVERTISE@", "10-0-0-1.ticdc-dump-orders.ticdc-dump.svc:8310"))
+    return read_config(path)
+
+
+def test_the_manifests_settings_are_accepted_and_safe_to_listen_with(kubernetes_settings: Config) -> None:
+    control = kubernetes_settings.control
+    check_listening(control.listen, control.tls, has_token=bool(control.token_file))
+    assert kubernetes_settings.log.uri.startswith("s3://"), "two pods on two nodes need one log"
+
+
+# ---- TiDB and TiCDC -------------------------------------------------------------------------------------------------
+
+
+def statements(name: str) -> list[str]:
+    bare = re.sub(r"^--.*\n", "", text(name), flags=re.MULTILINE)
+    return [statement.strip() for statement in bare.split(";") if statement.strip()]
+
+
+def test_the_watermark_tables_sql_is_the_codes() -> None:
+    assert statements("sql/changefeed_dump.sql") == [tidb.MARK_SCHEMA_DDL, tidb.MARK_TABLE_DDL]
+
+
+def test_the_account_may_read_tables_and_write_the_watermark_row_and_nothing_else() -> None:
+    _, *grants = statements("sql/account.sql")
+    assert grants == [
+        "GRANT SELECT ON shop.* TO 'ticdc_dump'@'%'",
+        "GRANT SELECT, INSERT, UPDATE ON changefeed_dump.* TO 'ticdc_dump'@'%'",
+    ]
+    for grant in grants:
+        assert f"{grant};" in README
+
+
+def definition(config: str, sink_uri: str) -> Any:
+    """As TiCDC's etcd would hold a changefeed that was made with this file and URI."""
+    info = {
+        "sink-uri": sink_uri,
+        "create-time": "2025-11-21T05:00:00+08:00",
+        "start-ts": 1,
+        "state": "normal",
+        "config": tomllib.loads(config),
+    }
+    return changefeed(ChangefeedName("default", "default", "orders"), json.dumps(info))
+
+
+def sink_uri(script: str) -> str:
+    found = re.search(r"--sink-uri='([^']+)'", script)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("name", ["ticdc/open-protocol.toml", "ticdc/canal-json.toml"])
+def test_a_changefeed_of_the_examples_can_be_dumped(name: str) -> None:
+    config = text(name)
+    assert problems(definition(config, sink_uri(config))) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "by", "setting"),
+    [("changefeed_dump.*", "other.*", "filter"), ("&enable-tidb-extension=true", "", "enable-tidb-extension")],
+)
+def test_without_what_the_examples_insist_on_it_cannot(broken: str, by: str, setting: str) -> None:
+    config = text("ticdc/canal-json.toml")
+    assert broken in config
+    changed = config.replace(broken, by)
+    assert [problem.setting for problem in problems(definition(changed, sink_uri(changed)))] == [setting]
+
+
+# ---- metrics --------------------------------------------------------------------------------------------------------
+
+TARGET_LABELS = {"job", "instance", "changefeed"}
+"""Prometheus adds them to every series of a target."""
+PROMETHEUS_SERIES = {"up"}
+WORDS = {"sum", "min", "max", "count", "by", "and", "or", "on", "rate", "increase", "deriv", "changes", "topk", "absent"}
+
+
+@pytest.fixture(scope="module")
+def exported() -> dict[str, dict[str, set[str]]]:
+    """Every series of an owner with a dump: its labels, and their values."""
+    tables = (TableProgress(TableName("shop", "orders"), (), 1, 10, 100, CommitTs(5)),)
+    progress = Progress("d" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(0), tables)
+    lanes = (LaneStatus(Lane("kafka/orders/0"), CommitTs(7), 0.0),)
+    status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", progress=progress, lanes=lanes)
+    server = MetricsServer("127.0.0.1:0", lambda: status, lambda: Tally(terms_ended={"FeedLost": 1}))
+    try:
+        with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+    finally:
+        server.close()
+    found: dict[str, dict[str, set[str]]] = {}
+    for sample in (sample for family in families for sample in family.samples):
+        labels = found.setdefault(sample.name, {})
+        for label, value in sample.labels.items():
+            labels.setdefault(label, set()).add(value)
+    return found
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(text("prometheus/alerts.yaml"))["groups"] for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in json.loads(text("grafana/dashboard.json"))["panels"] if panel["type"] != "row"]
+
+
+def expressions() -> list[str]:
+    return [rule["expr"] for rule in rules()] + [target["expr"] for panel in panels() for target in panel["targets"]]
+
+
+def unknown(expression: str, exported: Mapping[str, Mapping[str, set[str]]]) -> Iterator[str]:
+    """What stands in the expression and is neither an exported series, one of its labels, nor PromQL."""
+    labels_known = TARGET_LABELS | {label for labels in exported.values() for label in labels}
+    for name, matchers in re.findall(r"(\w+)\{([^}]*)\}", expression):
+        for label, comparison, value in re.findall(r'(\w+)(=~|=|!=|!~)"([^"]*)"', matchers):
+            values = exported.get(name, {}).get(label)
+            if label not in TARGET_LABELS and values is None:
+                yield f"{name} has no label {label}"
+            elif values is not None and comparison == "=" and value not in values:
+                yield f"{name} is never {label}={value}"
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", " ", expression)
+    for word in re.findall(r"[A-Za-z_]\w*", bare):
+        if word not in exported and word not in labels_known | WORDS | PROMETHEUS_SERIES:
+            yield f"{word} is not exported"
+
+
+@pytest.mark.parametrize("expression", sorted(set(expressions())))
+def test_alerts_and_panels_ask_only_for_what_is_exported(expression: str, exported: dict[str, dict[str, set[str]]]) -> None:
+    assert list(unknown(expression, exported)) == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("ticdc_dump_terms > 1", "ticdc_dump_terms is not exported"),
+        ('ticdc_dump_state{state="broken"}', "ticdc_dump_state is never state=broken"),
+        ('ticdc_dump_owner{lane="a"}', "ticdc_dump_owner has no label lane"),
+    ],
+)
+def test_an_expression_about_something_else_is_found(expression: str, told: str, exported: dict[str, dict[str, set[str]]]) -> None:
+    assert list(unknown(expression, exported)) == [told]
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_every_alert_has_its_page_in_the_runbook(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in ("critical", "warning", "info")
+    assert rule["annotations"]["summary"]
+    assert f"\n#### {rule['alert']}\n" in README
+    assert rule["annotations"]["runbook"] == f"deploy/README.md#{rule['alert'].lower()}"
+
+
+def test_the_runbook_has_no_page_without_its_alert() -> None:
+    assert set(re.findall(r"^#### (TicdcDump\w+)$", README, re.MULTILINE)) == {rule["alert"] for rule in rules()}
+
+
+def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
+    board = json.loads(text("grafana/dashboard.json"))["panels"]
+    assert len({panel["id"] for panel in board}) == len(board)
+    cells = [
+        (x, y)
+        for panel in board
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) == 23
+
+
+# ---- systemd --------------------------------------------------------------------------------------------------------
+
+STOPPING_S = merge_process.END_S + STOP_GRACE_S + tidb.CLOSE_WAIT_S
+"""What a graceful stop may take: the worker's batch, calls under way, statements under way."""
+
+
+def unit() -> ConfigParser:
+    parser = ConfigParser(strict=False, interpolation=None, comment_prefixes=("#",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # names of directives are told apart by case
+    parser.read_string(text("systemd/ticdc-dump@.service"))
+    return parser
+
+
+def test_the_unit_runs_one_changefeeds_settings_and_does_not_repeat_what_a_person_must_mend() -> None:
+    service = unit()["Service"]
+    assert service["ExecStart"].endswith("/bin/ticdc-dump run --config /etc/ticdc-dump/%i.toml")
+    assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "2 3")
+    assert service["WorkingDirectory"] == f"/var/lib/{service['StateDirectory']}"
+
+
+def test_the_unit_leaves_time_for_a_graceful_stop_and_leaves_the_worker_to_the_sidecar() -> None:
+    service = unit()["Service"]
+    assert int(service["TimeoutStopSec"].removesuffix("s")) >= 1.5 * STOPPING_S
+    assert (service["KillMode"], service["OOMPolicy"]) == ("mixed", "continue")
+
+
+def test_the_unit_is_confined_as_far_as_java_allows() -> None:
+    service = unit()["Service"]
+    assert (service["User"], service["ProtectSystem"]) == ("ticdc-dump", "strict")
+    for directive in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "RestrictSUIDSGID"):
+        assert service[directive] == "yes", directive
+    assert "MemoryDenyWriteExecute" not in service
+
+
+# ---- images and compose ---------------------------------------------------------------------------------------------
+
+
+def compose() -> dict[str, Any]:
+    return dict(yaml.safe_load(text("docker/compose.yaml")))
+
+
+def is_pinned(image: str) -> bool:
+    """A registry, and a version with at least a minor number: what is pulled next year is the same."""
+    return re.fullmatch(r"docker\.io/[\w/-]+:v?\d+\.\d+[\w.-]*", image) is not None
+
+
+def test_every_image_has_its_registry_and_version() -> None:
+    own = "ticdc-dump:" + tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    images = {service["image"] for service in compose()["services"].values()} - {own}
+    bases = {line.split()[1] for line in text("docker/Dockerfile").splitlines() if line.startswith("FROM ")}
+    assert [image for image in images | bases if not is_pinned(image)] == []
+    assert {image.rpartition("/")[2] for image in manifest_images()} == {own}
+
+
+def test_every_file_that_compose_mounts_is_there() -> None:
+    folder = DEPLOY / "docker"
+    named = set(compose()["volumes"])
+    for name, service in compose()["services"].items():
+        for volume in service.get("volumes", []):
+            source = volume.partition(":")[0]
+            assert source in named or (folder / source).exists(), f"{name} mounts {source}"
+        if build := service.get("build"):
+            assert (folder / build["context"] / build["dockerfile"]).samefile(folder / "Dockerfile")
+        assert set(service.get("secrets", [])) <= compose()["secrets"].keys()
+        assert set(service.get("depends_on", [])) <= compose()["services"].keys()
+    for secret in compose()["secrets"].values():
+        assert (folder / secret["file"]).is_file()
+
+
+def test_composes_parts_find_each_other() -> None:
+    services = compose()["services"]
+    settings = read_config(DEPLOY / "docker/sidecar.toml")
+    assert {endpoint.partition(":")[0] for endpoint in settings.etcd.endpoints} | {settings.source.host} <= services.keys()
+    assert settings.source.password_file == f"/run/secrets/{services['sidecar']['secrets'][0]}"
+    (scrape,) = yaml.safe_load(text("prometheus/prometheus.yml"))["scrape_configs"]
+    assert scrape["static_configs"][0]["targets"] == [f"sidecar:{settings.metrics.listen.rpartition(':')[2]}"]
+    assert scrape["static_configs"][0]["labels"] == {"changefeed": settings.changefeed.id}
+    assert f"--tz={settings.kafka.server_tz}" in services["ticdc"]["command"]
+    assert int(services["sidecar"]["stop_grace_period"].removesuffix("s")) >= 1.5 * STOPPING_S
+
+
+def test_composes_changefeed_can_be_dumped() -> None:
+    script = text("docker/init-changefeed.sh")
+    found = definition(text("ticdc/open-protocol.toml"), sink_uri(script))
+    assert problems(found) == []
+    assert set(found.sink.hosts) == {"kafka:9092"}
+    assert f"--changefeed-id={read_config(DEPLOY / 'docker/sidecar.toml').changefeed.id} " in script
+
+
+def test_the_images_files_are_in_the_build_and_the_rest_is_not() -> None:
+    ignored, *taken = text("docker/Dockerfile.dockerignore").splitlines()
+    assert ignored == "*"
+    copied = [name for line in text("docker/Dockerfile").splitlines() if re.match(r"COPY [^-]", line) for name in line.split()[1:-1]]
+    assert {f"!{name}" for name in copied} == {line for line in taken if line.startswith("!")}
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_image_runs_ticdc_dump_as_nobody_special_and_asks_after_its_health() -> None:
+    dockerfile = text("docker/Dockerfile")
+    port = read_config(EXAMPLE).metrics.listen.rpartition(":")[2]
+    assert 'ENTRYPOINT ["/usr/bin/tini", "--", "ticdc-dump"]' in dockerfile
+    assert "\nUSER 10001:10001\n" in dockerfile
+    assert f"http://127.0.0.1:{port}/healthz" in dockerfile
+    assert "--require-hashes -r requirements.lock" in dockerfile
+
+
+@pytest.fixture(scope="module")
+def runtime_only() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("runtime_only", DEPLOY / "docker/runtime_only.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_image_keeps_every_library_that_the_product_imports(runtime_only: ModuleType) -> None:
+    product = [path for top in ("sidecar", "spark_merge", "proto") for path in (ROOT / top).rglob("*.py")]
+    tops = {
+        name.partition(".")[0]
+        for path in product
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level
+            else []
+        )
+    } - sys.stdlib_module_names
+    owners = packages_distributions()
+    kept = runtime_only.needed("ticdc-dump")
+    missing = {top for top in tops if top in owners and not {runtime_only.canonicalize_name(name) for name in owners[top]} & kept}
+    assert missing == set()
+
+
+def test_the_image_has_no_development_tools(runtime_only: ModuleType) -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    tools = {runtime_only.canonicalize_name(re.split(r"[\[=>]", tool)[0]) for tool in groups["dev"]}
+    assert tools <= set(runtime_only.not_needed("ticdc-dump"))
+
+
+# ---- Kubernetes -----------------------------------------------------------------------------------------------------
+
+
+def manifests() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(text("kubernetes/ticdc-dump.yaml")))
+
+
+def only(kind: str) -> dict[str, Any]:
+    (found,) = (manifest for manifest in manifests() if manifest["kind"] == kind)
+    return found
+
+
+def pod() -> dict[str, Any]:
+    return dict(only("Deployment")["spec"]["template"]["spec"])
+
+
+def manifest_images() -> set[str]:
+    return {container["image"] for container in (*pod()["initContainers"], *pod()["containers"])}
+
+
+@pytest.mark.parametrize("manifest", manifests(), ids=lambda manifest: f"{manifest['kind']}-{manifest['metadata']['name']}")
+def test_every_manifest_is_named_and_in_the_namespace(manifest: dict[str, Any]) -> None:
+    assert manifest["apiVersion"]
+    assert manifest["kind"] == "Namespace" or manifest["metadata"]["namespace"] == only("Namespace")["metadata"]["name"]
+
+
+def test_two_pods_are_there_and_one_stays_when_nodes_are_drained() -> None:
+    deployment, budget = only("Deployment")["spec"], only("PodDisruptionBudget")["spec"]
+    assert (deployment["replicas"], budget["minAvailable"]) == (2, 1)
+    labels = deployment["template"]["metadata"]["labels"].items()
+    selectors = [deployment["selector"]["matchLabels"], budget["selector"]["matchLabels"]]
+    selectors += [service["spec"]["selector"] for service in manifests() if service["kind"] == "Service"]
+    assert all(selector.items() <= labels for selector in selectors)
+
+
+def test_what_the_pod_names_is_there(kubernetes_settings: Config) -> None:
+    (container,) = pod()["containers"]
+    volumes = {volume["name"]: volume for volume in pod()["volumes"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    assert set(mounts.values()) <= volumes.keys()
+    assert volumes["settings"]["configMap"]["name"] == only("ConfigMap")["metadata"]["name"]
+    assert pod()["serviceAccountName"] == only("ServiceAccount")["metadata"]["name"]
+    settings = kubernetes_settings
+    secret_files = [settings.source.password_file, settings.control.token_file, settings.control.tls.cert_file]
+    for file in (*secret_files, settings.control.tls.key_file):
+        assert "secret" in volumes[mounts[str(Path(file).parent)]], file
+    for secret in (volume["secret"]["secretName"] for volume in volumes.values() if "secret" in volume):
+        assert f"create secret generic {secret} " in README, secret
+
+
+def test_ports_and_probes_are_those_of_the_settings(kubernetes_settings: Config) -> None:
+    (container,) = pod()["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    settings = kubernetes_settings
+    assert ports == {name: int(getattr(settings, name).listen.rpartition(":")[2]) for name in ("control", "metrics")}
+    served = {port["name"]: port["port"] for service in manifests() if service["kind"] == "Service" for port in service["spec"]["ports"]}
+    assert served == ports
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    assert pod()["terminationGracePeriodSeconds"] >= 1.5 * STOPPING_S
+    assert container["env"][0]["value"] == "ticdc-dump-orders.ticdc-dump.svc:8310"
+
+
+def test_the_pods_own_address_is_below_the_headless_service() -> None:
+    (settings,) = pod()["initContainers"]
+    (control,) = (found for found in manifests() if found["kind"] == "Service" and found["spec"]["ports"][0]["name"] == "control")
+    assert control["spec"]["clusterIP"] == "None"
+    assert f".{control['metadata']['name']}.$POD_NAMESPACE.svc:{control['spec']['ports'][0]['port']}" in settings["command"][-1]
+
+
+def test_containers_have_bounds_and_no_privileges() -> None:
+    assert pod()["securityContext"]["runAsNonRoot"] is True
+    for container in (*pod()["initContainers"], *pod()["containers"]):
+        assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+        assert "memory" in container["resources"]["limits"]
+        security = container["securityContext"]
+        assert (security["allowPrivilegeEscalation"], security["readOnlyRootFilesystem"]) == (False, True)
+
+
+# ---- the guide ------------------------------------------------------------------------------------------------------
+
+
+def test_every_file_that_the_guide_names_is_there() -> None:
+    named = set(re.findall(r"\]\(([^)#:]+)\)", README))
+    assert named, "the guide links its files"
+    assert [name for name in named if not (DEPLOY / name).exists()] == []
+
+
+def test_the_guide_tells_every_exit_code_of_the_commands() -> None:
+    from sidecar.control.dump_commands import EXIT_CODES
+
+    for code in re.findall(r"(\d+) [a-z]", EXIT_CODES):
+        assert re.search(rf"^\| {code} \|", README, re.MULTILINE), code
