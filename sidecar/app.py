@@ -59,16 +59,27 @@ class Sidecar:
         self.status: SidecarStatus | None = None
         self.last_error = ""
         self._rows_per_s = 0.0
+        self.requests = QueuedRequests()
         self.tally = Tally()
         self.clock = MonotonicClock()
         self._config_path = config_path
         self._closers: list[Callable[[], object]] = []
         self._worker: MergeProcess | None = None
-        try:
-            self._make()
-        except BaseException:
-            self.close()
-            raise
+
+    def _prepare(self) -> None:
+        """Make the parts, again and again while only an outage is in the way: a machine may come up before its etcd does."""
+        pause_s = PAUSE_FIRST_S
+        while not self.stopping.is_set():
+            try:
+                self._make()
+                return
+            except TicdcDumpError as error:
+                self._close_parts()
+                if not error.retryable:
+                    raise
+                self._ended(error)
+            self.stopping.wait(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
     def _make(self) -> None:
         config = self.config
@@ -77,7 +88,6 @@ class Sidecar:
         self.definition = read_definition(self.client, config)
         self.schemas = TidbSchemas(config.source)
         self.scope = LiveScope(self.definition.changefeed, server_tz=config.kafka.server_tz)
-        self.requests = QueuedRequests()
         folder = storage.open_folder(config.log.uri)
         last = FolderLog(folder).recover(epoch=0)
         self.ownership = EtcdOwner(
@@ -112,6 +122,9 @@ class Sidecar:
 
     def run(self) -> None:
         """Terms of ownership until `stopping`. Raises the error that ends the process."""
+        self._prepare()
+        if self.stopping.is_set():
+            return
         pause_s = PAUSE_FIRST_S
         log.info("waiting for the changefeed", changefeed=str(self.definition.changefeed.name), control=self.config.control.listen)
         while not self.stopping.is_set():
@@ -195,7 +208,9 @@ class Sidecar:
         self.last_error = str(error)
         ended = self.tally.terms_ended
         ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
-        log.warning("the term ended", error=type(error).__name__, retryable=error.retryable, text=str(error))
+        log.warning(
+            "ended, and tried again" if error.retryable else "ended", error=type(error).__name__, retryable=error.retryable, text=str(error)
+        )
 
     # ---- the merge worker ------------------------------------------------------------------------------------------
 
@@ -229,10 +244,9 @@ class Sidecar:
 
     def close(self) -> None:
         """Free everything, in the order opposite to its making."""
-        self.requests_closed()
+        self.requests.close("the sidecar is ending")
+        self._close_parts()
+
+    def _close_parts(self) -> None:
         while self._closers:
             self._closers.pop()()
-
-    def requests_closed(self) -> None:
-        if hasattr(self, "requests"):
-            self.requests.close("the sidecar is ending")

@@ -60,7 +60,7 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
     yield gauge("delivered_tso", "What every sink has accepted, a TSO", status.delivered_ts or 0)
     yield gauge("resolved_lag_seconds", "Wall clock against the log's position", status.resolved_lag_s)
     yield gauge("delivery_lag_seconds", "Age of the oldest segment that a sink has not accepted", status.delivery_lag_s)
-    yield gauge("segments", "Segments in the log", status.segments)
+    yield gauge("segments", "Segments ever written to the log", status.segments)
     yield gauge("merge_worker_up", "1 while the merge worker runs", float(status.merge_worker in ("running", "external")))
     yield CounterMetricFamily("ticdc_dump_changes", "Live changes logged in this term", value=status.changes)
     yield CounterMetricFamily("ticdc_dump_repeats", "Changes dropped as repeats in this term", value=status.repeats)

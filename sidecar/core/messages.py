@@ -37,6 +37,9 @@ class Pace:
         return max(by_rows, size / self.bytes_per_s if self.bytes_per_s else 0.0)
 
 
+UNBOUNDED = Pace()
+
+
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +137,7 @@ class StartDump:
     brackets: Brackets
     chunk_rows: int
     where: tuple[tuple[TableName, str], ...] = ()
-    pace: Pace = Pace()
+    pace: Pace = UNBOUNDED
 
 
 @dataclass(frozen=True, slots=True)

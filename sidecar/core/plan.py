@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import NamedTuple
 
 from sidecar.core.manifest import ClosedWindow
@@ -128,7 +129,7 @@ class Plan:
     def _cut(self, table: TableName, bounds: tuple[Key, ...]) -> None:
         spans = self._reading[table]
         spans[0].upper = bounds[0]
-        for lower, upper in zip(bounds, bounds[1:], strict=False):
+        for lower, upper in pairwise(bounds):
             spans.append(_Reading(lower, lower, upper))
             heappush(self._free, Work(self._order[table], len(spans) - 1, table))
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from sidecar.core.messages import Brackets, Pace
+from sidecar.core.messages import UNBOUNDED, Brackets, Pace
 from sidecar.core.model import CommitTs, Seq, TableName
 
 
@@ -66,7 +66,7 @@ class Progress:
     seq: Seq
     tables: tuple[TableProgress, ...]
     reason: str | None = None
-    pace: Pace = Pace()
+    pace: Pace = UNBOUNDED
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; ts as decimal strings."""

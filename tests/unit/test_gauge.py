@@ -15,7 +15,8 @@ from sidecar.gauge import RATE_OVER_S, STATUS_EVERY_S, Estimates, Gauge
 from sidecar.pipeline import Pipeline
 from sidecar.ports import TableEstimate
 from sidecar.storage import open_folder
-from tests.unit.test_pipeline import TABLE, Stage, put, resolved, start
+from tests.support.changes import put, resolved
+from tests.unit.test_pipeline import TABLE, Stage, start
 
 NAME = ChangefeedName("default", "default", "orders")
 

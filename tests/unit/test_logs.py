@@ -86,7 +86,6 @@ def test_an_exception_of_ours_is_told_with_its_trace(capsys: pytest.CaptureFixtu
     assert line["exception"].endswith("ValueError: broken")
 
 
-@pytest.mark.xfail(strict=True, reason="sidecar/logs.py: what comes from the standard library's logging does not pass format_exc_info")
 def test_an_exception_of_a_library_is_told_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="json"))
     _fail(logging.getLogger("py4j"))
@@ -94,7 +93,6 @@ def test_an_exception_of_a_library_is_told_with_its_trace(capsys: pytest.Capture
     assert line["exception"].endswith("ValueError: broken")
 
 
-@pytest.mark.xfail(strict=True, reason="sidecar/logs.py: ConsoleRenderer shows a library's trace with its local variables, secrets and all")
 def test_the_trace_of_a_library_does_not_show_the_values_of_its_variables(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
     _fail(logging.getLogger("py4j"), password="".join(["hun", "ter2"]))

@@ -56,7 +56,8 @@ and a certificate, which costs seven seconds of CPU."""
 
 
 class MariaDb:
-    """`with MariaDb(folder) as db`. Data are in `folder`; the socket is not: its path must be shorter than pytest's folders.
+    """`with MariaDb(folder) as db`. Data are in `folder`; the socket is not: its path must be shorter than pytest's folders. Nor
+    are temporary tables in the system's folder, where one server would remove another's.
 
     `settings` are more of mariadbd's, or others.
     """
@@ -96,7 +97,7 @@ class MariaDb:
             self._bootstrap()
         self._short = self._short or Path(tempfile.mkdtemp(prefix="mdb-"))
         command = [*self._command(), f"--port={self.port}", f"--bind-address={self.host}", f"--socket={self._short / 's'}"]
-        command += [f"--pid-file={self._short / 'pid'}", f"--init-file={self._write_accounts()}"]
+        command += [f"--pid-file={self._short / 'pid'}", f"--tmpdir={self._short}", f"--init-file={self._write_accounts()}"]
         command += [f"--{name}={value}" for name, value in self._settings.items()]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
