@@ -40,6 +40,7 @@ from tests.rig import changefeed
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import SidecarProcess
 from tests.support.services.etcd import Etcd, certificates
+from tests.support.services.kafka import READER, STRANGER, KafkaBroker
 
 pytestmark = pytest.mark.xdist_group("rig-preflight")
 
@@ -426,6 +427,24 @@ def test_brokers_that_are_away_are_named(stage: Stage) -> None:
     assert "needs 'kafka'" in told(found["topics"], Status.SKIPPED)
 
 
+def test_credentials_that_kafka_refuses_are_named(stage: Stage, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+
+    def checked(user: str, password: str, **client: str) -> dict[str, Result]:
+        secret.write_text(password)
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": user} if user else {}
+        section = {"brokers": broker.sasl, "client": login | client, "sasl_password_file": str(secret)}
+        return stage.check("messages", kafka=section)
+
+    with KafkaBroker(tmp_path / "kafka", secured=True) as broker:
+        broker.create_topic(stage.rig.topic, 1)
+        assert "kafka.sasl_password_file" in failure(checked(READER[0], "wrong")["kafka"])
+        assert "kafka.client security.protocol" in failure(checked("", "unused")["kafka"])
+        assert "grant this user Read and Describe" in failure(checked(*STRANGER)["topics"])
+        assert checked(*READER)["messages"].status is Status.OK
+        assert "kafka.client" in failure(checked(*READER, **{"no.such.setting": "1"})["kafka"])
+
+
 def test_a_topic_that_is_missing_is_named(stage: Stage) -> None:
     found = stage.check("topics", "messages", **stage.put_changefeed("lost-feed", topic="no-such-topic"))
     assert "topic no-such-topic does not exist" in failure(found["topics"])
@@ -437,7 +456,7 @@ def test_a_tables_topic_that_is_missing_fails_where_ticdc_does_not_make_it(stage
     uri = f"kafka://{stage.rig.kafka.bootstrap}/{stage.rig.topic}?protocol=open-protocol{parameter}"
     dispatchers = [{"matcher": ["shop.account"], "topic": "of_{schema}_{table}"}]
     sections = stage.put_changefeed("split-feed", uri=uri, change=lambda info: info["config"]["sink"].update(dispatchers=dispatchers))
-    found = stage.check("topics", **sections)
+    found = stage.check("tables", "topics", **sections)
     assert found["topics"].status is status
     assert "topic of_shop_account does not exist" in told(found["topics"], status)
 

@@ -109,7 +109,9 @@ def test_a_command_tells_dump_and_epoch_so_that_files_of_former_owners_are_known
     d = dump(epoch=9, limits=DumpLimits(readers=1))
     d.request(start(brackets=Brackets.SNAPSHOT))
     assert d.next() == [
-        ReadChunk(dump_id=FIRST, epoch=9, number=1, table=A, after=None, upper=None, rows_max=10, brackets=Brackets.SNAPSHOT, bounds_max=SPANS_MAX)
+        ReadChunk(
+            dump_id=FIRST, epoch=9, number=1, table=A, after=None, upper=None, rows_max=10, brackets=Brackets.SNAPSHOT, bounds_max=SPANS_MAX
+        )
     ]
 
 
