@@ -28,7 +28,7 @@ EXIT_FAILED, EXIT_DEFECT, EXIT_INTERRUPTED = 1, 3, 130
 PLAIN_WIDTH = 200
 """Columns where there is no terminal: lines are not folded."""
 STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
-STATUS_WIDTH, NAME_WIDTH = 8, 20
+STATUS_WIDTH, NAME_WIDTH = 8, 22
 
 
 def check(

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from sidecar.config import read_config
-from sidecar.control.dump_commands import register
+from sidecar.control import check, dump_commands
 from sidecar.control.output import findings, verdict_table, view
 from sidecar.core.table_rules import split_rules
 from sidecar.errors import TicdcDumpError
@@ -154,7 +154,8 @@ def merge(
     worker.run()
 
 
-register(app)
+dump_commands.register(app)
+check.register(app)
 
 
 def tune_collector() -> None:

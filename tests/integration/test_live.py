@@ -28,8 +28,6 @@ from tests.rig.truth import await_delivered
 pytestmark = pytest.mark.xdist_group("rig")
 
 WRITES_PER_S = 500
-DISASTERS_S = 90.0
-"""How long things go wrong. Each outage is ten seconds, each pause between two disasters a few."""
 OUTAGE_S = 10.0
 DEADLINE_S = 300.0
 FREEZE_S = 30.0
@@ -45,8 +43,10 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def settings(rig: Rig, **sections: dict[str, Any]) -> Path:
     """Of a sidecar that leaves the merge worker to the test, and keeps all of its log."""
     folder = rig.folder
-    given: dict[str, dict[str, Any]] = {"spark": {"managed": False}, "etcd": {"lease_s": LEASE_S}, "log": {"retain": False}}
-    return rig.sidecar_config(sinks=[f"file://{folder}/output?format=jsonl"], log=f"file://{folder}/log", **(given | sections))
+    given: dict[str, dict[str, Any]] = {"spark": {"managed": False}, "etcd": {"lease_s": LEASE_S}}
+    path = rig.sidecar_config(sinks=[f"file://{folder}/output?format=jsonl"], log=f"file://{folder}/log", **(given | sections))
+    path.write_text(path.read_text().replace("[log]\n", "[log]\nretain = false\n"))
+    return path
 
 
 def manifests(rig: Rig) -> list[Manifest]:
@@ -64,7 +64,7 @@ def complete_at(status: dict[str, Any]) -> dict[TableName, CommitTs]:
 
 
 class Disasters:
-    """What goes wrong, in an order that a seed decides, each of them at least once. `told` is what happened, for a failure's text."""
+    """What goes wrong, in an order that a seed decides. `told` is what happened, for a failure's text."""
 
     def __init__(self, rig: Rig, sidecar: SidecarProcess, worker: MergeWorkerProcess, *, seed: int) -> None:
         self.rig, self.sidecar, self.worker = rig, sidecar, worker
@@ -73,7 +73,8 @@ class Disasters:
         self.known: tuple[str, int] = ("", 0)
         self.partitions = rig.options.partitions
 
-    def run(self) -> None:
+    def run(self, count: int) -> None:
+        """The first `count` of them."""
         kinds: list[Callable[[], None]] = [
             self.kill_sidecar,
             self.pause_and_resume,
@@ -90,14 +91,10 @@ class Disasters:
         ]
         self.random.shuffle(kinds)
         began_s = time.monotonic()
-        for kind in kinds:
+        for kind in kinds[:count]:
             self.told.append(f"{time.monotonic() - began_s:5.1f} s {kind.__name__}")
             kind()
             time.sleep(self.random.uniform(1.0, 4.0))  # what is going on between two disasters is not ours to wait for
-        while time.monotonic() - began_s < DISASTERS_S:
-            self.told.append(f"{time.monotonic() - began_s:5.1f} s kill_sidecar")
-            self.kill_sidecar()
-            time.sleep(self.random.uniform(2.0, 5.0))
 
     def kill_sidecar(self) -> None:
         """What the log has is never lost: the rows of closed windows are there again, of the same dump."""
@@ -146,8 +143,9 @@ class Disasters:
         self.rig.add_partitions(self.partitions)
 
 
-@pytest.mark.parametrize("protocol", ["open-protocol", "canal-json"])
-def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_path: Path, protocol: str) -> None:
+@pytest.mark.parametrize(("protocol", "seed", "count"), [("open-protocol", 7, 12), ("canal-json", 8, 4)])
+def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_path: Path, protocol: str, seed: int, count: int) -> None:
+    """Every disaster under open-protocol, some of them under canal-json, each in an order that its seed decides."""
     with ExitStack() as stack:
         rig = stack.enter_context(Rig(tmp_path, protocol=protocol, initial_rows=300))
         config = settings(rig)
@@ -156,9 +154,9 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
         workload = stack.enter_context(rig.workload(writes_per_s=WRITES_PER_S))
         sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
         sidecar.ask("dumpstart", "--chunk-rows", "50", "--rows-per-second", "200")
-        disasters = Disasters(rig, sidecar, worker, seed=7)
+        disasters = Disasters(rig, sidecar, worker, seed=seed)
         try:
-            disasters.run()
+            disasters.run(count)
             workload.stop()
             done = sidecar.await_status(lambda found: found["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
             assert done["state"] == "finished", done["reason"]
@@ -171,7 +169,7 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
         assert verdict.ok, (verdict, disasters.told)
         epochs = [manifest.epoch for manifest in manifests(rig)]
         assert epochs == sorted(epochs), "two owners wrote in turn"
-        assert len(set(epochs)) >= 5
+        assert len(set(epochs)) > 1, "no sidecar died"
         assert workload.counts.rows > 1000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +19,11 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         main()
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+def test_the_package_is_the_program_for_processes_that_start_another_one() -> None:
+    done = subprocess.run([sys.executable, "-m", "sidecar", "merge", "--help"], capture_output=True, text=True, check=True)
+    assert "Run the Spark merge worker alone" in done.stdout
 
 
 def test_help_shows_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,10 +154,10 @@ def test_settings_that_cannot_be_read_fail_and_nothing_is_asked(tmp_path: Path) 
 def test_lines_name_the_check_once_and_the_way_out_below() -> None:
     result = Result("kafka", Status.FAILED, (failed("away", setting="kafka.brokers", hint="start them"), ok("fine")))
     assert [line.plain.rstrip() for line in lines(result)] == [
-        "failed  kafka               away",
-        "          setting           kafka.brokers",
-        "          what to do        start them",
-        "ok                          fine",
+        "failed  kafka                 away",
+        "          setting             kafka.brokers",
+        "          what to do          start them",
+        "ok                            fine",
     ]
 
 
