@@ -11,6 +11,7 @@
     │   ├── LogBroken              a gap, a file that is gone or unreadable, a newer format
     │   └── LogTaken               another owner wrote this segment: this one is fenced off
     ├── SourceError            TiDB answered with something that is not retried any more
+    │   └── SourceLost             not reachable, or overloaded, for longer than it was tried (retry helps)
     ├── SinkError              an output refused, is broken, or belongs to something else
     ├── RefusedRequest         an operator's request that is illegal in this state
     ├── CallFailed             what the command line was answered (sidecar.control.client)
@@ -77,6 +78,10 @@ class LogTaken(LogError):
 
 class SourceError(TicdcDumpError):
     pass
+
+
+class SourceLost(SourceError):
+    retryable = True
 
 
 class SinkError(TicdcDumpError):

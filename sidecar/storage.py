@@ -1,4 +1,4 @@
-"""URL to file system: the one place that knows how a folder is named, opened and written. A leaf: imports fsspec only.
+"""URL to file system: the one place that knows how a folder is named, opened and written. A leaf: fsspec and botocore only.
 
 `file:///var/log/x`, a bare path, `s3://bucket/prefix?endpoint=…&region=…&access-key=…&secret-access-key=…` (TiCDC's own
 parameter names; keys are better left to the environment or the machine's role), `memory://…` in tests.
@@ -29,6 +29,11 @@ from typing import IO, Any
 from urllib.parse import parse_qs, urlsplit
 
 import fsspec
+from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore ships no types
+    ConnectionClosedError,
+    EndpointConnectionError,
+    HTTPClientError,
+)
 
 S3_PART_BYTES = 8 << 20
 """What an open upload holds in memory; S3 takes 10,000 parts, so a file may have 80 GB."""
@@ -47,6 +52,10 @@ S3_CONFLICT_TRIES = 5
 
 _S3_FULL_CODES = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded"})
 """MinIO and Ceph; S3 itself is never full."""
+
+_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.ESTALE})
+_S3_UNREACHABLE = (ConnectionClosedError, EndpointConnectionError, HTTPClientError)
+"""botocore's own, after its retries and s3fs'."""
 
 _TEMPORARY = re.compile(r"\.[^/]+\.tmp")
 _memory_lock = Lock()
@@ -236,6 +245,15 @@ def is_full(error: BaseException) -> bool:
         return True
     response = _s3_response(error)
     return response["Error"].get("Code") in _S3_FULL_CODES or response["ResponseMetadata"].get("HTTPStatusCode") == 507
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Whether the storage did not answer at all, or asked to be left alone for a while."""
+    if isinstance(error, TimeoutError | ConnectionError) or (isinstance(error, OSError) and error.errno in _UNREACHABLE):
+        return True
+    if isinstance(error, _S3_UNREACHABLE) or isinstance(error.__cause__, _S3_UNREACHABLE):
+        return True
+    return _s3_response(error)["ResponseMetadata"].get("HTTPStatusCode") in (500, 502, 503, 504)
 
 
 def _unknown_storage(folder: Folder) -> OSError:

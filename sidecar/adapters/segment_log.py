@@ -41,7 +41,7 @@ from sidecar.core.log_layout import (
 )
 from sidecar.core.manifest import Manifest, schemas_to_json, to_json
 from sidecar.core.model import Change, Rank, Seq, TableName, TableSchema
-from sidecar.errors import LogBroken, StorageFull
+from sidecar.errors import LogBroken, LogUnreachable, StorageFull
 from sidecar.ports import DataFile
 from sidecar.storage import Folder
 
@@ -228,6 +228,11 @@ def storage_errors(place: object) -> Iterator[None]:
         if storage.is_full(error):
             raise StorageFull(
                 f"no room left in {place}: {error}", hint="make room or enlarge the storage: nothing is lost, it goes on by itself"
+            ) from error
+        if storage.is_unreachable(error):
+            raise LogUnreachable(
+                f"{place} cannot be reached: {error!r}",
+                hint="make the storage reachable for this process: nothing is lost, it goes on by itself",
             ) from error
         raise LogBroken(
             f"{place} cannot be read or written: {error!r}",

@@ -23,7 +23,7 @@ import stamina
 
 from sidecar.config import SourceSection, Tls, read_secret
 from sidecar.core.model import MARK_TABLE
-from sidecar.errors import ConfigError, SourceError
+from sidecar.errors import ConfigError, SourceError, SourceLost
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -297,7 +297,8 @@ def code_of(error: Exception) -> int:
 def source_error(error: Exception, account: Account, doing: str) -> SourceError:
     code = code_of(error)
     text = error.args[1] if code >= 0 and len(error.args) > 1 else error
-    return SourceError(f"{account}: {doing} failed: {text} (error {code})", hint=_hint(error, code, account))
+    kind = SourceLost if passes(error) else SourceError
+    return kind(f"{account}: {doing} failed: {text} (error {code})", hint=_hint(error, code, account))
 
 
 def _hint(error: Exception, code: int, account: Account) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sidecar.control.cli import tune_collector
-from tests.bench import decode, latency, merge, order, transaction
+from tests.bench import decode, kv, latency, merge, order, source, transaction
 from tests.bench.bench import Bench
 from tests.bench.figures import TICKS_A_SECOND, Cost, Figure, machine_ticks, timed_tree
 
@@ -24,6 +24,8 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "decode": decode.measure,
     "merge": merge.measure,
     "latency": latency.measure,
+    "source": source.measure,
+    "kv": kv.measure,
 }
 
 WIDTH = 200

@@ -22,6 +22,14 @@ def test_a_measurement_gives_figures_for_both_protocols(name: str, capsys: pytes
     assert all(figure["value"] > 0 and figure["unit"] and figure["limit"] for figure in figures)
 
 
+@pytest.mark.parametrize("name", ["source", "kv"])
+def test_a_measurement_stands_beside_another_of_the_same_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--quick", "--json", "--only", name])
+    figures = json.loads(capsys.readouterr().out)
+    assert figures
+    assert all(figure["value"] > 0 and figure["unit"] and figure["limit"] for figure in figures)
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("one_commit", [False, True])
 def test_generated_messages_are_what_the_codec_reads(protocol: str, *, one_commit: bool) -> None:

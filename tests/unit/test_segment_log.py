@@ -20,7 +20,7 @@ from sidecar.adapters.segment_log import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX
 from sidecar.core.log_layout import manifest_name
 from sidecar.core.manifest import DATA_COLUMNS, Manifest, from_json
 from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
-from sidecar.errors import LogBroken, StorageFull
+from sidecar.errors import LogBroken, LogUnreachable, StorageFull
 from sidecar.storage import Folder, open_folder
 
 
@@ -216,6 +216,18 @@ def test_room_that_ends_at_fsync_is_told_too(tmp_path: Path, monkeypatch: pytest
             write(log)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["exclusive.probe"]
     write(log)
+
+
+def test_a_storage_that_does_not_answer_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path)
+
+    def gone(_: int) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "fsync", gone)
+    with pytest.raises(LogUnreachable, match="goes on by itself") as error:
+        log.write_data(Seq(0), epoch=1, codec="open-protocol", changes=changes(3))
+    assert error.value.retryable
 
 
 def test_a_folder_that_cannot_be_written_is_broken_with_the_way_out(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError  # type: ignore[import-untyped]
 
 from sidecar import storage
 from sidecar.storage import Folder, create_exclusively, list_names, new_file, open_folder, read_file, read_files, remove, write_atomically
@@ -259,3 +260,21 @@ def test_an_object_that_s3_does_not_delete_is_an_error(fake_s3: Callable[[FakeS3
     remove(folder, [f"n{number}" for number in range(2500)])
     with pytest.raises(OSError, match="AccessDenied"):
         remove(folder, ["a", "refused"])
+
+
+@pytest.mark.parametrize(
+    ("error", "unreachable"),
+    [
+        (ConnectionRefusedError(), True),
+        (TimeoutError(), True),
+        (OSError(errno.EHOSTUNREACH, "no route"), True),
+        (EndpointConnectionError(endpoint_url="http://s3"), True),
+        (ReadTimeoutError(endpoint_url="http://s3"), True),
+        (ClientError({"Error": {"Code": "SlowDown"}, "ResponseMetadata": {"HTTPStatusCode": 503}}, "PutObject"), True),
+        (ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}}, "PutObject"), False),
+        (OSError(errno.EACCES, "not allowed"), False),
+        (FileNotFoundError(), False),
+    ],
+)
+def test_a_storage_that_does_not_answer_is_told_from_one_that_refuses(error: Exception, *, unreachable: bool) -> None:
+    assert storage.is_unreachable(error) is unreachable
