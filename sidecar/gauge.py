@@ -127,6 +127,7 @@ class Gauge:
             repeats=pipeline.sequence.repeats,
             segments=pipeline.next_seq,
             spilled_rows=pipeline.sequence.spilled_rows,
+            dropped_rows=sum(report.dropped.values()) if report else 0,
             merge_worker=measured.merge_worker,
             last_error=self._last_error() or self._deliveries.trouble or (report.error if report else ""),
             estimates=self._estimates.rows,

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from threading import Thread
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from stamina.instrumentation import get_prometheus_counter
 
 from sidecar.core.progress import DumpState
 from sidecar.core.status import SidecarStatus
@@ -46,6 +47,9 @@ class _StatusCollector(Collector):
         for error, count in tally.terms_ended.items():
             ended.add_metric([error], count)
         yield ended
+        retries = get_prometheus_counter()  # what stamina retried: etcd, TiDB, the control client
+        if retries is not None:
+            yield from retries.collect()
         if status is not None:
             yield from _stream(status)
             yield from _dump(status)
@@ -65,6 +69,8 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
     yield CounterMetricFamily("ticdc_dump_changes", "Live changes logged in this term", value=status.changes)
     yield CounterMetricFamily("ticdc_dump_repeats", "Changes dropped as repeats in this term", value=status.repeats)
     yield CounterMetricFamily("ticdc_dump_spilled_rows", "Changes that waited on disk in this term", value=status.spilled_rows)
+    dropped = "Chunk rows left out because their key was touched in the window, since the merge worker began"
+    yield CounterMetricFamily("ticdc_dump_dropped_rows", dropped, value=status.dropped_rows)
     lag = GaugeMetricFamily("ticdc_dump_lane_lag_seconds", "Behind the foremost lane", labels=["lane"])
     joined = GaugeMetricFamily("ticdc_dump_lane_joined", "1 once the lane had a resolved mark", labels=["lane"])
     for lane in status.lanes:
@@ -111,6 +117,7 @@ class MetricsServer:
         host, _, port = listen.rpartition(":")
         registry = CollectorRegistry()
         registry.register(_StatusCollector(status, tally))
+        ProcessCollector(registry=registry)
         metrics = make_wsgi_app(registry)
 
         def app(environ: dict[str, object], start_response: Callable[..., object]) -> object:

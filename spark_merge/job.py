@@ -40,6 +40,9 @@ from spark_merge.task_errors import telling, told
 LOG4J = Path(__file__).with_name("log4j2.properties").as_uri()
 """Errors only, on standard error: what an operator must see of Spark's own log."""
 
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit started this process."""
+
 PIECE_SCHEMA = "manifest binary"
 """A segment as a task's input: its manifest without windows and progress."""
 
@@ -65,15 +68,15 @@ class JobSettings:
 
 
 def session(*, master: str, memory: str = "2g") -> SparkSession:
-    """The application's session; on a cluster `spark-submit --master …` sets the master and wins."""
+    """The application's session. Under `spark-submit` its own settings of master and memory hold, not these."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark looks for a name of this machine, and complains
+    builder = SparkSession.builder.appName("ticdc-dump")
+    if SUBMITTED not in os.environ:
+        builder = builder.master(master).config("spark.driver.memory", memory)
     found: SparkSession = (
-        SparkSession.builder.appName("ticdc-dump")
-        .master(master)
-        .config("spark.driver.memory", memory)
-        .config("spark.python.daemon.module", "spark_merge.daemon")
+        builder.config("spark.python.daemon.module", "spark_merge.daemon")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG4J}")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -42,7 +42,8 @@ class SidecarStatus:
     """Lags in seconds: `resolved_lag_s` from the wall clock to `resolved_ts`, the log's position; `delivery_lag_s` the age of
     the oldest segment that a sink has not accepted. `delivered_ts`: what every sink has accepted. Rates are the dump's over
     the last seconds. `eta_s` None: unknown. `estimates`: rows of each table by the source's statistics, without those that
-    have none. `changes`, `repeats` and `spilled_rows` count since this owner began, `segments` is the log's length. `owner`: host:pid.
+    have none. `changes`, `repeats` and `spilled_rows` count since this owner began, `dropped_rows`: of chunks, since the merge
+    worker began, because their key was touched in the window. `segments` is the log's length. `owner`: host:pid.
     `merge_worker`: running, starting, stopped or external. Texts are empty for nothing."""
 
     changefeed: ChangefeedName
@@ -63,6 +64,7 @@ class SidecarStatus:
     repeats: int = 0
     segments: int = 0
     spilled_rows: int = 0
+    dropped_rows: int = 0
     merge_worker: str = ""
     last_error: str = ""
     estimates: Mapping[TableName, int] = field(default_factory=dict)

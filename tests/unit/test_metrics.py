@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from urllib.request import urlopen
 
 import pytest
+import stamina
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.core.changefeed import ChangefeedName
@@ -62,6 +63,7 @@ def test_an_owner_shows_its_stream_and_its_dump(stage: Stage) -> None:
         lanes=(LaneStatus(Lane("kafka/t/0"), None, 0.0), LaneStatus(Lane("kafka/t/1"), CommitTs(7), 2.5)),
         waiting_for="TiCDC: open windows wait",
         repeats=4,
+        dropped_rows=9,
         merge_worker="running",
     )
     assert stage.get("/healthz") == "owner\n"
@@ -76,6 +78,16 @@ def test_an_owner_shows_its_stream_and_its_dump(stage: Stage) -> None:
     assert found[("ticdc_dump_table_complete", "shop", "b")] == 0
     assert found[("ticdc_dump_waiting", "TiCDC")] == 1
     assert found[("ticdc_dump_repeats_total",)] == 4
+    assert found[("ticdc_dump_dropped_rows_total",)] == 9
+    assert found[("process_resident_memory_bytes",)] > 1 << 20
+
+
+def test_what_was_retried_is_counted(stage: Stage) -> None:
+    for attempt in stamina.retry_context(ValueError, attempts=2, wait_initial=0.0, wait_jitter=0.0):
+        with attempt:
+            if attempt.num == 1:
+                raise ValueError("once")
+    assert sum(value for name, value in stage.samples().items() if name[0] == "stamina_retries_total") >= 1
 
 
 def test_ten_thousand_tables_do_not_make_ten_thousand_series(stage: Stage) -> None:
