@@ -1,0 +1,170 @@
+"""One term of ownership over a real log folder and fakes of the rest: what it may write, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+import msgspec
+import pytest
+
+from sidecar import storage
+from sidecar.adapters.memory_owner import Election, MemoryOwner
+from sidecar.config import Config
+from sidecar.core.log_layout import is_manifest, read_manifest
+from sidecar.core.manifest import Manifest
+from sidecar.core.model import Seq
+from sidecar.errors import LogBroken, OwnershipLost
+from sidecar.pipeline import Pipeline
+from sidecar.storage import open_folder
+from sidecar.term import IDENTITY_NAME, Made, OwnedLog, Term, claim_log
+from tests.support.changes import put, resolved
+from tests.unit.test_pipeline import SCHEMAS, FakeCodec, FakeDeliveries, FakeFeed, Stage
+
+SETTINGS = {
+    "changefeed": {"id": "orders"},
+    "etcd": {"endpoints": ["127.0.0.1:1"]},
+    "source": {"host": "h", "user": "u"},
+    "sinks": ["console:"],
+}
+
+
+class ClosingFeed(FakeFeed):
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Life:
+    """A process that won the changefeed. `log_id` as another changefeed's makes the log another's."""
+
+    def __init__(self, folder: Path, election: Election, *, log_id: str = "cf/1") -> None:
+        self.stage = Stage()
+        self.feed = ClosingFeed(self.stage.notes)
+        self.owner = MemoryOwner(election)
+        self.deliveries = FakeDeliveries()
+        self.folder = open_folder(str(folder))
+        epoch = self.owner.acquire(timeout_s=0)
+        assert epoch is not None
+        made = Made(
+            log_id=log_id,
+            changefeed_id="cf",
+            codec=FakeCodec(self.feed),
+            schemas=SCHEMAS,
+            feed=lambda: self.feed,
+            source=lambda write_chunk: self.stage.source,
+            progress=self.stage.stored,
+            requests=self.stage.requests,
+            deliveries=self.deliveries,
+            ownership=self.owner,
+            clock=self.stage.clock,
+        )
+        self.term = Term(made, msgspec.convert(SETTINGS | {"log": {"uri": str(folder)}}, Config), epoch=epoch)
+
+    def run(self, *, steps: int, each: Callable[[int], None] = lambda step: None) -> None:
+        stopping, done = Event(), 0
+
+        def seen(pipeline: Pipeline, now_s: float) -> None:
+            nonlocal done
+            done += 1
+            each(done)
+            if done >= steps:
+                stopping.set()
+
+        self.term.run(stopping, seen)
+
+    def manifests(self) -> list[Manifest]:
+        names = [name for name in storage.list_names(self.folder, deep=False) if is_manifest(name)]
+        return [read_manifest(self.folder, name, storage.read_file(self.folder, name)) for name in names]
+
+
+def test_a_term_writes_what_its_feed_resolves_and_closes_what_it_opened(tmp_path: Path) -> None:
+    life = Life(tmp_path / "log", Election())
+    life.term.begin()
+    life.feed.say(put(5, "x"), resolved(10))
+    life.run(steps=2)
+    assert [manifest.rows for manifest in life.manifests()] == [1]
+    life.term.close()
+    assert life.feed.closed
+
+
+def test_a_term_whose_lease_ran_out_writes_nothing_more(tmp_path: Path) -> None:
+    election = Election()
+    life = Life(tmp_path / "log", election)
+    life.term.begin()
+
+    def expire(step: int) -> None:
+        life.feed.say(put(step * 10, "x"), resolved(step * 10 + 5))
+        if step == 2:
+            election.expire()
+
+    with pytest.raises(OwnershipLost, match="may not write any more"):
+        life.run(steps=9, each=expire)
+    assert len(life.manifests()) == 1
+
+
+def test_a_lease_that_runs_out_within_a_step_keeps_the_manifest_from_being_written(tmp_path: Path) -> None:
+    election = Election()
+    life = Life(tmp_path / "log", election)
+    life.term.begin()
+    life.feed.say(put(5, "x"), resolved(10))
+    election.expire()
+    with pytest.raises(OwnershipLost):
+        life.term.pipeline.step(poll_s=0)
+    assert life.manifests() == []
+
+
+def test_a_new_owner_writes_its_first_segment_at_once_even_an_empty_one(tmp_path: Path) -> None:
+    election = Election()
+    first = Life(tmp_path / "log", election)
+    first.term.begin()
+    first.feed.say(put(5, "x"), resolved(10))
+    first.run(steps=1)
+    election.expire()
+    second = Life(tmp_path / "log", election)
+    second.feed.say(put(5, "x"), resolved(10))
+    second.feed.say(resolved(12))
+    second.term.begin()
+    second.run(steps=1)
+    assert [(manifest.epoch, manifest.rows) for manifest in second.manifests()] == [(1, 1), (2, 0)]
+
+
+def test_the_log_of_another_changefeed_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    election = Election()
+    life = Life(tmp_path / "log", election)
+    life.term.begin()
+    election.expire()
+    other = Life(tmp_path / "log", election, log_id="cf/2")
+    with pytest.raises(LogBroken, match=r"is of changefeed cf/1, and this sidecar serves cf/2"):
+        other.term.begin()
+    assert storage.read_file(life.folder, IDENTITY_NAME) == b"cf/1"
+    claim_log(life.folder, "cf/1")
+
+
+def test_what_every_sink_has_accepted_is_retained_away_but_the_last(tmp_path: Path) -> None:
+    life = Life(tmp_path / "log", Election())
+    life.term.begin()
+
+    def deliver(step: int) -> None:
+        life.feed.say(put(step * 10, "x"), resolved(step * 10 + 5))
+        life.stage.clock.time_s += 20.0
+        life.deliveries.seq = Seq(step - 2) if step > 1 else None
+
+    life.run(steps=8, each=deliver)
+    kept = [manifest.seq for manifest in life.manifests()]
+    assert kept[-1] == 6
+    assert kept[0] >= 3
+    assert kept == list(range(kept[0], 7))
+
+
+def test_nothing_is_retained_away_without_the_lease(tmp_path: Path) -> None:
+    election = Election()
+    life = Life(tmp_path / "log", election)
+    life.term.begin()
+    log = life.term._log
+    assert isinstance(log, OwnedLog)
+    election.expire()
+    with pytest.raises(OwnershipLost):
+        log.retain(delivered=Seq(5), open_from=None)
