@@ -15,8 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sidecar.control.client import Access, CallFailed, ControlClient
+from sidecar.control.wire import status_json
+from ticdc_dump.v1 import control_pb2
+
 BIN = Path(sys.executable).parent
-POLL_S = 0.1
+POLL_S = 0.2
 
 
 class SidecarProcess:
@@ -94,18 +98,20 @@ class SidecarProcess:
     def await_status(self, wanted: Callable[[dict[str, Any]], bool], *, timeout_s: float) -> dict[str, Any]:
         """Ask until `wanted` is true of the status; a sidecar that does not answer is asked again. Raises TimeoutError."""
         until_s, last = time.monotonic() + timeout_s, ""
+        request = control_pb2.DumpRequest(changefeed=control_pb2.Changefeed(id=self.changefeed_id))
         while time.monotonic() < until_s:
-            done = self.cdc("dumpquery", "--json", "--timeout", "1")
-            last = done.stdout or done.stderr
             try:
-                found: dict[str, Any] = json.loads(done.stdout)
-            except ValueError:
-                found = {}
-            if "state" in found and wanted(found):
-                return found
+                with ControlClient(self.address, Access(patience_s=1.0)) as client:
+                    found = status_json(client.call("Query", request))
+            except CallFailed as error:
+                last = str(error)
+            else:
+                if wanted(found):
+                    return found
+                last = json.dumps(found)
             if self.ended() is not None:
                 raise TimeoutError(f"the sidecar ended with {self.ended()}: {self.log.read_text()[-3000:]}")
-            time.sleep(POLL_S)  # the command line tells nobody by itself
+            time.sleep(POLL_S)  # a query tells of one moment
         raise TimeoutError(f"not within {timeout_s} s; last: {last[-3000:]}")
 
 
