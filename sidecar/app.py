@@ -29,7 +29,7 @@ from sidecar.adapters.segment_log import FolderLog
 from sidecar.adapters.tidb_schema import TidbSchemas
 from sidecar.config import Config
 from sidecar.control.requests import QueuedRequests
-from sidecar.control.security import ControlServer, serve
+from sidecar.control.security import ControlServer, check_listening, read_token, serve
 from sidecar.control.service import ControlService, Served
 from sidecar.core.status import SidecarStatus
 from sidecar.definition import DefinitionWatch, check_suitable, read_definition
@@ -54,6 +54,7 @@ class Sidecar:
     """One process for one changefeed. `run` returns when told to stop, and raises what ends it."""
 
     def __init__(self, config: Config, config_path: Path) -> None:
+        check_listening(config.control.listen, config.control.tls, has_token=bool(read_token(config.control)))
         self.config = config
         self.stopping = Event()
         self.status: SidecarStatus | None = None
