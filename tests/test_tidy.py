@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,8 @@ def test_every_source_file_is_used_by_a_test(path: Path) -> None:
     assert module_name(path) in reached, f"no test reaches {module_name(path)}"
 
 
-def _reached_by_tests() -> set[str]:
+@cache
+def _reached_by_tests() -> frozenset[str]:
     by_name = {module_name(path): path for path in PRODUCT}
     todo = [name for test in (ROOT / "tests").rglob("*.py") for name in imports(test)]
     reached: set[str] = set()
@@ -119,7 +121,7 @@ def _reached_by_tests() -> set[str]:
         if name in by_name and name not in reached:
             reached.add(name)
             todo += imports(by_name[name])
-    return reached
+    return frozenset(reached)
 
 
 @pytest.mark.parametrize("path", PRODUCT, ids=module_name)
