@@ -215,7 +215,9 @@ def test_a_lane_that_is_not_named_starts_at_its_beginning(rig: Rig, source: Sour
 
 
 def test_the_end_of_a_lane_is_a_position(rig: Rig, source: Source) -> None:
-    rig.open().seek(ends(source))
+    feed = rig.open()
+    feed.seek(ends(source))
+    assert feed.lanes() == frozenset(ends(source))
 
 
 def test_a_position_behind_the_end_is_refused(rig: Rig, source: Source) -> None:

@@ -28,12 +28,12 @@ from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import ConfigError, CoordinationError, CoordinationLost, FeedUnsuitable, OwnershipLost, StorageFull
+from tests.support.recordings import recording
 from tests.support.services.etcd import Certificates, Etcd, certificates, cluster
 
 ORDERS = ChangefeedName("default", "default", "orders")
 KEYS = changefeed_root(ORDERS, "1")
 REPOSITORY = Path(__file__).parents[2]
-CLUSTER = REPOSITORY.parent / "shared" / "recordings" / "cluster"
 LEASE_S = 2
 SLACK_S = 5.0
 """What a loaded machine may take longer than the promise says."""
@@ -739,10 +739,9 @@ def test_what_is_no_progress_says_that_it_may_be_deleted_and_can_be_replaced(etc
 
 
 @pytest.mark.recordings
-@pytest.mark.skipif(not CLUSTER.exists(), reason="needs ../shared/recordings/cluster")
 @pytest.mark.parametrize(("architecture", "cluster"), [("classic", "default"), ("new", "newarch")])
 def test_reads_what_ticdc_wrote(etcd: Etcd, architecture: str, cluster: str) -> None:
-    recorded = json.loads((CLUSTER / f"{architecture}.json").read_text())["etcd"]
+    recorded = json.loads((recording("shop").parent / "cluster" / f"{architecture}.json").read_text())["etcd"]
     for key, value in recorded.items():
         etcd.put(key, value if isinstance(value, str) else json.dumps(value))
     names = {key.rpartition("/")[2] for key in recorded if "/changefeed/info/" in key}

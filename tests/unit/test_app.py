@@ -27,6 +27,7 @@ def test_a_sidecar_that_is_told_to_stop_while_etcd_is_away_stops() -> None:
     sidecar.stopping.set()
     sidecar.run()
     sidecar.close()
+    assert (sidecar.tally.terms, sidecar.last_error) == (0, "")
 
 
 def test_an_outage_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

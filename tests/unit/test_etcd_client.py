@@ -68,7 +68,9 @@ def test_an_endpoint_that_is_not_host_and_port_is_refused(endpoint: str) -> None
 
 @pytest.mark.parametrize("endpoint", ["pd:2379", "10.0.0.1:2379", "[::1]:2379", "pd-0.pd.svc.cluster.local:2379"])
 def test_endpoints_of_every_form_are_taken(endpoint: str) -> None:
-    EtcdClient(EtcdSection(endpoints=(endpoint,))).close()
+    client = EtcdClient(EtcdSection(endpoints=(endpoint,)))
+    client.close()
+    assert client.section.endpoints == (endpoint,)
 
 
 @pytest.mark.parametrize(
