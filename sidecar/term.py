@@ -102,6 +102,7 @@ class Term:
         self._log = OwnedLog(FolderLog(self._folder), made.ownership)
         self._closers: list[Callable[[], object]] = []
         self._retain_due_s = 0.0
+        self._told_before = made.deliveries.accepted()
 
     def begin(self) -> None:
         """Recover the log and attach to the feed. Raises what keeps it from doing so; `close` is due in any case."""
@@ -141,8 +142,12 @@ class Term:
             self._closers.pop()()
 
     def _retain(self) -> int:
+        """Only by what was told in this term: what a former one left may be of other sinks than are served now (P4)."""
         delivered = self.made.deliveries.accepted()
-        return 0 if delivered is None else self._log.retain(delivered=delivered, open_from=self.pipeline.dump.oldest_open_seq())
+        if delivered is None or delivered == self._told_before:
+            return 0
+        self._told_before = None
+        return self._log.retain(delivered=delivered, open_from=self.pipeline.dump.oldest_open_seq())
 
 
 def check_held(ownership: Ownership) -> None:

@@ -1,7 +1,7 @@
 """What the merge worker tells the sidecar: how far the sinks are, in one file beside the log (`delivered.json`).
 
 It is a projection, like the progress store: the sinks' own accepted segment is the only position, and the file may be behind it
-or be absent. The sidecar holds a dump back by it, and shows it; no promise rests on it.
+or be absent. The sidecar holds a dump back by it, shows it, and retains the log by what it told in the present term.
 """
 
 from __future__ import annotations

@@ -103,4 +103,6 @@ def test_what_a_person_must_repair_says_how(code: int, setting: str) -> None:
 
 
 def test_a_feed_that_was_never_read_closes(tmp_path: Path) -> None:
-    feed({}).close()
+    found = feed({})
+    found.close()
+    assert found.lanes() == frozenset()

@@ -38,13 +38,15 @@ class ClosingFeed(FakeFeed):
 
 
 class Life:
-    """A process that won the changefeed. `log_id` as another changefeed's makes the log another's."""
+    """A process that won the changefeed. `log_id` as another changefeed's makes the log another's. `told`:
+    what the merge worker's report says when it begins."""
 
-    def __init__(self, folder: Path, election: Election, *, log_id: str = "cf/1") -> None:
+    def __init__(self, folder: Path, election: Election, *, log_id: str = "cf/1", told: Seq | None = None) -> None:
         self.stage = Stage()
         self.feed = ClosingFeed(self.stage.notes)
         self.owner = MemoryOwner(election)
         self.deliveries = FakeDeliveries()
+        self.deliveries.seq = told
         self.folder = open_folder(str(folder))
         epoch = self.owner.acquire(timeout_s=0)
         assert epoch is not None
@@ -157,6 +159,30 @@ def test_what_every_sink_has_accepted_is_retained_away_but_the_last(tmp_path: Pa
     assert kept[-1] == 6
     assert kept[0] >= 3
     assert kept == list(range(kept[0], 7))
+
+
+def test_nothing_is_retained_away_by_what_a_former_term_was_told(tmp_path: Path) -> None:
+    """The settings may name another sink now, which has accepted nothing yet."""
+    election = Election()
+    first = Life(tmp_path / "log", election)
+    first.term.begin()
+
+    def write(life: Life) -> Callable[[int], None]:
+        def each(step: int) -> None:
+            life.feed.say(put(step * 10, "x"), resolved(step * 10 + 5))
+            life.stage.clock.time_s += 20.0
+
+        return each
+
+    first.run(steps=6, each=write(first))
+    election.expire()
+    second = Life(tmp_path / "log", election, told=Seq(4))
+    second.term.begin()
+    second.run(steps=2, each=write(second))
+    assert second.manifests()[0].seq == 0
+    second.deliveries.seq = Seq(3)
+    second.run(steps=2, each=write(second))
+    assert second.manifests()[0].seq == 3
 
 
 def test_nothing_is_retained_away_without_the_lease(tmp_path: Path) -> None:
