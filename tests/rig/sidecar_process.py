@@ -42,14 +42,7 @@ class SidecarProcess:
         self.kill()
 
     def start(self) -> None:
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [BIN / "ticdc-dump", "run", "--config", self.config],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        self._process = _started("run", self.config, self.log)
 
     def stop(self, *, timeout_s: float = 60.0) -> int:
         """SIGTERM, as systemd does it; the exit code."""
@@ -131,14 +124,7 @@ class MergeWorkerProcess:
         self.kill()
 
     def start(self) -> None:
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [BIN / "ticdc-dump", "merge", "--config", self.config],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        self._process = _started("merge", self.config, self.log)
 
     def kill(self) -> None:
         """SIGKILL for the driver with its JVM and Python workers."""
@@ -146,3 +132,10 @@ class MergeWorkerProcess:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def _started(command: str, config: Path, log: Path) -> subprocess.Popen[bytes]:
+    """`ticdc-dump {command} --config`, in a process group of its own."""
+    words = [str(BIN / "ticdc-dump"), command, "--config", str(config)]
+    with log.open("ab") as out:
+        return subprocess.Popen(words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
