@@ -203,8 +203,11 @@ class Cluster:
         self._admin = open_client(AdminClient, common_settings(brokers, client) | {"error_cb": self.note})
 
     def note(self, error: KafkaError) -> None:
-        """librdkafka's error callback, of any client of this cluster; called by `check` and by the consumer's own calls."""
-        if self._trouble is None or self._trouble.code() not in _FORBIDDEN:
+        """librdkafka's error callback, of any client of this cluster; called by `check` and by the consumer's own calls.
+
+        What a person must repair is not hidden by what follows from it: a refused password is told once a broker, and then
+        "all brokers are down", often before anybody looks."""
+        if self._trouble is None or _rank(error) >= _rank(self._trouble):
             self._trouble = error
 
     def check(self, *, wait_s: float = 0.0) -> None:
@@ -259,6 +262,10 @@ class Cluster:
                 hint="wait until every partition has a leader, and start the brokers that are down",
             )
         return future.result()
+
+
+def _rank(error: KafkaError) -> int:
+    return 2 if error.code() in _FORBIDDEN else 1 if error.code() in _REFUSED else 0
 
 
 def _error_of(future: Future[Any]) -> KafkaError | None:
