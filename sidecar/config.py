@@ -77,6 +77,27 @@ class KafkaSection(_Section, frozen=True, kw_only=True):
     server_tz: Name = "UTC"
 
 
+class PushSection(_Section, frozen=True, kw_only=True):
+    """For `feed = "push"`: where custom sinks hand over key-values (proto/ticdc_dump/v1/feed.proto). `listen` beyond loopback
+    needs `tls` or a token. `queue_bytes_max`: received and not yet taken, of all senders together."""
+
+    listen: Name = "127.0.0.1:8312"
+    tls: Tls = Tls()
+    token_file: str = ""
+    queue_bytes_max: Positive = 128 << 20
+    silent_max_s: Seconds = 60.0
+
+
+class TikvSection(_Section, frozen=True, kw_only=True):
+    """For `feed = "tikv"`: TiKV's change feed, found by PD. `pd`: PD's client endpoints, `host:port`. `outage_max_s`: a range that
+    nobody serves for longer ends the term."""
+
+    pd: tuple[Name, ...] = ()
+    tls: Tls = Tls()
+    queue_bytes_max: Positive = 128 << 20
+    outage_max_s: Seconds = 60.0
+
+
 class LogSection(_Section, frozen=True, kw_only=True):
     """Where the segment log is: a folder or s3://bucket/prefix, one for each changefeed. `spill_folder`: a local disk for
     changes that do not fit into memory; empty: the system's temporary folder."""
@@ -128,14 +149,17 @@ class LoggingSection(_Section, frozen=True, kw_only=True):
 
 
 class Config(_Section, frozen=True, kw_only=True):
-    """The whole file. `sinks`: URIs as in README.md."""
+    """The whole file. `sinks`: URIs as in README.md. `feed`: by which way the changes come."""
 
     changefeed: ChangefeedSection
     etcd: EtcdSection
     source: SourceSection
     log: LogSection
     sinks: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    feed: Literal["kafka", "push", "tikv"] = "kafka"
     kafka: KafkaSection = KafkaSection()
+    push: PushSection = PushSection()
+    tikv: TikvSection = TikvSection()
     spark: SparkSection = SparkSection()
     dump: DumpSection = DumpSection()
     control: ControlSection = ControlSection()

@@ -10,15 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sidecar.core.key_values import KeyRange, KvEvent
 from sidecar.core.manifest import Manifest
 from sidecar.core.messages import Command, Request, SourceEvent
-from sidecar.core.model import Change, Lane, Message, Seq, TableName, TableSchema
+from sidecar.core.model import Change, CommitTs, Lane, Message, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
 
 
 class Feed(Protocol):
-    """TiCDC's output. Positions count messages in a lane; seeking to p delivers p next, whether or not it was read."""
+    """TiCDC's output. A position says where reading goes on: after seeking to p, everything that was delivered at p or later
+    in this lane comes (again). Positions are not unique; they never fall but where the feed begins again. In Kafka they count
+    messages, in lanes of key-values they are TSOs."""
 
     def lanes(self) -> frozenset[Lane]:
         """The lanes that exist now. Read fresh on each call: a new lane must be here before R may pass it by."""
@@ -31,6 +34,31 @@ class Feed(Protocol):
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
         """Everything below these positions is durable here. Never goes back; may be lost: the log is the truth."""
+
+
+class Puller(Protocol):
+    """Key-values as they are committed, from TiKV's change feed or from a custom sink that is in its place (issue: no mounter in
+    between). Entries of a range come in any order and more than once; `Pulled` says up to where they are complete.
+
+    What waits to be polled is bounded in bytes: a puller that is full lets its senders wait.
+    """
+
+    def want(self, wanted: Mapping[KeyRange, CommitTs]) -> None:
+        """From now on pull exactly these ranges, each complete from its ts on: every commit with commit_ts > ts. A range that was
+        wanted before goes on where it is, whatever its ts; one that is not named any more ends. Ranges do not overlap. Cheap."""
+
+    def poll(self, *, timeout_s: float) -> Sequence[KvEvent]:
+        """What has come, entries before the `Pulled` that covers them; empty when there is nothing within the timeout. Parts of a
+        wanted range may advance by themselves: the range of a `Pulled` is a wanted one or a part of one.
+
+        Raises FeedLost for an outage that lasts, FeedUnsuitable or MessageUnreadable for what cannot be used.
+        """
+
+    def acknowledge(self, durable: Mapping[KeyRange, CommitTs]) -> None:
+        """Of these wanted ranges everything up to the ts is durable here: senders need not keep it. May be lost."""
+
+    def close(self) -> None:
+        """End all connections and threads; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
