@@ -25,6 +25,7 @@ from sidecar.adapters.etcd_client import EtcdClient
 from sidecar.adapters.etcd_owner import EtcdOwner, Holder, owner
 from sidecar.adapters.etcd_progress import EtcdProgress
 from sidecar.adapters.log_deliveries import LogDeliveries
+from sidecar.adapters.memory import StillSchemas
 from sidecar.adapters.segment_log import FolderLog
 from sidecar.adapters.tidb_schema import TidbSchemas
 from sidecar.config import Config
@@ -192,7 +193,7 @@ class Sidecar:
             log_id=self.definition.log_id,
             changefeed_id=mark_row_id(changefeed.name),
             codec=codec_of(changefeed),
-            schemas=schemas,
+            schemas=StillSchemas(schemas),
             feed=lambda: feed_of(changefeed, config.kafka, schemas),
             source=lambda write_chunk: source_of(config, changefeed, schemas, write_chunk),
             progress=EtcdProgress(self.client, self.definition.root, self.ownership),

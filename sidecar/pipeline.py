@@ -25,9 +25,10 @@ from sidecar.core.manifest import ClosedWindow, DdlRecord, Manifest
 from sidecar.core.messages import ChunkRead, Command, Request, SegmentBuilt, SourceEvent
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress, progress_from_json
+from sidecar.core.schema_step import TableStep, steps
 from sidecar.core.sequence import Sequence, Spill
 from sidecar.errors import FeedUnsuitable, RefusedRequest, UnsupportedDdl
-from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, SegmentLog, Source
+from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, Schemas, SegmentLog, Source
 
 EMPTY_SEGMENT_EVERY_S = 10.0
 """Empty stretches are joined: without rows or windows a segment is written at most this often, for R's sake."""
@@ -50,6 +51,7 @@ class Dumper(Protocol):
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]: ...
     def closes_by(self, upto_ts: CommitTs) -> bool: ...
     def open_windows(self) -> int: ...
+    def changed(self, steps: Iterable[TableStep]) -> None: ...
     def oldest_open_seq(self) -> Seq | None: ...
     def full(self) -> bool: ...
 
@@ -62,6 +64,7 @@ class Outside:
     codec: Codec
     log: SegmentLog
     source: Source
+    schemas: Schemas
     progress: ProgressStore
     requests: Requests
     clock: Clock
@@ -76,6 +79,7 @@ class Counts:
     messages: int = 0
     changes: int = 0
     segments: int = 0
+    ddls: int = 0
     dump_rows: int = 0
     dump_bytes: int = 0
 
@@ -84,7 +88,7 @@ class Pipeline:
     """One changefeed's sidecar. `step` is called for ever by one thread; it blocks for `poll_s` at most."""
 
     def __init__(
-        self, outside: Outside, dump: Dumper, sequence: Sequence, *, schemas: Mapping[TableName, TableSchema], epoch: int, next_seq: Seq
+        self, outside: Outside, dump: Dumper, sequence: Sequence, *, tables: Mapping[TableName, TableSchema], epoch: int, next_seq: Seq
     ) -> None:
         self.outside = outside
         self.dump = dump
@@ -92,8 +96,8 @@ class Pipeline:
         self.epoch = epoch
         self.next_seq = next_seq
         self.counts = Counts()
-        self._known = frozenset(schemas) | {MARK_TABLE}
-        self._schemas = outside.log.write_schemas(schemas)
+        self.tables = tables
+        self._schemas = outside.log.write_schemas(tables)
         self._last_segment_s = outside.clock.now_s()
         self._undelivered: deque[tuple[Seq, float]] = deque()
         self._paid_until_s = self._heard_s = self._last_segment_s
@@ -203,11 +207,11 @@ class Pipeline:
 
     def _write(self, segment: Segment) -> None:
         """Steps 2 to 5. Step 1, the chunk files, was done before their ChunkRead was heard."""
-        self._check_ddls(segment.ddls)
         marks: list[Mark] = []
         outside, seq = self.outside, self.next_seq
         data = outside.log.write_data(seq, epoch=self.epoch, codec=outside.codec.name, changes=self._watch(segment.changes, marks))
         windows = self.dump.segment(SegmentBuilt(seq, segment.after_ts, segment.upto_ts), marks)
+        next_schemas = self._pass_ddls(segment.ddls) if segment.ddls else None
         progress = self.dump.progress
         outside.log.commit(
             Manifest(
@@ -224,10 +228,13 @@ class Pipeline:
                 ddls=tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in segment.ddls),
                 windows=windows,
                 progress=progress.to_json() if progress else None,
+                next_schemas=next_schemas,
             )
         )
+        self._schemas = next_schemas or self._schemas
         if windows:
             self._last_window_seq = seq
+        if windows or segment.ddls:
             self._save_progress()
         outside.feed.acknowledge(segment.positions)
         self._last_segment_s = outside.clock.now_s()
@@ -242,8 +249,8 @@ class Pipeline:
 
     def _watch(self, changes: Iterable[Change], marks: list[Mark]) -> Iterator[Change]:
         """Pass the rows by, picking the marks out and stopping at a table that has no schema."""
-        known, read_mark = self._known, self.outside.codec.mark
-        for change in changes:
+        known, read_mark = self.tables.keys() | {MARK_TABLE}, self.outside.codec.mark
+        for change in self.outside.schemas.named(changes):
             table = (change[2], change[3])
             if table not in known:
                 raise FeedUnsuitable(
@@ -256,17 +263,17 @@ class Pipeline:
                 marks += [mark] if mark else []
             yield change
 
-    def _check_ddls(self, ddls: tuple[Ddl, ...]) -> None:
-        """A schema change of anything replicated cannot be carried by this version: stop before it, nothing is lost."""
-        for ddl in ddls:
-            of_marks = ddl.schema == MARK_TABLE.schema and ddl.query.lstrip()[:6].upper() == "CREATE"  # others may end the marks
-            of_schema_without_tables = not ddl.table and not any(ddl.schema == table.schema for table in self._known)
-            if not of_marks and not of_schema_without_tables:
-                raise UnsupportedDdl(
-                    f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {ddl.schema}.{ddl.table}: {ddl.query}",
-                    hint="this version carries no schema changes: everything below its commit_ts is delivered and nothing else is lost; "
-                    "start a new changefeed and a new log after the DDL, and dump again",
-                )
+    def _pass_ddls(self, ddls: tuple[Ddl, ...]) -> str | None:
+        """A barrier: everything up to the DDL's commit_ts is in this segment or an earlier one, and what comes next has the tables
+        after it. Returns the name of their file, None if they are the same. Only the dump's SELECTs are under way meanwhile; what
+        they read is read again."""
+        _check_marks_go_on(ddls)
+        before, after = self.tables, self.outside.schemas.after(ddls)
+        self.dump.changed(steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in ddls}))
+        self.tables = after
+        self.outside.source.follow(after)
+        self.counts.ddls += len(ddls)
+        return self.outside.log.write_schemas(after) if after != before else None
 
     def _save_progress(self) -> None:
         if self.dump.progress is not None:
@@ -277,6 +284,16 @@ class Pipeline:
         return {lane: self.sequence.resolved.get(lane) for lane in self.outside.feed.lanes()}
 
 
+def _check_marks_go_on(ddls: tuple[Ddl, ...]) -> None:
+    """Only its creation may pass by: any other DDL of the watermark table may end the marks."""
+    for ddl in ddls:
+        if ddl.schema == MARK_TABLE.schema and ddl.query.lstrip()[:6].upper() != "CREATE":
+            raise UnsupportedDdl(
+                f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {MARK_TABLE}: {ddl.query}",
+                hint="leave the watermark table as it was made; restore it, then start a new changefeed and a new log, and dump again",
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds with their units. `held_bytes_max`: changes above R in memory before they spill."""
@@ -285,7 +302,7 @@ class Limits:
     dump: DumpLimits = field(default_factory=DumpLimits)
 
 
-def attach(outside: Outside, *, changefeed_id: str, epoch: int, schemas: Mapping[TableName, TableSchema], limits: Limits) -> Pipeline:
+def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Limits) -> Pipeline:
     """Take over where the log ends: the log is the truth, the progress store may be behind or hold a newer request.
 
     `epoch` is this owner's and greater than every earlier owner's. Raises LogBroken for a log that cannot be trusted.
@@ -293,6 +310,10 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, schemas: Mapping
     last = outside.log.recover(epoch=epoch)
     after_ts, next_seq = (last.upto_ts, Seq(last.seq + 1)) if last else (CommitTs(0), Seq(0))
     positions = dict(last.positions) if last else {}
+    if last is None:
+        tables = outside.schemas.begin()
+    else:
+        tables = outside.schemas.resume(outside.log.read_schemas(last.next_schemas or last.schemas), upto_ts=last.upto_ts)
     outside.feed.seek(positions)
     sequence = Sequence(outside.codec.identity, outside.spill, after_ts, limits.held_bytes_max, positions)
     dump = Dump(
@@ -303,7 +324,7 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, schemas: Mapping
         after_ts=after_ts,
         next_seq=next_seq,
     )
-    pipeline = Pipeline(outside, dump, sequence, schemas=schemas, epoch=epoch, next_seq=next_seq)
+    pipeline = Pipeline(outside, dump, sequence, tables=tables, epoch=epoch, next_seq=next_seq)
     if last is not None and last.epoch != epoch:
         pipeline.write_soon()
     return pipeline

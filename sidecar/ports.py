@@ -13,7 +13,7 @@ from typing import Protocol
 from sidecar.core.key_values import KeyRange, KvEvent
 from sidecar.core.manifest import Manifest
 from sidecar.core.messages import Command, Request, SourceEvent
-from sidecar.core.model import Change, CommitTs, Lane, Message, Seq, TableName, TableSchema
+from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
 
@@ -85,6 +85,9 @@ class SegmentLog(Protocol):
     def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
         """Write the schemas under a name made of their content and return it, relative to the log; repeat is harmless."""
 
+    def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
+        """The inverse. Raises LogBroken for a file that is gone or unreadable."""
+
     def commit(self, manifest: Manifest) -> None:
         """Create the manifest exclusively and durably. Raises LogTaken if seq exists: another owner was faster."""
 
@@ -95,11 +98,35 @@ class Source(Protocol):
     def request(self, command: Command) -> None:
         """Begin to carry out `command`."""
 
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        """A DDL has passed: what is requested from now on is read with these schemas."""
+
     def results(self) -> Sequence[SourceEvent]:
         """What has been finished since the last call, in order; empty when nothing has."""
 
     def close(self) -> None:
         """Forget what is under way and free the connections."""
+
+
+class Schemas(Protocol):
+    """The changefeed's tables at the position that the log has reached. One of `begin` and `resume` comes first, once. Asked by
+    the pipeline's thread, which waits: a DDL is a barrier."""
+
+    def begin(self) -> Mapping[TableName, TableSchema]:
+        """All tables where a new log begins, the watermark table among them."""
+
+    def resume(self, tables: Mapping[TableName, TableSchema], *, upto_ts: CommitTs) -> Mapping[TableName, TableSchema]:
+        """The log ends at `upto_ts` and has these tables then: what holds from there on."""
+
+    def after(self, ddls: Sequence[Ddl]) -> Mapping[TableName, TableSchema]:
+        """All tables after these DDLs, which have one commit_ts, the highest so far. Equal to what was before if they change none.
+
+        Raises UnsupportedDdl for one that cannot be carried, SourceLost (retry helps) if the source cannot be asked.
+        """
+
+    def named(self, changes: Iterable[Change]) -> Iterable[Change]:
+        """The changes with the names of their tables, all of one segment. Feeds that name their tables: the same. Raw key-values:
+        those of tables that are replicated. Raises FeedError for a row whose table cannot be known."""
 
 
 class ProgressStore(Protocol):

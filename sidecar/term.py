@@ -27,7 +27,7 @@ from sidecar.core.manifest import Manifest
 from sidecar.core.model import Change, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken, OwnershipLost
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
-from sidecar.ports import Clock, DataFile, Deliveries, Feed, Ownership, ProgressStore, Requests, Source
+from sidecar.ports import Clock, DataFile, Deliveries, Feed, Ownership, ProgressStore, Requests, Schemas, Source
 from sidecar.storage import Folder
 
 IDENTITY_NAME = "changefeed.txt"
@@ -51,7 +51,7 @@ class Made:
     log_id: str
     changefeed_id: str
     codec: Codec
-    schemas: Mapping[TableName, TableSchema]
+    schemas: Schemas
     feed: Callable[[], LiveFeed]
     source: Callable[[Callable[..., int]], Source]
     progress: ProgressStore
@@ -80,6 +80,9 @@ class OwnedLog:
 
     def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
         return self._log.write_schemas(schemas)
+
+    def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
+        return self._log.read_schemas(name)
 
     def commit(self, manifest: Manifest) -> None:
         check_held(self._ownership)
@@ -117,13 +120,14 @@ class Term:
             codec=made.codec,
             log=self._log,
             source=source,
+            schemas=made.schemas,
             progress=made.progress,
             requests=made.requests,
             clock=made.clock,
             spill=FileSpill(config.log.spill_folder or None),
             deliveries=made.deliveries,
         )
-        self.pipeline = attach(outside, changefeed_id=made.changefeed_id, epoch=self.epoch, schemas=made.schemas, limits=limits(config))
+        self.pipeline = attach(outside, changefeed_id=made.changefeed_id, epoch=self.epoch, limits=limits(config))
 
     def run(self, stopping: Event, seen: Callable[[Pipeline, float], None]) -> None:
         """Step until `stopping`; `seen(pipeline, now_s)` is called after each step. Raises what ends the term."""

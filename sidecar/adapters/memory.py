@@ -1,4 +1,4 @@
-"""The twins in memory: a segment log and a progress store that behave as the durable ones, for simulations and tests.
+"""The twins in memory: a segment log, a progress store and tables that never change, for simulations and tests.
 
     MemoryDisk      what survives; several logs can be opened over one, as a former owner and the next one
     MemoryLog       dropping it is a crash; nothing of the log lives in it that a new one would not recover
@@ -9,7 +9,7 @@ Manifests, schemas and progress are kept as the bytes that would be written, so 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -26,11 +26,13 @@ from sidecar.core.log_layout import (
     read_manifest,
     retained_name,
     schemas_name,
+    schemas_of,
     taken,
 )
 from sidecar.core.manifest import Manifest, schemas_from_json, schemas_to_json, to_json
-from sidecar.core.model import Change, Seq, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress, progress_from_json
+from sidecar.errors import UnsupportedDdl
 from sidecar.ports import DataFile
 
 
@@ -115,7 +117,7 @@ class MemoryLog:
         if removed:
             self._run = range(gone.stop, self._run.stop)
             self.disk.floor = gone.stop
-            schemas = {manifest.schemas for manifest in removed} - {self._read(Seq(seq)).schemas for seq in self._run}
+            schemas = set[str]().union(*map(schemas_of, removed)).difference(*(schemas_of(self._read(Seq(seq))) for seq in self._run))
             below = Contents.of(self.disk.names()).below(Seq(gone.stop))
             self.disk.remove([*below, *(name for manifest in removed for name in files_of(manifest)), *schemas])
         return len(removed)
@@ -143,6 +145,32 @@ class MemoryLog:
     def _read(self, seq: Seq) -> Manifest:
         name = manifest_name(seq)
         return read_manifest(self.disk, name, self.disk.manifests[name])
+
+
+@dataclass(frozen=True, slots=True)
+class StillSchemas:
+    """`Schemas` of a source whose tables do not change: a DDL of theirs stops the sidecar, with everything below it delivered."""
+
+    tables: Mapping[TableName, TableSchema]
+
+    def begin(self) -> Mapping[TableName, TableSchema]:
+        return self.tables
+
+    def resume(self, tables: Mapping[TableName, TableSchema], *, upto_ts: CommitTs) -> Mapping[TableName, TableSchema]:  # noqa: ARG002
+        return tables
+
+    def after(self, ddls: Sequence[Ddl]) -> Mapping[TableName, TableSchema]:
+        for ddl in ddls:
+            if ddl.schema != MARK_TABLE.schema and (ddl.table or any(ddl.schema == table.schema for table in self.tables)):
+                raise UnsupportedDdl(
+                    f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {ddl.schema}.{ddl.table}: {ddl.query}",
+                    hint="this source cannot tell what its tables are after a DDL (it is no TiDB): everything below its commit_ts is delivered "
+                    "and nothing else is lost; start a new changefeed and a new log after it, and dump again",
+                )
+        return self.tables
+
+    def named(self, changes: Iterable[Change]) -> Iterable[Change]:
+        return changes
 
 
 class MemoryProgress:

@@ -37,9 +37,10 @@ from sidecar.core.log_layout import (
     read_manifest,
     retained_name,
     schemas_name,
+    schemas_of,
     taken,
 )
-from sidecar.core.manifest import Manifest, schemas_to_json, to_json
+from sidecar.core.manifest import Manifest, ManifestUnreadable, schemas_from_json, schemas_to_json, to_json
 from sidecar.core.model import Change, Rank, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken, LogUnreachable, StorageFull
 from sidecar.ports import DataFile
@@ -134,6 +135,16 @@ class FolderLog:
             self._schemas = name
         return name
 
+    def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
+        with storage_errors(self.folder):
+            found = storage.read_files(self.folder, [name])
+        if name not in found:
+            raise missing_files(self.folder, [name])
+        try:
+            return schemas_from_json(found[name], name=name)
+        except ManifestUnreadable as error:
+            raise LogBroken(f"segment log {self.folder}: {error}", hint="restore it from a backup, or start a new log folder") from error
+
     def commit(self, manifest: Manifest) -> None:
         repeated = bool(self._run) and manifest.seq == self._run[-1]
         if not repeated:
@@ -175,7 +186,8 @@ class FolderLog:
                 raise taken(self.folder, next_seq)
             storage.write_atomically(self.folder, retained_name(Seq(gone.stop)), b"")
             self._run = range(gone.stop, self._run.stop)
-            schemas = {self._traces.pop(seq).schemas for seq in gone} - {trace.schemas for trace in self._traces.values()} - {self._schemas}
+            schemas = set[str]().union(*(self._traces.pop(seq).schemas for seq in gone))
+            schemas = schemas.difference(*(trace.schemas for trace in self._traces.values()), filter(None, [self._schemas]))
             below = Contents.of(storage.list_names(self.folder, deep=False)).below(Seq(gone.stop))
             self._remove([*below, *(name for manifest in manifests for name in files_of(manifest)), *schemas])
 
@@ -248,11 +260,11 @@ class _Trace:
     """What retention has to know of a manifest that stays."""
 
     first_seq: Seq
-    schemas: str
+    schemas: frozenset[str]
 
     @classmethod
     def of(cls, manifest: Manifest) -> _Trace:
-        return cls(first_needed(manifest), manifest.schemas)
+        return cls(first_needed(manifest), schemas_of(manifest))
 
 
 def _check_exclusive(folder: Folder) -> None:

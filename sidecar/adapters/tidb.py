@@ -115,6 +115,9 @@ class TidbSource:
                 if readers < min(self._reading, self._readers_max):
                     self._start(f"tidb-reader-{readers}", self._reads)
 
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        self._chunks.follow(schemas)
+
     def results(self) -> Sequence[SourceEvent]:
         """As the port. Raises what a thread of ours died of, after the events that came before it. Nothing once closed."""
         events: list[SourceEvent] = []

@@ -125,6 +125,9 @@ class ChunkReader:
     reader: Reader
     _keys: dict[TableName, tuple[ReadKey, TableFacts]] = field(default_factory=dict)
 
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        self.schemas, self._keys = schemas, {}
+
     def read(self, session: Session, command: ReadChunk, *, stopped: Callable[[], bool]) -> Chunk:
         """Raises SourceError."""
         doing = f"reading chunk {command.number} of {command.table}"

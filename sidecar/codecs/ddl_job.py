@@ -9,7 +9,9 @@
   nothing). A state that TiDB did not have when this was written is an error.
 - Of running jobs one step counts: from which on a partition DDL's rows are under the new ids (`PartitionSwitch`). Reorganising
   jobs: schema state public, before which every session writes to the old ids, after which to the new ones. TRUNCATE PARTITION:
-  delete-only, from which on SQL sees the new ones. Neither is rolled back any more. Older TiDB has no such step.
+  delete-only, from which on SQL sees the new ones. Or from which on a MODIFY COLUMN's rows may lack the old column
+  (`ColumnSwitch`): schema state public, also of a part of a multi-schema change. None of them is rolled back any more. Older
+  TiDB has no such steps.
 - Arguments are a list in version 1 of the format, an object in version 2 (TiDB 8.4); a finished job may have lost them.
 
 Source: pingcap/tidb pkg/meta/model/{job,job_args}.go; pingcap/ticdc logservice/schemastore/ddl_job_fetcher.go.
@@ -21,7 +23,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sidecar.core.ddl import Action, DdlJob, JobTable, PartitionSwitch, TableInfo
+from sidecar.core.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor, TableInfo
 from sidecar.core.model import CommitTs
 from sidecar.errors import MessageUnreadable
 
@@ -33,6 +35,7 @@ _SCHEMA_ACTIONS |= {Action.MODIFY_SCHEMA_READ_ONLY, Action.RECOVER_SCHEMA}
 _REORGANISING = {Action.REORGANIZE_PARTITION, Action.ALTER_TABLE_PARTITIONING, Action.REMOVE_PARTITIONING}
 _DELETE_ONLY, _PUBLIC = 1, 5
 _SWITCH_STATES = dict.fromkeys(map(int, _REORGANISING), _PUBLIC) | {int(Action.TRUNCATE_TABLE_PARTITION): _DELETE_ONLY}
+_COLUMN_ACTIONS = {Action.MODIFY_COLUMN, Action.MULTI_SCHEMA_CHANGE}
 _MULTIPLE = {Action.CREATE_TABLES, Action.RENAME_TABLES}
 
 
@@ -51,6 +54,19 @@ class _Binlog(msgspec.Struct):
     DBInfo: _Schema | None = None
     TableInfo: dict[str, Any] | None = None
     MultipleTableInfos: list[dict[str, Any]] | None = None
+
+
+class _SubJob(msgspec.Struct):
+    """A part of a multi-schema change."""
+
+    type: int
+    state: int
+    schema_state: int = 0
+    raw_args: Any = None
+
+
+class _MultiSchema(msgspec.Struct):
+    sub_jobs: list[_SubJob] | None = None
 
 
 class _Involved(msgspec.Struct):
@@ -73,6 +89,7 @@ class _Job(msgspec.Struct):
     binlog: _Binlog | None = None
     raw_args: Any = None
     involving_schema_info: list[_Involved] | None = None
+    multi_schema_info: _MultiSchema | None = None
 
 
 class _WithId(msgspec.Struct):
@@ -91,6 +108,13 @@ class _Reorganised(msgspec.Struct):
 class _Truncated(msgspec.Struct):
     old_partition_ids: list[int]
     new_partition_ids: list[int]
+
+
+class _Modified(msgspec.Struct):
+    """`changing_column`: only with reorganisation. `old_column_id`: only where the old column stays on under another name."""
+
+    changing_column: dict[str, Any] | None = None
+    old_column_id: int = 0
 
 
 class _RenamedTable(msgspec.Struct):
@@ -118,18 +142,23 @@ class _Recovered(msgspec.Struct):
     recover_info: _RecoverInfo | None = None
 
 
-A = TypeVar("A", _Reorganised, _Truncated, _Renamed, _Recovered)
+A = TypeVar("A", _Reorganised, _Truncated, _Modified, _Renamed, _Recovered)
+
+_MODIFIED = ("column", "old_column_name", "position", "modify_column_type", "new_shard_bits")
+_MODIFIED += ("changing_column", "changing_idxs", "redundant_idxs", "old_column_id")
 
 _decoder = msgspec.json.Decoder(_Job)
 
 
-def ddl_job(job_meta: bytes, *, commit_ts: CommitTs, at: str) -> DdlJob | PartitionSwitch | None:
+def ddl_job(job_meta: bytes, *, commit_ts: CommitTs, at: str) -> DdlJob | Step | None:
     """A row of mysql.tidb_ddl_job as it was written at `commit_ts`; None if that write did not change what rows are.
 
     `at` names the place in errors. Raises MessageUnreadable.
     """
     job = _decoded(job_meta, at)
     if job.state == _RUNNING:
+        if job.type in _COLUMN_ACTIONS:
+            return _column_switch(job, commit_ts, at)
         return _switch(job, commit_ts, at) if _SWITCH_STATES.get(job.type, -1) == job.schema_state else None
     if job.state != _DONE or job.binlog is None or job.binlog.SchemaVersion == 0:
         return None
@@ -188,6 +217,25 @@ def _switch(job: _Job, commit_ts: CommitTs, at: str) -> PartitionSwitch:
     return PartitionSwitch(job.id, Action(job.type), commit_ts, job.start_ts, job.query, job.schema_name, job.table_id, gone, came)
 
 
+def _column_switch(job: _Job, commit_ts: CommitTs, at: str) -> ColumnSwitch | None:
+    parts: list[_Job | _SubJob] = [job]
+    if job.type == Action.MULTI_SCHEMA_CHANGE:
+        parts = [*((job.multi_schema_info and job.multi_schema_info.sub_jobs) or ())]
+    successors = []
+    for part in parts:
+        if (part.type, part.state, part.schema_state) != (Action.MODIFY_COLUMN, _RUNNING, _PUBLIC):
+            continue
+        modified = _arguments(job, _Modified, _MODIFIED, at, raw_args=part.raw_args)
+        if modified.changing_column is None:
+            continue
+        if not modified.old_column_id or not isinstance(modified.changing_column.get("id"), int):
+            raise _unreadable(at, f"DDL job {job.id} ({job.query[:200]}) does not name its columns")
+        successors.append(Successor(modified.old_column_id, modified.changing_column))
+    if not successors:
+        return None
+    return ColumnSwitch(job.id, Action(job.type), commit_ts, job.start_ts, job.query, job.schema_name, job.table_id, tuple(successors))
+
+
 def _tables(job: _Job, binlog: _Binlog, at: str) -> tuple[JobTable, ...]:
     if job.type == Action.RECOVER_SCHEMA:
         return tuple(JobTable(info, job.schema_id) for info in _recovered(job, at))
@@ -223,9 +271,10 @@ def _recovered(job: _Job, at: str) -> list[TableInfo]:
     return [one.TableInfo for one in found.RecoverTableInfos or found.RecoverTabsInfo or ()]
 
 
-def _arguments(job: _Job, kind: type[A], names: tuple[str, ...], at: str) -> A:
-    """`names`: of version 1's arguments, by place."""
-    raw = dict(zip(names, job.raw_args, strict=False)) if isinstance(job.raw_args, list) else job.raw_args or {}
+def _arguments(job: _Job, kind: type[A], names: tuple[str, ...], at: str, *, raw_args: Any = None) -> A:
+    """`names`: of version 1's arguments, by place. `raw_args`: of a part of the job, else its own."""
+    found = job.raw_args if raw_args is None else raw_args
+    raw = dict(zip(names, found, strict=False)) if isinstance(found, list) else found or {}
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:

@@ -115,7 +115,8 @@ class Effect(Enum):
     EXCHANGE = "exchange"
     """A table and a partition of another one swap their ids."""
     SWITCH = "switch"
-    """Not a finished job: a partition DDL from whose step on the table's rows are under other physical ids."""
+    """Not a finished job, but a step of one, from which on the table's rows are under other physical ids (`PartitionSwitch`), or
+    written in another way (`ColumnSwitch`)."""
     NONE = "none"
     """No TableInfo changes that a row depends on."""
 
@@ -225,6 +226,39 @@ class PartitionSwitch:
 
     def at(self) -> str:
         return f"step of DDL job {self.job_id} at {self.commit_ts} ({self.query[:200]})"
+
+
+class Successor(NamedTuple):
+    """`column`: TableInfo's column that takes the place of the one with id `column_id`, under another id."""
+
+    column_id: int
+    column: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSwitch:
+    """A step of MODIFY COLUMN with reorganisation that runs: rows with commit_ts above this one may lack the column and hold its
+    successor alone.
+
+    Sessions see the successor from here on. They write both for one step more, then the successor alone; only after that is the job
+    done. TiCDC goes by the finished job alone, and puts a default where the column is absent (pingcap/ticdc#5548).
+    """
+
+    job_id: int
+    action: Action
+    commit_ts: CommitTs
+    start_ts: int
+    query: str
+    schema_name: str
+    table_id: int
+    successors: tuple[Successor, ...]
+
+    def at(self) -> str:
+        return f"step of DDL job {self.job_id} at {self.commit_ts} ({self.query[:200]})"
+
+
+Step = PartitionSwitch | ColumnSwitch
+"""What counts of a job that runs."""
 
 
 @dataclass(frozen=True, slots=True)

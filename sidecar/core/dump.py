@@ -9,6 +9,9 @@ A reader works on one window at a time:
 In snapshot brackets there are no marks: IDLE -> READING (one chunk) -> IDLE. The window itself stays open until the feed
 shows its high mark (or the segment that reaches its TSO), so windows overlap and readers do not wait for the feed.
 
+A DDL (`changed`) takes from a table's windows and readers whatever is not in the log yet: it is read again with the columns after
+it. A SELECT that did not fit the table waits, without holding up others, until every DDL before its failure has passed.
+
 Invariants: a SELECT begins after its low mark is committed and its chunk is durable before the high mark is sent; marks
 are sent in the order of the commands; events of an earlier dump change nothing; an illegal request raises and changes
 nothing; pausing takes effect at a chunk boundary.
@@ -16,13 +19,15 @@ nothing; pausing takes effect at a chunk boundary.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from functools import partial
 from typing import assert_never
 
+from sidecar.core.dump_reader import Doubt, Phase, Reader
+from sidecar.core.dump_start import once_more, started
 from sidecar.core.manifest import ClosedWindow
-from sidecar.core.marks import DUMP_ID_LENGTH, Marks, mark_number, mark_uuid
+from sidecar.core.marks import Marks, mark_number, mark_uuid
 from sidecar.core.messages import (
     Brackets,
     ChunkRead,
@@ -40,9 +45,10 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import CommitTs, Mark, MarkKind, Seq
+from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.plan import Plan, Work
-from sidecar.core.progress import OVER, DumpState, Progress, TableProgress
+from sidecar.core.progress import OVER, DumpState, Progress
+from sidecar.core.schema_step import TableStep
 from sidecar.core.window import Windows
 from sidecar.errors import MarkRowTaken, RefusedRequest, SourceError
 
@@ -58,28 +64,9 @@ class DumpLimits:
     chunk_bytes_max: int = 256 << 20
 
 
-NO_TS = CommitTs(0)
-
-
-class _Phase(Enum):
-    IDLE = auto()
-    OPENING = auto()
-    READING = auto()
-    CLOSING = auto()
-
-
-@dataclass(slots=True)
-class _Reader:
-    """`window`: the number of the window it works on; `mark`: the mark it waits for; `chunk`: the chunk it reads;
-    `asked_ts`: what had left the feed when the chunk was asked for."""
-
-    phase: _Phase = _Phase.IDLE
-    window: int = -1
-    mark: int = -1
-    chunk: int = -1
-    chunks_left: int = 0
-    asked_ts: CommitTs = NO_TS
-    work: Work | None = None
+MISFITS_MAX = 100
+"""SELECTs in a row that did not fit a table, each after all DDLs before the last one had passed. A column that is being dropped is
+gone from SQL some time before its DDL is in the feed, long if transactions hold the DDL up; each try takes a second or two."""
 
 
 _LEGAL: dict[type[Request], frozenset[DumpState]] = {
@@ -114,6 +101,8 @@ class Dump:
         self._next_seq = next_seq
         self._chunk_number = 0
         self._window_number = 0
+        self._doubts: list[Doubt] = []
+        self._misfits: dict[TableName, int] = {}
         self._begin(replace(progress, epoch=epoch, revision=progress.revision + 1) if progress else None)
 
     # ---- what the pipeline asks ------------------------------------------------------------------------------------
@@ -125,12 +114,12 @@ class Dump:
             case StartDump():
                 if state is not None and state not in OVER:
                     raise RefusedRequest(f"a dump is {state} already", hint="stop it, or use dumprestart")
-                self._begin(self._fresh(request))
+                self._begin(started(request, after=self.progress, epoch=self.epoch, next_seq=self._next_seq))
             case RestartDump():
                 if self.progress is None:
                     raise RefusedRequest("there is no dump to restart", hint="use dumpstart")
-                old = self.progress
-                self._begin(self._fresh(_scope(old, request.dump_id)))
+                again = once_more(self.progress, request.dump_id)
+                self._begin(started(again, after=self.progress, epoch=self.epoch, next_seq=self._next_seq))
             case PauseDump() | ResumeDump() | StopDump():
                 if state not in _LEGAL[type(request)]:
                     raise RefusedRequest(f"the dump is {state or 'not started'}", hint="see dumpquery for what it is doing")
@@ -157,7 +146,7 @@ class Dump:
         if self.progress is None or self.progress.state is not DumpState.RUNNING:
             return commands
         for reader in self._readers:
-            if reader.phase is not _Phase.IDLE or self.full():
+            if reader.phase is not Phase.IDLE or self.full():
                 continue
             work = self._plan.claim()
             if work is None:
@@ -181,9 +170,33 @@ class Dump:
         for window in closed:
             self._plan.closed(window)
         if self.progress is not None and closed:
-            done = self._plan.complete() and self.progress.state not in OVER
-            self._move(DumpState.FINISHED if done else self.progress.state, seq=built.seq)
+            self._move(self._state_now(), seq=built.seq)
+        for doubt in [doubt for doubt in self._doubts if doubt.until_ts <= built.upto_ts]:
+            self._doubts.remove(doubt)
+            self._plan.release(doubt.work)
         return tuple(closed)
+
+    def changed(self, steps: Iterable[TableStep]) -> None:
+        """A DDL is the last thing in the segment just built; `steps` are the tables that it changed."""
+        if self.progress is None or self.progress.state in OVER:
+            return
+        dumped = self._plan.progress.keys()
+        mine = [step for step in steps if (step.before in dumped if step.before else self.progress.grows and step.after not in dumped)]
+        if not mine:
+            return
+        before = {step.before for step in mine if step.before is not None}
+        self._windows.drop(before)
+        self._doubts = [doubt for doubt in self._doubts if doubt.work.table not in before]
+        self._misfits = {table: count for table, count in self._misfits.items() if table not in before}
+        for reader in self._readers:
+            if reader.work is not None and reader.work.table in before:
+                reader.work = None
+        self._plan.change(mine)
+        self._move(self._state_now())
+
+    def _state_now(self) -> DumpState:
+        assert self.progress is not None
+        return DumpState.FINISHED if self._plan.complete() and self.progress.state not in OVER else self.progress.state
 
     def closes_by(self, upto_ts: CommitTs) -> bool:
         """Whether a window waits for a segment up to `upto_ts`, even an empty one."""
@@ -197,7 +210,7 @@ class Dump:
 
     # ---- the reader's transitions ----------------------------------------------------------------------------------
 
-    def _open_window(self, reader: _Reader, work: Work) -> Command:
+    def _open_window(self, reader: Reader, work: Work) -> Command:
         assert self.progress is not None
         self._window_number += 1
         reader.window, reader.work = self._window_number, work
@@ -206,7 +219,7 @@ class Dump:
             reader.chunks_left = 1
             return self._read_chunk(reader, work)
         reader.chunks_left = self._chunks_a_window(work)
-        return self._send_mark(reader, MarkKind.LOW, _Phase.OPENING)
+        return self._send_mark(reader, MarkKind.LOW, Phase.OPENING)
 
     def _chunks_a_window(self, work: Work) -> int:
         """At a pace in rows a window holds about a second's worth; at a pace in bytes one chunk, whose size nobody knows yet."""
@@ -225,18 +238,21 @@ class Dump:
 
     def _on_mark_sent(self, uuid: str) -> list[Command]:
         number = self._marks.number_of(uuid)
-        reader = next((r for r in self._readers if r.mark == number and r.phase in (_Phase.OPENING, _Phase.CLOSING)), None)
+        reader = next((r for r in self._readers if r.mark == number and r.phase in (Phase.OPENING, Phase.CLOSING)), None)
         if number is None or reader is None:
             return []
-        if reader.phase is _Phase.CLOSING:
-            reader.phase = _Phase.IDLE
+        if reader.phase is Phase.CLOSING:
+            reader.phase = Phase.IDLE
             return []
-        return [self._read_or_close(reader, exhausted=False)]
+        return [self._read_or_close(reader, exhausted=reader.work is None)]
 
     def _on_chunk_read(self, event: ChunkRead) -> list[Command]:
-        reader = next((r for r in self._readers if r.chunk == event.number and r.phase is _Phase.READING), None)
-        if reader is None or reader.work is None:
+        reader = self._reader_of(event.number)
+        if reader is None:
             return []
+        if reader.work is None:
+            return self._without_chunk(reader)
+        self._misfits.pop(reader.work.table, None)
         if self._brackets is Brackets.SNAPSHOT:
             try:
                 self._windows.add_snapshot(reader.window, event.file, after_ts=reader.asked_ts)
@@ -245,13 +261,13 @@ class Dump:
                 return []
             self._plan.read(reader.work, event)
             self._plan.release(reader.work)
-            reader.phase = _Phase.IDLE
+            reader.phase = Phase.IDLE
             return []
         self._plan.read(reader.work, event)
         self._windows.add(reader.window, event.file)
         return [self._read_or_close(reader, exhausted=event.exhausted)]
 
-    def _read_or_close(self, reader: _Reader, *, exhausted: bool) -> Command:
+    def _read_or_close(self, reader: Reader, *, exhausted: bool) -> Command:
         """The window's next chunk, of the reader's range or, that being exhausted, of the next one; or its high mark.
 
         The range is released before the high mark is sent: whoever claims it sends its own high mark later, so a range's
@@ -269,14 +285,14 @@ class Dump:
         if exhausted:
             work = self._plan.claim() if may_read else None
         if not may_read or work is None:
-            return self._send_mark(reader, MarkKind.HIGH, _Phase.CLOSING)
+            return self._send_mark(reader, MarkKind.HIGH, Phase.CLOSING)
         reader.work = work
         return self._read_chunk(reader, work)
 
-    def _read_chunk(self, reader: _Reader, work: Work) -> Command:
+    def _read_chunk(self, reader: Reader, work: Work) -> Command:
         assert self.progress is not None
         self._chunk_number += 1
-        reader.phase, reader.chunk, reader.asked_ts = _Phase.READING, self._chunk_number, self._after_ts
+        reader.phase, reader.chunk, reader.asked_ts = Phase.READING, self._chunk_number, self._after_ts
         reader.chunks_left -= 1
         return ReadChunk(
             dump_id=self.progress.dump_id,
@@ -291,7 +307,7 @@ class Dump:
             bounds_max=self._plan.bounds_wanted(work),
         )
 
-    def _send_mark(self, reader: _Reader, kind: MarkKind, phase: _Phase) -> Command:
+    def _send_mark(self, reader: Reader, kind: MarkKind, phase: Phase) -> Command:
         assert self.progress is not None
         reader.phase, reader.mark = phase, self._marks.send(kind)
         self._window_of_mark[reader.mark] = reader.window
@@ -302,46 +318,46 @@ class Dump:
             return []
         if isinstance(event.command, SendMark) and self._marks.was_seen(event.command.uuid):
             return self._on_mark_sent(event.command.uuid)  # the answer was lost, the feed knows better
+        if isinstance(event.command, ReadChunk) and (commands := self._on_misfit(event.command, event.schema_ts)) is not None:
+            return commands
         if event.fenced:
             raise MarkRowTaken(f"the watermark row was changed by another writer: {event.reason}", hint=event.hint)
         self._move(DumpState.FAILED, reason=f"{event.reason} ({event.hint})")
         return []
+
+    def _on_misfit(self, command: ReadChunk, schema_ts: CommitTs | None) -> list[Command] | None:
+        """What follows a SELECT that failed only because a DDL has passed or will; None if that is not why."""
+        reader = self._reader_of(command.number)
+        assert reader is not None, "only what is ours is heard"
+        if reader.work is not None:
+            misfits = self._misfits[command.table] = self._misfits.get(command.table, 0) + 1
+            if schema_ts is None or misfits > MISFITS_MAX:
+                return None
+            self._doubts.append(Doubt(schema_ts, reader.work))
+            reader.work = None
+        return self._without_chunk(reader)
+
+    def _without_chunk(self, reader: Reader) -> list[Command]:
+        """The SELECT is over and its rows are not wanted."""
+        if self._brackets is Brackets.SNAPSHOT:
+            self._windows.discard(reader.window)
+            reader.phase = Phase.IDLE
+            return []
+        return [self._read_or_close(reader, exhausted=True)]
+
+    def _reader_of(self, chunk: int) -> Reader | None:
+        return next((r for r in self._readers if r.chunk == chunk and r.phase is Phase.READING), None)
 
     def _is_ours(self, command: Command) -> bool:
         match command:
             case SendMark(uuid):
                 return self._marks.number_of(uuid) is not None
             case ReadChunk():
-                return any(r.chunk == command.number and r.phase is _Phase.READING for r in self._readers)
+                return self._reader_of(command.number) is not None
             case _:
                 assert_never(command)
 
     # ---- state -----------------------------------------------------------------------------------------------------
-
-    def _fresh(self, request: StartDump) -> Progress:
-        old = self.progress
-        if len(request.dump_id) != DUMP_ID_LENGTH or (old is not None and old.dump_id == request.dump_id):
-            raise RefusedRequest(
-                f"dump id {request.dump_id!r} is not new or not {DUMP_ID_LENGTH} characters", hint="let the sidecar choose the dump id"
-            )
-        if request.chunk_rows < 1 or len(set(request.tables)) < len(request.tables):
-            raise RefusedRequest("chunk_rows is below 1, or a table is named twice", hint="ask for at least one row, and each table once")
-        if not {table for table, _ in request.where} <= set(request.tables):
-            raise RefusedRequest("a predicate is for a table that is not dumped", hint="name only tables of the dump's scope")
-        if not request.tables:
-            raise RefusedRequest("no table matches the dump's scope", hint="check --tables against the changefeed's filter")
-        where = dict(request.where)
-        return Progress(
-            dump_id=request.dump_id,
-            state=DumpState.RUNNING,
-            brackets=request.brackets,
-            chunk_rows=request.chunk_rows,
-            epoch=self.epoch,
-            revision=old.revision + 1 if old else 0,
-            seq=Seq(self._next_seq - 1),
-            tables=tuple(TableProgress(table, where=where.get(table)) for table in request.tables),
-            pace=request.pace,
-        )
 
     def _begin(self, progress: Progress | None) -> None:
         """Work from `progress` with nothing open and nothing under way. The marks of what was are no longer ours."""
@@ -350,8 +366,9 @@ class Dump:
         self._brackets = progress.brackets if progress else Brackets.WATERMARK
         self._plan = Plan(progress.tables if progress else ())
         self._windows = Windows(progress.dump_id if progress else "")
-        self._readers = [_Reader() for _ in range((progress.pace.readers if progress else 0) or self.limits.readers)]
+        self._readers = [Reader() for _ in range((progress.pace.readers if progress else 0) or self.limits.readers)]
         self._window_of_mark: dict[int, int] = {}
+        self._doubts, self._misfits = [], {}
         self._marks = Marks(
             self.changefeed_id, partial(mark_number, progress.dump_id, self.epoch) if progress and active else _none_is_ours
         )
@@ -372,12 +389,6 @@ class Dump:
     def full(self) -> bool:
         """Whether what is read and not closed in the log has reached its bounds."""
         return len(self._windows) >= self.limits.open_windows_max or self._windows.bytes_held() >= self.limits.chunk_bytes_max
-
-
-def _scope(old: Progress, dump_id: str) -> StartDump:
-    """The request that would start `old` once more."""
-    where = tuple((t.table, t.where) for t in old.tables if t.where is not None)
-    return StartDump(dump_id, tuple(t.table for t in old.tables), old.brackets, old.chunk_rows, where, old.pace)
 
 
 def _none_is_ours(uuid: str) -> int | None:  # noqa: ARG001  # the shape of Marks.number_of

@@ -130,6 +130,10 @@ def files_of(manifest: Manifest) -> set[str]:
     return chunks if manifest.data is None else chunks | {manifest.data}
 
 
+def schemas_of(manifest: Manifest) -> frozenset[str]:
+    return frozenset(filter(None, (manifest.schemas, manifest.next_schemas)))
+
+
 def first_needed(manifest: Manifest) -> Seq:
     """The first segment that must be there to deliver this one with its windows."""
     return min((window.first_seq for window in manifest.windows), default=manifest.seq)

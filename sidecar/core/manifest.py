@@ -63,7 +63,8 @@ class DdlRecord:
 class Manifest:
     """`data` is None when the segment has no rows. `progress` is the dump's progress after this segment, or None.
 
-    `schemas` names the file with every table's TableSchema in force from this segment on.
+    `schemas` names the file with every table's TableSchema in force in this segment, `next_schemas` the one with those after its
+    DDLs, None if it has none that changed any.
     """
 
     seq: Seq
@@ -79,6 +80,7 @@ class Manifest:
     ddls: tuple[DdlRecord, ...] = ()
     windows: tuple[ClosedWindow, ...] = ()
     progress: dict[str, Any] | None = None
+    next_schemas: str | None = None
 
 
 def to_json(manifest: Manifest) -> bytes:
@@ -98,6 +100,7 @@ def to_json(manifest: Manifest) -> bytes:
             "ddls": [{"commit_ts": str(d.commit_ts), "schema": d.schema, "table": d.table, "query": d.query} for d in manifest.ddls],
             "windows": [_window_to_json(window) for window in manifest.windows],
             "progress": manifest.progress,
+            "next_schemas": manifest.next_schemas,
         },
         separators=(",", ":"),
         ensure_ascii=False,
@@ -133,6 +136,7 @@ def from_json(data: bytes, *, name: str) -> Manifest:
             ddls=tuple(DdlRecord(CommitTs(int(d["commit_ts"])), d["schema"], d["table"], d["query"]) for d in found["ddls"]),
             windows=tuple(_window_from_json(window) for window in found["windows"]),
             progress=found["progress"],
+            next_schemas=found.get("next_schemas"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ManifestUnreadable(f"manifest {name} lacks or breaks a field: {error!r}") from error
@@ -192,6 +196,8 @@ def schemas_to_json(schemas: dict[TableName, TableSchema]) -> bytes:
                 "columns": [
                     [column.name, column.kind, column.nullable, column.length, column.scale, column.elements] for column in table.columns
                 ],
+                "ids": [table.table_id, *table.physical_ids],
+                "layout": table.layout,
             }
             for _, table in sorted(schemas.items())
         ],
@@ -208,9 +214,16 @@ def schemas_from_json(data: bytes, *, name: str) -> dict[TableName, TableSchema]
                 TableName(table["schema"], table["table"]),
                 tuple(Column(c[0], c[1], c[2], c[3], c[4], tuple(c[5])) for c in table["columns"]),
                 tuple(table["key"]),
+                *_ids(table.get("ids", [0])),
+                table.get("layout", ""),
             )
             for table in json.loads(data)
         ]
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ManifestUnreadable(f"schemas {name} are not readable: {error!r}") from error
     return {table.name: table for table in tables}
+
+
+def _ids(found: list[int]) -> tuple[int, tuple[int, ...]]:
+    table_id, *physical_ids = found
+    return table_id, tuple(physical_ids)

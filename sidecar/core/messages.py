@@ -105,12 +105,17 @@ class ChunkRead:
 
 @dataclass(frozen=True, slots=True)
 class SourceFailed:
-    """A command failed for good, after the source's own retries. `fenced`: the watermark row is another writer's."""
+    """A command failed for good, after the source's own retries. `fenced`: the watermark row is another writer's.
+
+    `schema_ts`: the statement did not fit the table as it is now. A DDL that changed it is at or below this TSO, and may not have
+    come by the feed yet; None: that is not the reason, or the source cannot tell a TSO.
+    """
 
     command: Command
     reason: str
     hint: str
     fenced: bool = False
+    schema_ts: CommitTs | None = None
 
 
 SourceEvent = MarkSent | ChunkRead | SourceFailed
@@ -130,7 +135,7 @@ class SegmentBuilt:
 
 @dataclass(frozen=True, slots=True)
 class StartDump:
-    """Start dump `dump_id` of `tables`. Refused while another dump is not over."""
+    """Start dump `dump_id` of `tables`. Refused while another dump is not over. `grows`: also of those that appear while it runs."""
 
     dump_id: str
     tables: tuple[TableName, ...]
@@ -138,6 +143,7 @@ class StartDump:
     chunk_rows: int
     where: tuple[tuple[TableName, str], ...] = ()
     pace: Pace = UNBOUNDED
+    grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,12 +152,17 @@ class TableSchema:
     """A table as the feed carries it: public columns in table order, virtual generated ones left out.
 
     `key` names the handle key's columns (PK, else the NOT NULL unique key TiCDC uses); empty: TiCDC does not
-    replicate the table.
+    replicate the table. `table_id` and `physical_ids` (the partitions' ids, else the table's own) tell another table of the same
+    name; 0 and empty where the source does not tell them. `layout` is what decoding raw key-values needs besides (codecs/kv_layout),
+    empty for feeds that name their columns.
     """
 
     name: TableName
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+    table_id: int = 0
+    physical_ids: tuple[int, ...] = ()
+    layout: str = ""
 
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)

@@ -9,6 +9,7 @@ Reading may be ahead of the cursor; what is ahead is read again after a crash.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -18,6 +19,7 @@ from sidecar.core.manifest import ClosedWindow
 from sidecar.core.messages import ChunkRead
 from sidecar.core.model import TableName
 from sidecar.core.progress import Key, Span, TableProgress
+from sidecar.core.schema_step import Fate, TableStep
 
 SPANS_MAX = 16
 """Ranges a table is cut into: more than readers, so that none waits for the longest one; few enough to list."""
@@ -60,6 +62,7 @@ class Plan:
         self.progress: dict[TableName, TableProgress] = {t.table: t for t in tables}
         self._reading = {t.table: [_Reading(span.cursor, span.cursor, span.upper) for span in t.spans] for t in tables}
         self._order = {t.table: order for order, t in enumerate(tables)}
+        self._orders = len(tables)
         self._free = [Work(self._order[table], span, table) for table, spans in self._reading.items() for span in range(len(spans))]
         heapify(self._free)
         self._incomplete = sum(t.complete_at is None for t in tables)
@@ -123,6 +126,30 @@ class Plan:
     def complete(self) -> bool:
         return self._incomplete == 0
 
+    def change(self, steps: Sequence[TableStep]) -> None:
+        """A DDL has passed: of its tables, what is read and not in the log is forgotten, and who claimed a range of them has none.
+        A table that is GONE is no table of the dump any more, one that is BORN becomes one."""
+        step_of = {step.before: step for step in steps if step.before is not None}
+        born = [TableProgress(step.after) for step in steps if step.before is None and step.after is not None]
+        self._free = [work for work in self._free if work.table not in step_of]
+        self._open = {path: work for path, work in self._open.items() if work.table not in step_of}
+        old, old_order, old_reading = self.progress, self._order, self._reading
+        self.progress, self._order, self._reading = {}, {}, {}
+        for table in [*old.values(), *born]:
+            step, order = step_of.get(table.table), old_order.get(table.table, self._orders)
+            if step is not None and step.after is None:
+                continue
+            now = table if step is None or step.after is None else _after(table, step.after, step.fate)
+            self._orders += order == self._orders
+            self.progress[now.table], self._order[now.table] = now, order
+            if step is None and table.table in old_reading:
+                self._reading[now.table] = old_reading[table.table]
+            else:
+                self._reading[now.table] = [_Reading(span.cursor, span.cursor, span.upper) for span in now.spans]
+                self._free += [Work(order, span, now.table) for span in range(len(now.spans))]
+        heapify(self._free)
+        self._incomplete = sum(t.complete_at is None for t in self.progress.values())
+
     def _uncut(self, work: Work) -> bool:
         return len(self._reading[work.table]) == 1 and self.upper(work) is None
 
@@ -140,3 +167,7 @@ class Plan:
         by_bytes = rows * CHUNK_BYTES_TARGET // max(event.file.bytes, 1)
         by_time = int(rows * READ_S_TARGET / event.read_s) if event.read_s else by_bytes
         self._rows_wanted[event.file.table] = max(1, min(by_bytes, by_time))
+
+
+def _after(table: TableProgress, name: TableName, fate: Fate) -> TableProgress:
+    return TableProgress(name, where=table.where) if fate is Fate.AGAIN else replace(table, table=name)

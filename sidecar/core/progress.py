@@ -55,7 +55,8 @@ class TableProgress:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send. `seq` is the
-    segment in which its windows last closed (-1: before the first), for people who look things up in the log."""
+    segment in which its windows last closed (-1: before the first), for people who look things up in the log. `grows`: tables that
+    appear while it runs belong to it."""
 
     dump_id: str
     state: DumpState
@@ -67,6 +68,7 @@ class Progress:
     tables: tuple[TableProgress, ...]
     reason: str | None = None
     pace: Pace = UNBOUNDED
+    grows: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; ts as decimal strings."""
@@ -80,6 +82,7 @@ class Progress:
             "seq": self.seq,
             "reason": self.reason,
             "pace": asdict(self.pace),
+            "grows": self.grows,
             "tables": [_table_to_json(table) for table in self.tables],
         }
 
@@ -96,6 +99,7 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
         seq=Seq(int(found["seq"])),
         reason=found["reason"],
         pace=Pace(**{name: int(value) for name, value in found["pace"].items()}),
+        grows=found.get("grows", False),
         tables=tuple(
             TableProgress(
                 table=TableName(*table["table"]),

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, Literal, TypeVar, assert_never
 
-from sidecar.core.ddl import Action, DdlEvent, DdlJob, Effect, JobTable, PartitionSwitch, TableInfo, effect_of
+from sidecar.core.ddl import Action, ColumnSwitch, DdlEvent, DdlJob, Effect, JobTable, Step, TableInfo, effect_of
 from sidecar.core.ddl_rules import is_system_schema
 from sidecar.core.model import CommitTs, TableName
 from sidecar.core.schema_tables import AGAIN, Move, SchemaTables
@@ -29,6 +29,8 @@ from sidecar.core.schema_version import Describe, Rowless, SchemaSnapshot, Table
 from sidecar.errors import FeedError, UnsupportedDdl
 
 T = TypeVar("T")
+
+_PUBLIC = 5
 
 
 class SchemaHistory(Generic[T]):
@@ -92,19 +94,19 @@ class SchemaHistory(Generic[T]):
         """Every job with commit_ts <= resolved_ts has been applied. Going back is a repeat."""
         self._resolved_ts = max(self._resolved_ts, resolved_ts)
 
-    def apply(self, job: DdlJob | PartitionSwitch) -> DdlEvent | None:
+    def apply(self, job: DdlJob | Step) -> DdlEvent | None:
         """What the job changed; None if it is a repeat.
 
         Raises FeedError for a job that is late or does not fit what is known, UnsupportedDdl for one that cannot be followed.
         """
         if self._is_repeat(job):
             return None
-        if isinstance(job, PartitionSwitch):
-            action, effect = job.action, Effect.SWITCH
-            moves = self._switch(job)
-        else:
+        if isinstance(job, DdlJob):
             action, effect = effect_of(job.action, job=job.at())
             moves = self._plan(job, effect)
+        else:
+            action, effect = job.action, Effect.SWITCH
+            moves = self._switch(job)
         self._tables.refuse_conflicts(moves, job.at())
         if isinstance(job, DdlJob):
             self._follow_schema(job, effect)
@@ -113,11 +115,11 @@ class SchemaHistory(Generic[T]):
         changes = tuple(move.change() for move in moves)
         return DdlEvent(job.commit_ts, job.start_ts, job.job_id, action, effect, job.query, job.schema_name, changes)
 
-    def _is_repeat(self, job: DdlJob | PartitionSwitch) -> bool:
-        known = self._applied.get((job.job_id, isinstance(job, PartitionSwitch)))
+    def _is_repeat(self, job: DdlJob | Step) -> bool:
+        known = self._applied.get((job.job_id, not isinstance(job, DdlJob)))
         if job.commit_ts <= self._floor_ts or known == job.commit_ts:
             return True
-        if known is not None and isinstance(job, PartitionSwitch) and known < job.commit_ts:
+        if known is not None and not isinstance(job, DdlJob) and known < job.commit_ts:
             return True  # the step is tried again, or written again with its progress
         if known is not None:
             raise _misfit(job, f"is known with commit_ts {known}")
@@ -172,11 +174,14 @@ class SchemaHistory(Generic[T]):
             case _:
                 assert_never(effect)
 
-    def _switch(self, step: PartitionSwitch) -> list[Move[T]]:
-        """The same table and columns under other ids. Amid a DDL whose snapshot has them already, nothing changes."""
+    def _switch(self, step: Step) -> list[Move[T]]:
+        """The same table under other ids, or with columns that are written in another way. Amid a DDL whose snapshot has them
+        already, nothing changes."""
         if is_system_schema(step.schema_name):
             return []
         before = self._before(step, step.table_id)
+        if isinstance(step, ColumnSwitch):
+            return self._succeed(step, before)
         if set(step.came) <= set(before.physical_ids):
             return []
         info = self._tables.info(step.table_id)
@@ -188,6 +193,20 @@ class SchemaHistory(Generic[T]):
         # the job names the new partitions when it is done; until then they have none
         came = [{"id": one, "name": {"O": "", "L": ""}} for one in step.came]
         info["partition"] = partition | {"enable": True, "definitions": kept + came}
+        return [Move(before, self._again(info, before, step.commit_ts), info)]
+
+    def _succeed(self, step: ColumnSwitch, before: TableVersion[T] | Rowless) -> list[Move[T]]:
+        """`successor` is no field of TiDB's: the description reads it, and the finished job's TableInfo has none."""
+        info = self._tables.info(step.table_id)
+        successors = {one.column_id: dict(one.column) for one in step.successors}
+        if {column["id"] for column in info["cols"] if column["state"] == _PUBLIC} & {one["id"] for one in successors.values()}:
+            return []
+        found = [column for column in info["cols"] if column["id"] in successors]
+        if len(found) != len(successors):
+            raise _misfit(step, f"replaces columns {sorted(successors)} of table id {step.table_id}, which has not all of them")
+        info["cols"] = [
+            column | {"successor": successors[column["id"]]} if column["id"] in successors else column for column in info["cols"]
+        ]
         return [Move(before, self._again(info, before, step.commit_ts), info)]
 
     def _create(self, job: DdlJob, one: JobTable) -> list[Move[T]]:
@@ -224,7 +243,7 @@ class SchemaHistory(Generic[T]):
             )
         return [JobTable(info, job.schema_id) for info in dropped]
 
-    def _before(self, job: DdlJob | PartitionSwitch, table_id: int) -> TableVersion[T] | Rowless:
+    def _before(self, job: DdlJob | Step, table_id: int) -> TableVersion[T] | Rowless:
         found = self._tables.table(table_id)
         if found is None:
             raise _misfit(job, f"changes table id {table_id}, which does not exist")
@@ -260,7 +279,7 @@ class SchemaHistory(Generic[T]):
             self._tables.drop_schema(job.commit_ts, job.schema_id)
 
 
-def _misfit(job: DdlJob | PartitionSwitch, problem: str) -> FeedError:
+def _misfit(job: DdlJob | Step, problem: str) -> FeedError:
     return FeedError(f"{job.at()} {problem}", hint=AGAIN)
 
 

@@ -11,10 +11,11 @@ the window is open. What is open lives in memory only: after a crash it is dropp
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from sidecar.core.manifest import ChunkFile, ClosedWindow
-from sidecar.core.model import CommitTs, MarkKind, Seq
+from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
 from sidecar.errors import SourceError
 
 
@@ -57,6 +58,19 @@ class Windows:
         window = self._open[number]
         window.low_ts = window.read_tso = chunk.read_tso
         window.chunks.append(chunk)
+
+    def drop(self, tables: Collection[TableName]) -> None:
+        """Chunks of these tables are no longer of their windows: the windows close without them. One that was made for such a
+        chunk alone (snapshot) is no window any more."""
+        for number, window in list(self._open.items()):
+            kept = [chunk for chunk in window.chunks if chunk.table not in tables]
+            if len(kept) < len(window.chunks) and window.read_tso is not None:
+                self.discard(number)
+            window.chunks = kept
+
+    def discard(self, number: int) -> None:
+        """Window `number` will never close."""
+        del self._open[number]
 
     def closes_by(self, upto_ts: CommitTs) -> bool:
         """Whether a snapshot window waits for a segment up to `upto_ts`, even an empty one."""

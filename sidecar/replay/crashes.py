@@ -64,6 +64,9 @@ class MortalLog:
     def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
         return self.log.write_schemas(schemas)
 
+    def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
+        return self.log.read_schemas(name)
+
     def commit(self, manifest: Manifest) -> None:
         self.fate.around("manifest", lambda: self.log.commit(manifest))
 

@@ -6,7 +6,7 @@ The pipeline asks it what it asks of `core.dump.Dump`. Marks are checked and win
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from sidecar.core.messages import Brackets, ChunkRead, Command, Request, Segment
 from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.plan import Plan
 from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.schema_step import TableStep
 from sidecar.core.window import Windows
 from sidecar.errors import RefusedRequest
 from sidecar.replay.source import RecordedWindow
@@ -110,6 +111,10 @@ class RecordedDump:
                 tables=tuple(self._plan.progress.values()),
             )
         return tuple(closed)
+
+    def changed(self, steps: Iterable[TableStep]) -> None:
+        if changed := list(steps):
+            raise AssertionError(f"a recording with a recorded dump has no schema changes, and came to {changed}")
 
     def closes_by(self, upto_ts: CommitTs) -> bool:  # noqa: ARG002  # recorded windows wait for their marks only
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -17,11 +17,12 @@ from random import Random
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from sidecar.adapters.memory import StillSchemas
 from sidecar.adapters.progress_file import FileProgress
 from sidecar.adapters.segment_log import FolderLog, write_chunk
 from sidecar.adapters.spill import FileSpill
 from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
-from sidecar.core.model import MARK_TABLE, CommitTs, TableName
+from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.core.progress import DumpState
 from sidecar.core.table_rules import matching
 from sidecar.errors import FeedUnsuitable, SinkError, SourceError
@@ -56,6 +57,9 @@ class NoSource:
 
     def request(self, command: Command) -> None:
         raise AssertionError(f"a recorded dump asked for {command}")
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        """It reads nothing."""
 
     def results(self) -> list[SourceEvent]:
         return []
@@ -149,13 +153,14 @@ class Replay:
             codec=self.config.codec(),
             log=MortalLog(log, self.fate),
             source=self._source(),
+            schemas=StillSchemas(self.schemas),
             progress=MortalProgress(self.stored, self.fate),
             requests=self.script,
             clock=self.clock,
             spill=FileSpill(None),
             deliveries=self.spark if self.settings.speed is not None else None,  # at full speed nothing waits for Spark
         )
-        pipeline = attach(outside, changefeed_id=WATERMARK_ROW_ID, epoch=self.epoch, schemas=self.schemas, limits=Limits())
+        pipeline = attach(outside, changefeed_id=WATERMARK_ROW_ID, epoch=self.epoch, limits=Limits())
         if self.settings.brackets == RECORDED:
             pipeline.dump = self._recorded_dump(pipeline)
         return pipeline

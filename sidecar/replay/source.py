@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from sidecar.core.manifest import ChunkFile
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
-from sidecar.core.model import CommitTs, MarkKind, TableName
+from sidecar.core.model import CommitTs, MarkKind, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, SourceError
 from sidecar.replay.recording import FeedConfig, Key, RecordedTables, Recording
 
@@ -97,6 +97,9 @@ class RecordedSource:
                 self._marks.append(_Mark(command, self._steps()))
             case ReadChunk():
                 self._reads.append(_Read(command, self._steps()))
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        """The tables here do not change."""
 
     def results(self) -> Sequence[SourceEvent]:
         """What one step of time brings."""

@@ -18,7 +18,7 @@ from sidecar.codecs.canal_json import encode_mark, encode_resolved
 from sidecar.core.log_layout import chunk_name
 from sidecar.core.manifest import ChunkFile
 from sidecar.core.messages import ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent
-from sidecar.core.model import CommitTs, Lane, MarkKind, Message
+from sidecar.core.model import CommitTs, Lane, MarkKind, Message, TableName, TableSchema
 from sidecar.storage import Folder
 from tests.bench.account import ACCOUNT, canal_updates, message, rows
 
@@ -112,6 +112,9 @@ class MemorySource:
                 self._events.append(MarkSent(uuid))
             case ReadChunk():
                 self._reads.append((command.number, self._threads.submit(self._select, command)))
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        """The tables here do not change."""
 
     def results(self) -> Sequence[SourceEvent]:
         events, self._events = self._events, []

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sidecar.adapters.memory import StillSchemas
 from sidecar.adapters.progress_file import FileProgress
 from sidecar.adapters.segment_log import FolderLog
 from sidecar.adapters.spill import FileSpill
@@ -88,13 +89,14 @@ def _live(bench: Bench, *, dump: bool) -> Line:
         codec=CanalJson(),
         log=FolderLog(log),
         source=source,
+        schemas=StillSchemas({ACCOUNT: SCHEMA}),
         progress=FileProgress(open_folder(str(folder))),
         requests=_Asked(StartDump(DUMP_ID, (ACCOUNT,), Brackets.WATERMARK, CHUNK_ROWS) if dump else None),
         clock=MonotonicClock(),
         spill=FileSpill(str(folder)),
         deliveries=loop,
     )
-    pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=1, schemas={ACCOUNT: SCHEMA}, limits=Limits())
+    pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=1, limits=Limits())
     loop.start()
     began_ns, end_s = time.time_ns(), time.monotonic() + bench.sized(RUN_S)
     with timed_tree(cost):

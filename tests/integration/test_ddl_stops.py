@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
 from sidecar.adapters.spill import MemorySpill
 from sidecar.core.messages import Request
 from sidecar.core.model import Change, Message, Seq
@@ -41,12 +41,13 @@ def test_a_schema_change_stops_the_sidecar_before_it_and_loses_nothing(feed: str
             codec=config.codec(),
             log=MemoryLog(disk),
             source=NoSource(),
+            schemas=StillSchemas(found.schemas),
             progress=stored,
             requests=NoRequests(),
             clock=MonotonicClock(),
             spill=MemorySpill(),
         )
-        pipeline = attach(outside, changefeed_id="none", epoch=epoch, schemas=found.schemas, limits=Limits())
+        pipeline = attach(outside, changefeed_id="none", epoch=epoch, limits=Limits())
         with pytest.raises(UnsupportedDdl, match=r"alter table|ALTER TABLE") as stopped:
             _run(pipeline)
         assert "what to do" in str(stopped.value)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
 from sidecar.adapters.spill import MemorySpill
 from sidecar.core.model import Change, Lane, Message, Seq
 from sidecar.errors import FeedLost, FeedUnsuitable
@@ -121,13 +121,14 @@ def run(feed: Feed, of: Recording, config: FeedConfig, disk: MemoryDisk, until: 
         codec=config.codec(),
         log=log,
         source=NoSource(),
+        schemas=StillSchemas(of.schemas),
         progress=MemoryProgress(),
         requests=NoRequests(),
         clock=Hurried(1.0),
         spill=MemorySpill(),
     )
     epoch = 1 + len(disk.names())
-    pipeline = attach(outside, changefeed_id="it", epoch=epoch, schemas=of.schemas, limits=Limits())
+    pipeline = attach(outside, changefeed_id="it", epoch=epoch, limits=Limits())
     until_s = time.monotonic() + PATIENCE_S
     while not until(pipeline):
         assert time.monotonic() < until_s, f"does not come to its end: {pipeline.lane_lags()}"

@@ -7,13 +7,13 @@ progress store, acknowledge); everything in memory is lost and the feed is read 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 import pyarrow as pa
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
 from sidecar.adapters.spill import MemorySpill
 from sidecar.codecs.canal_json import CanalJson
 from sidecar.core.dump import DumpLimits
@@ -34,7 +34,7 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import MARK_TABLE, Change, Seq, TableName
+from sidecar.core.model import MARK_TABLE, Change, Seq, TableName, TableSchema
 from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import RefusedRequest
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
@@ -55,6 +55,9 @@ class SimSource:
 
     def request(self, command: Command) -> None:
         (self.marks if isinstance(command, SendMark) else self.reads).append(command)  # type: ignore[arg-type]  # split by type
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        """The tables here do not change."""
 
     def results(self) -> Sequence[SourceEvent]:
         if self.marks and self.rng.random() < 0.5:
@@ -242,13 +245,13 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                     codec=CanalJson(),
                     log=MortalLog(log, fate),
                     source=source,
+                    schemas=StillSchemas({table: schema_of(table) for table in cluster.tables}),
                     progress=MortalProgress(stored, fate),
                     requests=requests,
                     clock=clock,
                     spill=MemorySpill(),
                 )
-                schemas = {table: schema_of(table) for table in cluster.tables}
-                pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, schemas=schemas, limits=limits)
+                pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=limits)
             if settling:
                 _finish_dump(pipeline, requests, StartDump(f"{seed % 2**32:08x}ffffffff", cluster.tables, brackets, chunk_rows))
             pipeline.step(poll_s=0)

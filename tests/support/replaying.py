@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
 from sidecar.adapters.spill import MemorySpill
 from sidecar.codecs.contract import Codec
 from sidecar.core.manifest import ChunkFile, Manifest
@@ -191,12 +191,13 @@ def _attach(
         codec=made.codec,
         log=MortalLog(log, fate),
         source=NoSource() if run.brackets == "recorded" else RecordedSource(made.history, feed, row, write_chunk, seed=run.seed + epoch),
+        schemas=StillSchemas(made.recording.schemas),
         progress=MortalProgress(stored, fate),
         requests=script,
         clock=_Clock(),
         spill=MemorySpill(),
     )
-    pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, schemas=made.recording.schemas, limits=Limits())
+    pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=Limits())
     if run.brackets == "recorded":
         pipeline.dump = RecordedDump(
             made.windows.windows,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
 from sidecar.adapters.spill import MemorySpill
 from sidecar.core.dump import DumpLimits
 from sidecar.core.manifest import ChunkFile, Manifest
@@ -127,6 +127,9 @@ class NotedLog:
     def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
         return self.log.write_schemas(schemas)
 
+    def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
+        return self.log.read_schemas(name)
+
     def commit(self, manifest: Manifest) -> None:
         self.notes.note("manifest")
         self.log.commit(manifest)
@@ -159,6 +162,9 @@ class FakeSource:
     def request(self, command: Command) -> None:
         self.notes.note(f"ask {command.kind.name.lower()} mark" if isinstance(command, SendMark) else "ask chunk")
         self.asked.append(command)
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        self.followed = schemas
 
     def results(self) -> Sequence[SourceEvent]:
         todo, self.asked = self.asked, []
@@ -229,13 +235,14 @@ class Stage:
             codec=FakeCodec(self.feed),
             log=NotedLog(MemoryLog(self.disk), self.notes),
             source=self.source,
+            schemas=StillSchemas(SCHEMAS),
             progress=NotedProgress(self.stored, self.notes),
             requests=self.requests,
             clock=self.clock,
             spill=MemorySpill(),
             deliveries=self.deliveries,
         )
-        return attach(outside, changefeed_id="cf", epoch=epoch, schemas=SCHEMAS, limits=Limits(dump=DumpLimits(readers=1)))
+        return attach(outside, changefeed_id="cf", epoch=epoch, limits=Limits(dump=DumpLimits(readers=1)))
 
     def manifests(self) -> list[Manifest]:
         log = MemoryLog(self.disk)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from sidecar import storage
+from sidecar.adapters.memory import StillSchemas
 from sidecar.adapters.memory_owner import Election, MemoryOwner
 from sidecar.config import Config
 from sidecar.core.log_layout import is_manifest, read_manifest
@@ -54,7 +55,7 @@ class Life:
             log_id=log_id,
             changefeed_id="cf",
             codec=FakeCodec(self.feed),
-            schemas=SCHEMAS,
+            schemas=StillSchemas(SCHEMAS),
             feed=lambda: self.feed,
             source=lambda write_chunk: self.stage.source,
             progress=self.stage.stored,

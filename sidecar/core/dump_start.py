@@ -1,0 +1,42 @@
+"""A dump's progress at its beginning, from what an operator asked for; a request that cannot be carried out is refused."""
+
+from __future__ import annotations
+
+from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.core.messages import StartDump
+from sidecar.core.model import Seq
+from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.errors import RefusedRequest
+
+
+def started(request: StartDump, *, after: Progress | None, epoch: int, next_seq: Seq) -> Progress:
+    """`after`: the dump before it. `next_seq`: the segment that comes next. Raises RefusedRequest."""
+    if len(request.dump_id) != DUMP_ID_LENGTH or (after is not None and after.dump_id == request.dump_id):
+        raise RefusedRequest(
+            f"dump id {request.dump_id!r} is not new or not {DUMP_ID_LENGTH} characters", hint="let the sidecar choose the dump id"
+        )
+    if request.chunk_rows < 1 or len(set(request.tables)) < len(request.tables):
+        raise RefusedRequest("chunk_rows is below 1, or a table is named twice", hint="ask for at least one row, and each table once")
+    if not {table for table, _ in request.where} <= set(request.tables):
+        raise RefusedRequest("a predicate is for a table that is not dumped", hint="name only tables of the dump's scope")
+    if not request.tables:
+        raise RefusedRequest("no table matches the dump's scope", hint="check --tables against the changefeed's filter")
+    where = dict(request.where)
+    return Progress(
+        dump_id=request.dump_id,
+        state=DumpState.RUNNING,
+        brackets=request.brackets,
+        chunk_rows=request.chunk_rows,
+        epoch=epoch,
+        revision=after.revision + 1 if after else 0,
+        seq=Seq(next_seq - 1),
+        tables=tuple(TableProgress(table, where=where.get(table)) for table in request.tables),
+        pace=request.pace,
+        grows=request.grows,
+    )
+
+
+def once_more(old: Progress, dump_id: str) -> StartDump:
+    """The request that would start `old` again."""
+    where = tuple((t.table, t.where) for t in old.tables if t.where is not None)
+    return StartDump(dump_id, tuple(t.table for t in old.tables), old.brackets, old.chunk_rows, where, old.pace, old.grows)
