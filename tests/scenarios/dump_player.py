@@ -5,7 +5,8 @@
     next                                               what can begin now
     sent mark 0                                        the UPDATE is committed
     read chunk 1 rows=10 last=10 [bytes=100] [tso=420] [exhausted]
-    failed mark 0 [fenced]                             failed chunk 1
+    failed mark 0 [fenced]                             failed chunk 1 [schema_ts=500]
+    ddl a:kept b:again a:gone a:kept:renamed :born:c   a DDL is the last thing in the segment before
     segment seq=5 upto=500 [marks=low@410#0,high@450#1]
     recover                                            die; a Dump of the next epoch goes on from the progress, as JSON
 
@@ -43,6 +44,7 @@ from sidecar.core.messages import (
 )
 from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.progress import Progress, Span, TableProgress, progress_from_json
+from sidecar.core.schema_step import Fate, TableStep
 from sidecar.errors import RefusedRequest, TicdcDumpError
 
 CHANGEFEED = "cf"
@@ -81,7 +83,12 @@ class DumpPlayer:
                 return self._told(self.dump.handle(self._chunk_read(int(number), given, exhausted="exhausted" in flags)))
             case ["failed", kind, number, *_]:
                 command: Command = SendMark(self._uuid(number), MarkKind.LOW) if kind == "mark" else self.asked[int(number)]
-                return self._told(self.dump.handle(SourceFailed(command, "TiDB said no", "ask it why", fenced="fenced" in flags)))
+                schema_ts = CommitTs(int(given["schema_ts"])) if "schema_ts" in given else None
+                failure = SourceFailed(command, "TiDB said no", "ask it why", fenced="fenced" in flags, schema_ts=schema_ts)
+                return self._told(self.dump.handle(failure))
+            case ["ddl", *told]:
+                self.dump.changed([_step(text) for text in told])
+                return []
             case ["segment", *_]:
                 return self._segment(given)
             case ["recover"]:
@@ -116,7 +123,9 @@ class DumpPlayer:
         tables = tuple(TableName("s", table) for table in given.get("tables", "").split(",") if table)
         brackets, rows = Brackets(given.get("brackets", "watermark")), int(given.get("chunk_rows", 10))
         requests: dict[str, Request] = {
-            "start": StartDump(dump_id, tables, brackets, rows, pace=Pace(rows_per_s=int(given.get("rows_per_s", 0)))),
+            "start": StartDump(
+                dump_id, tables, brackets, rows, pace=Pace(rows_per_s=int(given.get("rows_per_s", 0))), grows="grows" in given
+            ),
             "restart": RestartDump(dump_id),
             "pause": PauseDump(),
             "resume": ResumeDump(),
@@ -225,3 +234,9 @@ def _place(command: ReadChunk) -> str:
 
 def _span(span: Span) -> str:
     return f"({_key(span.cursor)}, {_key(span.upper)}]"
+
+
+def _step(text: str) -> TableStep:
+    before, fate, after = [*text.split(":"), "", ""][:3]
+    name = None if fate == "gone" else TableName("s", after or before)
+    return TableStep(TableName("s", before) if before else None, name, Fate(fate))

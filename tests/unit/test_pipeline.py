@@ -29,15 +29,31 @@ from sidecar.core.messages import (
     SourceFailed,
     StartDump,
 )
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Mark, MarkKind, Message, Rank, Seq, TableName, TableSchema
+from sidecar.core.model import (
+    MARK_TABLE,
+    Change,
+    Column,
+    CommitTs,
+    Ddl,
+    Envelope,
+    Lane,
+    Mark,
+    MarkKind,
+    Message,
+    Rank,
+    Seq,
+    TableName,
+    TableSchema,
+)
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
-from sidecar.errors import FeedUnsuitable, LogTaken, MarkError, RefusedRequest, UnsupportedDdl
+from sidecar.errors import FeedUnsuitable, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
 from sidecar.pipeline import DELIVERY_LAG_MAX_S, EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
-from sidecar.ports import DataFile
+from sidecar.ports import DataFile, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
 TABLE = TableName("s", "t")
-SCHEMAS = {TABLE: TableSchema(TABLE, (), ("id",))}
+SCHEMAS = {TABLE: TableSchema(TABLE, (Column("id", "int", nullable=False),), ("id",), 1, (1,))}
+WIDER = {TABLE: TableSchema(TABLE, (Column("id", "int", nullable=False), Column("x", "int")), ("id",), 1, (1,))}
 DUMP = "1" * 16
 LANE = Lane("a")
 DURABLE = ("chunk file", "segment data", "manifest", "progress", "acknowledge")
@@ -158,6 +174,7 @@ class FakeSource:
     ts: int = 100
     asked: list[Command] = field(default_factory=list)
     fails: SourceFailed | None = None
+    followed: Mapping[TableName, TableSchema] = field(default_factory=dict)
 
     def request(self, command: Command) -> None:
         self.notes.note(f"ask {command.kind.name.lower()} mark" if isinstance(command, SendMark) else "ask chunk")
@@ -219,6 +236,28 @@ class FakeDeliveries:
         return self.seq
 
 
+@dataclass
+class MovingSchemas:
+    """`Schemas` of a source that changes: `at` says from which ts on there are which tables."""
+
+    at: dict[int, Mapping[TableName, TableSchema]]
+    asked: list[int] = field(default_factory=list)
+
+    def begin(self) -> Mapping[TableName, TableSchema]:
+        return self.at[0]
+
+    def resume(self, tables: Mapping[TableName, TableSchema], *, upto_ts: CommitTs) -> Mapping[TableName, TableSchema]:
+        return tables
+
+    def after(self, ddls: Sequence[Ddl]) -> Mapping[TableName, TableSchema]:
+        (ts,) = {ddl.commit_ts for ddl in ddls}
+        self.asked.append(ts)
+        return self.at[max(since for since in self.at if since <= ts)]
+
+    def named(self, changes: Iterable[Change]) -> Iterable[Change]:
+        return changes
+
+
 class Stage:
     """A pipeline over fakes. `attach` again is what happens after a crash: memory is lost, disk and store are not."""
 
@@ -228,6 +267,7 @@ class Stage:
         self.feed, self.requests = FakeFeed(self.notes), FakeRequests(self.notes)
         self.source = FakeSource(self.notes, self.feed, self.disk)
         self.deliveries: FakeDeliveries | None = None
+        self.schemas: Schemas = StillSchemas(SCHEMAS)
 
     def attach(self, *, epoch: int = 1) -> Pipeline:
         outside = Outside(
@@ -235,7 +275,7 @@ class Stage:
             codec=FakeCodec(self.feed),
             log=NotedLog(MemoryLog(self.disk), self.notes),
             source=self.source,
-            schemas=StillSchemas(SCHEMAS),
+            schemas=self.schemas,
             progress=NotedProgress(self.stored, self.notes),
             requests=self.requests,
             clock=self.clock,
@@ -631,10 +671,90 @@ def test_a_refused_request_is_answered_and_nothing_is_saved() -> None:
     assert stage.stored.load() is None
 
 
+# ---- following a DDL ------------------------------------------------------------------------------------------------
+
+
+def test_a_ddl_is_a_barrier_and_the_log_names_the_tables_on_both_sides() -> None:
+    stage = Stage()
+    stage.schemas = MovingSchemas({0: SCHEMAS, 7: WIDER})
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "before"), put(7, "at"), ddl(7), put(8, "after"), resolved(20))
+    pipeline.step(poll_s=0)
+    before, at, after = stage.manifests()
+    log = MemoryLog(stage.disk)
+    assert [(m.upto_ts, [d.query for d in m.ddls]) for m in (before, at, after)] == [(6, []), (7, ["alter table t"]), (19, [])]
+    assert [log.read_schemas(m.schemas) for m in (before, at, after)] == [SCHEMAS, SCHEMAS, WIDER]
+    assert (before.next_schemas, at.next_schemas, after.next_schemas) == (None, after.schemas, None)
+    assert stage.source.followed == pipeline.tables == WIDER
+    assert pipeline.counts.ddls == 1
+
+
+def test_a_ddl_that_changes_no_columns_leaves_the_schemas_as_they_are() -> None:
+    stage = Stage()
+    stage.schemas = MovingSchemas({0: SCHEMAS})
+    stage.attach().step(poll_s=0)
+    stage.feed.say(ddl(7, query="alter table t add index k (x)"), resolved(20))
+    stage.attach(epoch=2).step(poll_s=0)
+    (at,) = [m for m in stage.manifests() if m.ddls]
+    assert at.next_schemas is None
+
+
+def test_whoever_takes_over_after_a_ddl_has_the_tables_after_it_from_the_log() -> None:
+    stage = Stage()
+    stage.schemas = MovingSchemas({0: SCHEMAS, 7: WIDER})
+    pipeline = stage.attach()
+    stage.feed.say(ddl(7), put(8, "after"), resolved(20))
+    stage.notes.fails_at = "acknowledge"
+    with pytest.raises(Broken):
+        pipeline.step(poll_s=0)
+    stage.notes.fails_at = None
+    assert stage.manifests()[-1].ddls
+    stage.schemas = schemas = MovingSchemas({})
+    heir = stage.attach(epoch=2)
+    assert heir.tables == WIDER
+    heir.step(poll_s=0)
+    assert not schemas.asked, "the DDL comes again, and is a repeat"
+    assert MemoryLog(stage.disk).read_schemas(stage.manifests()[-1].schemas) == WIDER
+
+
+def test_what_the_dump_lost_to_a_ddl_is_on_record_with_it() -> None:
+    """Else whoever takes over would count a chunk that was read with the columns before."""
+    stage = Stage()
+    stage.schemas = MovingSchemas({0: SCHEMAS, 200: {}})
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start())
+    for _ in range(3):
+        pipeline.step(poll_s=0)
+    stage.feed.say(ddl(200, query="drop table t"), resolved(300))
+    pipeline.step(poll_s=0)
+    (at,) = [m for m in stage.manifests() if m.ddls]
+    assert at.progress is not None
+    assert (at.progress["state"], at.progress["tables"]) == ("finished", [])
+    assert not [chunk for m in stage.manifests() for window in m.windows for chunk in window.chunks]
+
+
+def test_a_source_that_cannot_tell_what_follows_a_ddl_stops_the_sidecar_before_it() -> None:
+    class Lost(MovingSchemas):
+        def after(self, ddls: Sequence[Ddl]) -> Mapping[TableName, TableSchema]:
+            raise SourceLost(f"TiDB is away at {ddls[0].commit_ts}", hint="start it")
+
+    stage = Stage()
+    stage.schemas = Lost({0: SCHEMAS})
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "before"), ddl(7), resolved(20))
+    with pytest.raises(SourceLost):
+        pipeline.step(poll_s=0)
+    assert [m.upto_ts for m in stage.manifests()] == [6]
+    stage.schemas = MovingSchemas({0: SCHEMAS, 7: WIDER})
+    heir = stage.attach(epoch=2)
+    heir.step(poll_s=0)
+    assert heir.tables == WIDER
+
+
 # ---- taking over ----------------------------------------------------------------------------------------------------
 
 
-def manifest(seq: int, *, upto_ts: int, positions: Mapping[Lane, int], logged: Progress | None) -> Manifest:
+def manifest(seq: int, *, upto_ts: int, positions: Mapping[Lane, int], logged: Progress | None, schemas: str) -> Manifest:
     return Manifest(
         seq=Seq(seq),
         epoch=1,
@@ -644,7 +764,7 @@ def manifest(seq: int, *, upto_ts: int, positions: Mapping[Lane, int], logged: P
         rows=0,
         bytes=0,
         positions=dict(positions),
-        schemas="s",
+        schemas=schemas,
         codec="fake",
         progress=logged.to_json() if logged else None,
     )
@@ -656,7 +776,8 @@ def taken_over(*, logged: Progress | None, stored: Progress | None) -> tuple[Sta
     former = stage.attach()
     stage.feed.say(put(5, "x"), put(6, "y"), resolved(10))
     stage.feed.say(put(12, "z"))
-    former.outside.log.commit(manifest(0, upto_ts=9, positions={LANE: 1}, logged=logged))
+    schemas = former.outside.log.write_schemas(SCHEMAS)
+    former.outside.log.commit(manifest(0, upto_ts=9, positions={LANE: 1}, logged=logged, schemas=schemas))
     if stored:
         stage.stored.save(stored)
     return stage, stage.attach(epoch=2)
@@ -709,7 +830,7 @@ LOGGED, OLDER, NEWER = (progress(DumpState.RUNNING, revision=revision) for revis
     ids=["none", "log only", "store only", "store older", "equal", "store newer"],
 )
 def test_the_log_is_the_truth_unless_the_store_is_newer(logged: Progress | None, stored: Progress | None, newest: Progress | None) -> None:
-    assert newest_progress(manifest(0, upto_ts=9, positions={}, logged=logged), stored) == newest
+    assert newest_progress(manifest(0, upto_ts=9, positions={}, logged=logged, schemas="s"), stored) == newest
 
 
 def test_the_store_counts_where_there_is_no_log() -> None:
