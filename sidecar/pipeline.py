@@ -98,6 +98,7 @@ class Pipeline:
         self.counts = Counts()
         self.tables = tables
         self._schemas = outside.log.write_schemas(tables)
+        outside.source.follow(tables)
         self._last_segment_s = outside.clock.now_s()
         self._undelivered: deque[tuple[Seq, float]] = deque()
         self._paid_until_s = self._heard_s = self._last_segment_s

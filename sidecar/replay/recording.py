@@ -1,24 +1,16 @@
 """A recorded stream of a real cluster, standing in as that cluster (shared/recordings/README.md).
 
-    Recording        what the folder holds: schemas, truth snapshots, feeds
-    RecordedTables   the rows of every table at any moment: what a SELECT would have seen
-
-A moment T between two snapshots is made of the truth at `start_ts` and the feed's own changes <= T, decoded as Spark
-decodes them. That is held against the truth at every snapshot when the tables are opened: a recording whose feed does
-not tell everything (event filters, another time zone) cannot stand in, and says so. Nor can one with schema changes.
+Here is what the folder holds: schemas, truth snapshots, feeds. The rows of every table at any moment are in `tables`, what schema
+changes did to them in `history`.
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
@@ -31,10 +23,8 @@ from sidecar.codecs.contract import Codec
 from sidecar.codecs.registry import codec_for
 from sidecar.codecs.table_info import table_schema
 from sidecar.core.canonical import equal_text
-from sidecar.core.manifest import DATA_COLUMNS
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Kind, Lane, Message, Rank, TableName, TableSchema
+from sidecar.core.model import CommitTs, Lane, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, SourceError
-from spark_merge.decode.rows import decode
 
 Key = tuple[str, ...]
 """A handle key's canonical text, in the order of `TableSchema.key`."""
@@ -176,6 +166,12 @@ def _tuples(rows: pa.Table, columns: Sequence[str]) -> Iterator[Row]:
     return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
 
 
+def seen_by_sql(schema: TableSchema, rows: pa.Table) -> TableSchema:
+    """`schema` with the columns that a SELECT showed: one that is being dropped is hidden before its DDL has a commit_ts."""
+    shown = tuple(column for column in schema.columns if column.name in rows.column_names)
+    return schema if len(shown) == len(schema.columns) else replace(schema, columns=shown)
+
+
 def equal_rows(schema: TableSchema, a: Row, b: Row) -> bool:
     return a == b or all(equal_text(column.kind, x, y) for column, x, y in zip(schema.columns, a, b, strict=True))
 
@@ -189,171 +185,3 @@ def _json(path: Path) -> Any:
 
 def _not_a_recording(path: Path, reason: str) -> FeedUnsuitable:
     return FeedUnsuitable(f"{path} cannot be read as a recording: {reason}", hint=_FOLDER_HINT)
-
-
-# ---- rows at any moment ---------------------------------------------------------------------------------------------
-
-
-class Chunk(NamedTuple):
-    """What one keyset SELECT gave. `last` is the last row's key, or the key it began after where there was none.
-
-    `exhausted`: fewer rows than asked for, as a SELECT with a LIMIT shows it.
-    """
-
-    rows: pa.Table
-    last: Key | None
-    exhausted: bool
-
-
-class _History:
-    """One table: each key's versions with their commit_ts, rising; None is a deletion. `order` and `keys` go together."""
-
-    def __init__(self, schema: TableSchema) -> None:
-        kinds = {column.name: column.kind for column in schema.columns}
-        self.schema = schema
-        self.versions: dict[Key, tuple[list[CommitTs], list[Row | None]]] = {}
-        self.keys: list[Key] = []
-        self.order: list[tuple[Any, ...]] = []
-        self._kinds = tuple(kinds[name] for name in schema.key)
-
-    def add(self, commit_ts: CommitTs, key: Key, row: Row | None) -> None:
-        when, rows = self.versions.setdefault(key, ([], []))
-        when.append(commit_ts)
-        rows.append(row)
-
-    def sort_keys(self) -> None:
-        self.keys = sorted(self.versions, key=self.place)
-        self.order = [self.place(key) for key in self.keys]
-
-    def place(self, key: Key) -> tuple[Any, ...]:
-        """A key's place in this server's order: numbers by value, everything else by code points."""
-        return tuple(_comparable(kind, text) for kind, text in zip(self._kinds, key, strict=True))
-
-    def at(self, key: Key, at_ts: CommitTs) -> Row | None:
-        when, rows = self.versions[key]
-        number = bisect_right(when, at_ts)
-        return rows[number - 1] if number else None
-
-
-def _comparable(kind: Kind, text: str) -> int | Decimal | str:
-    match kind:
-        case "int" | "uint" | "bit" | "year":
-            return int(text)
-        case "decimal":
-            return Decimal(text)
-        case _:
-            return text
-
-
-class RecordedTables:
-    """The replicated tables of a recording at any moment, also after `end_ts`; the watermark table is not among them.
-
-    `server_tz` is the time zone of the TiCDC server that wrote the feed. Raises SourceError if the feed does not lead
-    from one truth snapshot to the next, FeedUnsuitable for a recording with schema changes.
-    """
-
-    def __init__(self, recording: Recording, config: FeedConfig, *, server_tz: str = "UTC") -> None:
-        if recording.ddls:
-            raise FeedUnsuitable(
-                f"the recording {recording.folder} has schema changes ({recording.ddls[0]}, …) and cannot stand in as a cluster",
-                hint="choose a recording whose `ddl` is empty",
-            )
-        self._recording = recording
-        replicated = {name: schema for name, schema in recording.schemas.items() if schema.key and name != MARK_TABLE}
-        self._tables = {name: _History(schema) for name, schema in replicated.items()}
-        for name, rows in recording.truth(recording.start_ts).items():
-            if name in replicated:
-                for key, row in rows_by_key(replicated[name], rows).items():
-                    self._tables[name].add(recording.start_ts, key, row)
-        for change in _decoded(recording, config, server_tz):
-            schema = replicated[TableName(change["schema"], change["table"])]
-            image = change["after"] or change["before"]
-            texts = dict(zip(schema.column_names(), image, strict=True))
-            key = tuple(texts[name] for name in schema.key)
-            self._tables[schema.name].add(change["commit_ts"], key, tuple(change["after"]) if change["after"] else None)
-        for history in self._tables.values():
-            history.sort_keys()
-        for tso in recording.truth_ts:
-            self._check(tso)
-
-    def bounds(self, table: TableName, *, after: Key | None, at_ts: CommitTs, at_most: int) -> tuple[Key, ...]:
-        """Keys above `after` that cut what is there at `at_ts` into parts of like size, the highest key last."""
-        history = self._history(table)
-        first = 0 if after is None else bisect_right(history.order, history.place(after))
-        keys = [key for key in map(history.keys.__getitem__, range(first, len(history.keys))) if history.at(key, at_ts) is not None]
-        return tuple(
-            dict.fromkeys(keys[(part * len(keys) - 1) // at_most] for part in range(1, at_most + 1) if part * len(keys) >= at_most)
-        )
-
-    def rows(self, table: TableName, at_ts: CommitTs) -> dict[Key, Row]:
-        """All rows of `table` at `at_ts` by key, in this server's order."""
-        history = self._history(table)
-        found = ((key, history.at(key, at_ts)) for key in history.keys)
-        return {key: row for key, row in found if row is not None}
-
-    def chunk(self, table: TableName, *, after: Key | None, upper: Key | None, rows_max: int, at_ts: CommitTs) -> Chunk:
-        """The first `rows_max` rows with key in `(after, upper]` at `at_ts`; None is no bound.
-
-        Raises SourceError for a table that is not here.
-        """
-        history = self._history(table)
-        first = 0 if after is None else bisect_right(history.order, history.place(after))
-        end = len(history.keys) if upper is None else bisect_right(history.order, history.place(upper))
-        versions = ((key, history.at(key, at_ts)) for key in map(history.keys.__getitem__, range(first, end)))
-        found = list(islice(((key, row) for key, row in versions if row is not None), rows_max))
-        names = history.schema.column_names()
-        columns = zip(*(row for _, row in found), strict=True) if found else ((),) * len(names)
-        rows = pa.table([pa.array(column, pa.string()) for column in columns], names=list(names))
-        return Chunk(rows, found[-1][0] if found else after, len(found) < rows_max)
-
-    def _history(self, table: TableName) -> _History:
-        if table not in self._tables:
-            raise SourceError(
-                f"the recording {self._recording.folder} has no replicated table {table}",
-                hint=f"choose from {', '.join(map(str, sorted(self._tables)))}",
-            )
-        return self._tables[table]
-
-    def _check(self, tso: CommitTs) -> None:
-        for name, truth in self._recording.truth(tso).items():
-            if name in self._tables:
-                schema = self._tables[name].schema
-                expected, found = rows_by_key(schema, truth), self.rows(name, tso)
-                if expected.keys() != found.keys() or not all(equal_rows(schema, row, found[key]) for key, row in expected.items()):
-                    raise SourceError(
-                        f"the feed's changes of {name} do not lead to its truth at {tso} in {self._recording.folder}",
-                        hint="choose a feed that tells every change (no event filters), and give the TiCDC server's time zone",
-                    )
-
-
-def _decoded(recording: Recording, config: FeedConfig, server_tz: str) -> list[dict[str, Any]]:
-    """The feed's changes after `start_ts` as rows of the change frame, in the order of a segment, repeats left out."""
-    codec = config.codec()
-    found: list[Change] = []
-    for lane, messages in recording.messages(config).items():
-        for position, (_, key, value) in enumerate(messages):
-            found += [e for e in codec.envelopes(Message(lane, position, key, value)) if isinstance(e, Change)]
-    distinct: dict[Hashable, Change] = {}
-    for change in sorted(found, key=itemgetter(0, 1)):
-        if change.commit_ts > recording.start_ts:
-            distinct.setdefault((change.commit_ts, codec.identity(change)), change)
-    rows = _logged(list(distinct.values()), codec.name)
-    changes = decode(rows, codec=codec.name, schemas=recording.schemas, server_tz=server_tz)
-    return sorted(changes.to_pylist(), key=itemgetter("commit_ts", "rank", "ordinal"))
-
-
-def _logged(changes: Sequence[Change], codec: str) -> pa.Table:
-    """The changes as rows of one segment: manifest.DATA_COLUMNS and `seq`."""
-    values: dict[str, pa.Array] = {
-        "ordinal": pa.array(range(len(changes)), pa.int64()),
-        "commit_ts": pa.array([change.commit_ts for change in changes], pa.int64()),
-        "op": pa.array(["delete" if change.rank is Rank.DELETE else "put" for change in changes], pa.string()),
-        "schema": pa.array([change.schema for change in changes], pa.string()),
-        "table": pa.array([change.table for change in changes], pa.string()),
-        "codec": pa.array([codec] * len(changes), pa.string()),
-        "key": pa.array([change.key for change in changes], pa.binary()),
-        "value": pa.array([change.value for change in changes], pa.binary()),
-        "lane": pa.array([change.lane for change in changes], pa.string()),
-        "position": pa.array([change.position for change in changes], pa.int64()),
-    }
-    return pa.table({name: values[name] for name in DATA_COLUMNS} | {"seq": pa.array([0] * len(changes), pa.int64())})

@@ -32,11 +32,12 @@ from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalPro
 from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.operator import Script
 from sidecar.replay.recorded_dump import RecordedDump
-from sidecar.replay.recording import RecordedTables, Recording
+from sidecar.replay.recording import Recording
 from sidecar.replay.report import ReplaySettings, Report
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.spark_loop import SparkLoop
 from sidecar.replay.status import Status
+from sidecar.replay.tables import RecordedTables
 from sidecar.replay.verify import Verdict, verify
 from sidecar.storage import Folder, open_folder
 from spark_merge.job import Job, JobSettings, session

@@ -25,7 +25,8 @@ from sidecar.core.manifest import ChunkFile
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import CommitTs, MarkKind, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.replay.recording import FeedConfig, Key, RecordedTables, Recording
+from sidecar.replay.recording import FeedConfig, Key, Recording
+from sidecar.replay.tables import RecordedTables
 
 MARK_ROW_ID = 1
 """The watermark row's `id`; the recordings' own row has a random one."""
@@ -87,6 +88,7 @@ class RecordedSource:
     _random: Random = field(init=False)
     _marks: deque[_Mark] = field(default_factory=deque, init=False)
     _reads: list[_Read] = field(default_factory=list, init=False)
+    _schemas: Mapping[TableName, TableSchema] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)
@@ -99,7 +101,7 @@ class RecordedSource:
                 self._reads.append(_Read(command, self._steps()))
 
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
-        """The tables here do not change."""
+        self._schemas = schemas
 
     def results(self) -> Sequence[SourceEvent]:
         """What one step of time brings."""
@@ -156,22 +158,27 @@ class RecordedSource:
         read_tso = self.cluster.now_ts()
         if command.where is not None:
             return SourceFailed(command, reason="a recording evaluates no SQL predicate", hint="replay the whole table")
+        wanted, present = self._schemas.get(command.table), self.tables.schema(command.table, read_tso)
+        if wanted is not None and (present is None or not set(wanted.column_names()) <= set(present.column_names())):
+            reason = f"{command.table} is not what it was at {read_tso}"
+            return SourceFailed(command, reason=reason, hint="wait for its DDL", schema_ts=self.cluster.now_ts())
         try:
             chunk = self.tables.chunk(command.table, after=command.after, upper=command.upper, rows_max=command.rows_max, at_ts=read_tso)
         except SourceError as error:
             return SourceFailed(command, reason=str(error).partition("\n")[0], hint=error.hint)
         path = f"chunks/{command.dump_id}/{command.epoch:010d}-{command.number:08d}.parquet"
+        rows = chunk.rows if wanted is None else chunk.rows.select(list(wanted.column_names()))
         file = ChunkFile(
             table=command.table,
             path=path,
-            rows=chunk.rows.num_rows,
-            bytes=self.write_chunk(path, chunk.rows),
+            rows=rows.num_rows,
+            bytes=self.write_chunk(path, rows),
             after=command.after,
             last=chunk.last,
             read_tso=read_tso if command.brackets is Brackets.SNAPSHOT else None,
         )
-        wanted = command.bounds_max if not chunk.exhausted else 0
-        bounds = self.tables.bounds(command.table, after=chunk.last, at_ts=read_tso, at_most=wanted) if wanted else ()
+        parts = command.bounds_max if not chunk.exhausted else 0
+        bounds = self.tables.bounds(command.table, after=chunk.last, at_ts=read_tso, at_most=parts) if parts else ()
         return ChunkRead(command.number, file, chunk.exhausted, bounds)
 
 

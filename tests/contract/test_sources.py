@@ -14,8 +14,9 @@ from sidecar.core.keyset import Key, quoted, quoted_table
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, MarkKind, TableName, TableSchema
 from sidecar.ports import Source
-from sidecar.replay.recording import FeedConfig, RecordedTables, Recording
+from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import RecordedSource, WatermarkRow
+from sidecar.replay.tables import RecordedTables
 from tests.support.recordings import recording
 from tests.support.services.mariadb import MariaDb
 

@@ -26,9 +26,10 @@ from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalPro
 from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.operator import Script
 from sidecar.replay.recorded_dump import RecordedDump
-from sidecar.replay.recording import FeedConfig, RecordedTables, Recording
+from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.replay import NoSource
 from sidecar.replay.source import RecordedSource, RecordedWindows, WatermarkRow, recorded_windows
+from sidecar.replay.tables import RecordedTables
 from sidecar.replay.verify import Verdict, replay
 from spark_merge.decode.rows import decode
 from spark_merge.rule import Image, OutputRow, merged

@@ -9,7 +9,8 @@ import pytest
 
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName
 from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.replay.recording import Chunk, Key, RecordedTables, Recording, equal_rows, rows_by_key
+from sidecar.replay.recording import Key, Recording, equal_rows, rows_by_key
+from sidecar.replay.tables import Chunk, RecordedTables
 from tests.support.recordings import recording
 
 ORDERS = TableName("shop", "orders")
@@ -171,7 +172,17 @@ def test_a_feed_that_does_not_tell_everything_cannot_stand_in() -> None:
 
 
 @pytest.mark.recordings
-def test_a_recording_with_schema_changes_cannot_stand_in() -> None:
-    ddl = Recording(recording("ddl"))
-    with pytest.raises(FeedUnsuitable, match="schema changes"):
-        RecordedTables(ddl, ddl.feed_config())
+@pytest.mark.parametrize("name", ["ddl", "ddl-new"])
+def test_a_recording_with_schema_changes_stands_in_from_one_truth_to_the_next(name: str) -> None:
+    """Opening compares every table with every truth snapshot: renames, a truncated and an exchanged partition, new column types."""
+    ddl = Recording(recording(name))
+    tables = RecordedTables(ddl, ddl.feed_config())
+    start, end = (CommitTs(ts) for ts in (ddl.start_ts, ddl.end_ts))
+    born, renamed, gone = (TableName("shop", table) for table in ("born_later", "ci_pk2", "ci_pk"))
+    assert [tables.schema(table, start) is None for table in (born, renamed, gone)] == [True, True, False]
+    assert [tables.schema(table, end) is None for table in (born, renamed, gone)] == [False, False, True]
+    customer = tables.schema(TableName("shop", "customer"), end)
+    assert customer is not None
+    assert "balance2" in customer.column_names()
+    with pytest.raises(SourceError, match=r"no replicated table shop\.ci_pk at"):
+        tables.rows(gone, end)

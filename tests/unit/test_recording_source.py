@@ -10,8 +10,9 @@ import pytest
 from sidecar.core.messages import Brackets, ChunkRead, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import Change, CommitTs, Lane, MarkKind, Message, TableName
 from sidecar.errors import FeedUnsuitable
-from sidecar.replay.recording import FeedConfig, RecordedTables, Recording, rows_by_key
+from sidecar.replay.recording import FeedConfig, Recording, rows_by_key
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
+from sidecar.replay.tables import RecordedTables
 from tests.support.recordings import recording
 
 CUSTOMER = TableName("shop", "customer")
