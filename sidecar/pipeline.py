@@ -22,7 +22,7 @@ from typing import Protocol
 from sidecar.codecs.contract import Codec
 from sidecar.core.dump import Dump, DumpLimits
 from sidecar.core.manifest import ClosedWindow, DdlRecord, Manifest
-from sidecar.core.messages import ChunkRead, Command, Request, SegmentBuilt, SourceEvent
+from sidecar.core.messages import ChunkRead, Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress, progress_from_json
 from sidecar.core.schema_step import TableStep, steps
@@ -133,6 +133,7 @@ class Pipeline:
         while (request := self.outside.requests.take()) is not None:
             taken += 1
             try:
+                self._check_scope(request)
                 self.dump.request(request)
             except RefusedRequest as refused:
                 self.outside.requests.answer(refused)
@@ -140,6 +141,20 @@ class Pipeline:
                 self._save_progress()
                 self.outside.requests.answer(None)
         return taken
+
+    def _check_scope(self, request: Request) -> None:
+        """Raises RefusedRequest for a table that the feed does not have at this point, whatever it has by now."""
+        progress = self.dump.progress
+        tables: Iterable[TableName] = ()
+        if isinstance(request, StartDump):
+            tables = request.tables
+        elif isinstance(request, RestartDump) and progress is not None:
+            tables = (table.table for table in progress.tables)
+        if gone := sorted(str(table) for table in tables if table not in self.tables):
+            raise RefusedRequest(
+                f"{', '.join(gone)} is not there at the feed's present position: a DDL has renamed, dropped or not yet created it",
+                hint="ask again with dumpstart and the tables as they are called now; one just created needs a moment until it is in the feed",
+            )
 
     def _drive_dump(self) -> int:
         """Hear what the source finished and ask for what comes next. Never waits for the database (P3)."""

@@ -18,12 +18,15 @@ from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, Still
 from sidecar.adapters.spill import MemorySpill
 from sidecar.codecs.contract import Codec
 from sidecar.core.manifest import ChunkFile, Manifest
-from sidecar.core.messages import Brackets, StartDump
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Message, Rank, Seq, TableName, TableSchema
+from sidecar.core.messages import Brackets, Request, StartDump
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Rank, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState
+from sidecar.errors import RefusedRequest
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.ports import Schemas
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play, RecordingFeed
+from sidecar.replay.history import HistorySchemas, RecordedHistory, RowStep
 from sidecar.replay.operator import Script
 from sidecar.replay.recorded_dump import RecordedDump
 from sidecar.replay.recording import FeedConfig, Recording
@@ -70,41 +73,59 @@ class Stage:
     truth: CachedTruth
     tables: tuple[TableName, ...]
     history: RecordedTables
-    windows: RecordedWindows
+    windows: RecordedWindows | None
+    versions: RecordedHistory | None = None
     decoded: dict[tuple[int, Hashable], list[OutputRow]] = field(default_factory=dict)
 
-    def rows_of(self, seq: Seq, ordinal: int, change: Change) -> list[OutputRow]:
-        """What the change is in the output, decoded once."""
-        found = self.decoded[change.commit_ts, self.codec.identity(change)]
-        return [row._replace(seq=seq, ordinal=ordinal) for row in found]
+    def schemas(self) -> Schemas:
+        return StillSchemas(self.recording.schemas) if self.versions is None else HistorySchemas(self.versions)
+
+    @property
+    def steps(self) -> tuple[RowStep, ...]:
+        return () if self.versions is None else self.versions.steps
+
+    def rows_of(self, seq: Seq, changes: list[Change], schemas: Mapping[TableName, TableSchema]) -> list[OutputRow]:
+        """What a segment's changes are in the output; each is decoded once, with the schemas of its segment."""
+        places = [(change.commit_ts, self.codec.identity(change)) for change in changes]
+        data = [(change.schema, change.table) != MARK_TABLE for change in changes]
+        new = [change for change, place, is_data in zip(changes, places, data, strict=True) if is_data and place not in self.decoded]
+        for change in new:
+            self.decoded[change.commit_ts, self.codec.identity(change)] = []
+        for row in decode(_logged(new, self.codec), codec=self.codec.name, schemas=schemas).to_pylist() if new else ():
+            change = new[row["ordinal"]]
+            name = TableName(row["schema"], row["table"])
+            key = _key(schemas[name], row["after"] or row["before"])
+            output = OutputRow(0, row["commit_ts"], row["rank"], 0, name, row["op"], key, _image(row["before"]), _image(row["after"]))
+            self.decoded[change.commit_ts, self.codec.identity(change)].append(output)
+        return [
+            row._replace(seq=seq, ordinal=ordinal)
+            for ordinal, (place, is_data) in enumerate(zip(places, data, strict=True))
+            if is_data
+            for row in self.decoded[place]
+        ]
 
 
 @cache
 def stage(name: str, feed: str) -> Stage:
     found = Recording(recording(name))
     config = found.feed_config(feed)
+    versions = RecordedHistory(found) if found.ddls else None
     tables = tuple(table for table, schema in found.schemas.items() if schema.key and table != MARK_TABLE)
-    made = Stage(found, config, config.codec(), CachedTruth(found), tables, RecordedTables(found, config), recorded_windows(found))
-    _decode_all(made)
-    return made
+    windows = None if versions else recorded_windows(found)
+    return Stage(
+        found, config, config.codec(), CachedTruth(found), tables, RecordedTables(found, config, history=versions), windows, versions
+    )
 
 
-def _decode_all(made: Stage) -> None:
-    changes = [
-        change
-        for lane, messages in made.recording.messages(made.config).items()
-        for position, message in enumerate(messages)
-        for change in made.codec.envelopes(Message(lane, position, message.key, message.value))
-        if isinstance(change, Change) and (change.schema, change.table) != MARK_TABLE
-    ]
-    table = pa.table(
+def _logged(changes: list[Change], codec: Codec) -> pa.Table:
+    return pa.table(
         {
             "ordinal": range(len(changes)),
             "commit_ts": [c.commit_ts for c in changes],
             "op": ["delete" if c.rank is Rank.DELETE else "put" for c in changes],
             "schema": [c.schema for c in changes],
             "table": [c.table for c in changes],
-            "codec": [made.codec.name] * len(changes),
+            "codec": [codec.name] * len(changes),
             "key": [c.key for c in changes],
             "value": [c.value for c in changes],
             "lane": [c.lane for c in changes],
@@ -112,15 +133,6 @@ def _decode_all(made: Stage) -> None:
             "seq": pa.array([0] * len(changes), pa.int64()),
         }
     )
-    for row in decode(table, codec=made.codec.name, schemas=made.recording.schemas).to_pylist():
-        change = changes[row["ordinal"]]
-        name = TableName(row["schema"], row["table"])
-        image = row["after"] or row["before"]
-        key = _key(made.recording.schemas[name], image)
-        output = OutputRow(0, row["commit_ts"], row["rank"], 0, name, row["op"], key, _image(row["before"]), _image(row["after"]))
-        place = made.decoded.setdefault((change.commit_ts, made.codec.identity(change)), [])
-        if output not in place:
-            place.append(output)
 
 
 def _image(found: list[str | None] | None) -> Image | None:
@@ -142,16 +154,51 @@ class Run:
     crashes: int = 2
     resends: int = 1
     drop_nothing: bool = False
+    after_part: float = 0.0
+    """How much of the feed is played before the dump is asked for, of the tables that there are then."""
+
+
+@dataclass
+class Later:
+    """The requests port: nothing is asked for before its time has come."""
+
+    made: Stage
+    run: Run
+    feed: RecordingFeed
+    tables: Mapping[TableName, TableSchema] = field(default_factory=dict)
+    script: Script | None = None
+
+    def take(self) -> Request | None:
+        if self.script is None and self.feed.played_part() >= self.run.after_part:
+            brackets = Brackets.WATERMARK if self.run.brackets == "recorded" else Brackets(self.run.brackets)
+            request = StartDump(f"{self.run.seed:016x}", (), brackets, self.run.chunk_rows, grows=self.made.versions is not None)
+            self.script = Script(Random(self.run.seed), request)
+        asked = None if self.script is None else self.script.take()
+        return replace(asked, tables=self._present()) if isinstance(asked, StartDump) else asked
+
+    def _present(self) -> tuple[TableName, ...]:
+        if self.made.versions is None:
+            return self.made.tables
+        return tuple(name for name, schema in self.tables.items() if schema.key and name != MARK_TABLE)
+
+    def answer(self, refused: RefusedRequest | None) -> None:
+        assert self.script is not None
+        self.script.answer(refused)
 
 
 def play(made: Stage, run: Run) -> tuple[Verdict, list[str]]:
     """Play to the end, with crashes, and judge. Returns the verdict and the deaths."""
+    verdict, deaths, _ = live(made, run)
+    return verdict, deaths
+
+
+def live(made: Stage, run: Run) -> tuple[Verdict, list[str], MemoryLog]:
+    """As `play`, with the log."""
     disk, stored = MemoryDisk(), MemoryProgress()
     fate = Fate(Random(run.seed), run.crashes, chance=0.02)
     feed = RecordingFeed(made.recording, made.config, Play(seed=run.seed, resends=run.resends))
     row = WatermarkRow(CHANGEFEED)
-    brackets = Brackets.WATERMARK if run.brackets == "recorded" else Brackets(run.brackets)
-    script = Script(Random(run.seed), StartDump(f"{run.seed:016x}", made.tables, brackets, run.chunk_rows))
+    script = Later(made, run, feed)
     pipeline: Pipeline | None = None
     epoch = 0
     for _ in range(STEPS_MAX):
@@ -159,17 +206,19 @@ def play(made: Stage, run: Run) -> tuple[Verdict, list[str]]:
             if pipeline is None:
                 epoch += 1
                 pipeline = _attach(made, run, disk=disk, stored=stored, fate=fate, feed=feed, row=row, script=script, epoch=epoch)
+            script.tables = pipeline.tables
             pipeline.step(poll_s=0)
         except Crash:
             pipeline = None
             continue
         progress = pipeline.dump.progress
+        assert progress is None or progress.state is not DumpState.FAILED, progress.reason
         if progress and progress.state is DumpState.FINISHED and feed.exhausted and pipeline.sequence.after_ts >= made.recording.end_ts:
             complete_at = {t.table: t.complete_at for t in progress.tables if t.complete_at is not None}
             upto_ts = pipeline.sequence.after_ts
-            return replay(
-                _output(made, disk, drop_nothing=run.drop_nothing), made.truth, upto_ts=upto_ts, complete_at=complete_at, tables=made.tables
-            ), fate.deaths
+            output = _output(made, disk, drop_nothing=run.drop_nothing)
+            verdict = replay(output, made.truth, upto_ts=upto_ts, complete_at=complete_at, tables=made.tables, steps=made.steps)
+            return verdict, fate.deaths, MemoryLog(disk)
     raise AssertionError(f"does not end: {pipeline and pipeline.dump.progress}")
 
 
@@ -182,7 +231,7 @@ def _attach(
     fate: Fate,
     feed: RecordingFeed,
     row: WatermarkRow,
-    script: Script,
+    script: Later,
     epoch: int,
 ) -> Pipeline:
     log = MemoryLog(disk)
@@ -192,7 +241,7 @@ def _attach(
         codec=made.codec,
         log=MortalLog(log, fate),
         source=NoSource() if run.brackets == "recorded" else RecordedSource(made.history, feed, row, write_chunk, seed=run.seed + epoch),
-        schemas=StillSchemas(made.recording.schemas),
+        schemas=made.schemas(),
         progress=MortalProgress(stored, fate),
         requests=script,
         clock=_Clock(),
@@ -200,6 +249,7 @@ def _attach(
     )
     pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=Limits())
     if run.brackets == "recorded":
+        assert made.windows is not None
         pipeline.dump = RecordedDump(
             made.windows.windows,
             tables=made.tables,
@@ -233,12 +283,12 @@ def _output(made: Stage, disk: MemoryDisk, *, drop_nothing: bool) -> Iterator[di
     log, seq = MemoryLog(disk), 0
     changes: list[OutputRow] = []
     while (manifest := log.manifest(Seq(seq))) is not None:
-        for ordinal, change in enumerate(log.read_data(manifest)):
-            if (change.schema, change.table) != MARK_TABLE:
-                changes += made.rows_of(manifest.seq, ordinal, change)
+        schemas = log.read_schemas(manifest.schemas)
+        changes += made.rows_of(manifest.seq, log.read_data(manifest), schemas)
         if drop_nothing:
             manifest = replace(manifest, windows=tuple(replace(window, low_ts=window.high_ts) for window in manifest.windows))
-        yield from (_as_json(made, row) for row in merged(manifest, _needed(manifest, changes), rows_of=partial(_chunk_rows, made, log)))
+        rows = merged(manifest, _needed(manifest, changes), rows_of=partial(_chunk_rows, log, schemas))
+        yield from (_as_json(schemas[row.table], row) for row in rows)
         seq += 1
 
 
@@ -247,15 +297,14 @@ def _needed(manifest: Manifest, changes: list[OutputRow]) -> list[OutputRow]:
     return [change for change in changes if change.seq >= first]
 
 
-def _chunk_rows(made: Stage, log: MemoryLog, chunk: ChunkFile) -> Iterator[tuple[Image, Image]]:
-    schema = made.recording.schemas[chunk.table]
+def _chunk_rows(log: MemoryLog, schemas: Mapping[TableName, TableSchema], chunk: ChunkFile) -> Iterator[tuple[Image, Image]]:
+    schema = schemas[chunk.table]
     columns = log.read_chunk(chunk.path).select(list(schema.column_names())).to_pydict().values()
     for image in zip(*columns, strict=True):
         yield _key(schema, image), image
 
 
-def _as_json(made: Stage, row: OutputRow) -> dict[str, Any]:
-    schema = made.recording.schemas[row.table]
+def _as_json(schema: TableSchema, row: OutputRow) -> dict[str, Any]:
     columns = schema.column_names()
     return {
         "seq": row.seq,

@@ -52,8 +52,11 @@ from sidecar.ports import DataFile, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
 TABLE = TableName("s", "t")
-SCHEMAS = {TABLE: TableSchema(TABLE, (Column("id", "int", nullable=False),), ("id",), 1, (1,))}
-WIDER = {TABLE: TableSchema(TABLE, (Column("id", "int", nullable=False), Column("x", "int")), ("id",), 1, (1,))}
+MORE = TableName("s", "u")
+SCHEMAS = {
+    name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",), number, (number,)) for number, name in ((1, TABLE), (2, MORE))
+}
+WIDER = SCHEMAS | {TABLE: TableSchema(TABLE, (Column("id", "int", nullable=False), Column("x", "int")), ("id",), 1, (1,))}
 DUMP = "1" * 16
 LANE = Lane("a")
 DURABLE = ("chunk file", "segment data", "manifest", "progress", "acknowledge")
@@ -536,8 +539,7 @@ def test_while_the_sinks_are_behind_a_dump_opens_one_window_when_the_last_is_del
     stage.feed.say(put(5, "x"), resolved(10))
     pipeline.step(poll_s=0)
     stage.clock.time_s += DELIVERY_LAG_MAX_S + 0.1
-    more = TableName("s", "u")
-    stage.requests.waiting.append(StartDump(DUMP, (TABLE, more), Brackets.SNAPSHOT, 10, pace=Pace(readers=1)))
+    stage.requests.waiting.append(StartDump(DUMP, (TABLE, MORE), Brackets.SNAPSHOT, 10, pace=Pace(readers=1)))
     stage.feed.say(put(15, "y"), resolved(20))
     pipeline.step(poll_s=0)
     assert pipeline.dump.open_windows() == 1
@@ -561,8 +563,7 @@ def test_while_the_sinks_are_behind_a_dump_opens_one_window_when_the_last_is_del
 def test_a_dump_opens_no_window_before_what_it_read_is_paid_for_at_its_pace() -> None:
     stage = Stage()
     pipeline = stage.attach()
-    more = TableName("s", "u")
-    stage.requests.waiting.append(StartDump(DUMP, (TABLE, more), Brackets.SNAPSHOT, 10, pace=Pace(readers=1, rows_per_s=2)))
+    stage.requests.waiting.append(StartDump(DUMP, (TABLE, MORE), Brackets.SNAPSHOT, 10, pace=Pace(readers=1, rows_per_s=2)))
     pipeline.step(poll_s=0)
     pipeline.step(poll_s=0)
     assert pipeline.dump.open_windows() == 1
@@ -749,6 +750,19 @@ def test_a_source_that_cannot_tell_what_follows_a_ddl_stops_the_sidecar_before_i
     heir = stage.attach(epoch=2)
     heir.step(poll_s=0)
     assert heir.tables == WIDER
+
+
+def test_a_request_for_a_table_that_the_feed_does_not_have_is_refused() -> None:
+    stage = Stage()
+    stage.schemas = MovingSchemas({0: SCHEMAS, 7: {TableName("s", "renamed"): replace(WIDER[TABLE], name=TableName("s", "renamed"))}})
+    pipeline = stage.attach()
+    stage.feed.say(ddl(7, query="rename table t to renamed"), resolved(20))
+    pipeline.step(poll_s=0)
+    stage.requests.waiting.append(start())
+    pipeline.step(poll_s=0)
+    (refused,) = stage.requests.answers
+    assert "s.t is not there at the feed's present position" in str(refused)
+    assert pipeline.dump.progress is None
 
 
 # ---- taking over ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import pytest
 
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from sidecar.replay.verify import SAMPLES_MAX, OutputRow, TableVerdict, Verdict, replay, verify
+from sidecar.replay.table_replay import SAMPLES_MAX, OutputRow, TableVerdict
+from sidecar.replay.verify import Verdict, replay, verify
 from sidecar.storage import Folder, open_folder
 from spark_merge.contract import DeliveredFile
 from spark_merge.sinks.layout import DeliveredSegment, file_path, segment_path, segment_to_json

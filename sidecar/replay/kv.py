@@ -1,0 +1,320 @@
+"""A recording's key-values, pulled again: the puller's stand-in for a cluster, and its clock beside it.
+
+    kv/entries.parquet ─► by key range, in commit order ─► parts that advance by themselves ─► KvEntry, Pulled
+
+- A wanted range is cut into parts at keys of its own, as regions cut it. Each goes on by itself, some way ahead of the others: an entry
+  comes before the Pulled that covers it, in any order with those near it, and perhaps more than once.
+- At full speed, or at `speed` times the recorded time: an entry is there when its commit_ts's time has come.
+- A range that is wanted later gets its history from its ts on, in a go.
+- `inject` commits a row of the watermark table, above all that was pulled of it. `now_ts` is later than all that was pulled of any
+  range, between recorded commits, never on one: the cluster is ahead of its feed.
+- `resends`: so many times everything is interrupted and each part comes again from somewhat before where it was.
+- After the last recorded entry a range is idle, as TiKV's are: it is pulled up to a rising ts.
+
+What is above the recording's `end_ts` is left out: the recorder had not everything of it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from operator import attrgetter
+from random import Random
+
+import pyarrow.parquet as pq
+
+from sidecar.codecs.kv import encode_images, images_of
+from sidecar.codecs.kv_layout import KvSnapshot
+from sidecar.codecs.kv_table import KvTable, kv_table
+from sidecar.core.key_values import KeyRange, KvEntry, KvEvent, Pulled
+from sidecar.core.model import MARK_TABLE, CommitTs, MarkKind
+from sidecar.core.schema_version import SchemaSnapshot
+from sidecar.errors import FeedUnsuitable
+from sidecar.ports import Clock
+from sidecar.replay.feed import AHEAD_COMMITS_MAX, CATCH_UP, IDLE_RESOLVED_EVERY_MS, LEAD_MS, TSO_LOGICAL_BITS, Play
+from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
+from sidecar.replay.recording import Recording
+
+PARTS_MAX = 3
+"""A wanted range is at most so many regions."""
+
+RUN_ENTRIES_MAX = 12
+"""Entries of one part in a row, in any order."""
+
+REPEATED_ENTRIES_MAX = 30
+"""The longest tail of a part that comes again."""
+
+_commit_ts = attrgetter("commit_ts")
+
+
+class KvRecording:
+    """The key-values of one recording. Raises FeedUnsuitable for one without any."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        path = recording.folder / "kv" / "entries.parquet"
+        if not path.is_file():
+            raise FeedUnsuitable(f"the recording {recording.folder} has no key-values", hint="choose one that has kv/entries.parquet")
+        found = pq.read_table(path, columns=["op", "key", "value", "old_value", "start_ts", "commit_ts", "region_id"])
+        rows = {
+            (commit_ts, key): KvEntry(CommitTs(commit_ts), start_ts, key, value or b"", old or b"", region)
+            for op, key, value, old, start_ts, commit_ts, region in zip(*(column.to_pylist() for column in found.columns), strict=True)
+            if op != "resolved" and recording.start_ts < commit_ts <= recording.end_ts
+        }
+        self.entries: Sequence[KvEntry] = [rows[place] for place in sorted(rows)]
+
+    def snapshot(self) -> KvSnapshot:
+        """The tables at `start_ts`."""
+        folder = self.recording.folder / "schema" / str(self.recording.start_ts)
+        try:
+            schemas = [
+                SchemaSnapshot(
+                    found["id"],
+                    found["db_name"]["O"],
+                    [json.loads(path.read_bytes()) for path in sorted(folder.glob(f"{found['db_name']['O']}.*.json"))],
+                )
+                for found in json.loads((folder / "schemas.json").read_bytes())
+            ]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FeedUnsuitable(f"{folder} does not hold the tables: {error!r}", hint="give the folder of a whole recording") from error
+        return KvSnapshot(self.recording.start_ts, schemas, DDL_JOB_TABLE_INFO, new_collation=True)
+
+    @cached_property
+    def mark_table(self) -> KvTable:
+        found = (info for schema in self.snapshot().schemas if schema.name == MARK_TABLE.schema for info in schema.tables)
+        info = next((info for info in found if info["name"]["O"] == MARK_TABLE.table), None)
+        if info is None:
+            raise FeedUnsuitable(f"the recording {self.recording.folder} has no {MARK_TABLE}", hint="choose one with a dump")
+        return kv_table(info, schema=MARK_TABLE.schema)
+
+    def encode_mark(
+        self, *, commit_ts: int, row_id: int, changefeed_id: str, uuid: str, kind: MarkKind, previous: tuple[str, MarkKind] | None, now_ms: int
+    ) -> tuple[bytes | None, bytes]:  # fmt: skip
+        """Key and value, as the log has them (sidecar/codecs/kv.py), of one version of the watermark row; for `RecordedPuller.inject`."""
+        del commit_ts
+
+        def image(uuid: str, kind: MarkKind) -> bytes:
+            texts: dict[str, int | str] = {"changefeed_id": changefeed_id, "unique_identifier": uuid, "event_type": int(kind)}
+            return row_value(self.mark_table, texts | {"create_time": now_ms // 1000, "update_time": now_ms // 1000})
+
+        old = b"" if previous is None else image(*previous)
+        return row_key(self.mark_table.id, row_id), encode_images(image(uuid, kind), old)
+
+
+@dataclass(eq=False, slots=True)
+class _Part:
+    """A region's share of a wanted range. `entries` in commit order; below `next` they are delivered. `upto_ts`: pulled."""
+
+    range: KeyRange
+    entries: list[KvEntry]
+    upto_ts: CommitTs
+    next: int = 0
+
+    def next_ts(self) -> CommitTs | None:
+        return self.entries[self.next].commit_ts if self.next < len(self.entries) else None
+
+
+class RecordedPuller:
+    """sidecar.ports.Puller over a recording. Equal plays and calls give equal events.
+
+    `config`: what encodes marks, as a feed's (sidecar.replay.source.Cluster). `clock` is needed for recorded time only.
+    """
+
+    def __init__(
+        self, recording: KvRecording, play: Play | None = None, *, clock: Clock | None = None, wait: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.config = recording
+        self.play = play or Play()
+        self.durable: dict[KeyRange, CommitTs] = {}
+        self._recording = recording.recording
+        self._entries = list(recording.entries)
+        self._recorded = len(self._entries)
+        self._commits = sorted({entry.commit_ts for entry in self._entries})
+        self._taken_ts = set(self._commits)
+        self._random = Random(self.play.seed)
+        self._lead = self._random.randint(*LEAD_MS) << TSO_LOGICAL_BITS
+        self._restarts = sorted(self._random.randrange(1, self._recorded + 1) for _ in range(self.play.resends))
+        self._delivered = 0
+        self._wanted: dict[KeyRange, tuple[CommitTs, list[_Part]]] = {}
+        self._queue: list[KvEvent] = []
+        self._played_ts = self._now_ts = self._first_ts = self._recording.start_ts
+        self._clock, self._wait = clock, wait
+        if self.play.speed is not None and clock is None:
+            raise ValueError("recorded time needs a clock")
+        self._origin_s = clock.now_s() if clock is not None else 0.0
+
+    # ---- the port ---------------------------------------------------------------------------------------------------
+
+    def want(self, wanted: Mapping[KeyRange, CommitTs]) -> None:
+        for ended in self._wanted.keys() - wanted.keys():
+            del self._wanted[ended]
+            self.durable.pop(ended, None)
+        self._queue = [event for event in self._queue if self._is_wanted(event)]
+        for begun, from_ts in wanted.items():
+            if begun not in self._wanted:
+                self._wanted[begun] = (from_ts, self._cut(begun, from_ts))
+
+    def poll(self, *, timeout_s: float) -> Sequence[KvEvent]:
+        self._restart_if_due()
+        if self.play.speed is not None and not self._ready():
+            self._wait_until_next(timeout_s)
+        room = self._random.randint(1, self.play.batch_messages_max)
+        if any(self._is_behind(part) for part in self._parts()):
+            room *= CATCH_UP
+        events, self._queue = self._queue, []
+        for _ in range(room):
+            ready = self._ready()
+            if not ready:
+                break
+            events += self._step(self._random.choice(ready))
+        return events
+
+    def acknowledge(self, durable: Mapping[KeyRange, CommitTs]) -> None:
+        for key_range, ts in durable.items():
+            if key_range in self._wanted:
+                self.durable[key_range] = max(ts, self.durable.get(key_range, CommitTs(0)))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    # ---- the cluster behind it --------------------------------------------------------------------------------------
+
+    @property
+    def exhausted(self) -> bool:
+        """All of what is wanted has been pulled to the end of the recording."""
+        return all(part.upto_ts >= self._recording.end_ts for part in self._parts())
+
+    def played_part(self) -> float:
+        """How much of the recording has been pulled of what is wanted, 0 to 1."""
+        first, end = self._first_ts, self._recording.end_ts
+        upto_ts = min((part.upto_ts for part in self._parts()), default=first)
+        return min(max((upto_ts - first) / (end - first), 0.0), 1.0)
+
+    def now_ts(self) -> CommitTs:
+        """The cluster's time: later than before and than all that was pulled, between recorded commits, never on one."""
+        if self.play.speed is not None:
+            return self._tick(self._clock_ts())
+        commits = bisect_right(self._commits, self._played_ts) + self._random.randint(0, AHEAD_COMMITS_MAX)
+        return self._tick(self._commits[min(commits, len(self._commits)) - 1] if commits and self._commits else 0)
+
+    def inject(self, commit_ts: CommitTs, key: bytes | None, value: bytes) -> None:
+        """A row of the watermark table is committed; `key` and `value` as `encode_mark` made them.
+
+        Raises ValueError for a commit_ts up to which its range has been pulled.
+        """
+        assert key is not None
+        images = images_of(value)
+        entry = KvEntry(commit_ts, commit_ts - 1, key, images.new, images.old)
+        insort(self._entries, entry, key=_commit_ts)
+        for part in self._parts():
+            if key in part.range:
+                if commit_ts <= part.upto_ts:
+                    raise ValueError(f"commit_ts {commit_ts} is late: {part.upto_ts} is pulled")
+                part.entries.insert(bisect_left(part.entries, commit_ts, lo=part.next, key=_commit_ts), entry)
+
+    # ---- playing ----------------------------------------------------------------------------------------------------
+
+    def _parts(self) -> Iterator[_Part]:
+        for _, parts in self._wanted.values():
+            yield from parts
+
+    def _cut(self, wanted: KeyRange, from_ts: CommitTs) -> list[_Part]:
+        entries = [entry for entry in self._entries if entry.commit_ts > from_ts and entry.key in wanted]
+        keys = sorted({entry.key for entry in entries if entry.key > wanted.start})
+        cuts = self._random.sample(keys, min(len(keys), self._random.randrange(PARTS_MAX)))
+        edges = [wanted.start, *sorted(cuts), wanted.end]
+        return [
+            _Part(KeyRange(start, end), [entry for entry in entries if start <= entry.key < end], from_ts) for start, end in pairwise(edges)
+        ]
+
+    def _step(self, part: _Part) -> list[KvEvent]:
+        """A run of entries, some of them twice; then perhaps how far the part is."""
+        horizon = self._horizon()
+        near = part.entries[part.next : part.next + self._random.randint(0, RUN_ENTRIES_MAX)]
+        run = [entry for entry in near if entry.commit_ts <= horizon]
+        part.next += len(run)
+        self._delivered += len(run)
+        events: list[KvEvent] = list(run)
+        if run and self._random.random() < 0.1:
+            events.append(self._random.choice(run))
+        self._random.shuffle(events)
+        self._played_ts = max([self._played_ts, *(entry.commit_ts for entry in run)])
+        if not run or self._random.random() < 0.5:
+            events += self._advance(part)
+        return events
+
+    def _advance(self, part: _Part) -> list[KvEvent]:
+        next_ts = part.next_ts()
+        highest = self._idle_ts(part) if next_ts is None else min(CommitTs(next_ts - 1), self._horizon())
+        if highest <= part.upto_ts:
+            return []
+        at_once = next_ts is None or self._random.random() < 0.5
+        part.upto_ts = CommitTs(highest if at_once else self._random.randint(part.upto_ts + 1, highest))
+        self._played_ts = max(self._played_ts, part.upto_ts)
+        return [Pulled(part.range, part.upto_ts)]
+
+    def _idle_ts(self, part: _Part) -> CommitTs:
+        """Up to the end of the recording, as fast as the others go; after that the cluster's time, which nothing can precede."""
+        horizon = self._horizon()
+        return horizon if part.upto_ts < self._recording.end_ts else max(horizon, self._tick(self._clock_ts()))
+
+    def _horizon(self) -> CommitTs:
+        """Up to where a part may go: its time has come, or it does not run too far ahead of the slowest one."""
+        if self.play.speed is not None:
+            return CommitTs(max(self._clock_ts(), self._first_ts))
+        slowest = min((part.upto_ts for part in self._parts()), default=self._first_ts)
+        return CommitTs(min(slowest + self._lead, max(self._recording.end_ts, self._now_ts)))
+
+    def _ready(self) -> list[_Part]:
+        horizon, end = self._horizon(), self._recording.end_ts
+        parts = [part for part in self._parts() if part.upto_ts < horizon]
+        if parts or any(part.upto_ts < end for part in self._parts()):
+            return parts
+        if self.play.speed is not None:
+            idle = IDLE_RESOLVED_EVERY_MS << TSO_LOGICAL_BITS
+            return [part for part in self._parts() if part.upto_ts + idle <= self._clock_ts()]
+        return list(self._parts())
+
+    def _is_behind(self, part: _Part) -> bool:
+        """Whether it reads again what was pulled before it was wanted, or anew after a crash."""
+        return part.upto_ts + 2 * self._lead < self._played_ts
+
+    def _restart_if_due(self) -> None:
+        while self._restarts and self._delivered >= self._restarts[0]:
+            del self._restarts[0]
+            for part in self._parts():
+                tail = self._random.randint(0, min(part.next, REPEATED_ENTRIES_MAX))
+                self._queue += part.entries[part.next - tail : part.next]
+
+    def _is_wanted(self, event: KvEvent) -> bool:
+        return isinstance(event, KvEntry) and any(event.key in wanted for wanted in self._wanted)
+
+    # ---- time -------------------------------------------------------------------------------------------------------
+
+    def _clock_ts(self) -> CommitTs:
+        """Recorded time as it goes by; 0 at full speed."""
+        if self.play.speed is None or self._clock is None:
+            return CommitTs(0)
+        passed_ms = int((self._clock.now_s() - self._origin_s) * self.play.speed * 1000)
+        return CommitTs(self._first_ts + (passed_ms << TSO_LOGICAL_BITS))
+
+    def _wait_until_next(self, timeout_s: float) -> None:
+        next_ts = min((ts for part in self._parts() if (ts := part.next_ts()) is not None), default=None)
+        idle = IDLE_RESOLVED_EVERY_MS << TSO_LOGICAL_BITS
+        missing = (next_ts or self._clock_ts() + idle) - self._clock_ts()
+        assert self.play.speed is not None
+        missing_s = (missing >> TSO_LOGICAL_BITS) / 1000 / self.play.speed
+        if missing_s > 0 and timeout_s > 0:
+            self._wait(min(missing_s, timeout_s))
+
+    def _tick(self, not_before: int) -> CommitTs:
+        ts = CommitTs(max(self._now_ts, self._played_ts, not_before) + 1)
+        while ts in self._taken_ts:
+            ts = CommitTs(ts + 1)
+        self._now_ts = ts
+        return ts
