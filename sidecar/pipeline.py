@@ -153,7 +153,7 @@ class Pipeline:
         if gone := sorted(str(table) for table in tables if table not in self.tables):
             raise RefusedRequest(
                 f"{', '.join(gone)} is not there at the feed's present position: a DDL has renamed, dropped or not yet created it",
-                hint="ask again with dumpstart and the tables as they are called now; one just created needs a moment until it is in the feed",
+                hint="ask again with dumpstart and the tables' present names; one just created needs a moment until it is in the feed",
             )
 
     def _drive_dump(self) -> int:

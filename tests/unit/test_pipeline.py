@@ -53,10 +53,9 @@ from tests.support.changes import ddl, delete, identity, put, resolved
 
 TABLE = TableName("s", "t")
 MORE = TableName("s", "u")
-SCHEMAS = {
-    name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",), number, (number,)) for number, name in ((1, TABLE), (2, MORE))
-}
-WIDER = SCHEMAS | {TABLE: TableSchema(TABLE, (Column("id", "int", nullable=False), Column("x", "int")), ("id",), 1, (1,))}
+ID = (Column("id", "int", nullable=False),)
+SCHEMAS = {TABLE: TableSchema(TABLE, ID, ("id",), 1, (1,)), MORE: TableSchema(MORE, ID, ("id",), 2, (2,))}
+WIDER = SCHEMAS | {TABLE: replace(SCHEMAS[TABLE], columns=(*ID, Column("x", "int")))}
 DUMP = "1" * 16
 LANE = Lane("a")
 DURABLE = ("chunk file", "segment data", "manifest", "progress", "acknowledge")
@@ -425,8 +424,8 @@ def test_a_table_without_a_schema_is_refused_before_its_segment_is_written() -> 
     stage = Stage()
     pipeline = stage.attach()
     stage.feed.say(put(5, "x"))
-    stage.feed.say(put(6, "y", table="u"), resolved(10))
-    with pytest.raises(FeedUnsuitable, match=r"a@1 has a change of s\.u at commit_ts 6"):
+    stage.feed.say(put(6, "y", table="other"), resolved(10))
+    with pytest.raises(FeedUnsuitable, match=r"a@1 has a change of s\.other at commit_ts 6"):
         pipeline.step(poll_s=0)
     assert stage.notes.calls == []
     assert (stage.disk.rows, stage.disk.manifests) == ({}, {})
