@@ -227,6 +227,7 @@ class Pipeline:
         outside, seq = self.outside, self.next_seq
         data = outside.log.write_data(seq, epoch=self.epoch, codec=outside.codec.name, changes=self._watch(segment.changes, marks))
         windows = self.dump.segment(SegmentBuilt(seq, segment.after_ts, segment.upto_ts), marks)
+        told = [ddl for ddl in segment.ddls if ddl.query]  # without a text it only says that the schemas change here
         next_schemas = self._pass_ddls(segment.ddls) if segment.ddls else None
         progress = self.dump.progress
         outside.log.commit(
@@ -241,7 +242,7 @@ class Pipeline:
                 positions=segment.positions,
                 schemas=self._schemas,
                 codec=outside.codec.name,
-                ddls=tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in segment.ddls),
+                ddls=tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in told),
                 windows=windows,
                 progress=progress.to_json() if progress else None,
                 next_schemas=next_schemas,
@@ -258,6 +259,7 @@ class Pipeline:
             self._undelivered.append((seq, self._last_segment_s))
         self.next_seq = Seq(seq + 1)
         self.counts.segments += 1
+        self.counts.ddls += len(told)
         self.counts.changes += data.rows
         for chunk in (chunk for window in windows for chunk in window.chunks):
             self.counts.dump_rows += chunk.rows
@@ -288,7 +290,6 @@ class Pipeline:
         self.dump.changed(steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in ddls}))
         self.tables = after
         self.outside.source.follow(after)
-        self.counts.ddls += len(ddls)
         return self.outside.log.write_schemas(after) if after != before else None
 
     def _save_progress(self) -> None:

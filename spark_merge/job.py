@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -121,6 +122,8 @@ class Job:
             return []
         self._check_owner(batch)
         self.accept_s = 0.0
+        if not any(manifest.data or manifest.windows for manifest in batch):  # a DDL, or an idle feed: nothing for a task to do
+            return [d for sink, seq in zip(self.sinks, accepted, strict=True) for d in self._accept(sink, _newer(batch, seq), {})]
         changes, chunks = self._changes(batch), self._chunks(batch)
         if chunks is not None or len(self.sinks) > 1:
             changes = changes.persist(StorageLevel.MEMORY_AND_DISK)  # read twice: for itself and for the keys touched in windows
@@ -172,12 +175,16 @@ class Job:
             return []
         schemas = LoggedSchemas(self.settings.log, batch[0].schemas)
         wanted = self._in_output_order(plan.where(F.col("seq") >= batch[0].seq), parts=sink.parts)
-        rows = wanted.mapInArrow(telling(sink.writer(schemas, self.settings.log)), DELIVERED_SCHEMA).collect()
-        files: dict[Seq, list[DeliveredFile]] = {m.seq: [] for m in batch}
-        for row in rows:
+        files: defaultdict[Seq, list[DeliveredFile]] = defaultdict(list)
+        for row in wanted.mapInArrow(telling(sink.writer(schemas, self.settings.log)), DELIVERED_SCHEMA).collect():
             table = TableName(row.schema, row.table)
             files[row.seq].append(DeliveredFile(row.path, table, row.from_log, row.from_dump, row.dropped))
-        delivered = [Delivered(seq, tuple(found)) for seq, found in files.items()]
+        return self._accept(sink, batch, files)
+
+    def _accept(self, sink: Sink, batch: list[Manifest], files: Mapping[Seq, list[DeliveredFile]]) -> list[Delivered]:
+        if not batch:
+            return []
+        delivered = [Delivered(m.seq, tuple(files.get(m.seq, ()))) for m in batch]
         heads = [SegmentHead(m.seq, m.upto_ts, tuple((d.commit_ts, d.schema, d.table, d.query) for d in m.ddls)) for m in batch]
         began_s = monotonic()
         sink.accept(heads, delivered)

@@ -69,6 +69,8 @@ class Change(NamedTuple):
 
 
 class Ddl(NamedTuple):
+    """A schema change. Without a `query` it is a cut only: the tables are others from here on, and no sink is told."""
+
     commit_ts: CommitTs
     rank: Rank
     schema: str

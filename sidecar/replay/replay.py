@@ -30,10 +30,11 @@ from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play, RecordingFeed
+from sidecar.replay.history import HistorySchemas, RecordedHistory
 from sidecar.replay.operator import Script
 from sidecar.replay.recorded_dump import RecordedDump
 from sidecar.replay.recording import Recording
-from sidecar.replay.report import ReplaySettings, Report
+from sidecar.replay.report import EVERY_TABLE, ReplaySettings, Report
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.spark_loop import SparkLoop
 from sidecar.replay.status import Status
@@ -84,6 +85,7 @@ class Replay:
         self.settings = settings
         self.recording = Recording(settings.recording)
         self.config = self.recording.feed_config(settings.feed)
+        self.versions = RecordedHistory(self.recording) if self.recording.ddls else None
         self.schemas = self.recording.schemas
         self.tables = self._scope()
         self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.config.name}-{settings.brackets}").resolve()
@@ -99,7 +101,7 @@ class Replay:
         self.row = WatermarkRow(WATERMARK_ROW_ID)
         self.stored = FileProgress(open_folder(str(self.out)))
         self.script = Script(Random(settings.seed), self._start_request())
-        self.rows = None if settings.brackets == RECORDED else RecordedTables(self.recording, self.config)
+        self.rows = None if settings.brackets == RECORDED else RecordedTables(self.recording, self.config, history=self.versions)
         start = self.recording.truth(self.recording.start_ts)
         self.estimates = {table: start[table].num_rows for table in self.tables if table in start}
         self.began_s = self.clock.now_s()
@@ -154,7 +156,7 @@ class Replay:
             codec=self.config.codec(),
             log=MortalLog(log, self.fate),
             source=self._source(),
-            schemas=StillSchemas(self.schemas),
+            schemas=StillSchemas(self.schemas) if self.versions is None else HistorySchemas(self.versions),
             progress=MortalProgress(self.stored, self.fate),
             requests=self.script,
             clock=self.clock,
@@ -200,7 +202,8 @@ class Replay:
 
     def _start_request(self) -> StartDump:
         brackets = Brackets.WATERMARK if self.settings.brackets == RECORDED else Brackets(self.settings.brackets)
-        return StartDump(f"{self.settings.seed & 0xFFFFFFFF:016x}", self.tables, brackets, self.settings.chunk_rows)
+        whole = self.settings.tables == EVERY_TABLE
+        return StartDump(f"{self.settings.seed & 0xFFFFFFFF:016x}", self.tables, brackets, self.settings.chunk_rows, grows=whole)
 
     # ---- where it stands -------------------------------------------------------------------------------------------
 
@@ -242,7 +245,8 @@ class Replay:
         assert self.pipeline.dump.progress is not None
         complete_at = {t.table: t.complete_at for t in self.pipeline.dump.progress.tables if t.complete_at is not None}
         assert self.verified is not None
-        return verify(self.verified, self.recording, complete_at=complete_at, tables=self.tables)
+        steps = () if self.versions is None else self.versions.steps
+        return verify(self.verified, self.recording, complete_at=complete_at, tables=self.tables, steps=steps)
 
     def _report(self, verdict: Verdict | None, seconds: float) -> Report:
         if self.pipeline is not None:

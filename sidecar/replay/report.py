@@ -9,6 +9,8 @@ from typing import Any
 from sidecar.core.model import TableName
 from sidecar.replay.verify import Verdict
 
+EVERY_TABLE = ("*.*",)
+
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
@@ -18,7 +20,7 @@ class ReplaySettings:
     feed: str | None = None
     brackets: str = "recorded"
     chunk_rows: int = 1000
-    tables: tuple[str, ...] = ("*.*",)
+    tables: tuple[str, ...] = EVERY_TABLE
     seed: int = 0
     crashes: int = 0
     resends: int = 0

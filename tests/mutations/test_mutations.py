@@ -31,7 +31,37 @@ SIMULATION = "tests/simulation/test_simulation.py::test_every_life_ends_with_the
 
 SPARK = "tests/spark/test_merge_is_the_rule.py::test_every_row_of_random_windows_is_the_rules[0]"
 
+DDL_SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_ddl]"
+
 MUTATIONS = [
+    Mutation(
+        "a chunk read with the columns before a DDL stays in its window",
+        "sidecar/core/dump.py",
+        "        self._windows.drop(before)\n",
+        "",
+        DDL_SCENARIO,
+    ),
+    Mutation(
+        "a chunk that is under way when a DDL passes counts",
+        "sidecar/core/dump.py",
+        "                reader.work = None\n        self._plan.change(mine)",
+        "                pass\n        self._plan.change(mine)",
+        DDL_SCENARIO,
+    ),
+    Mutation(
+        "the log does not say what the tables are after a DDL",
+        "sidecar/pipeline.py",
+        "                next_schemas=next_schemas,\n",
+        "",
+        "tests/unit/test_pipeline.py::test_whoever_takes_over_after_a_ddl_has_the_tables_after_it_from_the_log",
+    ),
+    Mutation(
+        "a table whose rows were exchanged goes on from its cursor",
+        "sidecar/core/schema_step.py",
+        "return _key_of(old) == _key_of(new) and (ids == ids_now or added_or_dropped)",
+        "return _key_of(old) == _key_of(new)",
+        "tests/unit/core/test_schema_step.py::test_by_id_where_the_source_tells_ids",
+    ),
     Mutation(
         "Spark merges on new-image keys only",
         "spark_merge/merge.py",

@@ -699,6 +699,16 @@ def test_a_ddl_that_changes_no_columns_leaves_the_schemas_as_they_are() -> None:
     assert at.next_schemas is None
 
 
+def test_a_ddl_without_a_text_changes_the_tables_and_no_sink_is_told() -> None:
+    stage = Stage()
+    stage.schemas = MovingSchemas({0: SCHEMAS, 7: WIDER})
+    pipeline = stage.attach()
+    stage.feed.say(ddl(7, query="")._replace(schema="", table=""), put(8, "after"), resolved(20))
+    pipeline.step(poll_s=0)
+    assert [(m.upto_ts, m.ddls, m.next_schemas is not None) for m in stage.manifests()] == [(7, (), True), (19, (), False)]
+    assert (pipeline.tables, pipeline.counts.ddls) == (WIDER, 0)
+
+
 def test_whoever_takes_over_after_a_ddl_has_the_tables_after_it_from_the_log() -> None:
     stage = Stage()
     stage.schemas = MovingSchemas({0: SCHEMAS, 7: WIDER})
