@@ -25,8 +25,8 @@ from sidecar.adapters.etcd_client import EtcdClient
 from sidecar.adapters.etcd_owner import EtcdOwner, Holder, owner
 from sidecar.adapters.etcd_progress import EtcdProgress
 from sidecar.adapters.log_deliveries import LogDeliveries
-from sidecar.adapters.memory import StillSchemas
 from sidecar.adapters.segment_log import FolderLog
+from sidecar.adapters.tidb_follow import FollowedSchemas
 from sidecar.adapters.tidb_schema import TidbSchemas
 from sidecar.config import Config
 from sidecar.control.requests import QueuedRequests
@@ -40,7 +40,7 @@ from sidecar.merge_process import MergeProcess
 from sidecar.metrics import MetricsServer, Tally
 from sidecar.pipeline import Pipeline
 from sidecar.term import Made, MonotonicClock, Term
-from sidecar.upstream import LiveScope, feed_of, mark_row_id, source_of
+from sidecar.upstream import LiveScope, feed_of, mark_row_id, present_names, schemas_of, source_of
 
 ACQUIRE_S = 1.0
 """A standby looks up from waiting this often, to see whether it is to stop."""
@@ -150,7 +150,8 @@ class Sidecar:
         self.tally.terms += 1
         self.definition = read_definition(self.client, self.config)
         watch = DefinitionWatch(self.client, self.config, self.definition)
-        term = Term(self._made(), self.config, epoch=epoch)
+        schemas = self._schemas()
+        term = Term(self._made(schemas), self.config, epoch=epoch)
         at_once = True
         try:
             term.begin()
@@ -163,6 +164,7 @@ class Sidecar:
                 self.estimates,
                 worker=self._worker_state,
                 last_error=lambda: self.last_error,
+                last_ddl=lambda: schemas.last_ddl,
             )
 
             def seen(_: Pipeline, now_s: float) -> None:
@@ -184,23 +186,26 @@ class Sidecar:
             self._end_worker(at_once=at_once)
             self.ownership.release()
 
-    def _made(self) -> Made:
-        changefeed, config = self.definition.changefeed, self.config
-        existing = self.schemas.tables()
+    def _schemas(self) -> FollowedSchemas:
+        changefeed, existing = self.definition.changefeed, self.schemas.tables()
         check_suitable(changefeed, existing)
-        schemas = self.scope.follow(changefeed, existing)
+        return schemas_of(self.schemas, self.scope, changefeed, existing, log.warning)
+
+    def _made(self, schemas: FollowedSchemas) -> Made:
+        changefeed, config = self.definition.changefeed, self.config
         return Made(
             log_id=self.definition.log_id,
             changefeed_id=mark_row_id(changefeed.name),
             codec=codec_of(changefeed),
-            schemas=StillSchemas(schemas),
-            feed=lambda: feed_of(changefeed, config.kafka, schemas),
-            source=lambda write_chunk: source_of(config, changefeed, schemas, write_chunk),
+            schemas=schemas,
+            feed=lambda: feed_of(changefeed, config.kafka, lambda: schemas.tables, present_names(config.source)),
+            source=lambda write_chunk: source_of(config, changefeed, write_chunk),
             progress=EtcdProgress(self.client, self.definition.root, self.ownership),
             requests=self.requests,
             deliveries=self.deliveries,
             ownership=self.ownership,
             clock=self.clock,
+            through=self.scope.through,
         )
 
     def _count(self) -> Tally:

@@ -53,10 +53,12 @@ class EtcdSection(_Section, frozen=True, kw_only=True):
 
 
 class SourceSection(_Section, frozen=True, kw_only=True):
-    """The changefeed's upstream TiDB. `reader` auto: connectorx where it is installed, else pymysql."""
+    """The changefeed's upstream TiDB. `reader` auto: connectorx where it is installed, else pymysql. `status_port`: TiDB's HTTP port,
+    asked by feeds of key-values only."""
 
     host: Name
     port: Port = 4000
+    status_port: Port = 10080
     user: Name
     password_file: str = ""
     tls: Tls = Tls()

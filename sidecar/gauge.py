@@ -13,7 +13,7 @@ from threading import Thread
 
 from sidecar.adapters.log_deliveries import LogDeliveries
 from sidecar.core.changefeed import ChangefeedName
-from sidecar.core.model import CommitTs, Lane, TableName
+from sidecar.core.model import CommitTs, Ddl, Lane, TableName
 from sidecar.core.progress import OVER, Progress
 from sidecar.core.status import LaneStatus, Measured, SidecarStatus, waiting_for
 from sidecar.errors import TicdcDumpError
@@ -34,17 +34,19 @@ class _Sample:
 
 
 class Estimates:
-    """Rows of the dump's tables by the source's statistics, asked once a dump in the background."""
+    """Rows of the dump's tables by the source's statistics, asked in the background: once a dump, and when it gets other tables."""
 
     def __init__(self, schemas: SchemaSource) -> None:
         self._schemas = schemas
-        self._dump_id = ""
+        self._asked: tuple[str, frozenset[TableName]] = ("", frozenset())
         self.rows: Mapping[TableName, int] = {}
 
     def want(self, progress: Progress | None) -> None:
-        if progress is not None and progress.dump_id != self._dump_id and progress.state not in OVER:
-            self._dump_id = progress.dump_id
-            tables = [table.table for table in progress.tables]
+        if progress is None or progress.state in OVER:
+            return
+        tables = [table.table for table in progress.tables]
+        if (wanted := (progress.dump_id, frozenset(tables))) != self._asked:
+            self._asked = wanted
             Thread(target=self._ask, args=(tables,), name="estimates", daemon=True).start()
 
     def _ask(self, tables: Sequence[TableName]) -> None:
@@ -56,7 +58,7 @@ class Estimates:
 
 
 class Gauge:
-    """For one term. `worker`: the merge worker's state in a word; `last_error`: what was retried last."""
+    """For one term. `worker`: the merge worker's state in a word; `last_error`: what was retried last; `last_ddl`: that was passed."""
 
     def __init__(
         self,
@@ -67,9 +69,11 @@ class Gauge:
         estimates: Estimates,
         worker: Callable[[], str],
         last_error: Callable[[], str],
+        last_ddl: Callable[[], Ddl | None] = lambda: None,
     ) -> None:
         self._name, self._owner, self._pipeline = name, owner, pipeline
         self._deliveries, self._estimates, self._worker, self._last_error = deliveries, estimates, worker, last_error
+        self._last_ddl = last_ddl
         self._samples: deque[_Sample] = deque()
         self._moved: dict[Lane, tuple[CommitTs | None, float]] = {}
         self._due_s = 0.0
@@ -85,6 +89,7 @@ class Gauge:
         pipeline, wall_ms = self._pipeline, time.time() * 1000
         progress, counts, report = pipeline.dump.progress, pipeline.counts, self._deliveries.report
         self._estimates.want(progress)
+        ddl = self._last_ddl()
         lanes = self._lanes(now_s)
         rows_s, bytes_s = self._rates(now_s)
         resolved_ts = pipeline.sequence.after_ts or None
@@ -128,6 +133,9 @@ class Gauge:
             segments=pipeline.next_seq,
             spilled_rows=pipeline.sequence.spilled_rows,
             dropped_rows=sum(report.dropped.values()) if report else 0,
+            ddls=counts.ddls,
+            last_ddl_ts=ddl.commit_ts if ddl else None,
+            last_ddl=ddl.query if ddl else "",
             merge_worker=measured.merge_worker,
             last_error=self._last_error() or self._deliveries.trouble or (report.error if report else ""),
             estimates=self._estimates.rows,

@@ -69,6 +69,8 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
     yield CounterMetricFamily("ticdc_dump_changes", "Live changes logged in this term", value=status.changes)
     yield CounterMetricFamily("ticdc_dump_repeats", "Changes dropped as repeats in this term", value=status.repeats)
     yield CounterMetricFamily("ticdc_dump_spilled_rows", "Changes that waited on disk in this term", value=status.spilled_rows)
+    yield CounterMetricFamily("ticdc_dump_ddls", "DDLs passed in this term", value=status.ddls)
+    yield gauge("last_ddl_tso", "Commit of the newest DDL passed in this term, a TSO; 0: none", status.last_ddl_ts or 0)
     dropped = "Chunk rows left out because their key was touched in the window, since the merge worker began"
     yield CounterMetricFamily("ticdc_dump_dropped_rows", dropped, value=status.dropped_rows)
     lag = GaugeMetricFamily("ticdc_dump_lane_lag_seconds", "Behind the foremost lane", labels=["lane"])

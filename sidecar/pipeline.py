@@ -15,8 +15,8 @@ nothing and repeats harmlessly (design 5 and 11; the simulation crashes between 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sidecar.codecs.contract import Codec
@@ -25,7 +25,7 @@ from sidecar.core.manifest import ClosedWindow, DdlRecord, Manifest
 from sidecar.core.messages import ChunkRead, Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress, progress_from_json
-from sidecar.core.schema_step import TableStep, steps
+from sidecar.core.schema_step import Fate, TableStep, steps
 from sidecar.core.sequence import Sequence, Spill
 from sidecar.errors import FeedUnsuitable, RefusedRequest, UnsupportedDdl
 from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, Schemas, SegmentLog, Source
@@ -58,7 +58,8 @@ class Dumper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Everything that is not pure, by port. `deliveries` None: nobody tells, and the dump does not back off."""
+    """Everything that is not pure, by port. `deliveries` None: nobody tells, and the dump does not back off. `through`: whether the
+    rows of a table that a DDL brings may be dumped, and the SQL predicate of those that may (empty: all)."""
 
     feed: Feed
     codec: Codec
@@ -70,6 +71,7 @@ class Outside:
     clock: Clock
     spill: Spill
     deliveries: Deliveries | None = None
+    through: Callable[[TableName], tuple[bool, str]] = lambda _: (True, "")
 
 
 @dataclass(slots=True)
@@ -111,13 +113,21 @@ class Pipeline:
         read = self._take_messages(poll_s)
         asked = self._take_requests()
         heard = self._drive_dump()
-        upto_ts = self.sequence.upto(self.outside.feed.lanes())  # read after the marks arrived, before R is released
+        return bool(read + asked + heard + self._write_what_is_resolved())
+
+    def _write_what_is_resolved(self) -> int:
+        """How many segments. After a DDL the lanes are read again: it may have made some, whose rows R must not pass."""
         wrote = 0
-        if upto_ts is not None:
+        while (upto_ts := self.sequence.upto(self.outside.feed.lanes())) is not None:  # read after the marks came, before R is released
+            passed = False
             for segment in self.sequence.release(upto_ts, even_if_empty=self._must_write(upto_ts)):
                 self._write(segment)
                 wrote += 1
-        return bool(read or asked or heard or wrote)
+                if passed := bool(segment.ddls):
+                    break
+            if not passed:
+                break
+        return wrote
 
     def _take_messages(self, poll_s: float) -> int:
         messages = self.outside.feed.poll(timeout_s=poll_s)
@@ -274,7 +284,7 @@ class Pipeline:
                 raise FeedUnsuitable(
                     f"{change.lane}@{change.position} has a change of {TableName(*table)} at commit_ts {change.commit_ts},"
                     " a table whose schema is not known",
-                    hint="restart the sidecar so that it reads the schemas again; if the table is new, its DDL must come first in the feed",
+                    hint="its DDL must come before it in the feed: let the changefeed's filter hide no DDL; if it hides none, report this",
                 )
             if table == MARK_TABLE:
                 mark = read_mark(change)
@@ -287,10 +297,18 @@ class Pipeline:
         they read is read again."""
         _check_marks_go_on(ddls)
         before, after = self.tables, self.outside.schemas.after(ddls)
-        self.dump.changed(steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in ddls}))
+        found = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in ddls})
+        self.dump.changed([step for one in found if (step := self._offered(one)) is not None])
         self.tables = after
         self.outside.source.follow(after)
         return self.outside.log.write_schemas(after) if after != before else None
+
+    def _offered(self, step: TableStep) -> TableStep | None:
+        """A table that is BORN, as the changefeed's filter lets it be dumped; None: not at all."""
+        if step.fate is not Fate.BORN or step.after is None:
+            return step
+        may, where = self.outside.through(step.after)
+        return replace(step, where=where or None) if may else None
 
     def _save_progress(self) -> None:
         if self.dump.progress is not None:

@@ -59,6 +59,7 @@ class Made:
     deliveries: Deliveries
     ownership: Ownership
     clock: Clock
+    through: Callable[[TableName], tuple[bool, str]] = lambda _: (True, "")
 
 
 class MonotonicClock:
@@ -126,6 +127,7 @@ class Term:
             clock=made.clock,
             spill=FileSpill(config.log.spill_folder or None),
             deliveries=made.deliveries,
+            through=made.through,
         )
         self.pipeline = attach(outside, changefeed_id=made.changefeed_id, epoch=self.epoch, limits=limits(config))
 

@@ -152,7 +152,8 @@ def test_every_symbol_in_architecture_exists(symbol: str) -> None:
             node
             for node in ast.iter_child_nodes(tree)
             if (isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part)
-            or (isinstance(node, ast.Assign | ast.AnnAssign) and part in ast.unparse(node).split("=")[0])
+            or (isinstance(node, ast.Assign) and any(ast.unparse(target) == part for target in node.targets))
+            or (isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == part)
         ]
         assert found, f"ARCHITECTURE.md names {symbol}, which does not exist"
         tree = found[0]

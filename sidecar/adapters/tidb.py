@@ -7,6 +7,7 @@
 - The watermark row is ours while it holds what we wrote last. A new owner reads what it holds before its first UPDATE, so an
   UPDATE of a former owner that comes later matches nothing. An UPDATE whose answer was lost is sent again: it matches once.
 - A chunk's file is durable before its ChunkRead is told. A read changes nothing and may be done again.
+- A SELECT whose rows are not of the schema in force is told with a TSO taken after it: a DDL that did this before is at or below.
 - What SQL cannot do ends the command (SourceFailed). What else goes wrong (the log's storage, a defect) is raised by
   `results`, in the thread that waits for it.
 """
@@ -24,7 +25,8 @@ from queue import SimpleQueue
 import pyarrow as pa
 import pymysql
 
-from sidecar.adapters.tidb_read import ChunkReader, reader
+from sidecar.adapters.tidb_read import ChunkReader, Misfit, reader
+from sidecar.adapters.tidb_snapshot import present_ts
 from sidecar.adapters.tidb_sql import Account, Session, carried_out, code_of
 from sidecar.config import SourceSection
 from sidecar.core.log_layout import chunk_name
@@ -77,7 +79,7 @@ def ensure_mark_table(settings: SourceSection) -> None:
 
 
 class TidbSource:
-    """`Source`. `request` and `results` are for one thread; `schemas` may be followed while it changes."""
+    """`Source`. `request`, `follow` and `results` are for one thread."""
 
     def __init__(
         self,
@@ -176,10 +178,14 @@ class TidbSource:
             case ReadChunk():
                 return self._read(session, command)
 
-    def _read(self, session: Session, command: ReadChunk) -> ChunkRead | None:
+    def _read(self, session: Session, command: ReadChunk) -> SourceEvent | None:
         chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
         if self._closed.is_set():
             return None
+        if isinstance(chunk, Misfit):
+            doing = f"asking for a TSO after chunk {command.number} of {command.table}"
+            schema_ts = carried_out(session, lambda: present_ts(session), doing=doing, stopped=self._closed.is_set)
+            return SourceFailed(command, reason=chunk.reason, hint=chunk.hint, schema_ts=schema_ts)
         path = chunk_name(command.dump_id, epoch=command.epoch, number=command.number)
         file = ChunkFile(
             table=command.table,

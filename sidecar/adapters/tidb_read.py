@@ -7,6 +7,10 @@
   and works wherever a session does. Both give the same table; a test holds them equal over every type.
 - connectorx tells errors as text. So whatever goes wrong there is asked again by pymysql, which tells its code.
 - A NULL in a NOT NULL column ends the read: a server gives it where it cannot tell a value, and nothing is guessed.
+- SQL shows what a DDL makes of a table before its commit_ts in part (a column that is being dropped, a type that is being
+  modified; facts/tidb.md 5), and the feed tells of the DDL later still. Rows whose columns are not those of the schema in force
+  are no chunk but a Misfit. Columns only go forward, so what they are after the SELECT they were in it, if the schema in force
+  was reached before: that is looked at when the table's key is learned.
 """
 
 from __future__ import annotations
@@ -14,14 +18,23 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pymysql
 
-from sidecar.adapters.tidb_schema import TableFacts, read_facts, read_key
-from sidecar.adapters.tidb_sql import ANSWER_GRACE_S, CONNECT_TIMEOUT_S, Flavour, Session, carried_out, kill_statement
+from sidecar.adapters.tidb_schema import TableFacts, has_columns_of, read_facts, read_key
+from sidecar.adapters.tidb_sql import (
+    ANSWER_GRACE_S,
+    CONNECT_TIMEOUT_S,
+    Flavour,
+    Session,
+    carried_out,
+    code_of,
+    kill_statement,
+)
 from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, order_by, qualified, quoted_table, thinned
 from sidecar.core.messages import Brackets, ReadChunk
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
@@ -29,9 +42,21 @@ from sidecar.errors import ConfigError, SourceError
 
 T = TypeVar("T")
 
-_GONE = "restart the sidecar so that it reads the schemas again, or GRANT SELECT on the table to source.user"
+_MISFIT_CODES = frozenset({1049, 1051, 1054, 1146, 8028})
+"""Unknown database, table, column; ErrInfoSchemaChanged, which TiDB gives a statement that a DDL overtook, when it came to stay."""
+
+FILTERED = (
+    "if a DDL did this, it must come by the feed: see that no event filter of the changefeed leaves it out, then start the dump again;"
+    " or GRANT SELECT on the table to source.user"
+)
 
 _ZEROFILL = r"^0+([0-9])"
+
+
+class _Asked(Protocol):
+    """A question to the server that is tried again while its errors pass. Raises SourceError."""
+
+    def __call__(self, action: Callable[[], T], /) -> T: ...
 
 
 class Reader(Protocol):
@@ -85,7 +110,7 @@ def canonical(found: pa.Table, columns: Sequence[Column], *, where: str) -> pa.T
         if values.null_count and not column.nullable:
             raise SourceError(
                 f"{where}: the server gave NULL for column {column.name}, which is NOT NULL",
-                hint="restart the sidecar so that it reads the schemas again; if it repeats, the server cannot tell a value: see its log",
+                hint="start the dump again; if it repeats, the server cannot tell a value: see its log",
             )
         match column.kind:
             case "float" | "double":
@@ -116,37 +141,83 @@ class Chunk:
     read_s: float
 
 
-@dataclass(slots=True)
-class ChunkReader:
-    """Carries out ReadChunk up to the file. What it learns of a table's key and statistics it keeps: a schema change stops
-    the sidecar before it could matter. Any number of threads, each with its session."""
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """The table is not as the schema in force says."""
+
+    reason: str
+    hint: str = FILTERED
+
+
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    """The schemas between two DDLs, and what was learned of their tables' keys and statistics meanwhile."""
 
     schemas: Mapping[TableName, TableSchema]
-    reader: Reader
-    _keys: dict[TableName, tuple[ReadKey, TableFacts]] = field(default_factory=dict)
+    keys: dict[TableName, tuple[ReadKey, TableFacts]] = field(default_factory=dict)
+
+
+class ChunkReader:
+    """Carries out ReadChunk up to the file. Any number of threads, each with its session; `follow` from any: a read goes by what
+    was in force when it began, and leaves nothing that it learned to what comes after."""
+
+    def __init__(self, schemas: Mapping[TableName, TableSchema], reader: Reader) -> None:
+        self._in_force = _InForce(schemas)
+        self._reader = reader
 
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
-        self.schemas, self._keys = schemas, {}
+        self._in_force = _InForce(schemas)
 
-    def read(self, session: Session, command: ReadChunk, *, stopped: Callable[[], bool]) -> Chunk:
+    def read(self, session: Session, command: ReadChunk, *, stopped: Callable[[], bool]) -> Chunk | Misfit:
         """Raises SourceError."""
+        in_force = self._in_force
         doing = f"reading chunk {command.number} of {command.table}"
-        schema = self.schemas.get(command.table)
+        schema = in_force.schemas.get(command.table)
         if schema is None:
-            raise SourceError(f"{doing}: its schema is not known", hint="restart the sidecar so that it reads the schemas again")
+            raise SourceError(f"{doing}: its schema is not known", hint="leave it out of the dump: the changefeed does not carry it")
 
         def asked(action: Callable[[], T]) -> T:
             return carried_out(session, action, doing=doing, stopped=stopped)
 
+        try:
+            known = in_force.keys.get(command.table)
+            learned = known or asked(lambda: _learn(session, schema))
+            if isinstance(learned, Misfit):
+                return replace(learned, reason=f"{doing}: {learned.reason}")
+            fitted = known is not None or asked(lambda: has_columns_of(session, schema))
+            if fitted:
+                in_force.keys[command.table] = learned
+            found = self._read(session, command, schema, *learned, asked=asked, doing=doing)
+            # told after the SELECT, whose own error says more: a missing right hides columns too
+            return found if fitted else Misfit(f"{doing}: {_changed(schema)}")
+        except SourceError as error:
+            if not isinstance(error.__cause__, pymysql.err.MySQLError) or code_of(error.__cause__) not in _MISFIT_CODES:
+                raise
+            if command.where is not None and asked(lambda: has_columns_of(session, schema)):
+                raise  # the table is as it was told: the predicate is wrong
+            return Misfit(str(error).partition("\n")[0])
+
+    def _read(
+        self,
+        session: Session,
+        command: ReadChunk,
+        schema: TableSchema,
+        key: ReadKey,
+        facts: TableFacts,
+        *,
+        asked: _Asked,
+        doing: str,
+    ) -> Chunk | Misfit:
         flavour = asked(lambda: session.flavour)
         if command.brackets is Brackets.SNAPSHOT and flavour is not Flavour.TIDB:
             raise SourceError(f"{doing}: {flavour.value} does not tell a snapshot's timestamp", hint="dump with --brackets watermark")
-        key, facts = self._keys.get(command.table) or asked(lambda: self._learn(session, schema))
         try:  # one row more than asked for tells whether any is left
             sql = chunk_select(schema, key, after=command.after, upper=command.upper, where=command.where, rows_max=command.rows_max + 1)
         except NotAKey as error:
             raise SourceError(f"{doing}: {error}", hint="the table's key has changed: restart the dump") from error
         found, read_tso, read_s = asked(lambda: self._select(session, sql, len(schema.columns) + key.by_rowid, command.brackets))
+        if not asked(lambda: has_columns_of(session, schema)):
+            return Misfit(f"{doing}: {_changed(schema)}")
         rows = canonical(found.slice(0, command.rows_max), schema.columns, where=doing)
         last = _last_key(key, rows, found) if rows.num_rows else command.after
         exhausted = found.num_rows <= command.rows_max
@@ -156,29 +227,33 @@ class ChunkReader:
             bounds = asked(lambda: bounds_above(session, key, last, upper=command.upper, count=pieces))
         return Chunk(rows, last, read_tso, exhausted, bounds, read_s)
 
-    def _learn(self, session: Session, schema: TableSchema) -> tuple[ReadKey, TableFacts]:
-        facts = read_facts(session, schema.name).get(schema.name)
-        if facts is None:
-            raise SourceError(f"{schema.name} does not exist, or this account may not see it", hint=_GONE)
-        found = self._keys[schema.name] = (read_key(schema, facts, session.flavour), facts)
-        return found
-
     def _select(self, session: Session, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
         """The rows, their snapshot's TSO if that is the bracket, and the seconds of the SELECT."""
         if brackets is Brackets.WATERMARK:
             started_s = time.monotonic()
-            return self.reader(session, sql, columns), None, time.monotonic() - started_s
+            return self._reader(session, sql, columns), None, time.monotonic() - started_s
         session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         try:
             read_tso = CommitTs(int(session.rows("SELECT @@tidb_current_ts")[0][0]))
             started_s = time.monotonic()
-            found = self.reader(session, sql, columns, setup=[f"SET tidb_snapshot = '{read_tso}'"])
+            found = self._reader(session, sql, columns, setup=[f"SET tidb_snapshot = '{read_tso}'"])
             read_s = time.monotonic() - started_s
             session.rows("ROLLBACK")
         except BaseException:
             session.close()  # the transaction must not be the next chunk's
             raise
         return found, read_tso, read_s
+
+
+def _learn(session: Session, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:
+    facts = read_facts(session, schema.name).get(schema.name)
+    if facts is None:
+        return Misfit(f"{schema.name} does not exist, or this account may not see it")
+    return read_key(schema, facts, session.flavour), facts
+
+
+def _changed(schema: TableSchema) -> str:
+    return f"the columns of {schema.name} are not those that the feed's DDLs have told of ({', '.join(schema.column_names())})"
 
 
 def _last_key(key: ReadKey, rows: pa.Table, found: pa.Table) -> Key:

@@ -1,8 +1,7 @@
 """The tables as TiCDC decodes them, and what their SELECTs are ordered by: both from information_schema alone.
 
 - A table's schema is the one that `codecs.table_info` makes of TiDB's own TableInfo; a test holds them equal.
-- The handle key is TiCDC's: the primary key, else the unique key whose columns are all NOT NULL and in the feed, with the
-  fewest columns, then the smallest id. A server that does not tell index ids gives the order in which it lists them.
+- The handle key is TiCDC's (tidb_indexes.py). Ids of tables and partitions are TiDB's; other servers tell none.
 - TiDB keeps the rows of a table without a clustered primary key by `_tidb_rowid`, so they are read by it: a key of any type
   will do. Not in a partitioned table: after EXCHANGE PARTITION two rows of it may have one `_tidb_rowid`.
 - All tables are read by a handful of queries, however many there are.
@@ -17,10 +16,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
+from sidecar.adapters.tidb_indexes import grouped, handle_key, unique_indexes
+from sidecar.adapters.tidb_snapshot import as_of, present_ts
 from sidecar.adapters.tidb_sql import Account, Flavour, Row, Session, carried_out
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, rowid_key, unreadable
-from sidecar.core.model import Column, Kind, TableName, TableSchema
+from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError
 from sidecar.ports import TableEstimate
 
@@ -61,9 +62,27 @@ class TidbSchemas:
     def __init__(self, settings: SourceSection) -> None:
         self._account = Account.of(settings)
 
-    def tables(self) -> Mapping[TableName, TableSchema]:
-        """As the port. Raises FeedUnsuitable for a column type that this version does not know, SourceError."""
-        return self._ask("reading the tables' schemas", read_schemas)
+    def tables(self, at_ts: CommitTs | None = None) -> Mapping[TableName, TableSchema]:
+        """As the port, or as they were at `at_ts`: a DDL with that commit_ts is in them. Raises FeedUnsuitable for a column type that
+        this version does not know, SourceError also for a time that is garbage-collected or where the source keeps none."""
+        if at_ts is None:
+            return self._ask("reading the tables' schemas", read_schemas)
+        doing = f"reading the tables' schemas as of TSO {at_ts}"
+        return self._ask(doing, lambda session: as_of(session, at_ts, read_schemas))
+
+    def names(self) -> frozenset[TableName]:
+        """Of the same tables at the moment of the call, for little. As of a TSO where there is one: a TiDB server may be behind with
+        the schemas that it keeps. Raises SourceError."""
+
+        def present(session: Session) -> frozenset[TableName]:
+            now_ts = present_ts(session)
+            return frozenset(read_ids(session) if now_ts is None else as_of(session, now_ts, read_ids))
+
+        return self._ask("reading the tables' names", present)
+
+    def now_ts(self) -> CommitTs | None:
+        """A TSO of the source, above every commit that was answered before; None if it keeps no such time. Raises SourceError."""
+        return self._ask("asking for a TSO", present_ts)
 
     def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
         """As the port. Raises SourceError."""
@@ -163,49 +182,74 @@ def read_facts(session: Session, table: TableName | None = None) -> dict[TableNa
 # ---- schemas --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """`columns` holds None for an expression."""
-
-    name: str
-    id: int
-    columns: tuple[str | None, ...]
-
-
 def read_schemas(session: Session, table: TableName | None = None) -> dict[TableName, TableSchema]:
     """Of every table, or of one. Raises FeedUnsuitable, pymysql's errors."""
     scope, values = _scope(table)
-    tables = session.rows(
-        f"SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.tables WHERE TABLE_TYPE = 'BASE TABLE' AND {scope}", values
+    tables = read_ids(session, table)
+    columns = _columns(session, scope, values)
+    indexes = unique_indexes(session, scope, values)
+    partitions = _partition_ids(session, scope, values)
+    json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
+    found = {}
+    for name, number in tables.items():
+        in_feed = _in_feed(name, columns[name], json_columns)
+        ids = partitions.get(name) or ((number,) if number else ())
+        found[name] = TableSchema(name, in_feed, handle_key(in_feed, indexes.get(name, ())), number, ids)
+    return found
+
+
+def read_ids(session: Session, table: TableName | None = None) -> dict[TableName, int]:
+    """Of every table, or of one; 0 where the server tells none. Raises pymysql's errors."""
+    scope, values = _scope(table)
+    table_id = "TIDB_TABLE_ID" if session.flavour is Flavour.TIDB else "0"
+    found = session.rows(
+        f"SELECT TABLE_SCHEMA, TABLE_NAME, {table_id} FROM information_schema.tables WHERE TABLE_TYPE = 'BASE TABLE' AND {scope}", values
     )
-    columns = _grouped(
+    return {TableName(schema_name, table_name): int(number) for schema_name, table_name, number in found}
+
+
+def has_columns_of(session: Session, schema: TableSchema) -> bool:
+    """Whether SQL shows exactly the columns of `schema` at this moment. One query. Raises pymysql's errors."""
+    scope, values = _scope(schema.name)
+    json_columns: frozenset[tuple[TableName, str]] = frozenset()
+    if session.flavour is Flavour.MARIADB:
+        json_columns = frozenset((schema.name, column.name) for column in schema.columns if column.kind == "json")
+    try:
+        return _in_feed(schema.name, _columns(session, scope, values)[schema.name], json_columns) == schema.columns
+    except FeedUnsuitable:
+        return False  # of a type that the schema cannot have
+
+
+def _columns(session: Session, scope: str, values: tuple[str, ...] | None) -> dict[TableName, list[Row]]:
+    return grouped(
         session.rows(
             "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, EXTRA"
             f" FROM information_schema.columns WHERE {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION",
             values,
         )
     )
-    indexes = _unique_indexes(session, scope, values)
-    json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
-    found = {}
-    for name in (TableName(*row) for row in tables):
-        in_feed = tuple(_column(name, row, json_columns) for row in columns[name] if "VIRTUAL" not in row[4].upper())
-        found[name] = TableSchema(name, in_feed, _handle_key(in_feed, indexes[name]))
-    return found
+
+
+def _in_feed(table: TableName, rows: Iterable[Row], json_columns: frozenset[tuple[TableName, str]]) -> tuple[Column, ...]:
+    return tuple(_column(table, row, json_columns) for row in rows if "VIRTUAL" not in row[4].upper())
+
+
+def _partition_ids(session: Session, scope: str, values: tuple[str, ...] | None) -> dict[TableName, tuple[int, ...]]:
+    """Of the partitioned tables, in the order of the partitions."""
+    if session.flavour is not Flavour.TIDB:
+        return {}
+    found = session.rows(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TIDB_PARTITION_ID FROM information_schema.partitions"
+        f" WHERE PARTITION_NAME IS NOT NULL AND {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, PARTITION_ORDINAL_POSITION",
+        values,
+    )
+    return {table: tuple(int(number) for (number,) in rows) for table, rows in grouped(found).items()}
 
 
 def _scope(table: TableName | None) -> tuple[str, tuple[str, ...] | None]:
     if table is None:
         return _SCOPE, None
     return "TABLE_SCHEMA = %s AND TABLE_NAME = %s", tuple(table)
-
-
-def _grouped(rows: Iterable[Row]) -> dict[TableName, list[Row]]:
-    """By the table that each row's first two columns name, without them."""
-    found: dict[TableName, list[Row]] = defaultdict(list)
-    for schema_name, table_name, *rest in rows:
-        found[TableName(schema_name, table_name)].append(tuple(rest))
-    return found
 
 
 def _column(table: TableName, row: Row, json_columns: frozenset[tuple[TableName, str]]) -> Column:
@@ -244,39 +288,6 @@ def labels(column_type: str) -> tuple[str, ...]:
         _ESCAPE.sub(lambda found: "'" if found[1] is None else _ESCAPED.get(found[1], found[1]), label)
         for label in _LABEL.findall(column_type)
     )
-
-
-def _unique_indexes(session: Session, scope: str, values: tuple[str, ...] | None) -> dict[TableName, list[_Index]]:
-    """TiDB's own view tells the ids; elsewhere the order of listing, in which MariaDB and MySQL keep unique keys of NOT NULL
-    columns first."""
-    if session.flavour is Flavour.TIDB:
-        view, name, index_id, order = "tidb_indexes", "KEY_NAME", "INDEX_ID", "INDEX_ID"
-    else:
-        view, name, index_id, order = "statistics", "INDEX_NAME", "0", "INDEX_NAME"
-    found = _grouped(
-        session.rows(
-            f"SELECT TABLE_SCHEMA, TABLE_NAME, {name}, {index_id}, COLUMN_NAME FROM information_schema.{view}"
-            f" WHERE NON_UNIQUE = 0 AND {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, {order}, SEQ_IN_INDEX",
-            values,
-        )
-    )
-    indexes: dict[TableName, list[_Index]] = defaultdict(list)
-    for table, rows in found.items():
-        parts: dict[tuple[str, int], list[str | None]] = defaultdict(list)
-        for index_name, number, column in rows:
-            parts[(index_name, int(number))].append(column)
-        indexes[table] = [_Index(index_name, number, tuple(columns)) for (index_name, number), columns in parts.items()]
-    return indexes
-
-
-def _handle_key(in_feed: Sequence[Column], indexes: Sequence[_Index]) -> tuple[str, ...]:
-    not_null = {column.name for column in in_feed if not column.nullable}
-    usable = [(index, tuple(name for name in index.columns if name in not_null)) for index in indexes]
-    whole = [(index, names) for index, names in usable if len(names) == len(index.columns)]
-    for index, names in whole:
-        if index.name.upper() == "PRIMARY":
-            return names
-    return min(whole, key=lambda found: (len(found[1]), found[0].id), default=(None, ()))[1]
 
 
 def _json_columns(session: Session, scope: str, values: tuple[str, ...] | None) -> frozenset[tuple[TableName, str]]:

@@ -311,8 +311,8 @@ def _hint(error: Exception, code: int, account: Account) -> str:
         return "check source.user and source.password_file, and from which hosts the account may log in"
     if code in _NOT_THERE:
         return (
-            f"if it is {MARK_TABLE} that is missing, create it as README.md shows; else the schema is not the one "
-            "the sidecar started with: restart it so that it reads the schemas again"
+            f"if it is {MARK_TABLE} that is missing, create it as README.md shows; else a DDL changed the table: see that no event "
+            "filter of the changefeed leaves DDLs out"
         )
     if code in _TOO_LONG:
         return "raise source.statement_timeout_s, or dump with smaller chunks (--chunk-rows)"

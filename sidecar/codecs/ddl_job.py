@@ -11,7 +11,7 @@
   jobs: schema state public, before which every session writes to the old ids, after which to the new ones. TRUNCATE PARTITION:
   delete-only, from which on SQL sees the new ones. Or from which on a MODIFY COLUMN's rows may lack the old column
   (`ColumnSwitch`): schema state public, also of a part of a multi-schema change. None of them is rolled back any more. Older
-  TiDB has no such steps.
+  TiDB has no such steps. Or, also `ColumnSwitch`, the first step of a DROP COLUMN: schema state write-only.
 - Arguments are a list in version 1 of the format, an object in version 2 (TiDB 8.4); a finished job may have lost them.
 
 Source: pingcap/tidb pkg/meta/model/{job,job_args}.go; pingcap/ticdc logservice/schemastore/ddl_job_fetcher.go.
@@ -33,9 +33,9 @@ _STATES = range(11)
 _SCHEMA_ACTIONS = {Action.CREATE_SCHEMA, Action.DROP_SCHEMA, Action.MODIFY_SCHEMA_CHARSET, Action.MODIFY_SCHEMA_PLACEMENT}
 _SCHEMA_ACTIONS |= {Action.MODIFY_SCHEMA_READ_ONLY, Action.RECOVER_SCHEMA}
 _REORGANISING = {Action.REORGANIZE_PARTITION, Action.ALTER_TABLE_PARTITIONING, Action.REMOVE_PARTITIONING}
-_DELETE_ONLY, _PUBLIC = 1, 5
+_DELETE_ONLY, _WRITE_ONLY, _PUBLIC = 1, 2, 5
 _SWITCH_STATES = dict.fromkeys(map(int, _REORGANISING), _PUBLIC) | {int(Action.TRUNCATE_TABLE_PARTITION): _DELETE_ONLY}
-_COLUMN_ACTIONS = {Action.MODIFY_COLUMN, Action.MULTI_SCHEMA_CHANGE}
+_COLUMN_ACTIONS = {Action.MODIFY_COLUMN, Action.DROP_COLUMN, Action.MULTI_SCHEMA_CHANGE}
 _MULTIPLE = {Action.CREATE_TABLES, Action.RENAME_TABLES}
 
 
@@ -117,6 +117,17 @@ class _Modified(msgspec.Struct):
     old_column_id: int = 0
 
 
+class _NamedColumn(msgspec.Struct):
+    name: _Name
+
+
+class _Dropped(msgspec.Struct):
+    """Version 2 has a column without anything but its name, version 1 the name."""
+
+    column_info: _NamedColumn | None = None
+    column_name: _Name | None = None
+
+
 class _RenamedTable(msgspec.Struct):
     new_schema_id: int
 
@@ -142,10 +153,12 @@ class _Recovered(msgspec.Struct):
     recover_info: _RecoverInfo | None = None
 
 
-A = TypeVar("A", _Reorganised, _Truncated, _Modified, _Renamed, _Recovered)
+A = TypeVar("A", _Reorganised, _Truncated, _Modified, _Dropped, _Renamed, _Recovered)
 
-_MODIFIED = ("column", "old_column_name", "position", "modify_column_type", "new_shard_bits")
-_MODIFIED += ("changing_column", "changing_idxs", "redundant_idxs", "old_column_id")
+_MODIFIED = (
+    "column", "old_column_name", "position", "modify_column_type", "new_shard_bits", "changing_column", "changing_idxs",
+    "redundant_idxs", "old_column_id",
+)  # fmt: skip
 
 _decoder = msgspec.json.Decoder(_Job)
 
@@ -176,7 +189,7 @@ def history_job(job_meta: bytes, *, at: str) -> DdlJob | None:
 def _decoded(job_meta: bytes, at: str) -> _Job:
     try:
         job = _decoder.decode(job_meta)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(at, f"no DDL job of TiDB: {error}") from error
     if job.state not in _STATES:
         raise _unreadable(at, f"DDL job {job.id} has state {job.state}, expected 0 to {_STATES.stop - 1}")
@@ -221,9 +234,15 @@ def _column_switch(job: _Job, commit_ts: CommitTs, at: str) -> ColumnSwitch | No
     parts: list[_Job | _SubJob] = [job]
     if job.type == Action.MULTI_SCHEMA_CHANGE:
         parts = [*((job.multi_schema_info and job.multi_schema_info.sub_jobs) or ())]
-    successors = []
+    successors: list[Successor] = []
+    amid: TableInfo | None = None
+    dropped = frozenset(_dropped(job, part, at) for part in parts if _is_being_dropped(part))
     for part in parts:
-        if (part.type, part.state, part.schema_state) != (Action.MODIFY_COLUMN, _RUNNING, _PUBLIC):
+        if part.type != Action.MODIFY_COLUMN or part.schema_state != _PUBLIC:
+            continue
+        if part.state == _DONE and job.binlog is not None:
+            amid = job.binlog.TableInfo
+        if part.state != _RUNNING:
             continue
         modified = _arguments(job, _Modified, _MODIFIED, at, raw_args=part.raw_args)
         if modified.changing_column is None:
@@ -231,9 +250,33 @@ def _column_switch(job: _Job, commit_ts: CommitTs, at: str) -> ColumnSwitch | No
         if not modified.old_column_id or not isinstance(modified.changing_column.get("id"), int):
             raise _unreadable(at, f"DDL job {job.id} ({job.query[:200]}) does not name its columns")
         successors.append(Successor(modified.old_column_id, modified.changing_column))
-    if not successors:
+    if not successors and amid is None and not dropped:
         return None
-    return ColumnSwitch(job.id, Action(job.type), commit_ts, job.start_ts, job.query, job.schema_name, job.table_id, tuple(successors))
+    return ColumnSwitch(
+        job_id=job.id,
+        action=Action(job.type),
+        commit_ts=commit_ts,
+        start_ts=job.start_ts,
+        query=job.query,
+        schema_name=job.schema_name,
+        table_id=job.table_id,
+        successors=tuple(successors),
+        amid=amid,
+        drops=sum(part.type == Action.DROP_COLUMN for part in parts),
+        dropped=dropped,
+    )
+
+
+def _is_being_dropped(part: _Job | _SubJob) -> bool:
+    return (part.type, part.state, part.schema_state) == (Action.DROP_COLUMN, _RUNNING, _WRITE_ONLY)
+
+
+def _dropped(job: _Job, part: _Job | _SubJob, at: str) -> str:
+    found = _arguments(job, _Dropped, ("column_name",), at, raw_args=part.raw_args)
+    name = found.column_info.name if found.column_info is not None else found.column_name
+    if name is None:
+        raise _unreadable(at, f"DDL job {job.id} ({job.query[:200]}) does not name its columns")
+    return name.O.lower()
 
 
 def _tables(job: _Job, binlog: _Binlog, at: str) -> tuple[JobTable, ...]:

@@ -6,10 +6,11 @@
                data, [header u8, crc u32, [extra crc u32]]; ids and offsets are u8 and u16, large: u32; little-endian
     format 1   (column id, value) × n as datums; a row without columns is one zero byte
 
-From facts/tidb.md 2 and 3. Where a column's value comes from: the row, else the handle, else `KvColumn.absent`. Ids that no
-output column has are skipped. Everything must fit to the last byte: ids and offsets rise, nothing trails, a checksum holds,
-a value is of its column's type. A row that breaks a rule has no value at all. What cannot be seen: a row of format 1 that was
-cut between two columns, and another value of the same type where there is no checksum.
+From facts/tidb.md 2 and 3. Where a column's value comes from: the row, else the handle, else its successor (exact or refused,
+kv_cast.py), else `KvColumn.absent`. Ids that no output column has are skipped. Everything must fit to the last byte: ids and
+offsets rise, nothing trails, a checksum holds, a value is of its column's type. A row that breaks a rule has no value at all.
+What cannot be seen: a row of format 1 that was cut between two columns, and another value of the same type where there is no
+checksum.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from sidecar.codecs.kv_cast import cast_text
 from sidecar.codecs.kv_checksum import Checksum, read_checksum, verify
 from sidecar.codecs.kv_datum import VARINT, Plain, canonical, plain_of_cell, plain_of_datum, read_datum, read_varint
 from sidecar.codecs.kv_error import Broken
 from sidecar.codecs.kv_key import RecordKey, record_key, values_of_handle
-from sidecar.codecs.kv_table import KvTable
+from sidecar.codecs.kv_table import KvColumn, KvTable
 from sidecar.errors import MessageUnreadable
 
 FORMAT_2 = 128
@@ -73,6 +75,8 @@ def decode_row(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False
         except Broken as broken:
             raise broken.shifted(len(key) - len(found.handle)) from broken
         part = "row"
+        if table.lost_key is not None:
+            raise Broken(0, f"a value of column {table.lost_key}, of the handle key", "none: it is being dropped")
         values = plain_values(table, found, value, of_handle, is_old=is_old)
         return [_text(table, number, of_row, texts) for number, of_row in enumerate(values)]
     except Broken as broken:
@@ -94,35 +98,41 @@ def _shown_ids(table: KvTable) -> str:
 
 
 class _Found(NamedTuple):
-    """A column's value in the row and where it stands; `plain` None is NULL."""
+    """A column's value in the row and where it stands; `plain` None is NULL. `column`: what it was written as."""
 
     at: int
     plain: Plain | None
+    column: KvColumn
 
 
 def plain_values(table: KvTable, key: RecordKey, value: bytes, of_handle: dict[int, Plain], *, is_old: bool) -> Sequence[_Found | None]:
     """What the row holds for each column; None where it has nothing. Raises Broken, with offsets in `value`."""
     if not value:
         raise Broken(0, "a row", "no bytes")
+    wanted = [*table.columns, *(column.successor for column in table.columns if column.successor is not None)]
     if value[0] != FORMAT_2:
-        return _format_1(table, value)
+        return _of_columns(table, _format_1(wanted, value))
     cells = cells_of(value)
-    values = [_cell_value(table, number, value, cells) for number in range(len(table.columns))]
+    found = {column.id: one for column in wanted if (one := _cell_value(column, value, cells)) is not None}
     if cells.checksum is not None:
         by_id: dict[int, Plain] = {table.columns[number].id: plain for number, plain in of_handle.items()}
-        by_id |= {table.columns[n].id: found.plain for n, found in enumerate(values) if found is not None and found.plain is not None}
+        by_id |= {id_: one.plain for id_, one in found.items() if one.plain is not None}
         unknown = {*cells.present, *cells.nulls} - {column.id for column in table.columns}
         verify(table, key, value, cells.checksum, by_id, forgiving=is_old and bool(unknown))
-    return values
+    return _of_columns(table, found)
 
 
-def _cell_value(table: KvTable, number: int, value: bytes, cells: Cells) -> _Found | None:
-    column = table.columns[number]
+def _of_columns(table: KvTable, found: Mapping[int, _Found]) -> list[_Found | None]:
+    """By column, of what was found by id: the column's own, else its successor's."""
+    return [found.get(column.id) or (found.get(column.successor.id) if column.successor else None) for column in table.columns]
+
+
+def _cell_value(column: KvColumn, value: bytes, cells: Cells) -> _Found | None:
     cell = cells.present.get(column.id)
     if cell is None:
-        return _Found(HEAD_BYTES, None) if column.id in cells.nulls else None
+        return _Found(HEAD_BYTES, None, column) if column.id in cells.nulls else None
     try:
-        return _Found(cell.start, plain_of_cell(column, value[cell.start : cell.end]))
+        return _Found(cell.start, plain_of_cell(column, value[cell.start : cell.end]), column)
     except Broken as broken:
         raise broken.shifted(cell.start, f"column {column.column.name}") from broken
 
@@ -134,14 +144,31 @@ def _text(table: KvTable, number: int, of_row: _Found | None, of_handle: Mapping
             return of_handle[number]
         if any(part.number == number for part in table.key_parts):
             raise Broken(HEAD_BYTES, f"column {column.column.name}, of which the key has but its sort key or prefix", "none")
-        return column.absent
+        return column.absent if column.successor is None else _absent(column, column.successor)
     try:
-        text = None if of_row.plain is None else canonical(column, of_row.plain)
+        text = None if of_row.plain is None else canonical(of_row.column, of_row.plain)
+        if of_row.column is not column:
+            text = _cast(column, of_row.column, text)
         if number in of_handle and text != of_handle[number]:
             raise Broken(0, f"the key's {of_handle[number]!r}", repr(text))
     except Broken as broken:
         raise broken.shifted(of_row.at, f"column {column.column.name}") from broken
     return text
+
+
+def _absent(column: KvColumn, successor: KvColumn) -> str | None:
+    """The reorganisation has written every row: what a row lacks now is NULL."""
+    if not successor.column.nullable:
+        raise Broken(HEAD_BYTES, f"column {column.column.name} or, amid a MODIFY COLUMN, the one with id {successor.id}", "neither")
+    return _cast(column, successor, successor.absent)
+
+
+def _cast(column: KvColumn, successor: KvColumn, text: str | None) -> str | None:
+    found = None if text is None else cast_text(text, successor, column)
+    if found is None and (text is not None or not column.column.nullable):
+        expected = f"a value that is one of the column's type ({column.column.kind}) too, amid a MODIFY COLUMN to {successor.column.kind}"
+        raise Broken(0, expected, repr(text))
+    return found
 
 
 # ---- format 2 -------------------------------------------------------------------------------------------------------
@@ -187,11 +214,12 @@ def cells_of(value: bytes) -> Cells:
 # ---- format 1 -------------------------------------------------------------------------------------------------------
 
 
-def _format_1(table: KvTable, value: bytes) -> list[_Found | None]:
-    found: list[_Found | None] = [None] * len(table.columns)
+def _format_1(columns: Sequence[KvColumn], value: bytes) -> dict[int, _Found]:
+    """By column id, of `columns`."""
+    found: dict[int, _Found] = {}
     if value == _EMPTY_FORMAT_1:
         return found
-    numbers = {column.id: number for number, column in enumerate(table.columns)}
+    by_id = {column.id: column for column in columns}
     seen: set[int] = set()
     at = 0
     while at < len(value):
@@ -201,15 +229,14 @@ def _format_1(table: KvTable, value: bytes) -> list[_Found | None]:
         if id_ in seen or id_ < 1:
             raise Broken(at, "a column id of format 1 that is new", str(id_))
         seen.add(id_)
-        number = numbers.get(id_)
-        if number is None:
+        column = by_id.get(id_)
+        if column is None:
             _, _, at = read_datum(value, start)
             continue
-        column = table.columns[number]
         try:
             plain, at = plain_of_datum(column, value, start, in_key=False)
         except Broken as broken:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         # A compact or JSON value's own bytes end where the datum ends.
-        found[number] = _Found(at - len(plain) if isinstance(plain, bytes) else start, plain)
+        found[id_] = _Found(at - len(plain) if isinstance(plain, bytes) else start, plain, column)
     return found

@@ -6,6 +6,8 @@ Rules (facts/tidb.md 1.3, 2.7, 3; tiflow cdc/model/schema_storage.go, cdc/entry/
 - a column absent from a row has its origin default; without one it is NULL if nullable, else TiCDC's zero value.
 - the handle is one int64 (pk_is_handle, or the hidden `_tidb_rowid`) or the memcomparable columns of the clustered
   primary key. Under the new collation a key holds sort keys, and columns whose text they lose are in the value too.
+- amid MODIFY COLUMN a row may hold the new column in place of the old one, which is still the table's: `successor`, which the
+  schema history puts into TableInfo (core/schema_history.py). Amid DROP COLUMN of a column of the handle key rows have no key.
 - a partition's rows have the partition's id in their keys; while partitions are reorganised, the ids that are added and
   dropped belong to the table as well.
 
@@ -18,23 +20,28 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from sidecar.codecs.kv_table_fields import check_fields
 from sidecar.codecs.table_info import table_schema
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import FeedUnsuitable
 
 _NOT_NULL, _PRIMARY_KEY, _UNSIGNED, _BINARY = 1, 2, 32, 128
 _TYPE_VARCHAR = 15
+_PUBLIC = 5
 _WHOLE_COLUMN = -1
 _TABLE_INFO_HINT = "check that the table info is of a TiDB this ticdc-dump knows, and report it if so"
 
 
 @dataclass(frozen=True, slots=True)
 class KvColumn:
-    """`type_code` is MySQL's; `length` TableInfo's Flen (-1: none). `absent` is the canonical text of a row without it."""
+    """`type_code` is MySQL's; `length` TableInfo's Flen (-1: none). `absent` is the canonical text of a row without it.
+
+    `successor`: what a row without this column has in its place; `absent` then counts for neither.
+    """
 
     column: Column
     id: int
@@ -43,6 +50,7 @@ class KvColumn:
     length: int
     collation: str
     absent: str | None
+    successor: KvColumn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,8 @@ class KvTable:
     """One version of a table. `columns` are parallel to `schema.columns`. `physical_ids` are the table ids in its keys.
 
     `int_handle` is the number of the column that is the handle itself, None if it is hidden or there is a common handle;
-    `key_parts` is empty unless the handle is a common one.
+    `key_parts` is empty unless the handle is a common one. `lost_key`: a column of the handle key that is being dropped, so
+    that no row can be told from another.
     """
 
     schema: TableSchema
@@ -71,6 +80,7 @@ class KvTable:
     int_handle: int | None
     key_parts: tuple[KvKeyPart, ...]
     new_collation: bool
+    lost_key: str | None = None
 
 
 def kv_table(info: Mapping[str, Any], *, schema: str, new_collation: bool = True) -> KvTable:
@@ -79,8 +89,9 @@ def kv_table(info: Mapping[str, Any], *, schema: str, new_collation: bool = True
     Raises FeedUnsuitable for a column type that is unknown or a field that is absent.
     """
     try:
+        check_fields(info)
         return _table(_without_binary_attribute(info), schema, new_collation)
-    except (KeyError, TypeError, ValueError, StopIteration) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, StopIteration) as error:
         raise FeedUnsuitable(
             f"the table info of {schema}.{info.get('name')} lacks or breaks a field: {error!r}", hint=_TABLE_INFO_HINT
         ) from error
@@ -99,14 +110,17 @@ def _without_binary_attribute(info: Mapping[str, Any]) -> dict[str, Any]:
 def _table(info: dict[str, Any], schema: str, new_collation: bool) -> KvTable:
     shape = table_schema(info, schema=schema)
     by_name = {found["name"]["O"]: found for found in info["cols"]}
-    columns = tuple(_column(column, by_name[column.name], shape) for column in shape.columns)
+    columns = tuple(_with_successor(_column(column, by_name[column.name], shape), by_name[column.name], shape) for column in shape.columns)
     int_handle: int | None = None
     parts: tuple[KvKeyPart, ...] = ()
     if info["pk_is_handle"]:
         int_handle = next(n for n, column in enumerate(columns) if by_name[column.column.name]["type"]["Flag"] & _PRIMARY_KEY)
+        if columns[int_handle].column.kind not in ("int", "uint"):
+            raise ValueError(f"handle column {columns[int_handle].column.name} is no integer")
     elif info["is_common_handle"]:
         parts = _key_parts(info, columns, new_collation)
-    return KvTable(shape, info["id"], _physical_ids(info), columns, int_handle, parts, new_collation)
+    lost_key = next((name for name in shape.key if by_name[name].get("dropped")), None)
+    return KvTable(shape, info["id"], _physical_ids(info), columns, int_handle, parts, new_collation, lost_key)
 
 
 def _column(column: Column, found: dict[str, Any], shape: TableSchema) -> KvColumn:
@@ -122,12 +136,24 @@ def _column(column: Column, found: dict[str, Any], shape: TableSchema) -> KvColu
     )
 
 
+def _with_successor(column: KvColumn, found: dict[str, Any], shape: TableSchema) -> KvColumn:
+    """TableInfo's column of the successor is as it was when it was made: not public, under a name of its own."""
+    if found.get("successor") is None:
+        return column
+    (made,) = _without_binary_attribute({"cols": [found["successor"] | {"state": _PUBLIC}]})["cols"]
+    info = {"name": {"O": shape.name.table}, "cols": [made], "pk_is_handle": False, "index_info": None}
+    (only,) = table_schema(info, schema=shape.name.schema).columns
+    return replace(column, successor=_column(only, made, shape))
+
+
 def _key_parts(info: dict[str, Any], columns: tuple[KvColumn, ...], new_collation: bool) -> tuple[KvKeyPart, ...]:
     numbers = {column.column.name: number for number, column in enumerate(columns)}
-    primary = next(index for index in info["index_info"] if index["is_primary"])
+    primary = next(index for index in info["index_info"] or () if index["is_primary"])
     parts = []
     for found in primary["idx_cols"]:
         number = numbers[found["name"]["O"]]
+        if columns[number].column.kind in ("json", "vector"):
+            raise ValueError(f"key column {columns[number].column.name} is of a type that no key has")
         lossy = new_collation and _is_lossy(columns[number])
         parts.append(KvKeyPart(number, is_whole=found["length"] == _WHOLE_COLUMN and not lossy))
     return tuple(parts)

@@ -3,6 +3,7 @@
 Rules, as in TiCDC (tiflow cdc/model/schema_storage.go; facts/tidb.md 4.1):
 - columns are the public ones in offset order; virtual generated ones are not in the feed and are left out;
 - `Charset` binary tells binary from text, `Flag` tells unsigned integers;
+- the table's id and its partitions' are TiDB's;
 - the handle key is the primary key, else the unique index whose columns are all NOT NULL (and in the feed), with the
   fewest columns, then the smallest id; else there is none and TiCDC does not replicate the table.
 
@@ -45,12 +46,20 @@ def table_schema(info: dict[str, Any], *, schema: str) -> TableSchema:
         name = TableName(schema, info["name"]["O"])
         in_feed = [found for found in sorted(info["cols"], key=lambda col: int(col["offset"])) if _is_in_feed(found)]
         columns = tuple(_column(name, found) for found in in_feed)
-        return TableSchema(name, columns, _handle_key(info, in_feed))
+        return TableSchema(name, columns, _handle_key(info, in_feed), int(info.get("id", 0)), _physical_ids(info))
     except (KeyError, TypeError) as error:
         raise FeedUnsuitable(
             f"the table info of {schema}.{info.get('name')} lacks or breaks a field: {error!r}",
             hint="check that the TiDB status address is TiDB's and that this ticdc-dump knows its version",
         ) from error
+
+
+def _physical_ids(info: dict[str, Any]) -> tuple[int, ...]:
+    """As information_schema tells them. A part of a TableInfo, which its reader made for one column, has no id."""
+    partition = info.get("partition")
+    if partition is not None and partition["enable"]:
+        return tuple(int(one["id"]) for one in partition["definitions"])
+    return (int(info["id"]),) if "id" in info else ()
 
 
 def _is_in_feed(found: dict[str, Any]) -> bool:

@@ -98,6 +98,7 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
         chunk_rows=request.chunk_rows or chunk_rows,
         where=tuple(scope.where.items()),
         pace=Pace(readers=request.readers, rows_per_s=request.rows_per_second, bytes_per_s=request.bytes_per_second),
+        grows=not request.table_rules,
     )
 
 

@@ -23,6 +23,7 @@ from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
+DDL_CHARS_MAX = 120
 LANE_LAG_SHOWN_S = 2.0
 """Lanes closer to the foremost one than this are fine, and only counted."""
 LANES_SHOWN = 5
@@ -113,6 +114,8 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
     yield "delivered", f"{moment(status.delivered_tso)}  lag {status.delivery_lag_s:.1f} s"
     yield "waiting for", Text(status.waiting_for, style="yellow") if status.waiting_for else "nothing"
     yield "live changes", f"{status.changes:,} logged, {status.repeats:,} repeats dropped, {status.segments:,} segments"
+    if status.last_ddl_tso:
+        yield "last DDL", Text(f"{moment(status.last_ddl_tso)}  {status.last_ddl[:DDL_CHARS_MAX]}")
     if status.lanes:
         yield "lanes", _lanes(status.lanes)
     yield "owner", f"{status.owner}, epoch {status.epoch}, merge worker {status.merge_worker or '-'}"

@@ -19,7 +19,8 @@ from rich.text import Text
 from sidecar.core.model import CommitTs, TableName
 from sidecar.core.progress import TableProgress
 from sidecar.replay.status import Status
-from sidecar.replay.verify import Findings, Verdict
+from sidecar.replay.table_replay import Findings
+from sidecar.replay.verify import Verdict
 
 PLAIN_LINE_EVERY_S = 2.0
 RATE_OVER_S = 1.5

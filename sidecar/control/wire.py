@@ -53,6 +53,9 @@ def dump_status(status: SidecarStatus) -> pb.DumpStatus:
         segments=status.segments,
         merge_worker=status.merge_worker,
         last_error=status.last_error,
+        ddls=status.ddls,
+        last_ddl_tso=status.last_ddl_ts or 0,
+        last_ddl=status.last_ddl,
     )
 
 

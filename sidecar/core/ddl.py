@@ -237,11 +237,15 @@ class Successor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSwitch:
-    """A step of MODIFY COLUMN with reorganisation that runs: rows with commit_ts above this one may lack the column and hold its
-    successor alone.
+    """A step of MODIFY COLUMN with reorganisation, or of DROP COLUMN, that runs: rows with commit_ts above this one may lack the
+    column, and hold its successor alone.
 
     Sessions see the successor from here on. They write both for one step more, then the successor alone; only after that is the job
-    done. TiCDC goes by the finished job alone, and puts a default where the column is absent (pingcap/ticdc#5548).
+    done. TiCDC goes by the finished job alone, and puts a default where the column is absent (pingcap/ticdc#5548). `amid`: where a
+    part of a multi-schema change is done before the rest, the table as it is until the end; columns that it lacks were replaced
+    by those of their names, but for those that DROP COLUMN takes, `drops` in number.
+
+    `dropped`: a step of DROP COLUMN, by name in small letters: no row with a higher commit_ts has a true value for these columns.
     """
 
     job_id: int
@@ -252,6 +256,9 @@ class ColumnSwitch:
     schema_name: str
     table_id: int
     successors: tuple[Successor, ...]
+    amid: TableInfo | None = None
+    drops: int = 0
+    dropped: frozenset[str] = frozenset()
 
     def at(self) -> str:
         return f"step of DDL job {self.job_id} at {self.commit_ts} ({self.query[:200]})"

@@ -130,7 +130,7 @@ class Plan:
         """A DDL has passed: of its tables, what is read and not in the log is forgotten, and who claimed a range of them has none.
         A table that is GONE is no table of the dump any more, one that is BORN becomes one."""
         step_of = {step.before: step for step in steps if step.before is not None}
-        born = [TableProgress(step.after) for step in steps if step.before is None and step.after is not None]
+        born = [TableProgress(step.after, where=step.where) for step in steps if step.before is None and step.after is not None]
         self._free = [work for work in self._free if work.table not in step_of]
         self._open = {path: work for path, work in self._open.items() if work.table not in step_of}
         old, old_order, old_reading = self.progress, self._order, self._reading

@@ -18,8 +18,8 @@ pkg/ddl, pkg/meta/model; pingcap/tiflow cdc/entry/schema/snapshot.go; pingcap/ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Generic, Literal, TypeVar, assert_never
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, Literal, TypeVar, assert_never
 
 from sidecar.core.ddl import Action, ColumnSwitch, DdlEvent, DdlJob, Effect, JobTable, Step, TableInfo, effect_of
 from sidecar.core.ddl_rules import is_system_schema
@@ -40,6 +40,7 @@ class SchemaHistory(Generic[T]):
         self._describe = describe
         self._tables: SchemaTables[T] = SchemaTables()
         self._applied: dict[tuple[int, bool], CommitTs] = {}
+        self._idle: set[int] = set()
         self._floor_ts = self._resolved_ts = self._last_job_ts = ts
         moves: list[Move[T]] = []
         for schema in schemas:
@@ -81,6 +82,10 @@ class SchemaHistory(Generic[T]):
         self._check(ts)
         return self._tables.all_at(ts)
 
+    def info(self, table_id: int) -> TableInfo:
+        """The TableInfo of a table, view or sequence that exists after the last job: with what its steps have changed so far."""
+        return self._tables.info(table_id)
+
     def _check(self, ts: int) -> None:
         if not self._floor_ts <= ts <= self.complete_ts:
             raise FeedError(
@@ -95,7 +100,7 @@ class SchemaHistory(Generic[T]):
         self._resolved_ts = max(self._resolved_ts, resolved_ts)
 
     def apply(self, job: DdlJob | Step) -> DdlEvent | None:
-        """What the job changed; None if it is a repeat.
+        """What the job changed; None if it is a repeat, or a step that replaces no column.
 
         Raises FeedError for a job that is late or does not fit what is known, UnsupportedDdl for one that cannot be followed.
         """
@@ -112,6 +117,10 @@ class SchemaHistory(Generic[T]):
             self._follow_schema(job, effect)
         self._tables.move(job.commit_ts, moves)
         self._applied[job.job_id, effect is Effect.SWITCH] = self._last_job_ts = job.commit_ts
+        if isinstance(job, ColumnSwitch):
+            self._idle = self._idle - {job.job_id} if moves else self._idle | {job.job_id}
+            if not moves:
+                return None
         changes = tuple(move.change() for move in moves)
         return DdlEvent(job.commit_ts, job.start_ts, job.job_id, action, effect, job.query, job.schema_name, changes)
 
@@ -120,7 +129,10 @@ class SchemaHistory(Generic[T]):
         if job.commit_ts <= self._floor_ts or known == job.commit_ts:
             return True
         if known is not None and not isinstance(job, DdlJob) and known < job.commit_ts:
-            return True  # the step is tried again, or written again with its progress
+            # the step is tried again, or written again with its progress; one that changed nothing may be followed by one that does
+            return job.job_id not in self._idle
+        if known is not None and isinstance(job, ColumnSwitch):
+            return True
         if known is not None:
             raise _misfit(job, f"is known with commit_ts {known}")
         if job.commit_ts < self._last_job_ts or job.commit_ts <= self._resolved_ts:
@@ -132,6 +144,7 @@ class SchemaHistory(Generic[T]):
         self._floor_ts = max(self._floor_ts, min(below_ts, self.complete_ts))
         self._tables.forget(self._floor_ts)
         self._applied = {job: ts for job, ts in self._applied.items() if ts > self._floor_ts}
+        self._idle = {job_id for job_id in self._idle if (job_id, True) in self._applied}
 
     # ---- what a job does ----------------------------------------------------------------------------------------------
 
@@ -181,7 +194,10 @@ class SchemaHistory(Generic[T]):
             return []
         before = self._before(step, step.table_id)
         if isinstance(step, ColumnSwitch):
-            return self._succeed(step, before)
+            try:
+                return self._succeed(step, before)
+            except (AttributeError, LookupError, TypeError) as error:
+                raise _misfit(step, f"or its table's info lacks or breaks a field: {error!r}") from error
         if set(step.came) <= set(before.physical_ids):
             return []
         info = self._tables.info(step.table_id)
@@ -196,17 +212,22 @@ class SchemaHistory(Generic[T]):
         return [Move(before, self._again(info, before, step.commit_ts), info)]
 
     def _succeed(self, step: ColumnSwitch, before: TableVersion[T] | Rowless) -> list[Move[T]]:
-        """`successor` is no field of TiDB's: the description reads it, and the finished job's TableInfo has none."""
+        """`successor` and `dropped` are no fields of TiDB's: the description reads them, and the finished job's TableInfo has none."""
         info = self._tables.info(step.table_id)
-        successors = {one.column_id: dict(one.column) for one in step.successors}
-        if {column["id"] for column in info["cols"] if column["state"] == _PUBLIC} & {one["id"] for one in successors.values()}:
+        columns = [column for column in info["cols"] if column["state"] == _PUBLIC]
+        successors = {one.column_id: one.column for one in step.successors} | _replaced(step, columns)
+        if {column["id"] for column in columns} & {one["id"] for one in successors.values()}:
+            successors = {}
+        dropped = step.dropped & _in_unique_indexes(info)
+        if not successors and not dropped:
             return []
-        found = [column for column in info["cols"] if column["id"] in successors]
-        if len(found) != len(successors):
+        if not successors.keys() <= {column["id"] for column in columns}:
             raise _misfit(step, f"replaces columns {sorted(successors)} of table id {step.table_id}, which has not all of them")
-        info["cols"] = [
-            column | {"successor": successors[column["id"]]} if column["id"] in successors else column for column in info["cols"]
-        ]
+        for column in columns:
+            if column["id"] in successors:
+                column["successor"] = dict(successors[column["id"]])
+            if column["name"]["L"] in dropped:
+                column["dropped"] = True
         return [Move(before, self._again(info, before, step.commit_ts), info)]
 
     def _create(self, job: DdlJob, one: JobTable) -> list[Move[T]]:
@@ -277,6 +298,29 @@ class SchemaHistory(Generic[T]):
             self._tables.put_schema(job.commit_ts, job.schema_id, job.schema_name)
         elif effect is Effect.DROP_SCHEMA and self._tables.schema_name(job.schema_id) is not None:
             self._tables.drop_schema(job.commit_ts, job.schema_id)
+
+
+def _in_unique_indexes(info: Mapping[str, Any]) -> set[str]:
+    """Columns that may be of the handle key, by name in small letters."""
+    return {column["name"]["L"] for index in info.get("index_info") or () if index["is_unique"] for column in index["idx_cols"]}
+
+
+def _replaced(step: ColumnSwitch, columns: list[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """By id, of `columns` that the table amid the step has no more, those of the same name. Raises UnsupportedDdl without one."""
+    if step.amid is None:
+        return {}
+    public = {column["id"]: column["state"] == _PUBLIC for column in step.amid["cols"]}
+    by_name = {column["name"]["L"]: column for column in step.amid["cols"] if column["state"] == _PUBLIC}
+    told = {one.column_id for one in step.successors}
+    gone = [column for column in columns if column["id"] not in public.keys() | told]
+    lost = [column["name"]["O"] for column in gone if column["name"]["L"] not in by_name]
+    being_dropped = sum(not public.get(column["id"], True) for column in columns if column["id"] not in told)
+    if len(lost) > step.drops - being_dropped:
+        raise UnsupportedDdl(
+            f"{step.at()} changes type and name of a column ({', '.join(lost)}) in one statement with other changes",
+            hint="start a new feed from a position after this DDL, and dump the table; change type and name by statements of their own",
+        )
+    return {column["id"]: by_name[column["name"]["L"]] for column in gone if column["name"]["L"] in by_name}
 
 
 def _misfit(job: DdlJob | Step, problem: str) -> FeedError:

@@ -32,11 +32,13 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableStep:
-    """One table over a DDL. `before` None: BORN; `after` None: GONE; both and different: renamed."""
+    """One table over a DDL. `before` None: BORN; `after` None: GONE; both and different: renamed. `where`: which rows of a table that
+    is BORN may be dumped, as SQL; None: all."""
 
     before: TableName | None
     after: TableName | None
     fate: Fate
+    where: str | None = None
 
 
 def steps(before: Tables, after: Tables, *, named: Collection[TableName]) -> tuple[TableStep, ...]:

@@ -43,7 +43,8 @@ class SidecarStatus:
     the oldest segment that a sink has not accepted. `delivered_ts`: what every sink has accepted. Rates are the dump's over
     the last seconds. `eta_s` None: unknown. `estimates`: rows of each table by the source's statistics, without those that
     have none. `changes`, `repeats` and `spilled_rows` count since this owner began, `dropped_rows`: of chunks, since the merge
-    worker began, because their key was touched in the window. `segments` is the log's length. `owner`: host:pid.
+    worker began, because their key was touched in the window. `ddls`: passed since this owner began, `last_ddl_ts` and `last_ddl` the
+    newest of them. `segments` is the log's length. `owner`: host:pid.
     `merge_worker`: running, starting, stopped or external. Texts are empty for nothing."""
 
     changefeed: ChangefeedName
@@ -65,6 +66,9 @@ class SidecarStatus:
     segments: int = 0
     spilled_rows: int = 0
     dropped_rows: int = 0
+    ddls: int = 0
+    last_ddl_ts: CommitTs | None = None
+    last_ddl: str = ""
     merge_worker: str = ""
     last_error: str = ""
     estimates: Mapping[TableName, int] = field(default_factory=dict)

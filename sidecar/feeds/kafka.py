@@ -9,7 +9,11 @@
   the first mark >= T came. So the topics are read again whenever *every* lane has delivered since the last time, and `poll`
   keeps the messages that complete such a round until the answer is there. `lanes` asks nobody; without an answer R waits.
   An answer is as good as the broker that gives it: one that lags behind its controller leaves a new partition out.
-- A lane never leaves. Its topic gone, smaller, or made anew (another topic id, or an end below the position) stops. A
+- The topics of the source's present tables are read too (`present`): the DDL that makes or renames a table comes in the table's
+  own topic. They are asked for in each round, so after mark T came, when the table is there.
+- TiCDC marks a topic only as long as it has a table. One that has none at present leaves R alone in each round in which it was
+  read up to an end that was asked for after the round's messages came: nothing <= T is behind it.
+- Else a lane never leaves. Its topic gone, smaller, or made anew (another topic id, or an end below the position) stops. A
   topic made anew while nobody looked, and longer by now than the position, cannot be told from the old one.
 """
 
@@ -35,6 +39,7 @@ from sidecar.feeds.kafka_client import (
     open_client,
     refusal,
 )
+from sidecar.feeds.kafka_lanes import START_ANEW, gap, gone, hole, lane_of, partition_of
 from sidecar.ports import Clock
 
 POLL_MESSAGES_MAX = 5_000
@@ -71,7 +76,8 @@ class _SystemClock:
 
 
 class KafkaFeed:
-    """sidecar.ports.Feed over all partitions of `topics()`, the topics that the changefeed writes as far as is known now.
+    """sidecar.ports.Feed over all partitions of `topics()`, those of the tables where the log is, and `present()`, those of the tables
+    that the source has now. `topics` is cheap; `present` may wait for the source and raise SourceLost; None: the same topics.
 
     A topic that does not exist is no lane yet: TiCDC makes topics when their first table comes. `queue_bytes_max` bounds what
     is fetched and not yet taken, and what a poll returns (one message may be larger). One thread calls all but the constructor.
@@ -88,9 +94,11 @@ class KafkaFeed:
         client: Mapping[str, str],
         group: str,
         queue_bytes_max: int,
+        present: Callable[[], frozenset[str]] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._topics = topics
+        self._present = present or topics
         self._client = dict(client)
         self.group = group
         self._queue_bytes_max = queue_bytes_max
@@ -104,6 +112,10 @@ class KafkaFeed:
         self._next: dict[PartitionKey, int] = {}
         self._known: dict[str, Topic] = {}
         self._unheard: set[PartitionKey] = set()
+        self._with_tables: frozenset[str] = frozenset()
+        self._at_end: set[PartitionKey] = set()
+        self._asking: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
+        self._asked_for: frozenset[str] = frozenset()
         self._kept: list[Message] = []
         self._asked: TopicsAnswer | None = None
         self._ask_at_s = self._clock.now_s()
@@ -117,38 +129,48 @@ class KafkaFeed:
     # ---- the port ---------------------------------------------------------------------------------------------------
 
     def lanes(self) -> frozenset[Lane]:
-        """As of the topics read after all that was delivered had arrived; empty before `seek`. Asks nobody."""
-        return frozenset(self._lanes.values())
+        """As of the topics read after all that was delivered had arrived; empty before `seek`. Asks nobody.
+
+        A topic that got its first table by a DDL in the log, and that nobody was asked for yet, holds R as a lane without marks.
+        """
+        if self._consumer is None:
+            return frozenset()
+        unasked = {lane_of((topic, 0)) for topic in self._topics() - self._asked_for}
+        return frozenset(unasked | {lane for partition, lane in self._lanes.items() if partition not in self._at_end})
 
     def seek(self, positions: Mapping[Lane, int]) -> None:
         """Waits for the brokers, and then for leaders, FIRST_ANSWER_MAX_S each. Empty positions: a new log, from what is there.
 
         Raises FeedUnsuitable for a gap, or where the brokers refuse; FeedLost, and changes nothing, if none answers.
         """
-        wanted = {_partition_of(lane): position for lane, position in positions.items()}
-        known = self._first_answer({topic for topic, _ in wanted})
+        wanted = {partition_of(lane): position for lane, position in positions.items()}
+        at_log, with_tables = self._topics(), self._present()
+        known = self._first_answer(at_log | with_tables, {topic for topic, _ in wanted})
         there = [(topic, number) for topic, found in known.items() for number in range(found.partitions)]
-        if lost := sorted(wanted.keys() - set(there)):
-            raise _gone(lost[0], known.get(lost[0][0]))
+        may_go = set() if self._present is self._topics else {topic for topic, _ in wanted} - at_log - with_tables
+        if lost := sorted(partition for partition in wanted.keys() - set(there) if partition[0] not in may_go):
+            raise gone(lost[0], known.get(lost[0][0]))
         available = self._available(there)
         start = {}
         for key, (first, end) in available.items():
             start[key] = wanted.get(key, 0) if wanted else first
             if not first <= start[key] <= end:
-                raise _gap(key, start[key], first, end)
+                raise gap(key, start[key], first, end)
         self._stop_reading()
         self._forget()
         bounds = consumer_settings(group=self.group, queue_bytes_max=self._queue_bytes_max, brokers=self._cluster.broker_count())
         settings = common_settings(self._cluster.brokers, self._client) | bounds
         settings |= {"error_cb": self._cluster.note, "on_commit": self._note_commit}
         self._consumer = open_client(Consumer, settings)
-        self._known = known
+        self._known, self._with_tables, self._asked_for = known, with_tables, at_log | with_tables
         self._read_from(start)
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
         """Raises FeedUnsuitable for a gap, a topic that is gone, or where the brokers refuse; FeedLost after an outage."""
         self._cluster.check()
         self._commit_if_due()
+        if self._topics() - self._asked_for:
+            self._ask_at_s = min(self._ask_at_s, self._clock.now_s())
         if not self._kept:
             taken = self._take(timeout_s)
             if self._unheard or not taken:
@@ -158,14 +180,15 @@ class KafkaFeed:
         if not self._read_topics(wait_s=ANSWER_WAIT_S):
             self._cluster.check(wait_s=min(timeout_s, TOPICS_AGAIN_S))
             return []
-        self._unheard = set(self._next)
+        self._end_round()
         taken, self._kept = self._kept, []
         return taken
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
         for lane, position in positions.items():
-            key = _partition_of(lane)
-            self._acknowledged[key] = max(position, self._acknowledged.get(key, 0))
+            key = partition_of(lane)
+            if key in self._next:
+                self._acknowledged[key] = max(position, self._acknowledged.get(key, 0))
 
     def close(self) -> None:
         """Waits a second at most. The feed can be used again after `seek`."""
@@ -188,7 +211,7 @@ class KafkaFeed:
                     continue
                 partition, position = (record.topic(), record.partition()), record.offset()
                 if position != following[partition]:
-                    raise _hole(partition, following[partition], position)
+                    raise hole(partition, following[partition], position)
                 following[partition] = position + 1
                 unheard.discard(partition)
                 key, value = record.key(), record.value()
@@ -215,12 +238,12 @@ class KafkaFeed:
         partition = (record.topic(), record.partition())
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             first, end = self._cluster.available([partition])[partition]
-            raise _gap(partition, self._next[partition], first, end)
-        if refused := refusal(error, f"reading {_lane_of(partition)}" if record.topic() else f"consumer group {self.group}"):
+            raise gap(partition, self._next[partition], first, end)
+        if refused := refusal(error, f"reading {lane_of(partition)}" if record.topic() else f"consumer group {self.group}"):
             raise refused
 
     def _read_from(self, start: Mapping[PartitionKey, int]) -> None:
-        self._lanes |= {partition: _lane_of(partition) for partition in start}
+        self._lanes |= {partition: lane_of(partition) for partition in start}
         self._next |= start
         self._unheard |= start.keys()
         self._consumer.incremental_assign([TopicPartition(*partition, position) for partition, position in start.items()])
@@ -235,17 +258,17 @@ class KafkaFeed:
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
-    def _first_answer(self, named: set[str]) -> dict[str, Topic]:
-        """The topics that exist; the ones that the log names are waited for."""
+    def _first_answer(self, topics: frozenset[str], named: set[str]) -> dict[str, Topic]:
+        """Which of both exist; of `topics` those that the log names are waited for."""
         until_s = self._clock.now_s() + FIRST_ANSWER_MAX_S
         found: dict[str, Topic] | None = None
         while True:
-            asked = self._cluster.ask(self._topics() | named)
+            asked = self._cluster.ask(topics | named)
             while not asked.wait(ANSWER_WAIT_S) and self._clock.now_s() < until_s:
                 self._cluster.check()
             if asked.wait(0.0) and (told := asked.topics()) is not None:
                 found = told
-            if found is not None and named <= found.keys():
+            if found is not None and named & topics <= found.keys():
                 self._cluster.answered()
                 return found
             if self._clock.now_s() >= until_s:
@@ -271,7 +294,8 @@ class KafkaFeed:
         if self._asked is None:
             if now_s < self._ask_at_s:
                 return False
-            self._asked = self._cluster.ask(self._topics() | self._known.keys())
+            self._asking = self._topics(), self._present()
+            self._asked = self._cluster.ask(frozenset().union(*self._asking) | self._known.keys())
         if not self._asked.wait(wait_s):
             return False
         found, self._asked = self._asked.topics(), None
@@ -281,39 +305,77 @@ class KafkaFeed:
             return False
         self._silent_since_s = None
         self._cluster.answered()
-        if self._something_is_gone(found, now_s):
+        if self._something_isgone(found, now_s):
             return False
         if self._next:
             self._ask_at_s = now_s + TOPICS_EVERY_S
+        self._follow_tables()
         self._join(found)
         return True
+
+    def _follow_tables(self) -> None:
+        """Topics that have tables hold R, from now on; those that have none any more are left out when the next round ends."""
+        at_log, with_tables = self._asking
+        came = {partition for partition in self._next if partition[0] in with_tables - self._with_tables}
+        self._with_tables, self._asked_for = with_tables, at_log | with_tables
+        self._at_end -= came
+        self._unheard = {partition for partition in self._unheard | came if partition[0] in with_tables}
+
+    def _end_round(self) -> None:
+        """Every lane has delivered, and the topics were read after that."""
+        self._unheard = {partition for partition in self._next if partition[0] in self._with_tables}
+        without_tables = self._next.keys() - self._unheard
+        self._at_end = set()
+        if without_tables:
+            try:
+                ends = self._cluster.available(without_tables)
+            except FeedLost:
+                return  # R waits; the next round asks again
+            self._at_end = {partition for partition, (_, end) in ends.items() if self._next[partition] >= end}
 
     def _join(self, found: Mapping[str, Topic]) -> None:
         """What was not there when the log began, or when this process did, is read from its very beginning."""
         joined = {
             (name, number): 0
             for name, topic in found.items()
+            if name in self._known or name in self._asked_for
             for number in range(self._known[name].partitions if name in self._known else 0, topic.partitions)
         }
-        self._known = {**self._known, **found}
+        self._known |= {name: topic for name, topic in found.items() if name in self._known or name in self._asked_for}
         if joined:
             self._read_from(joined)
 
-    def _something_is_gone(self, found: Mapping[str, Topic], now_s: float) -> bool:
-        for name, known in self._known.items():
+    def _something_isgone(self, found: Mapping[str, Topic], now_s: float) -> bool:
+        tables = frozenset().union(*self._asking)
+        for name, known in list(self._known.items()):
             topic = found.get(name)
+            if name not in tables and (topic is None or topic.id != known.id) and self._leave(name):
+                continue
             if topic is not None and topic.id is not None and known.id is not None and topic.id != known.id:
                 raise FeedUnsuitable(
                     f"topic {name} was deleted and made anew (its id was {known.id} and is {topic.id}): what was in it is lost",
-                    hint=_START_ANEW,
+                    hint=START_ANEW,
                 )
             if topic is None or topic.partitions < known.partitions:
                 self._gone_since_s = now_s if self._gone_since_s is None else self._gone_since_s
                 if now_s - self._gone_since_s > GONE_MAX_S:
-                    raise _gone((name, topic.partitions if topic else 0), topic)
+                    raise gone((name, topic.partitions if topic else 0), topic)
                 return True
         self._gone_since_s = None
         return False
+
+    def _leave(self, name: str) -> bool:
+        """Forget a topic without tables that was deleted, if all of it was read."""
+        partitions = [partition for partition in self._next if partition[0] == name]
+        if not self._at_end.issuperset(partitions):
+            return False
+        self._consumer.incremental_unassign([TopicPartition(*partition) for partition in partitions])
+        del self._known[name]
+        for partition in partitions:
+            self._at_end.discard(partition)
+            for kept in (self._lanes, self._next, self._acknowledged, self._committed):
+                kept.pop(partition, None)
+        return True
 
     def _check_silence(self, now_s: float) -> None:
         self._silent_since_s = now_s if self._silent_since_s is None else self._silent_since_s
@@ -336,44 +398,3 @@ class KafkaFeed:
             if failure is not None:
                 self._cluster.note(failure)
                 self._committed = {}
-
-
-_START_ANEW = (
-    "what is lost cannot be read again: start a new changefeed into an empty topic with a new log, and dump again; "
-    "give the topic a longer retention.ms than the sidecar may ever be stopped"
-)
-
-
-def _lane_of(partition: PartitionKey) -> Lane:
-    return Lane(f"kafka/{partition[0]}/{partition[1]}")
-
-
-def _partition_of(lane: Lane) -> PartitionKey:
-    """Raises FeedUnsuitable for the lane of another kind of feed."""
-    match lane.split("/"):
-        case ["kafka", topic, number] if topic and number.isdecimal():
-            return topic, int(number)
-    raise FeedUnsuitable(
-        f"the log has a position in lane {lane}, which is no partition of Kafka", hint="give this changefeed a log of its own, or a new one"
-    )
-
-
-def _gone(partition: PartitionKey, topic: Topic | None) -> FeedUnsuitable:
-    there = f"has only {topic.partitions} partitions" if topic else "does not exist"
-    return FeedUnsuitable(f"{_lane_of(partition)} is read by this log, and topic {partition[0]} {there}", hint=_START_ANEW)
-
-
-def _gap(partition: PartitionKey, wanted: int, first: int, end: int) -> FeedUnsuitable:
-    why = "retention has removed what is between" if wanted < first else "the topic was made anew or cut off"
-    return FeedUnsuitable(
-        f"{_lane_of(partition)} cannot be read from {wanted}: topic {partition[0]}, partition {partition[1]} has offsets "
-        f"{first} to {end} (exclusive); {why}",
-        hint=_START_ANEW,
-    )
-
-
-def _hole(partition: PartitionKey, wanted: int, found: int) -> FeedUnsuitable:
-    return FeedUnsuitable(
-        f"{_lane_of(partition)} goes on at {found} where {wanted} was expected: messages between them are not there",
-        hint="set cleanup.policy=delete on the topic and let nothing but this changefeed write it, without transactions; " + _START_ANEW,
-    )

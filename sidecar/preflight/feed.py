@@ -185,6 +185,7 @@ def new_feed(known: Known) -> KafkaFeed:
         client=known.kafka_client,
         group=section.group or f"ticdc-dump-{name.namespace}-{name.id}",
         queue_bytes_max=min(section.queue_bytes_max, QUEUE_BYTES_MAX),
+        present=(lambda: wanted) if any(one.topic for one in known.definition.changefeed.dispatchers) else None,
     )
 
 

@@ -122,7 +122,8 @@ def of_clock(ahead_s: float, *, took_s: float) -> Finding:
 
 
 def gc(known: Known) -> Iterator[Finding]:
-    """For snapshot brackets: a SELECT at a TSO must end before GC passes it. (Our sessions switch tidb_snapshot off themselves.)"""
+    """For snapshot brackets: a SELECT at a TSO must end before GC passes it. For DDLs: their tables are read as of their commit_ts, so
+    GC must not pass that before the sidecar does. (Our sessions switch tidb_snapshot off themselves.)"""
 
     def question(session: Session) -> tuple[Row, ...] | None:
         if session.flavour is not Flavour.TIDB:
@@ -138,7 +139,7 @@ def gc(known: Known) -> Iterator[Finding]:
 def of_gc_life(life: str) -> Finding:
     what = f"tidb_gc_life_time is {life}"
     if duration_s(life) >= GC_LIFE_LOW_S:
-        return ok(what)
+        return ok(f"{what}: the sidecar may not be behind or stopped for longer when it comes to a DDL")
     hint = "SET GLOBAL tidb_gc_life_time = '10m' or more, or dump with --brackets watermark"
     return warning(f"{what}: a snapshot that is read for longer breaks off (error 9006)", setting="tidb_gc_life_time", hint=hint)
 

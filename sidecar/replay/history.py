@@ -12,27 +12,24 @@ REMOVE PARTITIONING, and a cluster that stands in must have them. Rows are decod
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-import pyarrow.parquet as pq
-
-from sidecar.codecs.ddl_job import ddl_job
-from sidecar.codecs.ddl_table import job_meta
 from sidecar.codecs.kv_cast import cast_text
 from sidecar.codecs.kv_key import record_key
 from sidecar.codecs.kv_row import decode_row
 from sidecar.codecs.kv_table import KvColumn, KvTable, kv_table
-from sidecar.core.ddl import Action, DdlEvent, DdlJob, Effect, Step, TableChange, TableInfo
+from sidecar.core.ddl import Action, DdlEvent, Effect, TableChange, TableInfo
 from sidecar.core.key_values import DDL_JOB_TABLE_ID
 from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.core.schema_history import SchemaHistory
-from sidecar.core.schema_version import SchemaSnapshot
 from sidecar.errors import SourceError
+from sidecar.feeds.kv_jobs import DdlJobs
+from sidecar.replay.kv import KvRecording
+from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 
 if TYPE_CHECKING:
     from sidecar.replay.recording import Key, Recording, Row
@@ -70,8 +67,9 @@ class RecordedHistory:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self._rows = pq.read_table(recording.folder / "kv" / "entries.parquet").to_pylist()
-        self._schemas: SchemaHistory[KvTable] = SchemaHistory(recording.start_ts, self._snapshot(), describe=_described)
+        self._kv = KvRecording(recording)
+        snapshot = self._kv.snapshot()
+        self._schemas: SchemaHistory[KvTable] = SchemaHistory(snapshot.ts, snapshot.schemas, describe=_described)
         self.events: tuple[DdlEvent, ...] = tuple(self._events())
         self._schemas.advance(recording.end_ts)
 
@@ -87,49 +85,31 @@ class RecordedHistory:
     @cached_property
     def changes(self) -> tuple[RowChange, ...]:
         """Of tables that TiDB has at the moment, by commit_ts, repeats left out, up to the end."""
-        found: dict[tuple[int, bytes], RowChange] = {}
-        for row in self._rows:
-            place = (row["commit_ts"], row["key"])
-            if row["op"] == "resolved" or row["commit_ts"] > self.recording.end_ts or place in found:
-                continue
-            physical_id = record_key(row["key"]).table_id
-            version = self._schemas.table_at(physical_id, row["commit_ts"] - 1)
-            if version is not None and version.description.schema.key:
-                table, key = version.description, row["key"]
-                before = tuple(decode_row(table, key, row["old_value"], is_old=True)) if row["old_value"] else None
-                after = tuple(decode_row(table, key, row["value"])) if row["value"] else None
-                if before or after:
-                    found[place] = RowChange(CommitTs(row["commit_ts"]), version.name, physical_id, before, after)
-        return tuple(sorted(found.values(), key=lambda change: change.commit_ts))
+        found: list[RowChange] = []
+        for entry in self._kv.entries:
+            physical_id = record_key(entry.key).table_id
+            version = self._schemas.table_at(physical_id, entry.commit_ts - 1)
+            if version is not None and version.description.schema.key and (entry.value or entry.old):
+                table, key = version.description, entry.key
+                before = tuple(decode_row(table, key, entry.old, is_old=True)) if entry.old else None
+                after = tuple(decode_row(table, key, entry.value)) if entry.value else None
+                found.append(RowChange(entry.commit_ts, version.name, physical_id, before, after))
+        return tuple(found)
 
     @cached_property
     def steps(self) -> tuple[RowStep, ...]:
         """In commit order, of the DDLs that change tables with rows."""
         return tuple(self._step(event) for event in self.events if event.tables and event.effect is not Effect.SWITCH)
 
-    def _snapshot(self) -> Iterator[SchemaSnapshot]:
-        folder = self.recording.folder / "schema" / str(self.recording.start_ts)
-        for schema in json.loads((folder / "schemas.json").read_bytes()):
-            name = schema["db_name"]["O"]
-            tables = [json.loads(path.read_bytes()) for path in sorted(folder.glob(f"{name}.*.json"))]
-            yield SchemaSnapshot(schema["id"], name, tables)
-
     def _events(self) -> Iterator[DdlEvent]:
-        for job in sorted(self._jobs(), key=lambda job: job.commit_ts):
+        jobs = DdlJobs(kv_table(DDL_JOB_TABLE_INFO, schema="mysql"))
+        for entry in self._kv.entries:
+            if record_key(entry.key).table_id == DDL_JOB_TABLE_ID:
+                jobs.take(entry)
+        for job in jobs.upto(self.recording.end_ts):
             event = self._schemas.apply(job)
             if event is not None:
                 yield event
-
-    def _jobs(self) -> Iterator[DdlJob | Step]:
-        for row in self._rows:
-            if row["op"] == "put" and row["commit_ts"] <= self.recording.end_ts and record_key(row["key"]).table_id == DDL_JOB_TABLE_ID:
-                job = ddl_job(
-                    job_meta(row["key"], row["value"]),
-                    commit_ts=CommitTs(row["commit_ts"]),
-                    at=f"{self.recording.name} at {row['commit_ts']}",
-                )
-                if job is not None:
-                    yield job
 
     # ---- what a DDL does to rows ------------------------------------------------------------------------------------
 

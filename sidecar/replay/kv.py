@@ -93,10 +93,17 @@ class KvRecording:
         return kv_table(info, schema=MARK_TABLE.schema)
 
     def encode_mark(
-        self, *, commit_ts: int, row_id: int, changefeed_id: str, uuid: str, kind: MarkKind, previous: tuple[str, MarkKind] | None, now_ms: int
-    ) -> tuple[bytes | None, bytes]:  # fmt: skip
+        self,
+        *,
+        commit_ts: int,  # noqa: ARG002 - the entry has it; the other protocols' rows hold it
+        row_id: int,
+        changefeed_id: str,
+        uuid: str,
+        kind: MarkKind,
+        previous: tuple[str, MarkKind] | None,
+        now_ms: int,
+    ) -> tuple[bytes | None, bytes]:
         """Key and value, as the log has them (sidecar/codecs/kv.py), of one version of the watermark row; for `RecordedPuller.inject`."""
-        del commit_ts
 
         def image(uuid: str, kind: MarkKind) -> bytes:
             texts: dict[str, int | str] = {"changefeed_id": changefeed_id, "unique_identifier": uuid, "event_type": int(kind)}

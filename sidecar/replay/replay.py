@@ -17,7 +17,6 @@ from random import Random
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sidecar.adapters.memory import StillSchemas
 from sidecar.adapters.progress_file import FileProgress
 from sidecar.adapters.segment_log import FolderLog, write_chunk
 from sidecar.adapters.spill import FileSpill
@@ -29,16 +28,15 @@ from sidecar.errors import FeedUnsuitable, SinkError, SourceError
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
-from sidecar.replay.feed import Play, RecordingFeed
-from sidecar.replay.history import HistorySchemas, RecordedHistory
+from sidecar.replay.feed import Play
 from sidecar.replay.operator import Script
+from sidecar.replay.played import PlayedFeed
 from sidecar.replay.recorded_dump import RecordedDump
 from sidecar.replay.recording import Recording
 from sidecar.replay.report import EVERY_TABLE, ReplaySettings, Report
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.spark_loop import SparkLoop
 from sidecar.replay.status import Status
-from sidecar.replay.tables import RecordedTables
 from sidecar.replay.verify import Verdict, verify
 from sidecar.storage import Folder, open_folder
 from spark_merge.job import Job, JobSettings, session
@@ -84,15 +82,14 @@ class Replay:
     def __init__(self, settings: ReplaySettings) -> None:
         self.settings = settings
         self.recording = Recording(settings.recording)
-        self.config = self.recording.feed_config(settings.feed)
-        self.versions = RecordedHistory(self.recording) if self.recording.ddls else None
+        self.feed = PlayedFeed(self.recording, settings.feed)
         self.schemas = self.recording.schemas
         self.tables = self._scope()
-        self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.config.name}-{settings.brackets}").resolve()
+        self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.feed.name}-{settings.brackets}").resolve()
         _make_empty(self.out)
         self.log: Folder = open_folder(f"{self.out}/log")
         uris = settings.sinks or (f"file://{self.out}/output?format=jsonl",)
-        self.sinks = {uri: open_sink(uri, log_id=self.config.changefeed_id) for uri in uris}
+        self.sinks = {uri: open_sink(uri, log_id=self.feed.changefeed_id) for uri in uris}
         self.verified = next((open_folder(uri) for uri, sink in self.sinks.items() if getattr(sink, "file_format", "") == "jsonl"), None)
         if settings.verify and self.verified is None:
             raise FeedUnsuitable("verify reads jsonl and no sink writes it", hint="add a sink with ?format=jsonl, or give --no-verify")
@@ -101,7 +98,7 @@ class Replay:
         self.row = WatermarkRow(WATERMARK_ROW_ID)
         self.stored = FileProgress(open_folder(str(self.out)))
         self.script = Script(Random(settings.seed), self._start_request())
-        self.rows = None if settings.brackets == RECORDED else RecordedTables(self.recording, self.config, history=self.versions)
+        self.rows = None if settings.brackets == RECORDED else self.feed.tables()
         start = self.recording.truth(self.recording.start_ts)
         self.estimates = {table: start[table].num_rows for table in self.tables if table in start}
         self.began_s = self.clock.now_s()
@@ -115,12 +112,8 @@ class Replay:
         self.spark = SparkLoop(job)
         self.spark.start()
         self.began_s = self.clock.now_s()
-        self.feed = RecordingFeed(  # recorded time begins to go by
-            self.recording,
-            self.config,
-            Play(seed=self.settings.seed, speed=self.settings.speed, resends=self.settings.resends),
-            clock=self.clock,
-        )
+        play = Play(seed=self.settings.seed, speed=self.settings.speed, resends=self.settings.resends)
+        self.cluster = self.feed.open(play, clock=self.clock)
         for _ in range(STEPS_MAX):
             self._step()
             self.spark.check()
@@ -151,12 +144,13 @@ class Replay:
 
     def _attach(self) -> Pipeline:
         log = FolderLog(self.log)
+        attached = self.feed.attach(self.cluster)
         outside = Outside(
-            feed=MortalFeed(self.feed, self.fate),
-            codec=self.config.codec(),
+            feed=MortalFeed(attached.feed, self.fate),
+            codec=attached.codec,
             log=MortalLog(log, self.fate),
             source=self._source(),
-            schemas=StillSchemas(self.schemas) if self.versions is None else HistorySchemas(self.versions),
+            schemas=attached.schemas,
             progress=MortalProgress(self.stored, self.fate),
             requests=self.script,
             clock=self.clock,
@@ -171,7 +165,7 @@ class Replay:
     def _source(self) -> Source:
         if self.rows is None:
             return NoSource()
-        return RecordedSource(self.rows, self.feed, self.row, self._write_chunk, seed=self.settings.seed + self.epoch)
+        return RecordedSource(self.rows, self.cluster, self.row, self._write_chunk, seed=self.settings.seed + self.epoch)
 
     def _write_chunk(self, path: str, rows: pa.Table) -> int:
         return self.fate.around("chunk file", lambda: write_chunk(self.log, path, rows))
@@ -210,7 +204,7 @@ class Replay:
     def _played(self) -> bool:
         """The recording is over, the dump too, and the log has reached the recording's end."""
         pipeline = self.pipeline
-        if pipeline is None or not self.feed.exhausted or pipeline.sequence.after_ts < self.recording.end_ts:
+        if pipeline is None or not self.cluster.exhausted or pipeline.sequence.after_ts < self.recording.end_ts:
             return False
         progress = pipeline.dump.progress
         return progress is not None and progress.state is DumpState.FINISHED
@@ -226,7 +220,7 @@ class Replay:
         return Status(
             phase=phase,
             elapsed_s=self.clock.now_s() - self.began_s,
-            played=self.feed.played_part(),
+            played=self.cluster.played_part(),
             resolved_ts=pipeline.sequence.after_ts if pipeline else CommitTs(0),
             changes=self.changes + (counts.changes if counts else 0),
             repeats=self.repeats + (pipeline.sequence.repeats if pipeline else 0),
@@ -245,8 +239,7 @@ class Replay:
         assert self.pipeline.dump.progress is not None
         complete_at = {t.table: t.complete_at for t in self.pipeline.dump.progress.tables if t.complete_at is not None}
         assert self.verified is not None
-        steps = () if self.versions is None else self.versions.steps
-        return verify(self.verified, self.recording, complete_at=complete_at, tables=self.tables, steps=steps)
+        return verify(self.verified, self.recording, complete_at=complete_at, tables=self.tables, steps=self.feed.steps)
 
     def _report(self, verdict: Verdict | None, seconds: float) -> Report:
         if self.pipeline is not None:

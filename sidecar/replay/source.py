@@ -25,7 +25,7 @@ from sidecar.core.manifest import ChunkFile
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import CommitTs, MarkKind, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.replay.recording import FeedConfig, Key, Recording
+from sidecar.replay.recording import Key, Recording
 from sidecar.replay.tables import RecordedTables
 
 MARK_ROW_ID = 1
@@ -40,11 +40,18 @@ WriteChunk = Callable[[str, pa.Table], int]
 """Write the table durably under this path of the log and return the file's size in bytes."""
 
 
+class MarkEncoder(Protocol):
+    """The feed's own form of a watermark row's new version."""
+
+    @property
+    def encode_mark(self) -> Callable[..., tuple[bytes | None, bytes]]: ...
+
+
 class Cluster(Protocol):
     """The part of sidecar.replay.feed.RecordingFeed that a database would have: time, and commits that reach the feed."""
 
-    config: FeedConfig
-
+    @property
+    def config(self) -> MarkEncoder: ...
     def now_ts(self) -> CommitTs: ...
     def inject(self, commit_ts: CommitTs, key: bytes | None, value: bytes) -> None: ...
 

@@ -96,17 +96,21 @@ class RecordedTables:
     """The replicated tables of a recording at any moment, also after `end_ts`; the watermark table is not among them.
 
     `server_tz` is the time zone of the TiCDC server that wrote the feed. `history` is made here if the recording has schema
-    changes and none is given. Raises SourceError if the changes do not lead from one truth snapshot to the next.
+    changes and none is given; with one, TiKV's changes count, not the feed's. Raises SourceError if the changes do not lead from
+    one truth snapshot to the next.
     """
 
-    def __init__(self, recording: Recording, config: FeedConfig, *, server_tz: str = "UTC", history: RecordedHistory | None = None) -> None:
+    def __init__(
+        self, recording: Recording, config: FeedConfig | None, *, server_tz: str = "UTC", history: RecordedHistory | None = None
+    ) -> None:
         self._recording = recording
         self._eras: defaultdict[TableName, list[tuple[CommitTs, _History | None]]] = defaultdict(list)
-        if recording.ddls:
+        if recording.ddls or history is not None:
             history = history or RecordedHistory(recording)
             schemas, steps = history.schemas_at(recording.start_ts), list(history.steps)
             changes: Iterable[_RowChange] = _of_history(history)
         else:
+            assert config is not None
             schemas, steps, changes = dict(recording.schemas), [], _of_feed(recording, config, server_tz)
         for name, rows in recording.truth(recording.start_ts).items():
             if schemas[name].key and name != MARK_TABLE:

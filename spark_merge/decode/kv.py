@@ -4,7 +4,7 @@
     keys   ─► handle columns (kv_handles.py)                    ─┘
 
 It reads row format 2, small and large, with and without a checksum over its bytes, of any mix of layouts. Rows that it
-does not vouch for (format 1, checksums over columns, broken ones, rare values) go to the slow decoder one by one, which
+does not vouch for (format 1, checksums over columns, broken ones, rare values, successors) go to the slow decoder one by one, which
 gives their texts or the error: the result is the slow decoder's in every case (sidecar/codecs/kv_row.py).
 
 `places.starts[c, r]` is where column c's cell begins in `data`, or NULL_CELL, or ABSENT.
@@ -96,6 +96,11 @@ def _places(table: KvTable, rows: Cells, handles: Handles, keys: Cells) -> _Plac
     _refuse_bad_checksums(rows, keys, handles, np.flatnonzero((flags & FLAG_CHECKSUM != 0) & ~places.slow), places.slow)
     for number in handles.texts:
         places.slow[places.starts[number] != ABSENT] = True  # both the key and the row hold the column: rare, and compared
+    if table.lost_key is not None:
+        places.slow[:] = True
+    for number, column in enumerate(table.columns):
+        if column.successor is not None:
+            places.slow[places.starts[number] == ABSENT] = True  # amid MODIFY COLUMN: rare
     places.starts[:, places.slow] = NULL_CELL
     return places
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from sidecar.core.model import MARK_TABLE, Message, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from spark_merge.contract import RANK_DELETE, RANK_PUT
-from spark_merge.decode import canal_json, open_protocol
+from spark_merge.decode import canal_json, kv_rows, open_protocol
 from spark_merge.decode.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
 from spark_merge.merge import key_text
 
@@ -40,12 +40,29 @@ CHANGES = pa.schema(
 _BLOCK_ROWS_MAX = 2048
 """Rows parsed at a time: their Python objects then stay in the processor's cache."""
 
-_COLUMNS = ["seq", "commit_ts", "op", "schema", "table", "value", "lane", "position", "ordinal"]
+_KV_BLOCK_ROWS_MAX = 16_384
+"""Of key-values, which make no objects: each column costs the same few calls however many rows there are."""
 
-_READERS: dict[str, Callable[[list[bytes], TableSchema, str], Images]] = {
-    "open-protocol": open_protocol.read,
-    "canal-json": canal_json.read,
+_BLOCK_BYTES_MAX = 128 << 20
+"""Values parsed at a time."""
+
+_COLUMNS = ["seq", "commit_ts", "op", "schema", "table", "key", "value", "lane", "position", "ordinal"]
+
+_Reader = Callable[[pa.Array, pa.Array, TableSchema, str], Images]
+"""Key and value of each row in the log, the schema and the server's time zone to the images. Raises RowUnusable."""
+
+
+def _reader_of_values(read: Callable[[list[bytes], TableSchema, str], Images]) -> _Reader:
+    """Of a protocol whose values say everything."""
+    return lambda _, values, schema, server_tz: read(values.to_pylist(), schema, server_tz)
+
+
+_READERS: dict[str, tuple[_Reader, int]] = {
+    "open-protocol": (_reader_of_values(open_protocol.read), _BLOCK_ROWS_MAX),
+    "canal-json": (_reader_of_values(canal_json.read), _BLOCK_ROWS_MAX),
+    "kv": (kv_rows.read, _KV_BLOCK_ROWS_MAX),
 }
+"""With the rows that are read at a time."""
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -67,7 +84,7 @@ def decode(rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchem
     Raises MessageUnreadable for bytes that do not follow the protocol, FeedUnsuitable for a row or a table that does not
     fit `schemas`; the text names lane, position, table, column and value.
     """
-    reader = _READERS.get(codec)
+    reader, rows_max = _READERS.get(codec, (None, 0))
     if reader is None:
         raise FeedUnsuitable(f"rows of codec {codec} are not decoded here", hint=f"use one of {', '.join(_READERS)} as the protocol")
     parts = [CHANGES.empty_table()]
@@ -77,8 +94,7 @@ def decode(rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchem
             why = "has no schema here" if schema is None else "has no handle key"
             hint = SCHEMA_HINT if schema is None else "unset force-replicate in the changefeed, or give the table a primary key"
             raise FeedUnsuitable(f"{_place(group, 0)}: table {name} {why}", hint=hint)
-        for start in range(0, group.num_rows, _BLOCK_ROWS_MAX):
-            block = group.slice(start, _BLOCK_ROWS_MAX)
+        for block in _blocks(group, rows_max):
             try:
                 parts.extend(_changes(_converted(block, reader, schema, server_tz)))
             except RowUnusable as unusable:
@@ -100,6 +116,18 @@ def _by_table(rows: pa.Table) -> Iterator[tuple[TableName, pa.Table]]:
             yield table, rows.take(pa.array(order[starts[code] : starts[code + 1]])).combine_chunks()
 
 
+def _blocks(group: pa.Table, rows_max: int) -> Iterator[pa.Table]:
+    """Of so many rows at most, and fewer if their values are large."""
+    sizes: _Numbers = pc.binary_length(group["value"]).to_numpy().astype(np.int64)
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < group.num_rows:
+        before = int(ends[start - 1]) if start else 0
+        fitting = int(np.searchsorted(ends[start : start + rows_max], before + _BLOCK_BYTES_MAX, side="right"))
+        yield group.slice(start, max(fitting, 1))
+        start += max(fitting, 1)
+
+
 def _place(group: pa.Table, row: int) -> str:
     return Message(group["lane"][row].as_py(), group["position"][row].as_py(), None, None).at()
 
@@ -107,8 +135,8 @@ def _place(group: pa.Table, row: int) -> str:
 # ---- images to rows -------------------------------------------------------------------------------------------------
 
 
-def _converted(group: pa.Table, reader: Callable[..., Images], schema: TableSchema, server_tz: str) -> _Group:
-    images = reader(group["value"].to_pylist(), schema, server_tz)
+def _converted(group: pa.Table, reader: _Reader, schema: TableSchema, server_tz: str) -> _Group:
+    images = reader(group["key"], group["value"], schema, server_tz)
     before, after = np.asarray(images.before, np.int64), np.asarray(images.after, np.int64)
     _refuse_other_op(group, after)
     keys, texts = _keys(images, schema), pa.concat_arrays(images.columns)

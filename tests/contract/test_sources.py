@@ -240,3 +240,33 @@ def test_a_source_that_is_closed_tells_nothing_any_more(case: Case) -> None:
         source.request(SendMark(f"{DUMP}{3:08x}{number:08x}", MarkKind.LOW))
     source.close()
     assert list(source.results()) == []
+
+
+def test_a_ddl_that_was_followed_gives_chunks_of_the_new_columns(case: Case, request: pytest.FixtureRequest) -> None:
+    """A recording's tables change with its own DDLs: tests/unit/test_recording_source.py."""
+    if "recorded" in request.node.callspec.params["case"]:
+        pytest.skip("the recorded twin follows the DDLs of its recording, not one that a test makes")
+    db = request.getfixturevalue("db")
+    table = TableName("shop", "moving")
+    db.execute("CREATE TABLE shop.moving (id bigint PRIMARY KEY, gone int)", "INSERT INTO shop.moving VALUES (1, 7), (2, 8), (3, 9)")
+    try:
+        source = case.open()
+        follow(case, source, TableSchema(table, (Column("id", "int", nullable=False), Column("gone", "int")), ("id",)))
+        event, found = read(case, source, chunk(table, 1, rows_max=2))
+        assert found == [("1", "7"), ("2", "8")]
+        db.execute("ALTER TABLE shop.moving DROP COLUMN gone, ADD COLUMN note varchar(9) DEFAULT 'x', ADD COLUMN size int")
+        (failed,) = ask(source, chunk(table, 2, after=event.file.last))
+        assert isinstance(failed, SourceFailed), "what is no more as it was told is no chunk"
+        assert "shop.moving" in failed.reason
+        columns = (Column("id", "int", nullable=False), Column("note", "text"), Column("size", "int"))
+        follow(case, source, TableSchema(table, columns, ("id",)))
+        event, found = read(case, source, chunk(table, 3, after=event.file.last))
+        assert found == [("3", "x", None)]
+        assert event.exhausted
+    finally:
+        db.execute("DROP TABLE shop.moving")
+
+
+def follow(case: Case, source: Source, schema: TableSchema) -> None:
+    case.schemas = {**case.schemas, schema.name: schema}
+    source.follow(case.schemas)

@@ -205,6 +205,23 @@ def test_a_former_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(ri
         assert epochs == sorted(epochs)
 
 
+def test_a_ddl_on_a_source_that_is_no_tidb_stops_the_sidecar_with_everything_below_it_in_the_log(rig: Rig) -> None:
+    """Nobody can tell what MariaDB's tables were at the DDL's commit. It stops there again, however often it is started."""
+    with ExitStack() as stack:
+        sidecar = stack.enter_context(SidecarProcess(settings(rig), rig.folder / "sidecar.log"))
+        sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        with rig.workload(writes_per_s=100) as workload:
+            sidecar.await_status(lambda found: int(found["changes"]) > 100, timeout_s=DEADLINE_S)
+            workload.stop()
+        rig.db.execute("ALTER TABLE shop.orders ADD COLUMN born_late INT")
+        for _ in range(2):
+            assert sidecar._running.wait(DEADLINE_S) == 3, sidecar.log.read_text()[-3000:]
+            assert "cannot tell what its tables are after a DDL" in sidecar.log.read_text()
+            last = manifests(rig)[-1]
+            assert not last.ddls
+            sidecar.start()
+
+
 def owner_epoch_of_marks(rig: Rig) -> int:
     """The epoch in the uuid that the watermark row holds now."""
     ((uuid,),) = rig.db.execute("select unique_identifier from changefeed_dump.changefeed_dump_event")

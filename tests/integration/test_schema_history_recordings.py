@@ -15,15 +15,16 @@ import pytest
 
 from sidecar.codecs.ddl_job import ddl_job, history_job
 from sidecar.codecs.table_info import table_schema
-from sidecar.core.ddl import Action, DdlEvent, DdlJob, Effect, PartitionSwitch, TableInfo
+from sidecar.core.ddl import Action, ColumnSwitch, DdlEvent, DdlJob, Effect, Step, TableInfo
+from sidecar.core.key_values import DDL_JOB_TABLE_ID
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.core.schema_history import SchemaHistory
 from sidecar.core.schema_version import Rowless, SchemaSnapshot, TableVersion
+from tests.support.kv_ddl import job_metas, snapshot
 from tests.support.recordings import recording
 
 pytestmark = pytest.mark.recordings
 
-DDL_JOB_TABLE = 281474976710654
 WITH_DDL = ("ddl", "ddl-new")
 
 
@@ -54,15 +55,7 @@ class Recorded:
         self.start, self.end = CommitTs(int(about["start_ts"])), CommitTs(int(about["end_ts"]))
 
     def snapshot(self, ts: int) -> list[SchemaSnapshot]:
-        folder = self.folder / "schema" / str(ts)
-        return [
-            SchemaSnapshot(
-                one["id"],
-                one["db_name"]["O"],
-                [json.loads(path.read_text()) for path in sorted(folder.glob(f"{one['db_name']['O']}.*.json"))],
-            )
-            for one in json.loads((folder / "schemas.json").read_text())
-        ]
+        return snapshot(self.folder, ts)
 
     def history(self) -> SchemaHistory[Described]:
         return SchemaHistory(self.start, self.snapshot(self.start), describe=describe)
@@ -78,12 +71,12 @@ class Recorded:
         rows: list[dict[str, Any]] = pq.read_table(self.folder / "kv" / "entries.parquet").to_pylist()
         return [row for row in rows if row["op"] != "resolved"]
 
-    def jobs(self) -> list[DdlJob | PartitionSwitch]:
+    def jobs(self) -> list[DdlJob | Step]:
         """Of the change feed of mysql.tidb_ddl_job, in commit order, up to the end."""
         found = [
             ddl_job(meta, commit_ts=CommitTs(row["commit_ts"]), at=f"{self.folder.name} at {row['commit_ts']}")
             for row in self.entries()
-            if row["op"] == "put" and physical_id(row["key"]) == DDL_JOB_TABLE
+            if row["op"] == "put" and physical_id(row["key"]) == DDL_JOB_TABLE_ID
             for meta in job_metas(row["value"])
         ]
         return sorted((job for job in found if job is not None and job.commit_ts <= self.end), key=lambda job: job.commit_ts)
@@ -99,14 +92,6 @@ def physical_id(key: bytes) -> int:
     assert key[:1] == b"t"
     (coded,) = struct.unpack(">Q", key[1:9])
     return int(coded) - (1 << 63)
-
-
-def job_metas(value: bytes) -> Iterator[bytes]:
-    """The JSON of `job_meta` amid the row's bytes: the one column of the table that holds an object."""
-    start = value.find(b'{"id":')
-    if start >= 0:
-        text = value[start:].decode(errors="surrogateescape")
-        yield text[: json.JSONDecoder().raw_decode(text)[1]].encode()
 
 
 def assert_equals_snapshot(history: SchemaHistory[Described], recorded: Recorded, ts: int) -> None:
@@ -134,7 +119,7 @@ def test_the_snapshot_and_the_jobs_of_the_feed_give_the_schemas_at_the_end(name:
     history, events = recorded.replayed()
     assert_equals_snapshot(history, recorded, recorded.start)
     assert_equals_snapshot(history, recorded, recorded.end)
-    assert Counter(event.effect is Effect.SWITCH for event in events) == ({False: 28, True: 2} if name in WITH_DDL else {})
+    assert Counter(event.effect is Effect.SWITCH for event in events) == ({False: 28, True: 5} if name in WITH_DDL else {})
 
 
 @pytest.mark.parametrize("name", WITH_DDL)
@@ -151,7 +136,7 @@ def test_the_job_history_gives_the_same_schemas_at_the_end(name: str) -> None:
 def test_the_jobs_again_after_a_restart_change_nothing(name: str) -> None:
     recorded = Recorded(name)
     history, _ = recorded.replayed()
-    assert [history.apply(job) for job in recorded.jobs()] == [None] * 30
+    assert [history.apply(job) for job in recorded.jobs()] == [None] * len(recorded.jobs())
     assert_equals_snapshot(history, recorded, recorded.end)
 
 
@@ -171,9 +156,17 @@ def test_a_snapshot_at_any_moment_and_the_jobs_after_it_give_the_same(name: str)
             for schema in recorded.snapshot(recorded.start)
         }
         later = SchemaHistory(ts, schemas.values(), describe=describe)
-        assert [event is None for one in jobs for event in [later.apply(one)]] == [True] * (place + 1) + [False] * (len(jobs) - place - 1)
+        told = [later.apply(one) is not None for one in jobs]
+        assert told == [number > place and changes(jobs[place + 1 : number], one) for number, one in enumerate(jobs)]
         later.advance(recorded.end)
         assert_equals_snapshot(later, recorded, recorded.end)
+
+
+def changes(earlier: list[DdlJob | Step], one: DdlJob | Step) -> bool:
+    """A running job is written again with its progress; a step that replaces no column changes nothing."""
+    if not isinstance(one, ColumnSwitch):
+        return True
+    return bool(one.successors) and not any(isinstance(other, ColumnSwitch) and other.job_id == one.job_id for other in earlier)
 
 
 def infos(history: SchemaHistory[Described], schema_id: int, ts: int) -> list[TableInfo]:
@@ -200,7 +193,7 @@ def test_the_job_history_names_a_later_ts_than_the_one_the_job_was_committed_at(
 def rows(recorded: Recorded) -> Iterator[tuple[int, int, bytes]]:
     """commit_ts, physical id and handle of every change of a user table, up to the end; repeats too."""
     for row in recorded.entries():
-        if row["commit_ts"] <= recorded.end and physical_id(row["key"]) != DDL_JOB_TABLE:
+        if row["commit_ts"] <= recorded.end and physical_id(row["key"]) != DDL_JOB_TABLE_ID:
             yield row["commit_ts"], physical_id(row["key"]), row["key"][9:]
 
 
@@ -249,6 +242,31 @@ def test_what_ticdc_loses_amid_remove_partitioning_is_found(name: str, lost: lis
     assert not {commit_ts for commit_ts in theirs - ours if commit_ts <= recorded.end}
 
 
+@pytest.mark.parametrize("name", WITH_DDL)
+def test_amid_modify_column_the_rows_columns_have_successors(name: str) -> None:
+    """Three of the five MODIFY COLUMN reorganise; the tables that SQL sees are told by the finished jobs."""
+    recorded = Recorded(name)
+    history, events = recorded.replayed()
+    switches = [job for job in recorded.jobs() if isinstance(job, ColumnSwitch)]
+    steps = [job for number, job in enumerate(switches) if changes([*switches[:number]], job)]
+    told = [(len(step.successors), step.amid is not None, set(step.dropped)) for step in switches]
+    dropped: list[tuple[int, bool, set[str]]] = [(0, False, {"flags"}), (0, False, {"note"}), (0, True, {"c_text"})]
+    modified = [(1, False, set[str]())] * 2
+    assert told == [*dropped[:1], *modified, *modified, *dropped[1:], *[(0, True, set())] * 3, *modified]
+    assert [[(one.column_id, one.column["id"]) for one in step.successors] for step in steps] == [[(9, 12)], [(8, 13)], [(4, 16)]]
+    for step in steps:
+        (done,) = [job for job in recorded.jobs() if isinstance(job, DdlJob) and job.job_id == step.job_id]
+        before, amid = (history.table_at(step.table_id, ts) for ts in (step.commit_ts - 1, done.commit_ts - 1))
+        assert before is not None
+        assert amid is not None
+        assert (before.description.schema, before.physical_ids) == (amid.description.schema, amid.physical_ids)
+        assert "successor" not in before.description.shape
+        assert "successor" in amid.description.shape
+    assert [event.commit_ts for event in events if event.effect is Effect.SWITCH and not any(one.appeared for one in event.tables)] == [
+        step.commit_ts for step in steps
+    ]
+
+
 def test_what_the_ddls_did_to_the_tables_is_told() -> None:
     _, events = Recorded("ddl").replayed()
     told = [
@@ -258,7 +276,7 @@ def test_what_the_ddls_did_to_the_tables_is_told() -> None:
         + (f" -{sorted(one.vanished)}" if one.vanished else "")
         for event in events
         for one in event.tables
-        if event.effect is not Effect.ALTER or one.appeared
+        if event.effect not in (Effect.ALTER, Effect.SWITCH) or one.appeared
     ]
     assert told == [
         "RENAME_TABLE shop.nokey(579) -> shop.nokey2(579)",

@@ -80,6 +80,7 @@ def decoded(changes: list[Change], schemas: Mapping[TableName, TableSchema], pro
             "op": pa.array(["delete" if c.rank is Rank.DELETE else "put" for c in changes], pa.string()),
             "schema": pa.array([c.schema for c in changes], pa.string()),
             "table": pa.array([c.table for c in changes], pa.string()),
+            "key": pa.array([c.key for c in changes], pa.binary()),
             "value": pa.array([c.value for c in changes], pa.binary()),
             "lane": pa.array([c.lane for c in changes], pa.string()),
             "position": pa.array([c.position for c in changes], pa.int64()),

@@ -7,8 +7,8 @@
     send mark 0 low
 
 Blocks end at an empty line; where a block has several input lines, each is repeated above what it caused. What may stand
-above `----` is told in `dump_player.py` for dump_*.txt and in `sequence_player.py` for sequence_*.txt. `pytest tests/scenarios
---rewrite` writes what comes out into the files: read the difference before you keep it.
+above `----` is told in `dump_player.py` for dump_*.txt, in `sequence_player.py` for sequence_*.txt and in `f1_player.py` for
+f1_*.txt. `pytest tests/scenarios --rewrite` writes what comes out into the files: read the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.dump_player import DumpPlayer
+from tests.scenarios.f1_player import F1Player
 from tests.scenarios.sequence_player import SequencePlayer
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
@@ -27,7 +28,12 @@ Play = Callable[[str], list[str]]
 
 def player(scenario: Path) -> Play:
     kind, _, _ = scenario.name.partition("_")
-    return DumpPlayer().play if kind == "dump" else SequencePlayer().play
+    players: dict[str, Callable[[], Play]] = {
+        "dump": lambda: DumpPlayer().play,
+        "f1": lambda: F1Player().play,
+        "sequence": lambda: SequencePlayer().play,
+    }
+    return players[kind]()
 
 
 def played(text: str, play: Play) -> str:

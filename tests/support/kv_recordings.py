@@ -88,6 +88,7 @@ def feed_versions(name: str, feed: str, *, server_tz: str = "UTC") -> dict[Place
             "op": ["delete" if c.rank is Rank.DELETE else "put" for c in changes],
             "schema": [c.schema for c in changes],
             "table": [c.table for c in changes],
+            "key": pa.array([c.key for c in changes], pa.binary()),
             "value": [c.value for c in changes],
             "lane": [c.lane for c in changes],
             "position": [c.position for c in changes],

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
 from sidecar.adapters.spill import MemorySpill
 from sidecar.codecs.contract import Codec
 from sidecar.core.manifest import ChunkFile, Manifest
@@ -23,13 +23,12 @@ from sidecar.core.model import MARK_TABLE, Change, CommitTs, Rank, Seq, TableNam
 from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
-from sidecar.ports import Schemas
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
-from sidecar.replay.feed import Play, RecordingFeed
-from sidecar.replay.history import HistorySchemas, RecordedHistory, RowStep
+from sidecar.replay.feed import Play
 from sidecar.replay.operator import Script
+from sidecar.replay.played import PlayedCluster, PlayedFeed
 from sidecar.replay.recorded_dump import RecordedDump
-from sidecar.replay.recording import FeedConfig, Recording
+from sidecar.replay.recording import Recording
 from sidecar.replay.replay import NoSource
 from sidecar.replay.source import RecordedSource, RecordedWindows, WatermarkRow, recorded_windows
 from sidecar.replay.tables import RecordedTables
@@ -68,21 +67,13 @@ class Stage:
     """One recording and feed, ready to be played many times."""
 
     recording: Recording
-    config: FeedConfig
+    feed: PlayedFeed
     codec: Codec
     truth: CachedTruth
     tables: tuple[TableName, ...]
     history: RecordedTables
     windows: RecordedWindows | None
-    versions: RecordedHistory | None = None
     decoded: dict[tuple[int, Hashable], list[OutputRow]] = field(default_factory=dict)
-
-    def schemas(self) -> Schemas:
-        return StillSchemas(self.recording.schemas) if self.versions is None else HistorySchemas(self.versions)
-
-    @property
-    def steps(self) -> tuple[RowStep, ...]:
-        return () if self.versions is None else self.versions.steps
 
     def rows_of(self, seq: Seq, changes: list[Change], schemas: Mapping[TableName, TableSchema]) -> list[OutputRow]:
         """What a segment's changes are in the output; each is decoded once, with the schemas of its segment."""
@@ -108,13 +99,11 @@ class Stage:
 @cache
 def stage(name: str, feed: str) -> Stage:
     found = Recording(recording(name))
-    config = found.feed_config(feed)
-    versions = RecordedHistory(found) if found.ddls else None
+    played = PlayedFeed(found, feed)
     tables = tuple(table for table, schema in found.schemas.items() if schema.key and table != MARK_TABLE)
-    windows = None if versions else recorded_windows(found)
-    return Stage(
-        found, config, config.codec(), CachedTruth(found), tables, RecordedTables(found, config, history=versions), windows, versions
-    )
+    windows = None if played.history else recorded_windows(found)
+    codec = played.attach(played.open(Play())).codec
+    return Stage(found, played, codec, CachedTruth(found), tables, played.tables(), windows)
 
 
 def _logged(changes: list[Change], codec: Codec) -> pa.Table:
@@ -164,20 +153,20 @@ class Later:
 
     made: Stage
     run: Run
-    feed: RecordingFeed
+    cluster: PlayedCluster
     tables: Mapping[TableName, TableSchema] = field(default_factory=dict)
     script: Script | None = None
 
     def take(self) -> Request | None:
-        if self.script is None and self.feed.played_part() >= self.run.after_part:
+        if self.script is None and self.cluster.played_part() >= self.run.after_part:
             brackets = Brackets.WATERMARK if self.run.brackets == "recorded" else Brackets(self.run.brackets)
-            request = StartDump(f"{self.run.seed:016x}", (), brackets, self.run.chunk_rows, grows=self.made.versions is not None)
+            request = StartDump(f"{self.run.seed:016x}", (), brackets, self.run.chunk_rows, grows=self.made.feed.history is not None)
             self.script = Script(Random(self.run.seed), request)
         asked = None if self.script is None else self.script.take()
         return replace(asked, tables=self._present()) if isinstance(asked, StartDump) else asked
 
     def _present(self) -> tuple[TableName, ...]:
-        if self.made.versions is None:
+        if self.made.feed.history is None:
             return self.made.tables
         return tuple(name for name, schema in self.tables.items() if schema.key and name != MARK_TABLE)
 
@@ -196,16 +185,16 @@ def live(made: Stage, run: Run) -> tuple[Verdict, list[str], MemoryLog]:
     """As `play`, with the log."""
     disk, stored = MemoryDisk(), MemoryProgress()
     fate = Fate(Random(run.seed), run.crashes, chance=0.02)
-    feed = RecordingFeed(made.recording, made.config, Play(seed=run.seed, resends=run.resends))
+    cluster = made.feed.open(Play(seed=run.seed, resends=run.resends))
     row = WatermarkRow(CHANGEFEED)
-    script = Later(made, run, feed)
+    script = Later(made, run, cluster)
     pipeline: Pipeline | None = None
     epoch = 0
     for _ in range(STEPS_MAX):
         try:
             if pipeline is None:
                 epoch += 1
-                pipeline = _attach(made, run, disk=disk, stored=stored, fate=fate, feed=feed, row=row, script=script, epoch=epoch)
+                pipeline = _attach(made, run, disk=disk, stored=stored, fate=fate, cluster=cluster, row=row, script=script, epoch=epoch)
             script.tables = pipeline.tables
             pipeline.step(poll_s=0)
         except Crash:
@@ -213,11 +202,11 @@ def live(made: Stage, run: Run) -> tuple[Verdict, list[str], MemoryLog]:
             continue
         progress = pipeline.dump.progress
         assert progress is None or progress.state is not DumpState.FAILED, progress.reason
-        if progress and progress.state is DumpState.FINISHED and feed.exhausted and pipeline.sequence.after_ts >= made.recording.end_ts:
+        if progress and progress.state is DumpState.FINISHED and cluster.exhausted and pipeline.sequence.after_ts >= made.recording.end_ts:
             complete_at = {t.table: t.complete_at for t in progress.tables if t.complete_at is not None}
             upto_ts = pipeline.sequence.after_ts
             output = _output(made, disk, drop_nothing=run.drop_nothing)
-            verdict = replay(output, made.truth, upto_ts=upto_ts, complete_at=complete_at, tables=made.tables, steps=made.steps)
+            verdict = replay(output, made.truth, upto_ts=upto_ts, complete_at=complete_at, tables=made.tables, steps=made.feed.steps)
             return verdict, fate.deaths, MemoryLog(disk)
     raise AssertionError(f"does not end: {pipeline and pipeline.dump.progress}")
 
@@ -229,19 +218,20 @@ def _attach(
     disk: MemoryDisk,
     stored: MemoryProgress,
     fate: Fate,
-    feed: RecordingFeed,
+    cluster: PlayedCluster,
     row: WatermarkRow,
     script: Later,
     epoch: int,
 ) -> Pipeline:
     log = MemoryLog(disk)
     write_chunk = partial(_write_chunk, log, fate)
+    attached = made.feed.attach(cluster)
     outside = Outside(
-        feed=MortalFeed(feed, fate),
-        codec=made.codec,
+        feed=MortalFeed(attached.feed, fate),
+        codec=attached.codec,
         log=MortalLog(log, fate),
-        source=NoSource() if run.brackets == "recorded" else RecordedSource(made.history, feed, row, write_chunk, seed=run.seed + epoch),
-        schemas=made.schemas(),
+        source=NoSource() if run.brackets == "recorded" else RecordedSource(made.history, cluster, row, write_chunk, seed=run.seed + epoch),
+        schemas=attached.schemas,
         progress=MortalProgress(stored, fate),
         requests=script,
         clock=_Clock(),

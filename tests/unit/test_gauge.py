@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 from sidecar.adapters.log_deliveries import LogDeliveries
 from sidecar.core.changefeed import ChangefeedName
-from sidecar.core.model import CommitTs, Lane, TableName, TableSchema
+from sidecar.core.messages import Brackets
+from sidecar.core.model import CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import SourceError
 from sidecar.gauge import RATE_OVER_S, STATUS_EVERY_S, Estimates, Gauge
 from sidecar.pipeline import Pipeline
@@ -126,3 +129,31 @@ def test_positions_are_told_as_they_are(tmp_path: Path) -> None:
     pipeline.step(poll_s=0)
     status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
     assert (status.resolved_ts, status.segments) == (CommitTs(9), 1)
+
+
+def test_ddls_are_counted_and_the_newest_is_told(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
+    assert (status.ddls, status.last_ddl_ts, status.last_ddl) == (0, None, "")
+    ddl = Ddl(CommitTs(7), Rank.DDL, "changefeed_dump", "changefeed_dump_event", "CREATE TABLE …", Lane("a"), 1)
+    stage.feed.say(put(5, "x"), ddl, resolved(10))
+    pipeline.step(poll_s=0)
+    told = Gauge(
+        NAME, "host:1", pipeline, LogDeliveries(open_folder(str(tmp_path))), Estimates(FakeSchemas(None)), str, str, last_ddl=lambda: ddl
+    )
+    status = told.read(stage.clock.now_s())
+    assert (status.ddls, status.last_ddl_ts, status.last_ddl) == (1, 7, "CREATE TABLE …")
+
+
+def test_tables_that_a_dump_gets_under_way_are_estimated_too() -> None:
+    schemas = FakeSchemas(100)
+    estimates = Estimates(schemas)
+    progress = Progress("0123456789abcdef", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(-1), (TableProgress(TABLE),))
+    estimates.want(progress)
+    assert schemas.asked.wait(10)
+    schemas.asked.clear()
+    estimates.want(progress)
+    assert not schemas.asked.is_set(), "once a dump"
+    estimates.want(replace(progress, tables=(TableProgress(TABLE), TableProgress(TableName("app", "born")))))
+    assert schemas.asked.wait(10)

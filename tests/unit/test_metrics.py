@@ -103,3 +103,10 @@ def test_ten_thousand_tables_do_not_make_ten_thousand_series(stage: Stage) -> No
 def test_an_address_that_cannot_be_listened_on_is_named() -> None:
     with pytest.raises(ConfigError, match=r"metrics\.listen '127\.0\.0\.1:x' cannot be listened on"):
         MetricsServer("127.0.0.1:x", lambda: None, Tally)
+
+
+def test_ddls_are_counted_and_the_newest_is_placed(stage: Stage) -> None:
+    stage.status = SidecarStatus(NAME, 1, "here:1", ddls=3, last_ddl_ts=CommitTs(470609343168643082), last_ddl="ALTER TABLE t …")
+    found = stage.samples()
+    assert found[("ticdc_dump_ddls_total",)] == 3
+    assert found[("ticdc_dump_last_ddl_tso",)] == float(470609343168643082)

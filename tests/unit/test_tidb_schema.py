@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,8 @@ def test_schemas_are_those_of_tidbs_own_table_info(db: MariaDb, name: str) -> No
     db.execute("SET sql_mode = ''", *(f"CREATE DATABASE {database}" for database in databases), *ddls)
     try:
         found = TidbSchemas(db.settings()).tables()
-        assert {table: found.get(table) for table in expected} == expected
+        without_ids = {table: replace(schema, table_id=0, physical_ids=()) for table, schema in expected.items()}
+        assert {table: found.get(table) for table in expected} == without_ids
         assert len(expected) > 1
     finally:
         db.execute(*(f"DROP DATABASE {database}" for database in databases))

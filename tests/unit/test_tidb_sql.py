@@ -105,7 +105,7 @@ def test_an_error_that_does_not_pass_or_comes_after_the_stop_is_not_tried_again(
     [
         (DENIED, "GRANT SELECT ON"),
         (pymysql.err.OperationalError(1045, "denied"), "source.password_file"),
-        (pymysql.err.ProgrammingError(1146, "no table"), "restart it"),
+        (pymysql.err.ProgrammingError(1146, "no table"), "leaves DDLs out"),
         (pymysql.err.OperationalError(3024, "time"), "source.statement_timeout_s"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "no text of its character set"),
         (pymysql.err.InternalError(1, "odd"), "not one that passes"),

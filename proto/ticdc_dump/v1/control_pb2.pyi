@@ -160,7 +160,7 @@ class TableStatus(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., chunks: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., complete_at_tso: _Optional[int] = ...) -> None: ...
 
 class DumpStatus(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error")
+    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -184,6 +184,9 @@ class DumpStatus(_message.Message):
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     MERGE_WORKER_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    DDLS_FIELD_NUMBER: _ClassVar[int]
+    LAST_DDL_TSO_FIELD_NUMBER: _ClassVar[int]
+    LAST_DDL_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
     state: DumpState
@@ -207,7 +210,10 @@ class DumpStatus(_message.Message):
     segments: int
     merge_worker: str
     last_error: str
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ...) -> None: ...
+    ddls: int
+    last_ddl_tso: int
+    last_ddl: str
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ...) -> None: ...
 
 class LaneStatus(_message.Message):
     __slots__ = ("lane", "resolved_tso", "lag_s")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.codecs.ddl_job import ddl_job, history_job
-from sidecar.core.ddl import Action, DdlJob, JobTable, PartitionSwitch
+from sidecar.core.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Successor
 from sidecar.core.model import CommitTs
 from sidecar.errors import MessageUnreadable, TicdcDumpError
 
@@ -132,6 +132,67 @@ def test_the_step_from_which_rows_are_elsewhere_counts(action: Action, schema_st
         assert ddl_job(meta(action, state=RUNNING, schema_state=other, raw_args=raw_args), commit_ts=T, at="entry 1") is None
 
 
+NEW = {"id": 13, "name": name("_Col$_c_0"), "state": 1}
+MODIFIED = {"column": {"id": 8}, "old_column_id": 8, "changing_column": NEW}
+MODIFIED_V1 = [{"id": 8}, name("c"), None, 4, 0, NEW, [], [], 8]
+
+
+def amid(action: Action, schema_state: int, **more: Any) -> object:
+    return ddl_job(meta(action, state=RUNNING, schema_state=schema_state, **more), commit_ts=T, at="entry 1")
+
+
+@pytest.mark.parametrize("raw_args", [MODIFIED, MODIFIED_V1], ids=["version 2", "version 1"])
+def test_the_step_from_which_rows_may_lack_the_modified_column_counts(raw_args: Any) -> None:
+    """Public is the state of the new column: earlier, and in older TiDB at all times, rows have the old one."""
+    expected = ColumnSwitch(77, Action.MODIFY_COLUMN, T, 400, "alter table t …", "shop", 10, (Successor(8, NEW),))
+    assert [amid(Action.MODIFY_COLUMN, state, raw_args=raw_args) for state in range(6)] == [None] * 5 + [expected]
+
+
+def test_a_column_that_is_modified_without_reorganisation_has_no_step() -> None:
+    assert amid(Action.MODIFY_COLUMN, 5, raw_args={"column": {"id": 8}, "old_column_id": 8}) is None
+
+
+@pytest.mark.parametrize("wrong", [{"old_column_id": 0}, {"changing_column": {"name": name("x")}}])
+def test_a_step_that_does_not_name_its_columns_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(MessageUnreadable, match="does not name its columns"):
+        amid(Action.MODIFY_COLUMN, 5, raw_args=MODIFIED | wrong)
+
+
+def test_the_modified_columns_of_a_multi_schema_change_are_told_together() -> None:
+    """What is done already, as older TiDB does it, is told by the table as it is."""
+    info = {"id": 10, "cols": []}
+    parts = [
+        {"type": 12, "state": RUNNING, "schema_state": 5, "raw_args": MODIFIED},
+        {"type": 12, "state": RUNNING, "schema_state": 3, "raw_args": MODIFIED},
+        {"type": 6, "state": RUNNING, "schema_state": 5, "raw_args": None},
+        {"type": 12, "state": DONE, "schema_state": 5, "raw_args": [[], []]},
+    ]
+    found = amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": parts}, TableInfo=info)
+    assert isinstance(found, ColumnSwitch)
+    assert (found.successors, found.amid, found.drops) == ((Successor(8, NEW),), info, 1)
+    assert amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": parts[1:3]}, TableInfo=info) is None
+    assert amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": None}) is None
+
+
+@pytest.mark.parametrize(
+    "raw_args", [{"column_info": {"id": 0, "name": name("Note")}}, [name("Note"), False]], ids=["version 2", "version 1"]
+)
+def test_the_first_step_of_a_dropped_column_counts(raw_args: Any) -> None:
+    expected = ColumnSwitch(
+        77, Action.DROP_COLUMN, T, 400, "alter table t …", "shop", 10, (), drops=1, dropped=frozenset({"note"})
+    )  # fmt: skip
+    assert [amid(Action.DROP_COLUMN, state, raw_args=raw_args) for state in range(6)] == [None, None, expected, None, None, None]
+    part = {"type": 6, "state": RUNNING, "schema_state": 2, "raw_args": raw_args}
+    found = amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": [part]})
+    assert isinstance(found, ColumnSwitch)
+    assert found.dropped == {"note"}
+
+
+def test_a_dropped_column_without_a_name_is_refused() -> None:
+    with pytest.raises(MessageUnreadable, match="does not name its columns"):
+        amid(Action.DROP_COLUMN, 2, raw_args={})
+
+
 def test_a_step_that_does_not_name_its_partitions_is_refused() -> None:
     with pytest.raises(MessageUnreadable, match="has other arguments than expected"):
         ddl_job(meta(Action.REMOVE_PARTITIONING, state=RUNNING, schema_state=5, raw_args=None), commit_ts=T, at="entry 1")
@@ -143,6 +204,9 @@ def test_a_step_that_does_not_name_its_partitions_is_refused() -> None:
         (b"", "no DDL job of TiDB"),
         (b"{", "no DDL job of TiDB"),
         (b"[]", "no DDL job of TiDB"),
+        (b'{"id\xff": 1}', "no DDL job of TiDB"),
+        (meta(query="?").replace(b"?", b"\xff"), "no DDL job of TiDB"),
+        (meta(raw_args="?").replace(b'"?"', b"[" * 100_000), "no DDL job of TiDB"),
         (b'{"id": 1}', "no DDL job of TiDB"),
         (b'{"id": "1", "type": 3, "state": 4}', "no DDL job of TiDB"),
         (meta(state=11), "state 11, expected 0 to 10"),
@@ -161,6 +225,7 @@ def test_what_is_no_job_is_refused_with_its_place(job_meta: bytes, problem: str)
 
 
 KEYS = ["rename_table_infos", "new_schema_id", "recover_info", "RecoverTabsInfo", "TableInfo"]
+KEYS += ["changing_column", "old_column_id", "column", "column_info", "column_name", "name", "O"]
 KEYS += ["part_names", "part_info", "definitions", "id", "old_partition_ids", "new_partition_ids"]
 WORDS = st.recursive(
     st.none() | st.integers(0, 50) | st.text(max_size=3),
@@ -194,5 +259,7 @@ def test_no_arguments_do_anything_but_parse_or_stop(action: Action, state: int, 
     if isinstance(found, PartitionSwitch):
         assert all(isinstance(one, int) for one in found.came)
         assert found.gone is None or all(isinstance(one, int | str) for one in found.gone)
+    elif isinstance(found, ColumnSwitch):
+        assert all(isinstance(one.column_id, int) and isinstance(one.column["id"], int) for one in found.successors)
     elif found is not None:
         assert all(isinstance(one.schema, int | str) and isinstance(one.info, dict) for one in found.tables)

@@ -153,6 +153,12 @@ def test_the_request_becomes_a_start_with_the_sidecars_defaults() -> None:
     assert start.where == ()
 
 
+def test_a_dump_of_all_tables_is_also_one_of_those_that_appear_and_a_dump_by_rules_is_not() -> None:
+    assert start_dump(pb.StartRequest(dump_id=DUMP_ID), resolved(), chunk_rows=1).grows
+    by_rules = rules("shop.*")
+    assert not start_dump(by_rules, resolved(by_rules), chunk_rows=1).grows
+
+
 def test_the_request_carries_its_pace_and_brackets() -> None:
     request = pb.StartRequest(
         dump_id=DUMP_ID, brackets=pb.BRACKETS_SNAPSHOT, chunk_rows=7, readers=3, rows_per_second=2**40, bytes_per_second=9

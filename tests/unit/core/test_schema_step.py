@@ -45,7 +45,7 @@ PARTS = (11, 12, 13)
         ([table("t", 1, PARTS), table("e", 5)], [table("t", 1, (11, 12, 5)), table("e", 13)], [("e", "e", "again"), ("t", "t", "again")]),
     ],
     ids=[
-        "nothing", "a column dropped", "the key's type", "another key", "truncated", "renamed", "swapped", "dropped and the name taken over",
+        "nothing", "a column dropped", "the key's type", "another key", "truncated", "renamed", "swapped", "dropped, the name taken over",
         "dropped", "created", "without a key", "partition added", "partition dropped", "partition truncated", "partitioned", "exchanged",
     ],
 )  # fmt: skip

@@ -1,0 +1,166 @@
+"""Raw key-values as a protocol: the message bytes that a key-value feed makes of what it pulled, and what the log keeps of them.
+
+    row        key    the raw row key                           value   commit_ts u64, size of new u32, new, old
+    resolved   key    null                                      value   R, ts u64
+    DDL        key    null                                      value   D, JSON {"ts", "schema", "table", "query"}
+    in the log: Change.key the raw row key, Change.value the row's value without commit_ts; all integers big-endian
+
+- New empty: deleted. Old empty: there was no row before. One of them is there.
+- The table of a row is not known here: until its name is found (`feeds/kv_schemas.py`) the schema is empty and the table is the
+  physical id in the key, as text.
+- A DDL without schema, table and query is a cut that nobody is told of: the tables change there, and TiCDC would send nothing
+  (a step of a job that runs, a table that is not replicated, an ignored event).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+from msgspec import Struct, json
+
+from sidecar.codecs.contract import IDENTITY_BYTES
+from sidecar.codecs.kv_error import Broken
+from sidecar.codecs.kv_key import HANDLE_AT, KEYSPACE_BYTES, record_key
+from sidecar.codecs.kv_row import decode_row
+from sidecar.codecs.kv_table import KvTable
+from sidecar.codecs.refusals import JSON_ERRORS, not_a_mark
+from sidecar.core.key_values import KvEntry
+from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
+from sidecar.errors import MessageUnreadable
+
+CODEC = "kv"
+
+_HINT = "this message was made in this process from what was pulled: report this text"
+
+_PREFIXES_MAX = 65_536
+"""Tables and partitions whose ids are kept as text."""
+
+_RESOLVED, _DDL = b"R", b"D"
+_row_head, _ts, _size = struct.Struct(">QI"), struct.Struct(">Q"), struct.Struct(">I")
+_TS_BYTES, _SIZE_BYTES, _HEAD_BYTES = _ts.size, _size.size, _row_head.size
+_PUT, _DELETE = Rank.PUT, Rank.DELETE
+_KEYSPACE_MARK = ord("x")
+
+
+class _Ddl(Struct, forbid_unknown_fields=True):
+    ts: int
+    schema: str
+    table: str
+    query: str
+
+
+class KvImages(NamedTuple):
+    """`new` empty: deleted; `old` empty: there was no row before."""
+
+    new: bytes
+    old: bytes
+
+
+_decode_ddl = json.Decoder(_Ddl).decode
+
+
+def encode_row(entry: KvEntry) -> bytes:
+    """The value of a row's message; its key is the entry's."""
+    return _row_head.pack(entry.commit_ts, len(entry.value)) + entry.value + entry.old
+
+
+def encode_resolved(ts: CommitTs) -> bytes:
+    return _RESOLVED + _ts.pack(ts)
+
+
+def encode_ddl(commit_ts: CommitTs, schema: str, table: str, query: str) -> bytes:
+    return _DDL + json.encode(_Ddl(commit_ts, schema, table, query))
+
+
+def images_of(value: bytes) -> KvImages:
+    """The inverse of a Change's value. Raises ValueError."""
+    if len(value) < _SIZE_BYTES or _SIZE_BYTES + _size.unpack_from(value)[0] > len(value):
+        raise ValueError(f"{len(value)} bytes that are no pair of images")
+    end = _SIZE_BYTES + _size.unpack_from(value)[0]
+    return KvImages(value[_SIZE_BYTES:end], value[end:])
+
+
+def encode_images(new: bytes, old: bytes) -> bytes:
+    """A Change's value."""
+    return _size.pack(len(new)) + new + old
+
+
+@dataclass(frozen=True, slots=True)
+class KvCodec:
+    """`mark_table`: what decodes the watermark table's rows; asked for at each mark."""
+
+    mark_table: Callable[[], KvTable]
+
+    @property
+    def name(self) -> str:
+        return CODEC
+
+    def envelopes(self, message: Message) -> list[Envelope]:
+        lane, position, key, value = message
+        if value is None:
+            raise _unreadable(message, "a value", "null")
+        if key is None:
+            return [_ddl_or_resolved(message, value)]
+        if len(value) <= _HEAD_BYTES:
+            raise _unreadable(message, f"more than {_HEAD_BYTES} bytes of a row", f"{len(value)} bytes")
+        commit_ts, size = _row_head.unpack_from(value)
+        if _HEAD_BYTES + size > len(value):
+            raise _unreadable(message, f"a new value of {size} bytes", f"{len(value) - _HEAD_BYTES} bytes")
+        rank = _PUT if size else _DELETE
+        return [Change(commit_ts, rank, "", _physical_id(message, key), key, value[_TS_BYTES:], lane, position)]
+
+    def identity(self, change: Change) -> Hashable:
+        """A key is committed once at one commit_ts. What the key had before and after is in it all the same: two that contradict
+        each other are two."""
+        return blake2b(change.key + change.value, digest_size=IDENTITY_BYTES).digest()
+
+    def mark(self, change: Change) -> Mark | None:
+        if change.rank is _DELETE:
+            return None
+        table = self.mark_table()
+        try:
+            texts = dict(zip(table.schema.column_names(), decode_row(table, change.key, images_of(change.value).new), strict=True))
+            changefeed_id, uuid, kind = texts["changefeed_id"], texts["unique_identifier"], texts["event_type"]
+            if changefeed_id is None or uuid is None or kind is None:
+                raise ValueError(f"NULL in {texts}")
+            return Mark(change.commit_ts, changefeed_id, uuid, MarkKind(int(kind)))
+        except (MessageUnreadable, ValueError, KeyError) as error:
+            raise not_a_mark(change, error) from error
+
+
+def _physical_id(message: Message, key: bytes) -> str:
+    bare = KEYSPACE_BYTES if key[:1] == b"x" else 0
+    try:
+        return _id_text(key[: bare + HANDLE_AT])
+    except Broken as broken:
+        raise _unreadable(message, f"key byte {broken.at}: {broken.expected}", f"{broken.found} in {key.hex()}") from broken
+
+
+@lru_cache(maxsize=_PREFIXES_MAX)
+def _id_text(prefix: bytes) -> str:
+    """Of a key up to its handle, which any eight bytes are."""
+    return str(record_key(prefix + bytes(8)).table_id)
+
+
+def _ddl_or_resolved(message: Message, value: bytes) -> Ddl | Resolved:
+    lane, position = message.lane, message.position
+    match value[:1]:
+        case b"R" if len(value) == 1 + _TS_BYTES:
+            return Resolved(lane, CommitTs(_ts.unpack_from(value, 1)[0]), position)
+        case b"D":
+            try:
+                found = _decode_ddl(value[1:])
+            except JSON_ERRORS as error:
+                raise _unreadable(message, "the JSON of a DDL", str(error)) from error
+            return Ddl(CommitTs(found.ts), Rank.DDL, found.schema, found.table, found.query, lane, position)
+        case _:
+            raise _unreadable(message, "R and eight bytes, or D and JSON", value[:16].hex() or "no bytes")
+
+
+def _unreadable(message: Message, expected: str, found: str) -> MessageUnreadable:
+    return MessageUnreadable(f"{message.at()}: expected {expected}; found {found}", hint=_HINT)

@@ -1,0 +1,96 @@
+"""TiKV's change feed as a `Puller`: whole ranges of keys from whichever stores lead their regions, through splits and moves.
+
+    want ──► router: which region, which store ──► a stream a store: matched, resolved ──► queue, bounded in bytes ──► poll
+
+- Each part of a range goes on at its own resolved ts wherever its region goes; what comes twice is allowed by the port.
+- A queue that is full stops the reading of streams; prewrites of open transactions are beside it (`TikvView.held_bytes`).
+- What is acknowledged may be collected as garbage, and nothing else of what is wanted (tikv_gc.py).
+- Keys are raw, with a keyspace's prefix where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sidecar.config import TikvSection
+from sidecar.core.key_values import KeyRange, KvEvent
+from sidecar.core.model import CommitTs
+from sidecar.feeds.tikv_queue import EventQueue, Wanted
+from sidecar.feeds.tikv_router import Drop, Router, Want
+
+
+@dataclass(frozen=True, slots=True)
+class SlowestPart:
+    """The part of a wanted range that is furthest behind. `waits_for`: why nobody serves it, empty if somebody does."""
+
+    range: KeyRange
+    resolved_ts: CommitTs
+    waits_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TikvView:
+    """For operators. `regions` subscribed, `initialized` of them past their scan; `unserved` parts wait for a store. `stores` that
+    lead a subscribed region. `bytes_waiting`: pulled and not polled; `held_bytes`: prewrites of open transactions."""
+
+    regions: int
+    initialized: int
+    unserved: int
+    stores: tuple[str, ...]
+    bytes_waiting: int
+    held_bytes: int
+    slowest: SlowestPart | None
+
+
+class TikvPuller:
+    """sidecar.ports.Puller. Connects when something is wanted. Raises ConfigError for settings that cannot be used.
+
+    `name` tells the changefeeds of a cluster apart. One thread calls all but `view`.
+    """
+
+    def __init__(self, section: TikvSection, *, name: str) -> None:
+        self._queue = EventQueue(section.queue_bytes_max)
+        self._wanted: dict[KeyRange, Wanted] = {}
+        self._router = Router(section, self._queue, name=name)
+
+    def want(self, wanted: Mapping[KeyRange, CommitTs]) -> None:
+        gone = [self._wanted.pop(known) for known in self._wanted.keys() - wanted.keys()]
+        for it in gone:
+            self._queue.end(it)
+        new = [Wanted(range_, from_ts) for range_, from_ts in wanted.items() if range_ not in self._wanted]
+        self._wanted |= {it.range: it for it in new}
+        if gone:
+            self._router.tell(Drop(gone))
+        if new:
+            self._router.tell(Want(new))
+
+    def poll(self, *, timeout_s: float) -> Sequence[KvEvent]:
+        return self._queue.poll(timeout_s=timeout_s)
+
+    def acknowledge(self, durable: Mapping[KeyRange, CommitTs]) -> None:
+        for range_, ts in durable.items():
+            it = self._wanted.get(range_)
+            if it is not None:
+                it.durable_ts = max(it.durable_ts, ts)
+
+    def close(self) -> None:
+        self._queue.close()
+        self._router.close()
+
+    def view(self) -> TikvView:
+        """As of now, from any thread; parts that change hands meanwhile may be counted twice or not at all."""
+        streams = self._router.streams.values()
+        waiting = self._router.waiting
+        subscribed = [(stream, it) for stream in streams for it in stream.subscriptions()]
+        parts = [SlowestPart(it.range, it.matcher.resolved_ts) for _, it in subscribed]
+        parts += [SlowestPart(it.range, it.resolved_ts, it.why or "its regions are being looked up") for it in waiting]
+        return TikvView(
+            regions=len(subscribed),
+            initialized=sum(it.matcher.initialized for _, it in subscribed),
+            unserved=len(waiting),
+            stores=tuple(sorted({stream.store.address for stream, _ in subscribed})),
+            bytes_waiting=self._queue.bytes_waiting,
+            held_bytes=sum(it.matcher.held_bytes for _, it in subscribed),
+            slowest=min(parts, key=lambda part: part.resolved_ts, default=None),
+        )

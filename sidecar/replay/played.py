@@ -1,0 +1,90 @@
+"""A recording's feed as a cluster has it: what goes on while sidecars live and die, and what each of them makes of it.
+
+a Kafka changefeed     RecordingFeed, which is the feed itself         tables: still, or followed from DDL to DDL
+kv                     RecordedPuller, and a KvFeed over it            tables: the feed's own, from TiDB's DDL jobs
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from sidecar.adapters.memory import StillSchemas
+from sidecar.codecs.contract import Codec
+from sidecar.codecs.kv import CODEC, KvCodec
+from sidecar.core.changefeed import FeedFilter
+from sidecar.core.ddl_rules import DdlRules
+from sidecar.feeds.kv import KvFeed
+from sidecar.feeds.kv_schemas import KvSchemas
+from sidecar.ports import Clock, Feed, Schemas
+from sidecar.replay.feed import Play, RecordingFeed
+from sidecar.replay.history import HistorySchemas, RecordedHistory, RowStep
+from sidecar.replay.kv import KvRecording, RecordedPuller
+from sidecar.replay.recording import FeedConfig, Recording
+from sidecar.replay.source import Cluster
+from sidecar.replay.tables import RecordedTables
+
+
+class PlayedCluster(Cluster, Protocol):
+    """What outlives a sidecar."""
+
+    @property
+    def exhausted(self) -> bool: ...
+    def played_part(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What one sidecar has of the feed."""
+
+    feed: Feed
+    schemas: Schemas
+    codec: Codec
+
+
+class PlayedFeed:
+    """The feed `name` of a recording, `kv` or a Kafka changefeed's. Raises FeedUnsuitable for one that is not there."""
+
+    def __init__(self, recording: Recording, name: str | None) -> None:
+        self.recording = recording
+        self.config: FeedConfig | KvRecording = KvRecording(recording) if name == CODEC else recording.feed_config(name)
+
+    @property
+    def name(self) -> str:
+        return CODEC if isinstance(self.config, KvRecording) else self.config.name
+
+    @property
+    def changefeed_id(self) -> str:
+        return CODEC if isinstance(self.config, KvRecording) else self.config.changefeed_id
+
+    @cached_property
+    def history(self) -> RecordedHistory | None:
+        """For key-values, and where the recording has schema changes."""
+        return RecordedHistory(self.recording) if self.recording.ddls or isinstance(self.config, KvRecording) else None
+
+    @property
+    def steps(self) -> tuple[RowStep, ...]:
+        return () if self.history is None else self.history.steps
+
+    def tables(self) -> RecordedTables:
+        """What its SELECTs see."""
+        return RecordedTables(self.recording, None if isinstance(self.config, KvRecording) else self.config, history=self.history)
+
+    def open(self, play: Play, *, clock: Clock | None = None) -> PlayedCluster:
+        """Begin to play: recorded time goes by from here on."""
+        if isinstance(self.config, KvRecording):
+            return RecordedPuller(self.config, play, clock=clock)
+        return RecordingFeed(self.recording, self.config, play, clock=clock)
+
+    def attach(self, cluster: PlayedCluster) -> Attached:
+        """For one sidecar, over what `open` gave."""
+        if isinstance(cluster, RecordedPuller):
+            assert isinstance(self.config, KvRecording)
+            rules = DdlRules.of(FeedFilter(rules=("*.*",)), new_architecture=False)
+            schemas = KvSchemas(self.config.snapshot, rules)
+            return Attached(KvFeed(cluster, schemas), schemas, KvCodec(schemas.mark_table))
+        assert isinstance(cluster, RecordingFeed)
+        assert isinstance(self.config, FeedConfig)
+        tables = StillSchemas(self.recording.schemas) if self.history is None else HistorySchemas(self.history)
+        return Attached(cluster, tables, self.config.codec())

@@ -1,0 +1,333 @@
+"""Tables with topics of their own appear and vanish by DDLs that come in these very topics: what holds R, and what does not."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.spill import MemorySpill
+from sidecar.codecs.open_protocol import OpenProtocol
+from sidecar.core.model import Column, Lane, Message, Seq, TableName, TableSchema
+from sidecar.errors import FeedUnsuitable, SourceLost
+from sidecar.feeds.kafka import KafkaFeed
+from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.replay.replay import NoSource
+from tests.rig import open_protocol
+from tests.support.services.kafka import KafkaBroker
+from tests.unit.test_pipeline import FakeRequests, Notes
+from tests.unit.test_tidb_follow import Followed, History
+
+pytestmark = pytest.mark.xdist_group("kafka-topics")
+
+PATIENCE_S = 30.0
+
+
+class Hurried:
+    """A clock that runs fast, so that what is asked for every few seconds is asked for soon."""
+
+    def now_s(self) -> float:
+        return time.monotonic() * 20
+
+
+@dataclass
+class Tables:
+    """Topics of tables by the log and by the source, as a test says."""
+
+    logged: set[str]
+    present: set[str]
+    asked: int = 0
+    fails: Exception | None = None
+    name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+
+    def topic(self, table: str) -> str:
+        return f"{self.name}-{table}"
+
+    def lane(self, table: str) -> Lane:
+        return Lane(f"kafka/{self.topic(table)}/0")
+
+    def at_log(self) -> frozenset[str]:
+        return frozenset(map(self.topic, self.logged))
+
+    def now(self) -> frozenset[str]:
+        self.asked += 1
+        if self.fails is not None:
+            raise self.fails
+        return frozenset(map(self.topic, self.present))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def tables() -> Tables:
+    return Tables({"default", "t"}, {"default", "t"})
+
+
+@pytest.fixture
+def feed(broker: KafkaBroker, tables: Tables) -> Iterator[KafkaFeed]:
+    for table in ("default", "t"):
+        broker.create_topic(tables.topic(table), 1)
+    opened = KafkaFeed(
+        broker.bootstrap, tables.at_log, present=tables.now, client={}, group=tables.name, queue_bytes_max=1 << 20, clock=Hurried()
+    )
+    opened.seek({})
+    yield opened
+    opened.close()
+
+
+class Writer:
+    """What TiCDC writes: a message to each of these topics, one round after another."""
+
+    def __init__(self, broker: KafkaBroker, tables: Tables) -> None:
+        self._broker, self._tables, self._written = broker, tables, dict[str, int]()
+
+    def write(self, *tables: str) -> None:
+        for table in tables:
+            number = self._written[table] = self._written.get(table, 0) + 1
+            self._broker.write(self._tables.topic(table), [(0, b"", b"%d" % number)])
+
+
+@pytest.fixture
+def writer(broker: KafkaBroker, tables: Tables) -> Writer:
+    return Writer(broker, tables)
+
+
+def poll(feed: KafkaFeed, until: Callable[[list[Message]], bool]) -> list[Message]:
+    found: list[Message] = []
+    until_s = time.monotonic() + PATIENCE_S
+    while not until(found):
+        assert time.monotonic() < until_s, f"{found[-3:]} came last; lanes {sorted(feed.lanes())}"
+        found += feed.poll(timeout_s=0.05)
+    return found
+
+
+def take(feed: KafkaFeed, count: int) -> list[Message]:
+    return poll(feed, lambda found: len(found) >= count)
+
+
+def test_a_table_of_the_source_is_a_lane_before_what_could_let_r_pass_it(
+    feed: KafkaFeed, tables: Tables, writer: Writer, broker: KafkaBroker
+) -> None:
+    writer.write("default", "t")
+    take(feed, 2)
+    broker.create_topic(tables.topic("new"), 1)
+    writer.write("new")  # the DDL that makes the table
+    tables.present.add("new")
+    writer.write("default", "t")  # marks above it
+    heard = take(feed, 2)
+    assert tables.lane("new") in feed.lanes()
+    heard += poll(feed, lambda found: any(m.lane == tables.lane("new") for m in heard + found))
+    assert [m.position for m in heard if m.lane == tables.lane("new")] == [0]
+
+
+def test_a_table_that_a_ddl_in_the_log_made_holds_r_until_the_brokers_were_asked(
+    feed: KafkaFeed, tables: Tables, writer: Writer, broker: KafkaBroker
+) -> None:
+    """A rename in a backlog: at present the table is called otherwise again, or gone."""
+    writer.write("default", "t")
+    take(feed, 2)
+    broker.create_topic(tables.topic("renamed"), 1)
+    writer.write("renamed")
+    tables.logged = {"default", "renamed"}
+    assert tables.lane("renamed") in feed.lanes(), "at once, without asking anybody"
+    (row,) = take(feed, 1)
+    assert row.lane == tables.lane("renamed")
+    assert tables.lane("renamed") in feed.lanes()
+
+
+def test_a_table_whose_topic_is_not_there_yet_does_not_hold_r_for_ever(feed: KafkaFeed, tables: Tables, writer: Writer) -> None:
+    writer.write("default", "t")
+    take(feed, 2)
+    tables.logged.add("later")
+    assert tables.lane("later") in feed.lanes()
+    poll(feed, lambda _: tables.lane("later") not in feed.lanes())
+
+
+def test_a_topic_without_a_table_leaves_r_alone_once_it_is_read_to_its_end(feed: KafkaFeed, tables: Tables, writer: Writer) -> None:
+    """TiCDC marks it no more: the last mark in it was below the DROP, which is the last message there, and R would never reach it."""
+    writer.write("default", "t")
+    take(feed, 2)
+    tables.present.discard("t")
+    writer.write("t")
+
+    def left(found: list[Message]) -> bool:
+        writer.write("default")
+        return tables.lane("t") not in feed.lanes()
+
+    found = poll(feed, left)
+    assert [m.position for m in found if m.lane == tables.lane("t")] == [1], "before R may pass it"
+    tables.logged.discard("t")
+    assert feed.lanes() == {tables.lane("default")}
+
+
+def test_a_table_that_comes_back_holds_r_again(feed: KafkaFeed, tables: Tables, writer: Writer) -> None:
+    test_a_topic_without_a_table_leaves_r_alone_once_it_is_read_to_its_end(feed, tables, writer)
+    tables.present.add("t")
+    writer.write("t", "default")
+    take(feed, 2)
+    assert tables.lane("t") in feed.lanes()
+
+
+def test_a_topic_without_a_table_may_be_deleted(feed: KafkaFeed, tables: Tables, writer: Writer, broker: KafkaBroker) -> None:
+    test_a_topic_without_a_table_leaves_r_alone_once_it_is_read_to_its_end(feed, tables, writer)
+    broker.delete_topic(tables.topic("t"))
+    until_s = time.monotonic() + 3
+    while time.monotonic() < until_s:  # longer, by the feed's clock, than a topic of a table may be away
+        writer.write("default")
+        feed.poll(timeout_s=0.05)
+    assert feed.lanes() == {tables.lane("default")}
+    feed.seek({tables.lane("default"): 0, tables.lane("t"): 2})
+    assert feed.lanes() == {tables.lane("default")}
+
+
+def test_a_topic_of_a_table_may_not(feed: KafkaFeed, tables: Tables, broker: KafkaBroker) -> None:
+    broker.delete_topic(tables.topic("t"))
+    with pytest.raises(FeedUnsuitable, match="does not exist"):
+        poll(feed, lambda _: False)
+
+
+def test_a_source_that_cannot_be_asked_holds_what_a_round_ends_with(feed: KafkaFeed, tables: Tables, writer: Writer) -> None:
+    tables.fails = SourceLost("no answer", hint="wait")
+    writer.write("default", "t")
+    with pytest.raises(SourceLost):
+        poll(feed, lambda found: len(found) > 1)
+
+
+# ---- with the pipeline ----------------------------------------------------------------------------------------------
+
+
+def row(ts: int, table: str, number: int) -> tuple[bytes, bytes]:
+    head = {"ts": ts, "scm": "shop", "tbl": table, "t": 1}
+    return open_protocol.message([(json.dumps(head).encode(), b'{"u":{"id":{"t":3,"h":true,"f":11,"v":%d}}}' % number)])
+
+
+def ddl(ts: int, table: str, query: str) -> tuple[bytes, bytes]:
+    return open_protocol.ddl(commit_ts=ts, schema="shop", table=table, query=query, action=3)
+
+
+class Line:
+    """A pipeline over tables with topics of their own, whose source is what `history` says."""
+
+    def __init__(self, broker: KafkaBroker, history: History, *, carried: tuple[TableName, ...]) -> None:
+        self.broker, self.name, self.history = broker, uuid.uuid4().hex[:8], history
+        self.schemas = Followed(history, carried=carried).schemas
+        self.disk = MemoryDisk()
+        self.feed = KafkaFeed(
+            broker.bootstrap,
+            lambda: self.topics(self.schemas.tables),
+            present=lambda: self.topics(history.tables()),
+            client={},
+            group=self.name,
+            queue_bytes_max=1 << 20,
+            clock=Hurried(),
+        )
+
+    def topics(self, tables: Iterable[TableName]) -> frozenset[str]:
+        return frozenset({self.topic("default")} | {self.topic(name.table) for name in tables})
+
+    def topic(self, table: str) -> str:
+        return f"{self.name}-{table}"
+
+    def write(self, table: str, *messages: tuple[bytes, bytes]) -> None:
+        self.broker.write(self.topic(table), [(0, key, value) for key, value in messages])
+
+    def attach(self) -> Pipeline:
+        outside = Outside(
+            feed=self.feed,
+            codec=OpenProtocol(),
+            log=MemoryLog(self.disk),
+            source=NoSource(),
+            schemas=self.schemas,
+            progress=MemoryProgress(),
+            requests=FakeRequests(Notes()),
+            clock=Hurried(),
+            spill=MemorySpill(),
+        )
+        return attach(outside, changefeed_id="cf", epoch=1, limits=Limits())
+
+    def logged(self) -> list[tuple[int, str]]:
+        """Rows and DDLs by commit_ts and table."""
+        log, found, seq = MemoryLog(self.disk), [], 0
+        while (manifest := log.manifest(Seq(seq))) is not None:
+            found += [(change.commit_ts, change.table) for change in log.read_data(manifest)]
+            found += [(told.commit_ts, told.query) for told in manifest.ddls]
+            seq += 1
+        return [(int(ts), text) for ts, text in found]
+
+
+OLD, NEW, THIRD = TableName("shop", "old"), TableName("shop", "new"), TableName("shop", "third")
+
+
+def table(name: TableName, number: int) -> TableSchema:
+    return TableSchema(name, (Column("id", "int", nullable=False),), ("id",), number, (number,))
+
+
+def test_tables_come_and_go_in_topics_of_their_own_and_nothing_is_left_out(broker: KafkaBroker) -> None:
+    """DROP and CREATE come in the tables' own topics; the one is never marked again, the other was never seen before."""
+    history = History({0: {OLD: table(OLD, 1)}, 20: {}, 40: {NEW: table(NEW, 2)}}, now=10)
+    line = Line(broker, history, carried=(OLD, NEW))
+    for name in ("default", "old"):
+        broker.create_topic(line.topic(name), 1)
+        line.write(name, open_protocol.resolved(11))
+    pipeline = line.attach()
+    try:
+        until_s = time.monotonic() + PATIENCE_S
+
+        def run(until_ts: int) -> None:
+            while pipeline.sequence.after_ts < until_ts:
+                assert time.monotonic() < until_s, (line.logged(), pipeline.lane_lags())
+                pipeline.step(poll_s=0.05)
+
+        run(10)
+        history.now = 50
+        line.write("old", row(15, "old", 1), ddl(20, "old", "DROP TABLE old"))
+        broker.create_topic(line.topic("new"), 1)
+        line.write("new", ddl(40, "new", "CREATE TABLE new …"), row(45, "new", 1), open_protocol.resolved(60))
+        line.write("default", open_protocol.resolved(30))
+        line.write("default", open_protocol.resolved(60))
+        run(59)
+        assert line.logged() == [(15, "old"), (20, "DROP TABLE old"), (40, "CREATE TABLE new …"), (45, "new")]
+        assert line.feed.lanes() == {Lane(f"kafka/{line.topic(name)}/0") for name in ("default", "new")}
+    finally:
+        line.feed.close()
+
+
+def test_rows_under_a_name_that_a_table_had_for_a_while_in_a_backlog_are_read(broker: KafkaBroker) -> None:
+    """At present the table is called otherwise: only the DDL tells of the topic, and R waits for it although its marks are here."""
+    one = table(OLD, 1)
+    history = History({0: {OLD: one}, 20: {NEW: replace(one, name=NEW)}, 40: {THIRD: replace(one, name=THIRD)}}, now=10)
+    line = Line(broker, history, carried=(OLD, NEW, THIRD))
+    for name in ("default", "old"):
+        broker.create_topic(line.topic(name), 1)
+        line.write(name, open_protocol.resolved(11))
+    pipeline = line.attach()
+    try:
+        until_s = time.monotonic() + PATIENCE_S
+        while pipeline.sequence.after_ts < 10:
+            assert time.monotonic() < until_s, (line.logged(), pipeline.lane_lags())
+            pipeline.step(poll_s=0.05)
+        history.now = 50
+        for name in ("new", "third"):
+            broker.create_topic(line.topic(name), 1)
+        line.write("old", row(15, "old", 1), ddl(20, "new", "RENAME TABLE old TO new"))
+        line.write("new", row(30, "new", 2), ddl(40, "third", "RENAME TABLE new TO third"))
+        line.write("third", row(45, "third", 3))
+        ts = 60
+        while pipeline.sequence.after_ts < 59:
+            assert time.monotonic() < until_s, (line.logged(), pipeline.lane_lags())
+            line.write("default", open_protocol.resolved(ts))
+            line.write("third", open_protocol.resolved(ts))
+            pipeline.step(poll_s=0.05)
+            ts += 1
+        assert [commit_ts for commit_ts, _ in line.logged()] == [15, 20, 30, 40, 45]
+    finally:
+        line.feed.close()

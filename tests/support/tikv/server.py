@@ -1,0 +1,185 @@
+"""The gRPC servers of a made cluster: two members of PD, and one server a store. `TikvServers` starts and stops them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+from typing import Any
+
+import grpc
+
+from sidecar.config import TikvSection
+from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Session
+from ticdc_dump.tikv import cdcpb_pb2_grpc, metapb_pb2, pdpb_pb2, pdpb_pb2_grpc
+
+STREAMS_MAX = 24
+PD_MEMBERS = 2
+TSO_PHYSICAL_MS = 1_795_000_000_000
+
+
+class TikvServers:
+    """Listens on free ports of this machine. Close it."""
+
+    def __init__(self, cluster: Cluster, *, credentials: Any = None) -> None:
+        self.cluster = cluster
+        self.credentials = credentials
+        self.addresses: dict[int, str] = {}
+        self.versions = dict.fromkeys(cluster.stores, "9.0.0-beta.2")
+        self.pd_addresses: list[str] = []
+        self.pd_cluster_id = CLUSTER_ID
+        self.multiplexes = True
+        self.safe_points = {b"gc_worker": 0}
+        """Of garbage collection, by service."""
+        self.registered: list[Any] = []
+        """Every request of a registration, as it came."""
+        self._stores: dict[int, Any] = {}
+        self._pd: list[Any] = []
+        for number in range(PD_MEMBERS):
+            server, address = self._serve(pdpb_pb2_grpc.add_PDServicer_to_server, _Pd(self, number))
+            self._pd.append(server)
+            self.pd_addresses.append(address)
+        for store in sorted(cluster.stores):
+            self.start_store(store)
+
+    def __enter__(self) -> TikvServers:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        for server in [*self._pd, *self._stores.values()]:
+            if server is not None:
+                server.stop(0).wait()
+
+    def section(self, **settings: Any) -> TikvSection:
+        return TikvSection(pd=tuple(self.pd_addresses), **settings)
+
+    def start_store(self, store: int) -> None:
+        """At another address than before."""
+        self._stores[store], self.addresses[store] = self._serve(cdcpb_pb2_grpc.add_ChangeDataServicer_to_server, _Store(self, store))
+
+    def stop_store(self, store: int) -> None:
+        """Its streams break. Who leads its regions is the test's to say."""
+        self._stores.pop(store).stop(0).wait()
+
+    def stop_pd(self, number: int) -> None:
+        self._pd[number].stop(0).wait()
+        self._pd[number] = None
+
+    def _serve(self, add: Any, service: Any) -> tuple[Any, str]:
+        server = grpc.server(ThreadPoolExecutor(STREAMS_MAX, thread_name_prefix="tikv-server"))
+        add(service, server)
+        if self.credentials is not None:
+            port = server.add_secure_port("localhost:0", self.credentials)
+        else:
+            port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        return server, f"localhost:{port}" if self.credentials is not None else f"127.0.0.1:{port}"
+
+
+class _Store(cdcpb_pb2_grpc.ChangeDataServicer):
+    def __init__(self, servers: TikvServers, store: int) -> None:
+        self._servers, self._cluster, self._store = servers, servers.cluster, store
+
+    def EventFeedV2(self, request_iterator: Any, context: Any) -> Iterator[Any]:  # noqa: N802  # the service's name
+        features = dict(context.invocation_metadata()).get("features", "")
+        if features != "stream-multiplexing" or not self._servers.multiplexes:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, f"features {features!r}")
+        session = Session(self._store, self._cluster.store_cluster_ids.get(self._store, CLUSTER_ID))
+        with self._cluster.changed:
+            self._cluster.sessions.append(session)
+        Thread(target=self._listen, args=(session, request_iterator), name="tikv-server-requests", daemon=True).start()
+        try:
+            while True:
+                with self._cluster.changed:
+                    messages = self._wait(session)
+                if session.broken:
+                    context.abort(grpc.StatusCode.UNAVAILABLE, "broken on command")
+                yield from messages
+        finally:
+            with self._cluster.changed:
+                self._cluster.sessions.remove(session)
+
+    def _wait(self, session: Session) -> list[Any]:
+        while not session.broken:
+            if messages := self._cluster.pump(session):
+                return messages
+            self._cluster.changed.wait()
+        return []
+
+    def _listen(self, session: Session, requests: Iterator[Any]) -> None:
+        """Ends the session when the client is gone."""
+        try:
+            for request in requests:
+                with self._cluster.changed:
+                    if request.WhichOneof("request") == "deregister":
+                        self._cluster.deregister(session, request)
+                    else:
+                        self._servers.registered.append(request)
+                        self._cluster.register(session, request)
+        except grpc.RpcError:
+            pass  # that is how a stream that is cancelled ends here
+        finally:
+            with self._cluster.changed:
+                session.broken = True
+                self._cluster.changed.notify_all()
+
+
+class _Pd(pdpb_pb2_grpc.PDServicer):
+    def __init__(self, servers: TikvServers, number: int) -> None:
+        self._servers, self._cluster, self._number = servers, servers.cluster, number
+        self._timestamps = 0
+
+    def GetMembers(self, request: Any, context: Any) -> Any:  # noqa: N802  # the service's names, here and below
+        members = [
+            pdpb_pb2.Member(name=f"pd-{number}", member_id=number + 1, client_urls=[f"http://{address}"])
+            for number, address in enumerate(self._servers.pd_addresses)
+        ]
+        return pdpb_pb2.GetMembersResponse(header=self._header(), members=members, leader=members[self._cluster.pd_leader])
+
+    def ScanRegions(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._lead(request, context)
+        with self._cluster.changed:
+            found = [
+                pdpb_pb2.Region(region=region.meta(), leader=region.peer())
+                for region in self._cluster.regions
+                if (not request.end_key or region.start < request.end_key) and (not region.end or region.end > request.start_key)
+            ]
+        return pdpb_pb2.ScanRegionsResponse(header=self._header(), regions=found[: request.limit or None])
+
+    def GetRegion(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._lead(request, context)
+        with self._cluster.changed:
+            region = self._cluster.region_at(request.region_key)
+        return pdpb_pb2.GetRegionResponse(header=self._header(), region=region.meta(), leader=region.peer())
+
+    def GetStore(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._lead(request, context)
+        address = self._servers.addresses.get(request.store_id)
+        if address is None:
+            error = pdpb_pb2.Error(type=pdpb_pb2.UNKNOWN, message=f"invalid store ID {request.store_id}, not found")
+            return pdpb_pb2.GetStoreResponse(header=pdpb_pb2.ResponseHeader(cluster_id=self._servers.pd_cluster_id, error=error))
+        store = metapb_pb2.Store(id=request.store_id, address=address, version=self._servers.versions[request.store_id])
+        return pdpb_pb2.GetStoreResponse(header=self._header(), store=store)
+
+    def Tso(self, request_iterator: Any, context: Any) -> Iterator[Any]:  # noqa: N802
+        for request in request_iterator:
+            self._lead(request, context)
+            self._timestamps += request.count
+            timestamp = pdpb_pb2.Timestamp(physical=TSO_PHYSICAL_MS, logical=self._timestamps)
+            yield pdpb_pb2.TsoResponse(header=self._header(), count=request.count, timestamp=timestamp)
+
+    def UpdateServiceGCSafePoint(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._lead(request, context)
+        safe_points = self._servers.safe_points
+        if request.safe_point >= min(safe_points.values()):
+            safe_points[request.service_id] = request.safe_point
+        return pdpb_pb2.UpdateServiceGCSafePointResponse(header=self._header(), TTL=request.TTL, min_safe_point=min(safe_points.values()))
+
+    def _header(self) -> Any:
+        return pdpb_pb2.ResponseHeader(cluster_id=self._servers.pd_cluster_id)
+
+    def _lead(self, request: Any, context: Any) -> None:
+        if self._cluster.pd_leader != self._number:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "not leader")
+        if request.header.cluster_id != self._servers.pd_cluster_id:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"mismatch cluster id, need {self._servers.pd_cluster_id}")

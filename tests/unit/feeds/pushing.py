@@ -1,0 +1,176 @@
+"""A sender of the push feed in the test's hands, message by message, and somebody who polls meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from queue import SimpleQueue
+from threading import Condition, Thread
+from types import TracebackType
+from typing import Any
+
+import grpc
+
+from sidecar.core.key_values import KeyRange, KvEntry, KvEvent, Pulled
+from sidecar.ports import Puller
+from ticdc_dump.v1 import feed_pb2 as pb
+
+PATIENCE_S = 20.0
+"""For what comes at once when nothing is wrong."""
+
+
+def sent(key: bytes, commit_ts: int, value: bytes = b"v", **other: Any) -> pb.Entry:
+    """A put, or a delete where `value` is empty; `other` fields as they are."""
+    op = pb.OP_PUT if value else pb.OP_DELETE
+    fields: dict[str, Any] = {"op": op, "key": key, "value": value, "start_ts": commit_ts - 1, "commit_ts": commit_ts}
+    return pb.Entry(**(fields | other))
+
+
+def waiting(there: Callable[[], object]) -> bool:
+    """Whether it comes; for what happens in threads that tell nobody."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not (found := there()) and time.monotonic() < until_s:
+        time.sleep(0.001)
+    return bool(found)
+
+
+class RawSender(AbstractContextManager["RawSender"]):
+    """One stream. `answers`: all that it was told, in order. Leaving cancels it."""
+
+    def __init__(self, port: int, *, channel: Any = None, token: str = "") -> None:
+        self.answers: list[pb.SidecarMessage] = []
+        self.ended: tuple[grpc.StatusCode, str] | None = None
+        self.sent_bytes = 0
+        self._number = 0
+        self._changed = Condition()
+        self._to_send: SimpleQueue[pb.SenderMessage | bytes | None] = SimpleQueue()
+        self._channel = channel or grpc.insecure_channel(f"127.0.0.1:{port}")
+        push = self._channel.stream_stream(
+            "/ticdc_dump.v1.KvFeed/Push",
+            request_serializer=lambda message: message if isinstance(message, bytes) else message.SerializeToString(),
+            response_deserializer=pb.SidecarMessage.FromString,
+        )
+        self._call = push(iter(self._to_send.get, None), metadata=[("authorization", f"Bearer {token}")] if token else None)
+        self._thread = Thread(target=self._hear, name="raw-sender", daemon=True)
+        self._thread.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        self._call.cancel()
+        self._to_send.put(None)
+        self._thread.join(PATIENCE_S)
+        self._channel.close()
+
+    def finish(self) -> None:
+        """The sender says that it has nothing more to say."""
+        self._to_send.put(None)
+
+    def send(self, *, number: int | None = None, **body: Any) -> int:
+        """The message's bytes. `number` is for tests of wrong ones."""
+        self._number = self._number + 1 if number is None else number
+        return self.send_message(pb.SenderMessage(number=self._number, **body))
+
+    def send_message(self, message: pb.SenderMessage) -> int:
+        self._to_send.put(message)
+        size: int = message.ByteSize()
+        self.sent_bytes += size
+        return size
+
+    def send_bytes(self, data: bytes) -> None:
+        self._to_send.put(data)
+
+    def hello(self, name: str = "a", **other: Any) -> None:
+        fields: dict[str, Any] = {"version_min": 1, "version_max": 1, "sender": name}
+        self.send(hello=pb.Hello(**(fields | other)))
+
+    def open(self, span: int, range: KeyRange, *, available_ts: int = 0) -> None:
+        self.send(open=pb.OpenSpan(span=span, start=range.start, end=range.end, available_ts=available_ts))
+
+    def entries(self, span: int, *entries: pb.Entry) -> int:
+        return self.send(entries=pb.Entries(span=span, entries=entries))
+
+    def resolved(self, span: int, ts: int, *, entries: int = 0) -> None:
+        self.send(resolved=pb.Resolved(spans=[pb.SpanResolved(span=span, ts=ts, entries=entries)]))
+
+    def told(self, kind: str) -> list[Any]:
+        """Those answers, without what is around them."""
+        with self._changed:
+            return [getattr(answer, kind) for answer in self.answers if answer.WhichOneof("body") == kind]
+
+    def wanted(self) -> list[KeyRange]:
+        return [KeyRange(range.start, range.end) for told in self.told("wanted") for range in told.ranges]
+
+    def credit(self) -> int:
+        """All that was granted, less what was sent."""
+        granted: int = sum(told.credit_bytes for told in self.told("welcome")) + sum(told.bytes for told in self.told("credit"))
+        return granted - self.sent_bytes
+
+    def wait_credit(self) -> None:
+        """For senders in a thread of their own."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.credit() > 0 or self.ended is not None, PATIENCE_S), "no credit comes"
+
+    def wait_end(self) -> tuple[grpc.StatusCode, str]:
+        """For streams that end without anybody polling."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.ended is not None, PATIENCE_S), "the stream does not end"
+            assert self.ended is not None
+            return self.ended
+
+    def _hear(self) -> None:
+        try:
+            for answer in self._call:
+                with self._changed:
+                    self.answers.append(answer)
+                    self._changed.notify_all()
+        except grpc.RpcError:
+            pass  # its status is told below
+        with self._changed:
+            self.ended = (self._call.code(), self._call.details())
+            self._changed.notify_all()
+
+
+class Polling:
+    """Polls a puller while the test waits for something; `events`: all that came."""
+
+    def __init__(self, puller: Puller) -> None:
+        self.puller = puller
+        self.events: list[KvEvent] = []
+
+    def until(self, there: Callable[[], object]) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while not there():
+            assert time.monotonic() < until_s, f"does not come; so far {self.events[-5:]}"
+            self.events += self.puller.poll(timeout_s=0.02)
+
+    def until_raises(self) -> BaseException:
+        until_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until_s:
+            try:
+                self.events += self.puller.poll(timeout_s=0.02)
+            except Exception as error:  # noqa: BLE001  # what it is, is what the test asks
+                return error
+        raise AssertionError(f"raises nothing; so far {self.events[-5:]}")
+
+    def entries(self) -> list[KvEntry]:
+        return [event for event in self.events if isinstance(event, KvEntry)]
+
+    def pulled(self) -> list[Pulled]:
+        return [event for event in self.events if isinstance(event, Pulled)]
+
+    def upto_ts(self, range: KeyRange) -> int:
+        """Up to where all of the range has been pulled; 0 where a part of it has not."""
+        return _upto_ts(self.pulled(), range)
+
+
+def _upto_ts(pulled: Sequence[Pulled], range: KeyRange) -> int:
+    edges = sorted({range.start, range.end, *(edge for event in pulled for edge in event.range if range.start < edge < range.end)})
+    lows: Iterator[int] = (
+        max((event.upto_ts for event in pulled if event.range.start <= low and high <= event.range.end), default=0)
+        for low, high in pairwise(edges)
+    )
+    return min(lows)

@@ -1,0 +1,98 @@
+"""PD's client against two members over gRPC: who leads, what time it is, what is where, and what becomes of a member that is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from sidecar.core.key_values import KeyRange
+from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.feeds import tikv_pd
+from sidecar.feeds.tikv_pd import PdClient
+from sidecar.feeds.tikv_regions import encoded
+from tests.support.tikv.cluster import CLUSTER_ID, Cluster
+from tests.support.tikv.recorded import History
+from tests.support.tikv.server import TSO_PHYSICAL_MS, TikvServers
+
+
+@pytest.fixture
+def servers() -> Iterator[TikvServers]:
+    with TikvServers(Cluster(History((), (), {}), keys_of_splits=[b"g", b"m"])) as made:
+        yield made
+
+
+@pytest.fixture
+def pd(servers: TikvServers) -> Iterator[PdClient]:
+    with closing(PdClient(servers.section())) as client:
+        yield client
+
+
+def test_a_timestamp_is_physical_and_logical_and_rises(pd: PdClient) -> None:
+    first = pd.tso()
+    assert (first >> 18, first & 0x3FFFF) == (TSO_PHYSICAL_MS, 1)
+    assert pd.tso() > first
+
+
+def test_regions_come_in_order_page_by_page(pd: PdClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = pd.regions(b"a", b"z")
+    assert [region.start for region in found] == [b"", encoded(b"g"), encoded(b"m")]
+    assert [region.leader_store for region in found] == [1, 1, 1]
+    monkeypatch.setattr(tikv_pd, "SCAN_REGIONS_MAX", 1)
+    assert pd.regions(b"a", b"z") == found
+    assert pd.regions(*KeyRange(b"h", b"i")) == found[1:2]
+
+
+def test_a_store_that_is_not_known_is_none(pd: PdClient, servers: TikvServers) -> None:
+    found = pd.store(1)
+    assert found is not None
+    assert found.address == servers.addresses[1]
+    assert pd.store(99) is None
+
+
+def test_another_leader_is_found(pd: PdClient, servers: TikvServers) -> None:
+    assert pd.cluster_id() == CLUSTER_ID
+    servers.cluster.pd_leader = 1
+    assert pd.store(1) is not None
+    servers.cluster.pd_leader = 0
+    servers.stop_pd(1)
+    assert pd.store(1) is not None
+
+
+def test_without_any_member_it_is_lost_and_names_them_all(pd: PdClient, servers: TikvServers) -> None:
+    pd.cluster_id()
+    for number in range(2):
+        servers.stop_pd(number)
+    with pytest.raises(FeedLost) as lost:
+        pd.store(1)
+    assert all(address in str(lost.value) for address in servers.pd_addresses)
+
+
+def test_a_timestamp_waits_for_a_leader_within_its_bound(pd: PdClient, servers: TikvServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tikv_pd, "TSO_RETRY_S", 0.3)
+    for number in range(2):
+        servers.stop_pd(number)
+    with pytest.raises(FeedLost, match="no leader"):
+        pd.tso()
+
+
+def test_members_of_another_cluster_are_refused(pd: PdClient, servers: TikvServers) -> None:
+    pd.cluster_id()
+    servers.pd_cluster_id = 4711
+    with pytest.raises(FeedUnsuitable, match="4711"):
+        pd.store(1)
+
+
+def test_versions_that_are_gone_cannot_be_kept(pd: PdClient, servers: TikvServers) -> None:
+    servers.safe_points[b"gc_worker"] = 100
+    assert pd.keep_versions("me", above=200, keep_s=60) == 100
+    assert servers.safe_points[b"me"] == 200
+    servers.safe_points[b"gc_worker"] = 300
+    assert pd.keep_versions("other", above=150, keep_s=60) == 200
+    assert b"other" not in servers.safe_points
+
+
+def test_no_endpoint_is_a_setting_that_cannot_be_used(servers: TikvServers) -> None:
+    with pytest.raises(ConfigError, match=r"tikv\.pd"):
+        PdClient(type(servers.section())())

@@ -1,0 +1,92 @@
+"""A range cut along the regions that PD tells, and the keys of both."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.key_values import KeyRange
+from sidecar.errors import MessageUnreadable
+from sidecar.feeds.tikv_regions import Region, cut, decoded, encoded
+from tests.support.kv_encoder import memcomparable_bytes
+
+WANTED = KeyRange(b"b", b"y")
+
+
+def region(number: int, start: bytes, end: bytes, *, leader: int | None = 1) -> Region:
+    return Region(number, encoded(start) if start else b"", encoded(end) if end else b"", 1, 1, leader)
+
+
+def parts(*regions: Region) -> list[tuple[bytes, bytes, int | None]]:
+    return [(part.range.start, part.range.end, part.region and part.region.id) for part in cut(WANTED, regions)]
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40))
+def test_encoded_keys_have_the_order_of_raw_ones(one: bytes, other: bytes) -> None:
+    assert decoded(encoded(one)) == one
+    assert encoded(one) == memcomparable_bytes(one)
+    assert (encoded(one) < encoded(other)) == (one < other)
+
+
+def test_the_border_of_a_recorded_region() -> None:
+    assert decoded(bytes.fromhex("748000fffffffffffffe5f720000000000fa")) == bytes.fromhex("748000fffffffffffe5f72")
+
+
+@pytest.mark.parametrize("border", [b"", b"abc", encoded(b"abc") + b"x", b"\x00" * 8 + b"\x01"])
+def test_a_border_that_is_not_encoded_is_refused(border: bytes) -> None:
+    with pytest.raises(MessageUnreadable, match="region border"):
+        decoded(border)
+
+
+def test_one_region_of_all_keys_has_all_of_it() -> None:
+    assert parts(region(1, b"", b"")) == [(b"b", b"y", 1)]
+
+
+def test_borders_inside_cut_and_those_outside_clip() -> None:
+    assert parts(region(1, b"", b"g"), region(2, b"g", b"m"), region(3, b"m", b"z")) == [(b"b", b"g", 1), (b"g", b"m", 2), (b"m", b"y", 3)]
+
+
+def test_regions_beside_the_range_do_not_count() -> None:
+    assert parts(region(1, b"", b"b"), region(2, b"b", b"y"), region(3, b"y", b"")) == [(b"b", b"y", 2)]
+
+
+def test_what_pd_does_not_know_is_a_part_without_a_region() -> None:
+    assert parts(region(1, b"c", b"d"), region(2, b"f", b"g")) == [
+        (b"b", b"c", None),
+        (b"c", b"d", 1),
+        (b"d", b"f", None),
+        (b"f", b"g", 2),
+        (b"g", b"y", None),
+    ]
+    assert parts() == [(b"b", b"y", None)]
+
+
+def test_a_region_without_a_leader_is_a_part_without_a_region() -> None:
+    assert parts(region(1, b"", b"g"), region(2, b"g", b"", leader=None)) == [(b"b", b"g", 1), (b"g", b"y", None)]
+
+
+def test_of_regions_that_overlap_the_first_has_the_keys() -> None:
+    """PD tells such for a moment after a merge."""
+    assert parts(region(1, b"", b"m"), region(2, b"g", b"")) == [(b"b", b"m", 1), (b"m", b"y", 2)]
+
+
+keys = st.binary(max_size=3)
+
+
+@given(st.lists(st.tuples(keys, keys), max_size=8), keys, keys)
+def test_parts_are_the_whole_range_without_gap_or_overlap(borders: list[tuple[bytes, bytes]], one: bytes, other: bytes) -> None:
+    wanted = KeyRange(min(one, other), max(one, other) + b"x")
+    regions = [region(number, min(pair), max(pair)) for number, pair in enumerate(borders, 1) if min(pair) < max(pair)]
+    regions.sort(key=lambda it: it.start)
+    found = cut(wanted, regions)
+    assert found[0].range.start == wanted.start
+    assert found[-1].range.end == wanted.end
+    assert all(before.range.end == after.range.start for before, after in pairwise(found))
+    assert all(part.range.start < part.range.end for part in found)
+    for part in found:
+        if part.region is not None:
+            assert part.region.start <= encoded(part.range.start)
+            assert not part.region.end or encoded(part.range.end) <= part.region.end

@@ -1,0 +1,54 @@
+"""What the router decides by itself: which parts go together, how long a part rests, which stores are too old."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.key_values import KeyRange
+from sidecar.core.model import CommitTs
+from sidecar.errors import FeedUnsuitable
+from sidecar.feeds.tikv_queue import Wanted
+from sidecar.feeds.tikv_router import RETRY_FIRST_S, RETRY_MAX_S, STORE_WAIT_MAX_S, Waiting, check_version, joined, later
+
+WHOLE = Wanted(KeyRange(b"a", b"m"), CommitTs(1))
+OTHER = Wanted(KeyRange(b"m", b"z"), CommitTs(1))
+
+
+def waiting(start: bytes, end: bytes, *, wanted: Wanted = WHOLE, resolved_ts: int = 10, since_s: float = 0.0, failures: int = 0) -> Waiting:
+    return Waiting(wanted, KeyRange(start, end), CommitTs(resolved_ts), 0.0, since_s, failures)
+
+
+def test_parts_side_by_side_become_one_from_the_lower_ts() -> None:
+    found = joined([waiting(b"f", b"m", resolved_ts=7, since_s=2.0, failures=3), waiting(b"a", b"f", resolved_ts=9, since_s=1.0)])
+    assert found == [waiting(b"a", b"m", resolved_ts=7, since_s=1.0, failures=3)]
+
+
+def test_parts_with_a_gap_or_of_two_askings_stay_apart() -> None:
+    apart = [waiting(b"a", b"c"), waiting(b"d", b"m"), waiting(b"m", b"z", wanted=OTHER)]
+    assert joined(apart) == apart
+
+
+def test_each_failure_in_a_row_doubles_the_rest_up_to_a_bound() -> None:
+    it, rests_s = waiting(b"a", b"m"), []
+    for _ in range(12):
+        it = later(it, "why", now_s=100.0)
+        rests_s.append(it.due_s - 100.0)
+    assert all(RETRY_FIRST_S * 2**n / 2 <= rest_s <= RETRY_FIRST_S * 2**n for n, rest_s in enumerate(rests_s[:5]))
+    assert RETRY_MAX_S / 2 <= rests_s[-1] <= RETRY_MAX_S
+    assert (it.failures, it.why, it.since_s) == (12, "why", 0.0)
+
+
+@pytest.mark.parametrize(("asked_s", "given_s"), [(5.0, 5.0), (3600.0, STORE_WAIT_MAX_S)])
+def test_a_store_is_given_the_rest_it_asks_for_within_a_bound(asked_s: float, given_s: float) -> None:
+    assert later(waiting(b"a", b"m"), "busy", now_s=100.0, wait_s=asked_s).due_s == 100.0 + given_s
+
+
+@pytest.mark.parametrize("version", ["7.1.0", "v7.5.1", "8.5.0-alpha", "9.0.0-beta.2", "10.0.0", "nightly"])
+def test_stores_that_are_young_enough(version: str) -> None:
+    check_version(version, "store 1")
+
+
+@pytest.mark.parametrize("version", ["v7.0.0", "6.5.11", "v5.4.3"])
+def test_stores_that_are_too_old_are_named(version: str) -> None:
+    with pytest.raises(FeedUnsuitable, match=f"store 1 is version {version}"):
+        check_version(version, "store 1")
