@@ -20,27 +20,26 @@ from threading import Event
 import structlog
 
 from sidecar import storage
-from sidecar.adapters.changefeed_info import codec_of
 from sidecar.adapters.etcd_client import EtcdClient
 from sidecar.adapters.etcd_owner import EtcdOwner, Holder, owner
 from sidecar.adapters.etcd_progress import EtcdProgress
 from sidecar.adapters.log_deliveries import LogDeliveries
 from sidecar.adapters.segment_log import FolderLog
-from sidecar.adapters.tidb_follow import FollowedSchemas
 from sidecar.adapters.tidb_schema import TidbSchemas
 from sidecar.config import Config
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, check_listening, read_token, serve
 from sidecar.control.service import ControlService, Served
 from sidecar.core.status import SidecarStatus
-from sidecar.definition import DefinitionWatch, check_suitable, read_definition
+from sidecar.definition import DefinitionWatch, read_definition
 from sidecar.errors import LogTaken, OwnershipLost, TicdcDumpError
 from sidecar.gauge import Estimates, Gauge
 from sidecar.merge_process import MergeProcess
 from sidecar.metrics import MetricsServer, Tally
 from sidecar.pipeline import Pipeline
+from sidecar.stream import Stream, stream_of
 from sidecar.term import Made, MonotonicClock, Term
-from sidecar.upstream import LiveScope, feed_of, mark_row_id, present_names, schemas_of, source_of
+from sidecar.upstream import LiveScope, mark_row_id, source_of
 
 ACQUIRE_S = 1.0
 """A standby looks up from waiting this often, to see whether it is to stop."""
@@ -150,8 +149,8 @@ class Sidecar:
         self.tally.terms += 1
         self.definition = read_definition(self.client, self.config)
         watch = DefinitionWatch(self.client, self.config, self.definition)
-        schemas = self._schemas()
-        term = Term(self._made(schemas), self.config, epoch=epoch)
+        stream = stream_of(self.config, self.definition.changefeed, self.schemas, self.scope, log.warning)
+        term = Term(self._made(stream), self.config, epoch=epoch)
         at_once = True
         try:
             term.begin()
@@ -164,7 +163,7 @@ class Sidecar:
                 self.estimates,
                 worker=self._worker_state,
                 last_error=lambda: self.last_error,
-                last_ddl=lambda: schemas.last_ddl,
+                last_ddl=lambda: stream.schemas.last_ddl,
             )
 
             def seen(_: Pipeline, now_s: float) -> None:
@@ -186,19 +185,14 @@ class Sidecar:
             self._end_worker(at_once=at_once)
             self.ownership.release()
 
-    def _schemas(self) -> FollowedSchemas:
-        changefeed, existing = self.definition.changefeed, self.schemas.tables()
-        check_suitable(changefeed, existing)
-        return schemas_of(self.schemas, self.scope, changefeed, existing, log.warning)
-
-    def _made(self, schemas: FollowedSchemas) -> Made:
+    def _made(self, stream: Stream) -> Made:
         changefeed, config = self.definition.changefeed, self.config
         return Made(
             log_id=self.definition.log_id,
             changefeed_id=mark_row_id(changefeed.name),
-            codec=codec_of(changefeed),
-            schemas=schemas,
-            feed=lambda: feed_of(changefeed, config.kafka, lambda: schemas.tables, present_names(config.source)),
+            codec=stream.codec,
+            schemas=stream.schemas,
+            feed=stream.feed,
             source=lambda write_chunk: source_of(config, changefeed, write_chunk),
             progress=EtcdProgress(self.client, self.definition.root, self.ownership),
             requests=self.requests,

@@ -16,7 +16,7 @@ from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
 from sidecar.config import Config
 from sidecar.core.changefeed import Changefeed, ChangefeedName
 from sidecar.core.model import TableName, TableSchema
-from sidecar.core.suitability import problems
+from sidecar.core.suitability import problems, problems_of_key_values
 from sidecar.errors import CoordinationLost, FeedChanged, FeedUnsuitable, TicdcDumpError
 
 LOOK_EVERY_S = 5.0
@@ -44,12 +44,14 @@ def read_definition(client: EtcdClient, config: Config) -> Definition:
     return Definition(found, changefeed_root(name, found.incarnation))
 
 
-def check_suitable(found: Changefeed, schemas: Mapping[TableName, TableSchema]) -> None:
-    """Raises FeedUnsuitable naming everything that makes a dump of the changefeed impossible or wrong.
+def check_suitable(found: Changefeed, schemas: Mapping[TableName, TableSchema] | None) -> None:
+    """Raises FeedUnsuitable naming everything that makes a dump of the changefeed impossible or wrong. `schemas` None: its rows come
+    as raw key-values.
 
     Its state is not judged: a changefeed that is paused or has failed sends nothing now, and will go on where it stopped.
     """
-    against = problems(replace(found, state="normal", error=None), schemas)
+    running = replace(found, state="normal", error=None)
+    against = problems_of_key_values(running) if schemas is None else problems(running, schemas)
     if against:
         raise FeedUnsuitable(
             f"changefeed {found.name} cannot be dumped: " + "; ".join(f"{problem.setting}: {problem.what}" for problem in against),

@@ -27,7 +27,7 @@ from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Se
 from sidecar.core.progress import Progress, progress_from_json
 from sidecar.core.schema_step import Fate, TableStep, steps
 from sidecar.core.sequence import Sequence, Spill
-from sidecar.errors import FeedUnsuitable, RefusedRequest, UnsupportedDdl
+from sidecar.errors import FeedUnsuitable, LogBroken, RefusedRequest, UnsupportedDdl
 from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, Schemas, SegmentLog, Source
 
 EMPTY_SEGMENT_EVERY_S = 10.0
@@ -345,6 +345,11 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Limits) 
     last = outside.log.recover(epoch=epoch)
     after_ts, next_seq = (last.upto_ts, Seq(last.seq + 1)) if last else (CommitTs(0), Seq(0))
     positions = dict(last.positions) if last else {}
+    if last is not None and last.codec != outside.codec.name:
+        raise LogBroken(
+            f"the log's last segment {last.seq} holds rows of {last.codec}, and this feed has {outside.codec.name}",
+            hint="set log.uri to a new folder for the new way of the feed, and dump again; or set the feed back to what it was",
+        )
     if last is None:
         tables = outside.schemas.begin()
     else:

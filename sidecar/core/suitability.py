@@ -58,6 +58,11 @@ _RUNNING = frozenset({"normal", "pending", "warning"})
 _Schemas = Mapping[TableName, TableSchema]
 
 
+def problems_of_key_values(changefeed: Changefeed) -> list[Problem]:
+    """What is wrong with a changefeed whose rows come as raw key-values: its sink and its protocol do not matter."""
+    return [*_of_the_life(changefeed), *_of_the_filter(changefeed, with_topics=False)]
+
+
 def problems(changefeed: Changefeed, schemas: _Schemas | None = None) -> list[Problem]:
     """Everything that is wrong, empty if nothing is. With `schemas`, what depends on the tables is judged by them (those that
     the changefeed's rules have), without them by the setting alone. Raises ConfigError for a sink URI that TiCDC would not take."""
@@ -128,10 +133,11 @@ def _of_the_rows(changefeed: Changefeed) -> Iterator[Problem]:
         yield Problem("sink.delete-only-output-handle-key-columns", "deletes hold only the key of the old row", _WHOLE_ROWS)
 
 
-def _of_the_filter(changefeed: Changefeed) -> Iterator[Problem]:
+def _of_the_filter(changefeed: Changefeed, *, with_topics: bool = True) -> Iterator[Problem]:
     try:
         problem = mark_table_problem(changefeed)
-        topic_of(changefeed, changefeed.sink.path, MARK_TABLE)
+        if with_topics:
+            topic_of(changefeed, changefeed.sink.path, MARK_TABLE)
     except FeedUnsuitable as error:
         yield Problem("filter, sink.dispatchers", str(error).partition("\n")[0], error.hint)
     else:

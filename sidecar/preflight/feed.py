@@ -100,7 +100,7 @@ def etcd_write(known: Known) -> Iterator[Finding]:
 def state(known: Known) -> Iterator[Finding]:
     found = known.definition.changefeed
     against = [problem for problem in problems(found) if problem.setting == "state"]
-    yield from map(_of_problem, against)
+    yield from map(of_problem, against)
     if not against:
         if found.state in ("warning", "pending") or found.error:
             what = f"{found.state}: TiCDC tries again after {found.error or 'an error that it does not tell'}"
@@ -111,13 +111,13 @@ def state(known: Known) -> Iterator[Finding]:
 
 def settings(known: Known) -> Iterator[Finding]:
     against = [problem for problem in problems(known.definition.changefeed, known.existing) if problem.setting != "state"]
-    yield from map(_of_problem, against)
+    yield from map(of_problem, against)
     if not against:
         by = f"judged by {len(known.existing)} tables" if known.existing is not None else "judged without the tables"
         yield ok(f"protocol, whole rows, filter and dispatchers are fit for a dump ({by})")
 
 
-def _of_problem(problem: Problem) -> Finding:
+def of_problem(problem: Problem) -> Finding:
     return failed(problem.what, setting=f"{problem.setting} (changefeed)", hint=problem.hint)
 
 

@@ -77,7 +77,7 @@ def control(known: Known) -> Iterator[Finding]:
     section = known.config.control
     token = read_token(section)
     check_listening(section.listen, section.tls, has_token=bool(token))
-    problem = _port_problem(section.listen)
+    problem = port_problem(section.listen)
     if problem is None:
         yield ok(f"{section.listen} can be listened on")
     elif section.tls.cert_file:
@@ -118,7 +118,7 @@ def metrics(known: Known) -> Iterator[Finding]:
     if not listen:
         yield ok("metrics are off")
         return
-    problem = _port_problem(listen)
+    problem = port_problem(listen)
     if problem is None:
         yield ok(f"{listen} can be listened on")
     elif _serves_health(listen):
@@ -128,7 +128,7 @@ def metrics(known: Known) -> Iterator[Finding]:
         yield failed(f"{listen}: {problem}", setting="metrics.listen", hint=hint)
 
 
-def _port_problem(listen: str) -> str | None:
+def port_problem(listen: str) -> str | None:
     """Why nobody could listen there now."""
     host, _, port = listen.rpartition(":")
     try:

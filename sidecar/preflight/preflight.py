@@ -13,7 +13,7 @@ from typing import Any
 
 from sidecar.config import read_config
 from sidecar.errors import ConfigError
-from sidecar.preflight import feed, here, source, zone
+from sidecar.preflight import feed, here, kv, source, zone
 from sidecar.preflight.check import Check, Finding, Known, Options, Result, Status, carried_out, of_error, ok
 
 WATCH_GRACE_S = 15.0
@@ -21,6 +21,7 @@ WATCH_GRACE_S = 15.0
 SPARK_S = 180.0
 RIGHTS_S = 2 * source.RIGHTS_MAX_S
 KAFKA_S = 60.0
+INFOS_S = 60.0
 
 
 def checks(options: Options) -> Sequence[Check]:
@@ -58,6 +59,21 @@ def checks(options: Options) -> Sequence[Check]:
             "watermark arrives", _mark_arrives, "filter.rules (changefeed)", ("changefeed state", "messages", "watermark write"), watch_s
         ),
         Check("server time zone", zone.server_tz, "kafka.server_tz", ("messages", "tables"), KAFKA_S),
+    )
+
+
+_OF_KAFKA = frozenset(
+    {"kafka", "topics", "offsets", "messages", "resolved marks", "lag", "watermark arrives", "server time zone", "changefeed settings"}
+)
+
+
+def checks_of_key_values(options: Options) -> Sequence[Check]:
+    """For `feed = "push"` and `feed = "tikv"`."""
+    return (
+        *(check for check in checks(options) if check.name not in _OF_KAFKA),
+        Check("changefeed settings", kv.settings, "filter (changefeed)", ("changefeed",)),
+        Check("table infos", kv.infos, "source.status_port", ("tidb",), INFOS_S),
+        Check("key-values", kv.who_brings_them, "tikv.pd, push.listen"),
     )
 
 
@@ -105,6 +121,7 @@ def preflight(path: Path, options: Options, shown: Callable[[Result], object] = 
     every = checks(options)
     try:
         config = read_config(path)
+        every = every if config.feed == "kafka" else checks_of_key_values(options)
     except ConfigError as error:
         first = Result("settings", Status.FAILED, (of_error(error, setting=f"{path}"),))
         shown(first)

@@ -205,7 +205,7 @@ def live(made: Stage, run: Run) -> tuple[Verdict, list[str], MemoryLog]:
         if progress and progress.state is DumpState.FINISHED and cluster.exhausted and pipeline.sequence.after_ts >= made.recording.end_ts:
             complete_at = {t.table: t.complete_at for t in progress.tables if t.complete_at is not None}
             upto_ts = pipeline.sequence.after_ts
-            output = _output(made, disk, drop_nothing=run.drop_nothing)
+            output = output_of(made, disk, drop_nothing=run.drop_nothing)
             verdict = replay(output, made.truth, upto_ts=upto_ts, complete_at=complete_at, tables=made.tables, steps=made.feed.steps)
             return verdict, fate.deaths, MemoryLog(disk)
     raise AssertionError(f"does not end: {pipeline and pipeline.dump.progress}")
@@ -268,7 +268,7 @@ class _Clock:
         return self.time_s
 
 
-def _output(made: Stage, disk: MemoryDisk, *, drop_nothing: bool) -> Iterator[dict[str, Any]]:
+def output_of(made: Stage, disk: MemoryDisk, *, drop_nothing: bool = False) -> Iterator[dict[str, Any]]:
     """The merged output in order, as the jsonl sink's rows."""
     log, seq = MemoryLog(disk), 0
     changes: list[OutputRow] = []

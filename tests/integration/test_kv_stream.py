@@ -1,0 +1,132 @@
+"""The push feed and TiKV's change feed for real, through the whole line: server, puller, feed, schemas by DDL jobs, log, decode. From the
+truth at the start, the output with its DDLs leads to the truth at every snapshot. In the middle the sidecar dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
+from sidecar.adapters.spill import MemorySpill
+from sidecar.codecs.kv import KvCodec
+from sidecar.config import PushSection
+from sidecar.core.changefeed import FeedFilter
+from sidecar.core.ddl_rules import DdlRules
+from sidecar.core.model import CommitTs
+from sidecar.feeds.kv import KvFeed
+from sidecar.feeds.kv_schemas import KvSchemas
+from sidecar.feeds.push import PushPuller
+from sidecar.feeds.tikv import TikvPuller
+from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.ports import Puller
+from sidecar.replay.kv import KvRecording
+from sidecar.replay.recording import rows_by_key
+from sidecar.replay.replay import MonotonicClock, NoSource
+from sidecar.replay.verify import replay
+from tests.integration.test_push_feed import CHANGEFEED, Taking, playing
+from tests.support.replaying import Stage, output_of, stage
+from tests.support.tikv import recorded
+from tests.support.tikv.cluster import Cluster
+from tests.support.tikv.server import TikvServers
+from tests.unit.test_pipeline import FakeRequests, Notes
+
+pytestmark = [pytest.mark.recordings, pytest.mark.xdist_group("kv-stream")]
+
+PATIENCE_S = 90.0
+
+
+@dataclass
+class Line:
+    """One log, and the sidecars that write it one after another."""
+
+    made: Stage
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    epoch: int = 0
+
+    def attach(self, puller: Puller) -> Pipeline:
+        self.epoch += 1
+        assert isinstance(self.made.feed.config, KvRecording)
+        schemas = KvSchemas(self.made.feed.config.snapshot, DdlRules.of(FeedFilter(rules=("*.*",)), new_architecture=False))
+        outside = Outside(
+            feed=KvFeed(puller, schemas),
+            codec=KvCodec(schemas.mark_table),
+            log=MemoryLog(self.disk),
+            source=NoSource(),
+            schemas=schemas,
+            progress=MemoryProgress(),
+            requests=FakeRequests(Notes()),
+            clock=MonotonicClock(),
+            spill=MemorySpill(),
+        )
+        return attach(outside, changefeed_id="none", epoch=self.epoch, limits=Limits())
+
+    def run(self, puller: Puller, until: Callable[[CommitTs], bool]) -> None:
+        """With a new sidecar, until its log is far enough; then it dies."""
+        pipeline, until_s = self.attach(puller), time.monotonic() + PATIENCE_S
+        while not until(pipeline.sequence.after_ts):
+            assert time.monotonic() < until_s, {lane: ts for lane, ts in pipeline.lane_lags().items() if ts is None or not until(ts)}
+            pipeline.step(poll_s=0.02)
+
+    def check(self) -> None:
+        """The rows at the start stand for a dump that was complete then."""
+        recording = self.made.recording
+        start, end = recording.start_ts, recording.end_ts
+        rows = [*self._at_start(), *output_of(self.made, self.disk)]
+        complete_at = dict.fromkeys(self.made.tables, start)
+        verdict = replay(rows, self.made.truth, upto_ts=end, complete_at=complete_at, tables=self.made.tables, steps=self.made.feed.steps)
+        assert verdict.ok, [table for table in verdict.tables if not table.equal]
+        assert all(table.snapshots_compared > 0 for table in verdict.tables)
+
+    def _at_start(self) -> Iterator[dict[str, Any]]:
+        recording = self.made.recording
+        for name, rows in recording.truth(recording.start_ts).items():
+            schema = recording.schemas[name]
+            for key, row in rows_by_key(schema, rows).items() if name in self.made.tables else ():
+                yield {
+                    "seq": -1,
+                    "ordinal": 0,
+                    "commit_ts": str(recording.start_ts),
+                    "schema": name.schema,
+                    "table": name.table,
+                    "op": "insert",
+                    "key": dict(zip(schema.key, key, strict=True)),
+                    "before": None,
+                    "after": dict(zip(schema.column_names(), row, strict=True)),
+                    "origin": "dump",
+                    "dump_id": "start",
+                }
+
+
+def middle(made: Stage) -> CommitTs:
+    return made.recording.truth_ts[len(made.recording.truth_ts) // 2]
+
+
+@pytest.mark.parametrize("name", ["shop", "ddl"])
+def test_a_custom_sinks_push_leads_to_the_truth(name: str) -> None:
+    """The sender goes on while one sidecar follows another at its address, and sends again what was not acknowledged."""
+    line = Line(stage(name, "kv"))
+    first = PushPuller(PushSection(listen="127.0.0.1:0"), changefeed=CHANGEFEED)
+    with playing(Taking(name, first), keep=True):
+        with closing(first):
+            line.run(first, lambda ts: ts >= middle(line.made))
+        with closing(PushPuller(PushSection(listen=f"127.0.0.1:{first.port}"), changefeed=CHANGEFEED)) as second:
+            line.run(second, lambda ts: ts >= line.made.recording.end_ts)
+    line.check()
+
+
+@pytest.mark.parametrize("name", ["shop", "ddl"])
+def test_tikvs_change_feed_leads_to_the_truth(name: str) -> None:
+    line, cluster = Line(stage(name, "kv")), Cluster(recorded.history(name), seed=1)
+    with TikvServers(cluster) as servers:
+        cluster.advance(len(cluster.history.log) * 2 // 3)
+        with closing(TikvPuller(servers.section(), name="default/test")) as puller:
+            line.run(puller, lambda ts: ts >= middle(line.made))
+        cluster.advance(len(cluster.history.log))
+        with closing(TikvPuller(servers.section(), name="default/test")) as puller:
+            line.run(puller, lambda ts: ts >= line.made.recording.end_ts)
+    line.check()
