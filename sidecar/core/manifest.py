@@ -2,7 +2,7 @@
 
 The log is `{log}/{seq:020d}-{epoch}.parquet` (rows, absent when there are none), then `{log}/{seq:020d}.json`, this
 manifest, created exclusively. A segment exists when its manifest exists. Paths in a manifest are relative to the log.
-Every ts is written as a decimal string: JSON readers that know only doubles would round it.
+Every ts and every position, which may be one, is written as a decimal string: JSON readers that know only doubles would round it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def to_json(manifest: Manifest) -> bytes:
             "data": manifest.data,
             "rows": manifest.rows,
             "bytes": manifest.bytes,
-            "positions": manifest.positions,
+            "positions": {lane: str(position) for lane, position in manifest.positions.items()},
             "schemas": manifest.schemas,
             "codec": manifest.codec,
             "ddls": [{"commit_ts": str(d.commit_ts), "schema": d.schema, "table": d.table, "query": d.query} for d in manifest.ddls],

@@ -53,6 +53,8 @@ def decode_rows(table: KvTable, keys: pa.BinaryArray, values: pa.BinaryArray, *,
 
     Raises MessageUnreadable for the first row that the slow decoder refuses, as it does.
     """
+    if len(keys) == 0:
+        return pa.RecordBatch.from_pylist([], schema=pa.schema([(name, pa.string()) for name in table.schema.column_names()]))
     key_cells, value_cells = cells_of(keys), cells_of(values)
     handles = read_handles(table, key_cells.data, key_cells.starts, key_cells.stops)
     places = _places(table, value_cells, handles, key_cells)
