@@ -28,12 +28,13 @@ from sidecar.adapters.segment_log import FolderLog
 from sidecar.adapters.tidb_schema import TidbSchemas
 from sidecar.config import Config
 from sidecar.control.requests import QueuedRequests
-from sidecar.control.security import ControlServer, check_listening, read_token, serve
+from sidecar.control.security import ControlServer, serve
 from sidecar.control.service import ControlService, Served
 from sidecar.core.status import SidecarStatus
 from sidecar.definition import DefinitionWatch, read_definition
 from sidecar.errors import LogTaken, OwnershipLost, TicdcDumpError
 from sidecar.gauge import Estimates, Gauge
+from sidecar.listening import check_listening, read_token
 from sidecar.merge_process import MergeProcess
 from sidecar.metrics import MetricsServer, Tally
 from sidecar.pipeline import Pipeline
@@ -54,7 +55,7 @@ class Sidecar:
     """One process for one changefeed. `run` returns when told to stop, and raises what ends it."""
 
     def __init__(self, config: Config, config_path: Path) -> None:
-        check_listening(config.control.listen, config.control.tls, has_token=bool(read_token(config.control)))
+        check_listening("control", config.control.listen, config.control.tls, has_token=bool(read_token("control", config.control)))
         self.config = config
         self.stopping = Event()
         self.status: SidecarStatus | None = None

@@ -40,7 +40,8 @@ class Puller(Protocol):
     """Key-values as they are committed, from TiKV's change feed or from a custom sink that is in its place (issue: no mounter in
     between). Entries of a range come in any order and more than once; `Pulled` says up to where they are complete.
 
-    What waits to be polled is bounded in bytes: a puller that is full lets its senders wait.
+    What waits to be polled is bounded in bytes: a puller that is full lets its senders wait. One thread calls `want`, `poll`,
+    `acknowledge` and `close`.
     """
 
     def want(self, wanted: Mapping[KeyRange, CommitTs]) -> None:

@@ -164,8 +164,9 @@ class StillSchemas:
             if ddl.schema != MARK_TABLE.schema and (ddl.table or any(ddl.schema == table.schema for table in self.tables)):
                 raise UnsupportedDdl(
                     f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {ddl.schema}.{ddl.table}: {ddl.query}",
-                    hint="this source cannot tell what its tables are after a DDL (it is no TiDB): everything below its commit_ts is delivered"
-                    " and nothing else is lost; start a new changefeed and a new log after it, and dump again",
+                    hint="this source cannot tell what its tables are after a DDL (it is no TiDB): "
+                    "everything below its commit_ts is delivered and nothing else is lost; "
+                    "start a new changefeed and a new log after it, and dump again",
                 )
         return self.tables
 

@@ -22,10 +22,11 @@ import grpc
 import stamina
 
 from sidecar.config import EtcdSection, Tls
-from sidecar.control.security import KEEPALIVE_MS, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, is_loopback, read_pem
+from sidecar.control.security import KEEPALIVE_MS, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from sidecar.control.service import OWNER_METADATA
 from sidecar.core.changefeed import ChangefeedName
 from sidecar.errors import ConfigError, TicdcDumpError
+from sidecar.listening import is_loopback, read_pem
 from ticdc_dump.v1 import control_pb2_grpc
 
 NO_TLS = Tls()

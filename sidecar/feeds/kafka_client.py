@@ -65,6 +65,7 @@ _REPAIRED = frozenset(
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_BROKER,
+        KafkaError._NOENT,  # "No leaders found": asked for offsets while no partition has a leader
         KafkaError._DESTROY_BROKER,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.UNKNOWN_TOPIC_ID,

@@ -21,7 +21,7 @@ import grpc
 
 from sidecar.config import PushSection
 from sidecar.feeds.push_credits import SENDERS_MAX
-from sidecar.feeds.push_listen import bind, interceptors
+from sidecar.listening import bind, interceptors
 from ticdc_dump.v1 import feed_pb2 as pb
 
 MESSAGE_BYTES_MAX = 256 << 20
@@ -179,7 +179,7 @@ class PushServer:
         self._threads = ThreadPoolExecutor(SENDERS_MAX + 1, thread_name_prefix="push-tell")
         self._server = grpc.server(
             self._threads,
-            interceptors=interceptors(push),
+            interceptors=interceptors("push", push),
             maximum_concurrent_rpcs=SENDERS_MAX + 1,
             options=(
                 ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -195,7 +195,7 @@ class PushServer:
             self._push, request_deserializer=None, response_serializer=pb.SidecarMessage.SerializeToString
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.full_name, {"Push": push_method}),))
-        self.port = bind(self._server, push)
+        self.port = bind("push", self._server, push)
         self._server.start()
 
     def new_streams(self) -> list[Stream]:

@@ -27,11 +27,11 @@ from sidecar import storage
 from sidecar.adapters.segment_log import FolderLog, storage_errors
 from sidecar.config import Tls, read_secret
 from sidecar.control.client import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, Access, CallFailed, ControlClient
-from sidecar.control.security import check_listening, read_token
 from sidecar.core.log_layout import Contents, manifest_name, read_manifest
 from sidecar.core.manifest import Manifest
 from sidecar.core.model import Seq
 from sidecar.errors import SinkError, TicdcDumpError
+from sidecar.listening import check_listening, read_token
 from sidecar.preflight.check import Finding, Known, Skip, failed, of_error, ok, warning
 from sidecar.storage import Folder
 from sidecar.term import IDENTITY_NAME
@@ -75,8 +75,8 @@ def secrets(known: Known) -> Iterator[Finding]:
 
 def control(known: Known) -> Iterator[Finding]:
     section = known.config.control
-    token = read_token(section)
-    check_listening(section.listen, section.tls, has_token=bool(token))
+    token = read_token("control", section)
+    check_listening("control", section.listen, section.tls, has_token=bool(token))
     problem = port_problem(section.listen)
     if problem is None:
         yield ok(f"{section.listen} can be listened on")

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sidecar.control.cli import tune_collector
-from tests.bench import decode, kv, latency, merge, order, source, transaction
+from tests.bench import decode, kv, latency, merge, order, push, source, tikv, transaction
 from tests.bench.bench import Bench
 from tests.bench.figures import TICKS_A_SECOND, Cost, Figure, machine_ticks, timed_tree
 
@@ -26,6 +26,8 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "latency": latency.measure,
     "source": source.measure,
     "kv": kv.measure,
+    "push": push.measure,
+    "tikv": tikv.measure,
 }
 
 WIDTH = 200

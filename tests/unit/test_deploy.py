@@ -29,13 +29,14 @@ from sidecar import merge_process
 from sidecar.adapters import tidb
 from sidecar.adapters.changefeed_info import changefeed
 from sidecar.config import Config, read_config
-from sidecar.control.security import STOP_GRACE_S, check_listening
+from sidecar.control.security import STOP_GRACE_S
 from sidecar.core.changefeed import ChangefeedName
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.core.status import LaneStatus, SidecarStatus
 from sidecar.core.suitability import problems
+from sidecar.listening import check_listening
 from sidecar.metrics import MetricsServer, Tally
 
 ROOT = Path(__file__).parents[2]
@@ -119,7 +120,7 @@ def kubernetes_settings(tmp_path: Path) -> Config:
 
 def test_the_manifests_settings_are_accepted_and_safe_to_listen_with(kubernetes_settings: Config) -> None:
     control = kubernetes_settings.control
-    check_listening(control.listen, control.tls, has_token=bool(control.token_file))
+    check_listening("control", control.listen, control.tls, has_token=bool(control.token_file))
     assert kubernetes_settings.log.uri.startswith("s3://"), "two pods on two nodes need one log"
 
 

@@ -79,7 +79,9 @@ def test_brokers_that_are_not_there_can_be_tried_again() -> None:
     assert lost.value.retryable
 
 
-@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._ALL_BROKERS_DOWN])
+@pytest.mark.parametrize(
+    "code", [KafkaError._TRANSPORT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._ALL_BROKERS_DOWN, KafkaError._NOENT]
+)
 def test_what_librdkafka_repairs_is_no_error(code: int) -> None:
     assert refusal(KafkaError(code), "here") is None
 

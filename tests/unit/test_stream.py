@@ -28,6 +28,7 @@ from tests.unit.test_tidb_infos import StatusPort, schema_folder
 
 pytestmark = pytest.mark.recordings
 
+MARKS = "changefeed_dump.*"
 CUSTOMER, LEDGER = TableName("shop", "customer"), TableName("shop", "ledger")
 
 
@@ -62,7 +63,7 @@ def made(config: Config, of: Changefeed) -> tuple[Stream, LiveScope]:
 
 
 def test_key_values_begin_with_the_status_ports_tables_and_the_scope_follows_them(config: Config) -> None:
-    stream, scope = made(config, changefeed("shop.*", "!shop.ledger"))
+    stream, scope = made(config, changefeed("shop.*", "!shop.ledger", MARKS))
     tables = stream.schemas.begin()
     assert stream.codec.name == "kv"
     assert [bool(tables[name].key) for name in (CUSTOMER, LEDGER, MARK_TABLE, DDL_JOB_TABLE)] == [True, False, True, False]
@@ -72,7 +73,7 @@ def test_key_values_begin_with_the_status_ports_tables_and_the_scope_follows_the
 
 
 def test_the_push_feed_wants_the_replicated_tables_and_the_ddl_jobs_and_ends_clean(config: Config) -> None:
-    stream, _ = made(config, changefeed("shop.*"))
+    stream, _ = made(config, changefeed("shop.*", MARKS))
     tables = stream.schemas.begin()
     feed = stream.feed()
     try:
@@ -116,7 +117,7 @@ def test_tikv_without_pd_is_refused_by_name(config: Config) -> None:
 
 def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) -> None:
     known = Known(config=config, options=Options())
-    known.definition = Definition(changefeed("shop.*"), "/tidb/cdc/x")
+    known.definition = Definition(changefeed("shop.*", MARKS), "/tidb/cdc/x")
     found = [*kv_checks.settings(known), *kv_checks.infos(known), *kv_checks.who_brings_them(known)]
     assert {finding.status for finding in found} == {Status.OK}, found
     known.config = msgspec.structs.replace(config, feed="tikv")

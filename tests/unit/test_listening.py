@@ -1,0 +1,203 @@
+"""The rules for listening, for each section that has them, with real servers on loopback. Real TLS: tests/integration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import grpc
+import pytest
+
+from sidecar.config import ControlSection, PushSection, Tls
+from sidecar.errors import ConfigError
+from sidecar.listening import SectionName, Settings, bind, check_listening, interceptors, is_loopback, read_pem, read_token
+from tests.support.services.tls import Authority, Signed
+
+CERT = Tls(cert_file="c", key_file="k")
+MUTUAL = Tls(ca_file="a", cert_file="c", key_file="k")
+LOOPBACK = "127.0.0.1:0"
+TOKEN = "4a5b6c"
+
+SETTINGS: dict[SectionName, type[Settings]] = {"control": ControlSection, "push": PushSection}
+SHAPES = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+"""Of methods; each is the name of one at the server below, which gives back what it gets."""
+
+
+@pytest.fixture(params=get_args(SectionName))
+def section(request: pytest.FixtureRequest) -> SectionName:
+    name: SectionName = request.param
+    return name
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> str:
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Signed:
+    return Authority(tmp_path_factory.mktemp("authority")).sign("sidecar")
+
+
+@contextmanager
+def serving(section: SectionName, settings: Settings, *, services: tuple[str, ...] = ("of.Test",)) -> Iterator[str]:
+    """A server with a method of each shape; those of `of.Open` need no token. The address."""
+    threads = ThreadPoolExecutor(4)
+    server = grpc.server(
+        threads, interceptors=interceptors(section, settings, open_prefixes=["/of.Open/"]), options=(("grpc.so_reuseport", 0),)
+    )
+    echoes = {
+        "unary_unary": lambda request, context: request,
+        "unary_stream": lambda request, context: iter([request]),
+        "stream_unary": lambda requests, context: b"".join(requests),
+        "stream_stream": lambda requests, context: requests,
+    }
+    methods = {shape: getattr(grpc, f"{shape}_rpc_method_handler")(echoes[shape]) for shape in SHAPES}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, methods) for service in services])
+    try:
+        port = bind(section, server, settings)
+        server.start()
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+        threads.shutdown()
+
+
+def call(channel: grpc.Channel, service: str, shape: str, *, token: str | None = None) -> bytes:
+    metadata = None if token is None else [("authorization", token)]
+    asks, _, answers = shape.partition("_")
+    sent: Any = b"hello" if asks == "unary" else iter([b"hello"])
+    got = getattr(channel, shape)(f"/{service}/{shape}")(sent, metadata=metadata, timeout=10)
+    return got if answers == "unary" else b"".join(got)
+
+
+def refused(channel: grpc.Channel, service: str, shape: str, *, token: str | None) -> grpc.RpcError:
+    with pytest.raises(grpc.RpcError) as told:
+        call(channel, service, shape, token=token)
+    return told.value
+
+
+# ---- addresses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "localhost:1"])
+def test_this_machine_alone_needs_no_protection(section: SectionName, listen: str) -> None:
+    assert is_loopback(listen)
+    check_listening(section, listen, Tls(), has_token=False)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:1", "[::]:1", "10.1.2.3:1", "db.example.com:1"])
+def test_beyond_this_machine_it_takes_mutual_tls_or_tls_and_a_token(section: SectionName, listen: str) -> None:
+    assert not is_loopback(listen)
+    for tls, has_token in ((Tls(), False), (Tls(), True), (CERT, False)):
+        with pytest.raises(ConfigError, match=rf"^{section}\.listen is .*, beyond this machine") as told:
+            check_listening(section, listen, tls, has_token=has_token)
+        assert f"{section}.tls cert_file and key_file" in told.value.hint
+        assert f"{section}.token_file" in told.value.hint
+    check_listening(section, listen, MUTUAL, has_token=False)
+    check_listening(section, listen, CERT, has_token=True)
+
+
+def test_the_refusal_says_what_could_happen(section: SectionName) -> None:
+    harm = {"control": "anybody who reaches it could stop the dump", "push": "anybody who reaches it could write into the dump"}
+    with pytest.raises(ConfigError, match=harm[section]):
+        check_listening(section, "0.0.0.0:1", CERT, has_token=False)
+    with pytest.raises(ConfigError, match="a token goes over the network unencrypted"):
+        check_listening(section, "0.0.0.0:1", Tls(), has_token=True)
+
+
+@pytest.mark.parametrize("tls", [Tls(cert_file="c"), Tls(key_file="k"), Tls(ca_file="a")])
+def test_half_of_a_certificate_is_refused(section: SectionName, tls: Tls) -> None:
+    with pytest.raises(ConfigError, match=rf"^{section}\.tls needs cert_file and key_file together"):
+        check_listening(section, "127.0.0.1:1", tls, has_token=False)
+
+
+@pytest.mark.parametrize("listen", ["8310", ":8310", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000"])
+def test_an_address_that_is_none_is_refused_with_one_that_is(section: SectionName, listen: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{section}\.listen is '{listen}', expected host:port") as told:
+        check_listening(section, listen, Tls(), has_token=False)
+    default = SETTINGS[section]().listen
+    assert default in told.value.hint
+    check_listening(section, default, Tls(), has_token=False)
+
+
+def test_a_port_that_is_taken_is_refused(section: SectionName) -> None:
+    with (
+        serving(section, SETTINGS[section](listen=LOOPBACK)) as address,
+        pytest.raises(ConfigError, match=rf"^{section}\.listen {address} cannot be listened on"),
+        serving(section, SETTINGS[section](listen=address)),
+    ):
+        pass
+
+
+def test_certificates_that_cannot_be_read_or_used_are_refused(section: SectionName, tmp_path: Path, signed: Signed) -> None:
+    junk = tmp_path / "junk.pem"
+    junk.write_text("no certificate")
+    for cert_file, wrong in (
+        (tmp_path / "absent.pem", "absent.pem cannot be read"),
+        (junk, rf"{section}\.listen .* cannot be listened on"),
+    ):
+        tls = Tls(cert_file=str(cert_file), key_file=str(signed.key_file))
+        with pytest.raises(ConfigError, match=wrong), serving(section, SETTINGS[section](listen=LOOPBACK, tls=tls)):
+            pass
+
+
+def test_a_pem_file_is_read_as_it_is(signed: Signed) -> None:
+    assert read_pem(str(signed.cert_file)) == signed.cert_file.read_bytes()
+
+
+# ---- tokens ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_its_files_line(section: SectionName, token_file: str) -> None:
+    assert read_token(section, SETTINGS[section](token_file=token_file)) == TOKEN
+    assert read_token(section, SETTINGS[section]()) == ""
+
+
+@pytest.mark.parametrize("text", ["", "\n", "zwölf", "two\nlines", " blank"])
+def test_a_token_that_nobody_could_send_is_refused(section: SectionName, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=rf"{section}\.token_file {file} is (empty|not one line of ASCII)"):
+        interceptors(section, SETTINGS[section](listen=LOOPBACK, token_file=str(file)))
+
+
+def test_a_token_file_that_is_not_there_is_refused(section: SectionName) -> None:
+    with pytest.raises(ConfigError, match="/nowhere/token cannot be read"):
+        read_token(section, SETTINGS[section](token_file="/nowhere/token"))
+
+
+def test_a_server_that_would_hear_tokens_unencrypted_is_refused(section: SectionName, token_file: str) -> None:
+    with pytest.raises(ConfigError, match="a token goes over the network unencrypted"):
+        interceptors(section, SETTINGS[section](listen="0.0.0.0:0", token_file=token_file))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_with_a_token_a_call_of_any_shape_needs_it(section: SectionName, token_file: str, shape: str) -> None:
+    way_out = {"control": "--token-file or TICDC_DUMP_TOKEN", "push": "authorization: Bearer … with that of push.token_file"}
+    with (
+        serving(section, SETTINGS[section](listen=LOOPBACK, token_file=token_file)) as address,
+        grpc.insecure_channel(address) as channel,
+    ):
+        assert call(channel, "of.Test", shape, token=f"Bearer {TOKEN}") == b"hello"
+        for token in (None, "", TOKEN, f"bearer {TOKEN}", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x"):
+            error: Any = refused(channel, "of.Test", shape, token=token)
+            assert error.code() == grpc.StatusCode.UNAUTHENTICATED
+            assert way_out[section] in error.details().replace("`", "")
+
+
+def test_what_is_open_needs_no_token(section: SectionName, token_file: str) -> None:
+    settings = SETTINGS[section](listen=LOOPBACK, token_file=token_file)
+    with serving(section, settings, services=("of.Test", "of.Open")) as address, grpc.insecure_channel(address) as channel:
+        assert call(channel, "of.Open", "unary_unary") == b"hello"
+        refused(channel, "of.Test", "unary_unary", token=None)
+
+
+def test_without_a_token_everybody_may_call(section: SectionName) -> None:
+    with serving(section, SETTINGS[section](listen=LOOPBACK)) as address, grpc.insecure_channel(address) as channel:
+        assert call(channel, "of.Test", "unary_unary") == b"hello"
