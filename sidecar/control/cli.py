@@ -56,7 +56,9 @@ def _root() -> None:
 @app.command()
 def replay(
     recording: Annotated[Path, typer.Argument(help="Folder of a recording (recording.json, truth/, schema/, kafka/).")],
-    feed: Annotated[str | None, typer.Option(help="The recording's changefeed to play; default: open-protocol.")] = None,
+    feed: Annotated[
+        str | None, typer.Option(help="The recording's changefeed to play, or kv: raw key-values; default: open-protocol.")
+    ] = None,
     brackets: Annotated[
         ReplayBrackets, typer.Option(help="recorded: the dump that really ran; watermark or snapshot: a dump of our own.")
     ] = ReplayBrackets.RECORDED,

@@ -32,6 +32,22 @@ def test_every_schedule_ends_equal_to_the_truth(name: str, feed: str, brackets: 
     assert compared >= SEEDS * len(made.tables), "too few snapshots were compared"
 
 
+KV_SEEDS = 5
+KV_NAMES = ("demo", "shop", "shop-new", "restart", "rowformats")
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize("brackets", ["watermark", "snapshot"])
+@pytest.mark.parametrize("name", KV_NAMES)
+def test_raw_key_values_end_equal_to_the_truth(name: str, brackets: str) -> None:
+    made = stage(name, "kv")
+    for seed in range(KV_SEEDS):
+        run = Run(brackets, seed, chunk_rows=CHUNK_ROWS[seed % len(CHUNK_ROWS)], crashes=seed % 4, resends=seed % 3)
+        verdict, _ = play(made, run)
+        assert verdict.ok, f"{name} {run}: {[table for table in verdict.tables if not table.equal]} {verdict.unexpected}"
+        assert sum(table.snapshots_compared for table in verdict.tables) >= len(made.tables)
+
+
 @pytest.mark.parametrize("brackets", ["watermark", "snapshot"])
 def test_chunks_of_one_row(brackets: str) -> None:
     verdict, _ = play(stage("demo", "open-protocol"), Run(brackets, seed=5, chunk_rows=1))

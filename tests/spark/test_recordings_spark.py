@@ -16,11 +16,16 @@ from sidecar.replay.report import ReplaySettings
 from tests.integration.test_recordings import CASES
 from tests.support.recordings import recording
 
+WITH_KEY_VALUES = (("shop", "kv", "watermark"), ("rowformats", "kv", "recorded"), ("ddl-new", "kv", "watermark"))
+"""Raw key-values, and schema changes: `ddl` over Kafka cannot equal the truth (tests/integration/test_ddl_recordings.py)."""
+
 
 @pytest.mark.spark
 @pytest.mark.recordings
-@pytest.mark.parametrize("brackets", ["recorded", "watermark", "snapshot"])
-@pytest.mark.parametrize(("name", "feed"), CASES)
+@pytest.mark.parametrize(
+    ("name", "feed", "brackets"),
+    [(*case, brackets) for case in CASES for brackets in ("recorded", "watermark", "snapshot")] + [*WITH_KEY_VALUES],
+)
 def test_the_files_equal_the_truth(spark: SparkSession, tmp_path: Path, name: str, feed: str, brackets: str) -> None:
     seed = len(name) + len(feed) + len(brackets)
     settings = ReplaySettings(
