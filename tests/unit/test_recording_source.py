@@ -10,6 +10,7 @@ import pytest
 from sidecar.core.messages import Brackets, ChunkRead, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import Change, CommitTs, Lane, MarkKind, Message, TableName
 from sidecar.errors import FeedUnsuitable
+from sidecar.replay.history import RecordedHistory
 from sidecar.replay.recording import FeedConfig, Recording, rows_by_key
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.tables import RecordedTables
@@ -227,3 +228,27 @@ def test_recorded_rows_are_what_the_stand_in_would_have_read(demo: Recording, ta
 def test_a_recording_without_a_dump_is_refused() -> None:
     with pytest.raises(FeedUnsuitable, match="holds no recorded dump"):
         recorded_windows(Recording(recording("ddl")))
+
+
+@pytest.mark.recordings
+def test_a_table_that_a_ddl_has_changed_is_read_when_it_was_followed() -> None:
+    """Before that its SELECT does not fit, and says from when on the DDL must have passed."""
+    ddl = Recording(recording("ddl"))
+    history = RecordedHistory(ddl)
+    orders, step = next((name, step) for step in history.steps for name in step.names if name.table == "orders")
+    assert len(step.schemas[orders].columns) < len(history.schemas_at(step.ts - 1)[orders].columns), "it drops a column"
+    files, cluster = Files(), FakeCluster(ddl.feed_config(), now_ts=step.ts + 10)
+    source = RecordedSource(
+        RecordedTables(ddl, ddl.feed_config(), history=history), cluster, WatermarkRow("test"), files.write, steps_max=0
+    )
+    source.follow(history.schemas_at(ddl.start_ts))
+    source.request(read(1, table=orders))
+    (failed,) = finished(source)
+    assert isinstance(failed, SourceFailed)
+    assert failed.schema_ts is not None
+    assert failed.schema_ts > step.ts
+    source.follow(history.schemas_at(step.ts))
+    source.request(read(2, table=orders))
+    (event,) = finished(source)
+    assert isinstance(event, ChunkRead)
+    assert files.written[event.file.path].column_names == list(step.schemas[orders].column_names())
