@@ -35,6 +35,20 @@ DDL_SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_ddl]"
 
 MUTATIONS = [
     Mutation(
+        "a key-value at a DDL's commit_ts has the schema after it",
+        "sidecar/feeds/kv_schemas.py",
+        "physical_id, ts = int(change.table), change.commit_ts - 1",
+        "physical_id, ts = int(change.table), change.commit_ts",
+        "tests/unit/feeds/test_kv_feed.py::test_rows_of_an_exchanged_partition_change_tables_at_the_ddl",
+    ),
+    Mutation(
+        "a new table's rows are never asked for",
+        "sidecar/feeds/kv_schemas.py",
+        "            self.wanted.setdefault(one, event.commit_ts)\n",
+        "            pass\n",
+        "tests/unit/feeds/test_kv_feed.py::test_a_new_tables_lane_comes_with_its_ddl_and_holds_r_there",
+    ),
+    Mutation(
         "a chunk read with the columns before a DDL stays in its window",
         "sidecar/core/dump.py",
         "        self._windows.drop(before)\n",
