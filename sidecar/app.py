@@ -165,6 +165,7 @@ class Sidecar:
                 worker=self._worker_state,
                 last_error=lambda: self.last_error,
                 last_ddl=lambda: stream.schemas.last_ddl,
+                still_because=stream.still_because,
             )
 
             def seen(_: Pipeline, now_s: float) -> None:

@@ -15,7 +15,7 @@ from sidecar.adapters.log_deliveries import LogDeliveries
 from sidecar.core.changefeed import ChangefeedName
 from sidecar.core.model import CommitTs, Ddl, Lane, TableName
 from sidecar.core.progress import OVER, Progress
-from sidecar.core.status import LaneStatus, Measured, SidecarStatus, waiting_for
+from sidecar.core.status import LANE_STILL_MAX_S, LaneStatus, Measured, SidecarStatus, waiting_for
 from sidecar.errors import TicdcDumpError
 from sidecar.pipeline import Pipeline
 from sidecar.ports import SchemaSource
@@ -70,10 +70,12 @@ class Gauge:
         worker: Callable[[], str],
         last_error: Callable[[], str],
         last_ddl: Callable[[], Ddl | None] = lambda: None,
+        still_because: Callable[[], str] = lambda: "",
     ) -> None:
         self._name, self._owner, self._pipeline = name, owner, pipeline
         self._deliveries, self._estimates, self._worker, self._last_error = deliveries, estimates, worker, last_error
         self._last_ddl = last_ddl
+        self._still_because = still_because
         self._samples: deque[_Sample] = deque()
         self._moved: dict[Lane, tuple[CommitTs | None, float]] = {}
         self._due_s = 0.0
@@ -103,6 +105,7 @@ class Gauge:
             unjoined=tuple(lane.lane for lane in lanes if lane.resolved_ts is None),
             stillest=stillest,
             still_s=now_s - since_s,
+            still_because=self._still_because() if now_s - since_s > LANE_STILL_MAX_S else "",
             ticdc_lag_s=_behind_s(least, wall_ms),
             sequence_lag_s=_ms(least, resolved_ts) / 1000,
             delivery_lag_s=delivery_lag_s,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from sidecar.adapters.changefeed_info import codec_of
@@ -39,11 +38,12 @@ class FollowingSchemas(Schemas, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`feed` begins to listen or to connect: for the owner only."""
+    """`feed` begins to listen or to connect: for the owner only. `still_because`: what the feed knows of why it does not move."""
 
     codec: Codec
     schemas: FollowingSchemas
     feed: Callable[[], LiveFeed]
+    still_because: Callable[[], str] = lambda: ""
 
 
 def stream_of(config: Config, changefeed: Changefeed, source: TidbSchemas, scope: LiveScope, note: Callable[[str], None]) -> Stream:
@@ -58,17 +58,30 @@ def stream_of(config: Config, changefeed: Changefeed, source: TidbSchemas, scope
     refuse_filter(changefeed.filter)
     rules = DdlRules.of(changefeed.filter, new_architecture=changefeed.new_architecture)
     of_kv = KvSchemas(TidbInfos(config.source).snapshot, rules)
-    puller = partial(_push, config, changefeed) if config.feed == "push" else partial(_tikv, config, changefeed)
     scoped = _ScopedSchemas(of_kv, lambda tables: scope.follow(changefeed, {n: t for n, t in tables.items() if t.key}))
-    return Stream(KvCodec(of_kv.mark_table), scoped, lambda: KvFeed(puller(), of_kv))
+    if config.feed == "tikv":
+        made = _Tikv(config, changefeed)
+        return Stream(KvCodec(of_kv.mark_table), scoped, lambda: KvFeed(made.puller(), of_kv), made.still_because)
+    return Stream(KvCodec(of_kv.mark_table), scoped, lambda: KvFeed(PushPuller(config.push, changefeed=changefeed.name), of_kv))
 
 
-def _push(config: Config, changefeed: Changefeed) -> Puller:
-    return PushPuller(config.push, changefeed=changefeed.name)
+class _Tikv:
+    """The term's puller, once it is made."""
 
+    def __init__(self, config: Config, changefeed: Changefeed) -> None:
+        self._section, self._name = config.tikv, f"{changefeed.name}/{changefeed.incarnation}"
+        self._puller: TikvPuller | None = None
 
-def _tikv(config: Config, changefeed: Changefeed) -> Puller:
-    return TikvPuller(config.tikv, name=f"{changefeed.name}/{changefeed.incarnation}")
+    def puller(self) -> Puller:
+        self._puller = TikvPuller(self._section, name=self._name)
+        return self._puller
+
+    def still_because(self) -> str:
+        view = self._puller.view() if self._puller is not None else None
+        if view is None:
+            return ""
+        waits = next((part.waits_for for part in view.held), view.slowest.waits_for if view.slowest else "")
+        return waits or (f"looking for locks failed {view.lock_errors} times: {view.last_lock_error}" if view.lock_errors else "")
 
 
 class _ScopedSchemas:

@@ -78,7 +78,8 @@ class SidecarStatus:
 class Measured:
     """What decides what is waited for; the zeros are those of a stream without a dump that is up to date.
 
-    `unjoined`: lanes without a first resolved mark. `stillest`: the lane that has not moved for longest, for `still_s`.
+    `unjoined`: lanes without a first resolved mark. `stillest`: the lane that has not moved for longest, for `still_s`, and what the
+    feed knows of why, if anything.
     `ticdc_lag_s`: from the wall clock to the least resolved ts of all lanes; `sequence_lag_s`: from there to the log's
     position. `batch_s` and `batch_sink_s`: the merge worker's last batch, and how much of it was spent in sinks.
     `source_still_s`: since the source was asked for what it has not finished; `source_doing`: what that is.
@@ -89,6 +90,7 @@ class Measured:
     unjoined: tuple[Lane, ...] = ()
     stillest: Lane | None = None
     still_s: float = 0.0
+    still_because: str = ""
     ticdc_lag_s: float = 0.0
     sequence_lag_s: float = 0.0
     delivery_lag_s: float = 0.0
@@ -112,7 +114,8 @@ def _stream(m: Measured) -> str:
         others = f" and {len(m.unjoined) - 1} more" if len(m.unjoined) > 1 else ""
         return f"lane: {m.unjoined[0]}{others} without a resolved mark yet"
     if m.stillest is not None and m.still_s > LANE_STILL_MAX_S:
-        return f"lane: {m.stillest} has not moved for {m.still_s:.0f} s"
+        because = f" ({m.still_because})" if m.still_because else ""
+        return f"lane: {m.stillest} has not moved for {m.still_s:.0f} s{because}"
     if m.ticdc_lag_s > TICDC_LAG_MAX_S:
         return f"TiCDC: what it resolved is {m.ticdc_lag_s:.0f} s old"
     if m.sequence_lag_s > SEQUENCE_LAG_MAX_S:

@@ -179,7 +179,7 @@ def _timestamps(stub: Any, header: Any) -> Any:
 def _region(found: Any) -> Region:
     epoch = found.region.region_epoch
     leader = found.leader.store_id or None
-    return Region(found.region.id, found.region.start_key, found.region.end_key, epoch.conf_ver, epoch.version, leader)
+    return Region(found.region.id, found.region.start_key, found.region.end_key, epoch.conf_ver, epoch.version, leader, found.leader.id)
 
 
 _ONE_CLUSTER = "set tikv.pd to members of the one cluster that the changefeed reads"

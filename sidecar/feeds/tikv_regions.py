@@ -22,7 +22,8 @@ _MARK_OF_FULL = 0xFF
 
 
 class Region(NamedTuple):
-    """`start` and `end` as PD has them, memcomparable-encoded; an empty end is the end of all keys. `leader_store` None: no leader."""
+    """`start` and `end` as PD has them, memcomparable-encoded; an empty end is the end of all keys. `leader_store` None: no leader;
+    `leader_peer`: its replica there."""
 
     id: int
     start: bytes
@@ -30,6 +31,7 @@ class Region(NamedTuple):
     conf_ver: int
     version: int
     leader_store: int | None
+    leader_peer: int = 0
 
 
 class Part(NamedTuple):

@@ -22,18 +22,22 @@ import pytest
 
 from sidecar.codecs.kv_matcher import COMMIT, COMMITTED, PUT
 from sidecar.config import Tls
-from sidecar.core.key_values import KeyRange
+from sidecar.core.key_values import KeyRange, KvEntry, Pulled
 from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
-from sidecar.feeds import tikv_gc
+from sidecar.feeds import tikv_gc, tikv_lock_watch
 from sidecar.feeds.tikv import TikvPuller
+from sidecar.feeds.tikv_pd import PdClient
+from sidecar.feeds.tikv_regions import encoded
 from tests.support.services.tls import Authority
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Row
 from tests.support.tikv.faults import Faults
+from tests.support.tikv.locked import LockedCluster, ts
 from tests.support.tikv.reader import Reader
 from tests.support.tikv.recorded import History, history, joined
 from tests.support.tikv.server import TikvServers
-from ticdc_dump.tikv import cdcpb_pb2, errorpb_pb2
+from tests.support.tikv.transactions import Lock
+from ticdc_dump.tikv import cdcpb_pb2, errorpb_pb2, kvrpcpb_pb2
 
 pytestmark = pytest.mark.recordings
 
@@ -296,6 +300,145 @@ def test_versions_that_are_gone_are_named_before_anything_is_pulled() -> None:
             puller.close()
 
 
+# ---- locks of dead clients ------------------------------------------------------------------------------------------
+
+
+PULLED = KeyRange(b"t1", b"t2")
+DEAD_MS, ALIVE_MS = 3_000, 3_600_000
+
+
+@dataclass
+class Locked:
+    cluster: LockedCluster
+    servers: TikvServers
+    puller: TikvPuller
+    entries: list[KvEntry]
+    upto: dict[KeyRange, CommitTs]
+
+    def until(self, done: Callable[[], bool]) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while not done():
+            for event in self.puller.poll(timeout_s=0.02):
+                if isinstance(event, Pulled):
+                    self.upto[event.range] = event.upto_ts
+                else:
+                    self.entries.append(event)
+            assert time.monotonic() < until_s, f"not within {PATIENCE_S} s: {self.puller.view()}"
+
+    def at_end(self, number: int) -> bool:
+        """The region at `number` of the two."""
+        return self.upto.get((KeyRange(b"t1", b"t1_m"), KeyRange(b"t1_m", b"t2"))[number]) == ts(0)
+
+
+@contextmanager
+def locked(monkeypatch: pytest.MonkeyPatch, *locks: Lock) -> Iterator[Locked]:
+    """Regions for t1, for t1_m and for the rest, led by two stores; `locks` are there when the puller comes."""
+    monkeypatch.setattr(tikv_lock_watch, "LOOK_EVERY_S", 0.05)
+    cluster = LockedCluster(keys_of_splits=[b"t1", b"t1_m"])
+    cluster.lead(2, 2)
+    cluster.prewrite(*locks)
+    with TikvServers(cluster) as servers:
+        puller = TikvPuller(servers.section(), name="default/test")
+        try:
+            puller.want({PULLED: CommitTs(ts(100))})
+            yield Locked(cluster, servers, puller, [], {})
+        finally:
+            puller.close()
+
+
+def test_a_region_goes_on_when_the_lock_of_a_dead_client_is_committed_as_its_primary_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    with locked(monkeypatch, Lock(b"s", ts(60), b"s", DEAD_MS), Lock(b"t1_b", ts(60), b"s", DEAD_MS)) as it:
+        it.cluster.finish(b"s", ts(59))
+        it.until(lambda: it.at_end(0) and it.at_end(1))
+        assert [(entry.key, entry.start_ts, entry.commit_ts) for entry in it.entries] == [(b"t1_b", ts(60), ts(59))]
+        it.until(lambda: it.puller.view().locks_resolved == 1)
+        it.until(lambda: not it.puller.view().held)
+        assert (it.puller.view().lock_errors, it.puller.view().last_lock_error) == (0, "")
+
+
+def test_regions_go_on_when_a_dead_client_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    with locked(monkeypatch, *(Lock(key, ts(60), b"t1_b", DEAD_MS) for key in (b"t1_b", b"t1_r"))) as it:
+        it.until(lambda: it.at_end(0) and it.at_end(1))
+        assert not it.entries
+        assert it.cluster.transactions.ends == {(ts(60), b"t1_b"): 0, (ts(60), b"t1_r"): 0}
+
+
+def test_a_region_goes_on_when_a_dead_async_commit_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    primary = Lock(b"t1_b", ts(60), b"t1_b", DEAD_MS, is_async=True, min_commit_ts=ts(60, 7), secondaries=(b"t1_r",))
+    with locked(monkeypatch, primary, Lock(b"t1_r", ts(60), b"t1_b", DEAD_MS, is_async=True, min_commit_ts=ts(60, 9))) as it:
+        it.until(lambda: it.at_end(0) and it.at_end(1))
+        assert {(entry.key, entry.commit_ts) for entry in it.entries} == {(b"t1_b", ts(60, 9)), (b"t1_r", ts(60, 9))}
+
+
+def test_a_transaction_that_lives_is_waited_for_and_named_while_other_regions_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with locked(monkeypatch, Lock(b"t1_b", ts(60), b"t1_b", ALIVE_MS)) as it:
+        it.until(lambda: it.at_end(1) and bool(it.puller.view().held))
+        looks = len(it.cluster.transactions.requests)
+        it.until(lambda: len(it.cluster.transactions.requests) > looks + 4)
+        (held,) = it.puller.view().held
+        assert held == it.puller.view().slowest
+        assert it.puller.view().locks_resolved == 0
+        assert held.range == KeyRange(b"t1", b"t1_m")
+        assert held.waits_for == f"waits for a lock of transaction {ts(60)}, primary {b't1_b'.hex()}, TTL {ALIVE_MS} ms"
+        it.cluster.finish(b"t1_b", ts(1))
+        it.until(lambda: it.at_end(0) and not it.puller.view().held)
+        assert [entry.commit_ts for entry in it.entries] == [ts(1)]
+
+
+def test_locks_that_cannot_be_seen_to_are_told_and_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused_ = kvrpcpb_pb2.ScanLockResponse(error=kvrpcpb_pb2.KeyError(abort="no such thing"))
+    with locked(monkeypatch) as it:
+        it.cluster.transactions.answers["KvScanLock"] = [refused_] * 3
+        it.cluster.prewrite(Lock(b"t1_b", ts(60), b"t1_b", DEAD_MS))
+        it.until(lambda: it.puller.view().lock_errors > 0 and bool(it.puller.view().held))
+        assert "no such thing" in it.puller.view().last_lock_error
+        assert "no such thing" in it.puller.view().held[0].waits_for
+        it.until(lambda: it.at_end(0) and it.at_end(1))
+        assert it.puller.view().lock_errors == 3
+        it.until(lambda: not it.puller.view().held)
+
+
+def test_pd_that_is_away_from_the_watch_is_told_and_the_feed_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(pd: PdClient) -> CommitTs:
+        raise FeedLost("PD's leader does not answer: for a test", hint="")
+
+    with locked(monkeypatch, Lock(b"t1_b", ts(60), b"t1_b", DEAD_MS)) as it:
+        with monkeypatch.context() as patched:
+            patched.setattr(PdClient, "tso", away)
+            it.until(lambda: it.puller.view().lock_errors > 1 and it.at_end(1))
+            assert it.puller.view().last_lock_error == "PD's leader does not answer: for a test"
+        it.until(lambda: it.at_end(0))
+
+
+def test_a_region_that_is_late_for_less_than_the_bound_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    late_s = tikv_lock_watch.LATE_S
+    with locked(monkeypatch, Lock(b"t1_b", ts(late_s), b"t1_b", 1), Lock(b"t1_r", ts(late_s + 0.001), b"t1_r", 1)) as it:
+        it.until(lambda: it.at_end(1))
+        looks = it.servers.timestamps
+        it.until(lambda: it.servers.timestamps > looks + 3)
+        assert it.cluster.transactions.locks.keys() == {b"t1_b"}
+        regions = {region.id: region.start for region in it.cluster.regions}
+        scanned = {regions[request.context.region_id] for request in it.cluster.transactions.asked("KvScanLock")}
+        assert scanned == {encoded(b"t1_m")}
+
+
+def test_of_one_look_so_many_regions_are_looked_at_and_all_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tikv_lock_watch, "REGIONS_MAX", 1)
+    locks = [Lock(b"t1_b", ts(60), b"t1_b", ALIVE_MS), Lock(b"t1_r", ts(50), b"t1_r", DEAD_MS)]
+    with locked(monkeypatch, *locks) as it:
+        it.until(lambda: it.at_end(1))
+        assert it.cluster.transactions.locks.keys() == {b"t1_b"}
+
+
+def test_a_look_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tikv_lock_watch, "REGIONS_MAX", 1)
+    with locked(monkeypatch, *(Lock(key, ts(60), key, ALIVE_MS) for key in (b"t1_b", b"t1_r"))) as it:
+        it.until(lambda: len(it.cluster.transactions.asked("KvCheckTxnStatus")) >= 6)
+        looks = [request.current_ts for request in it.cluster.transactions.asked("KvCheckTxnStatus")]
+        assert len(looks) == len(set(looks)), "one part in each"
+        assert len(it.puller.view().held) == 2
+
+
 # ---- what cannot be used --------------------------------------------------------------------------------------------
 
 
@@ -447,7 +590,7 @@ def test_closing_ends_every_thread_also_of_a_full_queue() -> None:
         it.until(lambda: it.puller.view().regions > 0)
         it.puller.close()
         assert it.puller.poll(timeout_s=0) == []
-        own = [thread for thread in threading.enumerate() if re.match(r"tikv-(router|store)", thread.name)]
+        own = [thread for thread in threading.enumerate() if re.match(r"tikv-(router|store|locks)", thread.name)]
         for thread in own:
             thread.join(5)
         assert not [thread.name for thread in own if thread.is_alive()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pytest
 
 from sidecar.adapters.tidb_schema import TidbSchemas
 from sidecar.codecs.kv_layout import DDL_JOB_TABLE
-from sidecar.config import Config
+from sidecar.config import Config, TikvSection
 from sidecar.core.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
-from sidecar.core.key_values import DDL_JOB_TABLE_ID
+from sidecar.core.key_values import DDL_JOB_TABLE_ID, KeyRange
 from sidecar.core.model import MARK_TABLE, CommitTs, Ddl, Lane, Rank, TableName
 from sidecar.definition import Definition
 from sidecar.errors import ConfigError, FeedUnsuitable
+from sidecar.feeds.tikv import SlowestPart, TikvPuller, TikvView
 from sidecar.preflight import kv as kv_checks
 from sidecar.preflight.check import Known, Options, Status
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
@@ -123,3 +125,15 @@ def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) 
     known.config = msgspec.structs.replace(config, feed="tikv")
     with pytest.raises(ConfigError, match=r"tikv\.pd"):
         list(kv_checks.who_brings_them(known))
+
+
+def test_a_tikv_feed_that_does_not_move_says_what_it_waits_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = SlowestPart(KeyRange(b"a", b"b"), CommitTs(7), waits_for="waits for a lock of transaction 5")
+    stream, _ = made(msgspec.structs.replace(config, feed="tikv", tikv=TikvSection(pd=("127.0.0.1:1",))), changefeed())
+    assert stream.still_because() == ""
+    stream.schemas.begin()
+    with closing(stream.feed()):
+        monkeypatch.setattr(TikvPuller, "view", lambda _: TikvView(1, 1, 0, (), 0, 0, None, 0, 2, "no store", (part,)))
+        assert stream.still_because() == "waits for a lock of transaction 5"
+        monkeypatch.setattr(TikvPuller, "view", lambda _: TikvView(1, 1, 0, (), 0, 0, None, 0, 2, "no store", ()))
+        assert stream.still_because() == "looking for locks failed 2 times: no store"

@@ -34,3 +34,17 @@ class ServerIsBusy(_message.Message):
     reason: str
     backoff_ms: int
     def __init__(self, reason: _Optional[str] = ..., backoff_ms: _Optional[int] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("message", "not_leader", "region_not_found", "epoch_not_match", "server_is_busy")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NOT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    REGION_NOT_FOUND_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_NOT_MATCH_FIELD_NUMBER: _ClassVar[int]
+    SERVER_IS_BUSY_FIELD_NUMBER: _ClassVar[int]
+    message: str
+    not_leader: NotLeader
+    region_not_found: RegionNotFound
+    epoch_not_match: EpochNotMatch
+    server_is_busy: ServerIsBusy
+    def __init__(self, message: _Optional[str] = ..., not_leader: _Optional[_Union[NotLeader, _Mapping]] = ..., region_not_found: _Optional[_Union[RegionNotFound, _Mapping]] = ..., epoch_not_match: _Optional[_Union[EpochNotMatch, _Mapping]] = ..., server_is_busy: _Optional[_Union[ServerIsBusy, _Mapping]] = ...) -> None: ...

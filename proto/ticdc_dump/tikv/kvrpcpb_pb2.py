@@ -22,15 +22,49 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ticdc_dump.tikv import errorpb_pb2 as ticdc__dump_dot_tikv_dot_errorpb__pb2
+from ticdc_dump.tikv import metapb_pb2 as ticdc__dump_dot_tikv_dot_metapb__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dticdc_dump/tikv/kvrpcpb.proto\x12\x07kvrpcpb*%\n\x07\x45xtraOp\x12\x08\n\x04Noop\x10\x00\x12\x10\n\x0cReadOldValue\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dticdc_dump/tikv/kvrpcpb.proto\x12\x07kvrpcpb\x1a\x1dticdc_dump/tikv/errorpb.proto\x1a\x1cticdc_dump/tikv/metapb.proto\"\xba\x01\n\x07\x43ontext\x12\x11\n\tregion_id\x18\x01 \x01(\x04\x12)\n\x0cregion_epoch\x18\x02 \x01(\x0b\x32\x13.metapb.RegionEpoch\x12\x1a\n\x04peer\x18\x03 \x01(\x0b\x32\x0c.metapb.Peer\x12(\n\x0b\x61pi_version\x18\x15 \x01(\x0e\x32\x13.kvrpcpb.APIVersion\x12\x16\n\x0erequest_source\x18\x18 \x01(\t\x12\x13\n\x0bkeyspace_id\x18  \x01(\r\"\xd0\x01\n\x08LockInfo\x12\x14\n\x0cprimary_lock\x18\x01 \x01(\x0c\x12\x14\n\x0clock_version\x18\x02 \x01(\x04\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x10\n\x08lock_ttl\x18\x04 \x01(\x04\x12\x1e\n\tlock_type\x18\x06 \x01(\x0e\x32\x0b.kvrpcpb.Op\x12\x18\n\x10use_async_commit\x18\x08 \x01(\x08\x12\x15\n\rmin_commit_ts\x18\t \x01(\x04\x12\x13\n\x0bsecondaries\x18\n \x03(\x0c\x12\x13\n\x0bis_txn_file\x18\x64 \x01(\x08\"4\n\x0bTxnNotFound\x12\x10\n\x08start_ts\x18\x01 \x01(\x04\x12\x13\n\x0bprimary_key\x18\x02 \x01(\x0c\"7\n\x0fPrimaryMismatch\x12$\n\tlock_info\x18\x01 \x01(\x0b\x32\x11.kvrpcpb.LockInfo\"\xb0\x01\n\x08KeyError\x12!\n\x06locked\x18\x01 \x01(\x0b\x32\x11.kvrpcpb.LockInfo\x12\x11\n\tretryable\x18\x02 \x01(\t\x12\r\n\x05\x61\x62ort\x18\x03 \x01(\t\x12+\n\rtxn_not_found\x18\x08 \x01(\x0b\x32\x14.kvrpcpb.TxnNotFound\x12\x32\n\x10primary_mismatch\x18\x0b \x01(\x0b\x32\x18.kvrpcpb.PrimaryMismatch\"|\n\x0fScanLockRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x13\n\x0bmax_version\x18\x02 \x01(\x04\x12\x11\n\tstart_key\x18\x03 \x01(\x0c\x12\r\n\x05limit\x18\x04 \x01(\r\x12\x0f\n\x07\x65nd_key\x18\x05 \x01(\x0c\"|\n\x10ScanLockResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.kvrpcpb.KeyError\x12 \n\x05locks\x18\x03 \x03(\x0b\x32\x11.kvrpcpb.LockInfo\"\x86\x02\n\x15\x43heckTxnStatusRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x13\n\x0bprimary_key\x18\x02 \x01(\x0c\x12\x0f\n\x07lock_ts\x18\x03 \x01(\x04\x12\x17\n\x0f\x63\x61ller_start_ts\x18\x04 \x01(\x04\x12\x12\n\ncurrent_ts\x18\x05 \x01(\x04\x12\x1d\n\x15rollback_if_not_exist\x18\x06 \x01(\x08\x12\x19\n\x11\x66orce_sync_commit\x18\x07 \x01(\x08\x12\"\n\x1aresolving_pessimistic_lock\x18\x08 \x01(\x08\x12\x19\n\x11verify_is_primary\x18\t \x01(\x08\"\xd1\x01\n\x16\x43heckTxnStatusResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.kvrpcpb.KeyError\x12\x10\n\x08lock_ttl\x18\x03 \x01(\x04\x12\x16\n\x0e\x63ommit_version\x18\x04 \x01(\x04\x12\x1f\n\x06\x61\x63tion\x18\x05 \x01(\x0e\x32\x0f.kvrpcpb.Action\x12$\n\tlock_info\x18\x06 \x01(\x0b\x32\x11.kvrpcpb.LockInfo\"d\n\x1a\x43heckSecondaryLocksRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x0c\n\x04keys\x18\x02 \x03(\x0c\x12\x15\n\rstart_version\x18\x03 \x01(\x04\"\x9a\x01\n\x1b\x43heckSecondaryLocksResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.kvrpcpb.KeyError\x12 \n\x05locks\x18\x03 \x03(\x0b\x32\x11.kvrpcpb.LockInfo\x12\x11\n\tcommit_ts\x18\x04 \x01(\x04\"t\n\x12ResolveLockRequest\x12!\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x10.kvrpcpb.Context\x12\x15\n\rstart_version\x18\x02 \x01(\x04\x12\x16\n\x0e\x63ommit_version\x18\x03 \x01(\x04\x12\x0c\n\x04keys\x18\x05 \x03(\x0c\"]\n\x13ResolveLockResponse\x12$\n\x0cregion_error\x18\x01 \x01(\x0b\x32\x0e.errorpb.Error\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.kvrpcpb.KeyError*%\n\x07\x45xtraOp\x12\x08\n\x04Noop\x10\x00\x12\x10\n\x0cReadOldValue\x10\x01*\'\n\nAPIVersion\x12\x06\n\x02V1\x10\x00\x12\t\n\x05V1TTL\x10\x01\x12\x06\n\x02V2\x10\x02*\x8e\x01\n\x02Op\x12\x07\n\x03Put\x10\x00\x12\x07\n\x03\x44\x65l\x10\x01\x12\x08\n\x04Lock\x10\x02\x12\x0c\n\x08Rollback\x10\x03\x12\n\n\x06Insert\x10\x04\x12\x13\n\x0fPessimisticLock\x10\x05\x12\x12\n\x0e\x43heckNotExists\x10\x06\x12\x0e\n\nSharedLock\x10\x07\x12\x19\n\x15SharedPessimisticLock\x10\x08*\x9b\x01\n\x06\x41\x63tion\x12\x0c\n\x08NoAction\x10\x00\x12\x15\n\x11TTLExpireRollback\x10\x01\x12\x18\n\x14LockNotExistRollback\x10\x02\x12\x15\n\x11MinCommitTSPushed\x10\x03\x12 \n\x1cTTLExpirePessimisticRollback\x10\x04\x12\x19\n\x15LockNotExistDoNothing\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ticdc_dump.tikv.kvrpcpb_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXTRAOP']._serialized_start=42
-  _globals['_EXTRAOP']._serialized_end=79
+  _globals['_EXTRAOP']._serialized_start=1994
+  _globals['_EXTRAOP']._serialized_end=2031
+  _globals['_APIVERSION']._serialized_start=2033
+  _globals['_APIVERSION']._serialized_end=2072
+  _globals['_OP']._serialized_start=2075
+  _globals['_OP']._serialized_end=2217
+  _globals['_ACTION']._serialized_start=2220
+  _globals['_ACTION']._serialized_end=2375
+  _globals['_CONTEXT']._serialized_start=104
+  _globals['_CONTEXT']._serialized_end=290
+  _globals['_LOCKINFO']._serialized_start=293
+  _globals['_LOCKINFO']._serialized_end=501
+  _globals['_TXNNOTFOUND']._serialized_start=503
+  _globals['_TXNNOTFOUND']._serialized_end=555
+  _globals['_PRIMARYMISMATCH']._serialized_start=557
+  _globals['_PRIMARYMISMATCH']._serialized_end=612
+  _globals['_KEYERROR']._serialized_start=615
+  _globals['_KEYERROR']._serialized_end=791
+  _globals['_SCANLOCKREQUEST']._serialized_start=793
+  _globals['_SCANLOCKREQUEST']._serialized_end=917
+  _globals['_SCANLOCKRESPONSE']._serialized_start=919
+  _globals['_SCANLOCKRESPONSE']._serialized_end=1043
+  _globals['_CHECKTXNSTATUSREQUEST']._serialized_start=1046
+  _globals['_CHECKTXNSTATUSREQUEST']._serialized_end=1308
+  _globals['_CHECKTXNSTATUSRESPONSE']._serialized_start=1311
+  _globals['_CHECKTXNSTATUSRESPONSE']._serialized_end=1520
+  _globals['_CHECKSECONDARYLOCKSREQUEST']._serialized_start=1522
+  _globals['_CHECKSECONDARYLOCKSREQUEST']._serialized_end=1622
+  _globals['_CHECKSECONDARYLOCKSRESPONSE']._serialized_start=1625
+  _globals['_CHECKSECONDARYLOCKSRESPONSE']._serialized_end=1779
+  _globals['_RESOLVELOCKREQUEST']._serialized_start=1781
+  _globals['_RESOLVELOCKREQUEST']._serialized_end=1897
+  _globals['_RESOLVELOCKRESPONSE']._serialized_start=1899
+  _globals['_RESOLVELOCKRESPONSE']._serialized_end=1992
 # @@protoc_insertion_point(module_scope)

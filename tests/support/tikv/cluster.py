@@ -22,6 +22,7 @@ from sidecar.codecs.kv_matcher import COMMIT, COMMITTED, INITIALIZED, PREWRITE, 
 from sidecar.core.key_values import KeyRange
 from sidecar.feeds.tikv_regions import decoded, encoded
 from tests.support.tikv.recorded import History, LogRow
+from tests.support.tikv.transactions import Transactions
 from ticdc_dump.tikv import cdcpb_pb2, errorpb_pb2, metapb_pb2
 
 Row: Any = cdcpb_pb2.Event.Row
@@ -98,6 +99,8 @@ class Cluster:
         self.refusals: list[Any] = []
         """Errors for the next registrations, one each."""
         self.sessions: list[Session] = []
+        self.transactions = Transactions()
+        """Those of clients that died; what the log tells has ended well."""
         self._locks: dict[tuple[int, bytes], LogRow] = {}
         self._committed: dict[bytes, list[LogRow]] = defaultdict(list)
         self._last_id = 0

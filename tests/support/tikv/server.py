@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 import grpc
 
 from sidecar.config import TikvSection
+from sidecar.feeds.tikv_regions import encoded
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Session
-from ticdc_dump.tikv import cdcpb_pb2_grpc, metapb_pb2, pdpb_pb2, pdpb_pb2_grpc
+from tests.support.tikv.transactions import Transactions
+from ticdc_dump.tikv import cdcpb_pb2_grpc, errorpb_pb2, kvrpcpb_pb2, metapb_pb2, pdpb_pb2, pdpb_pb2_grpc, tikvpb_pb2_grpc
 
 STREAMS_MAX = 24
 PD_MEMBERS = 2
@@ -33,10 +35,12 @@ class TikvServers:
         """Of garbage collection, by service."""
         self.registered: list[Any] = []
         """Every request of a registration, as it came."""
+        self.timestamps = 0
+        """How many PD has given."""
         self._stores: dict[int, Any] = {}
         self._pd: list[Any] = []
         for number in range(PD_MEMBERS):
-            server, address = self._serve(pdpb_pb2_grpc.add_PDServicer_to_server, _Pd(self, number))
+            server, address = self._serve((pdpb_pb2_grpc.add_PDServicer_to_server, _Pd(self, number)))
             self._pd.append(server)
             self.pd_addresses.append(address)
         for store in sorted(cluster.stores):
@@ -55,7 +59,10 @@ class TikvServers:
 
     def start_store(self, store: int) -> None:
         """At another address than before."""
-        self._stores[store], self.addresses[store] = self._serve(cdcpb_pb2_grpc.add_ChangeDataServicer_to_server, _Store(self, store))
+        self._stores[store], self.addresses[store] = self._serve(
+            (cdcpb_pb2_grpc.add_ChangeDataServicer_to_server, _Store(self, store)),
+            (tikvpb_pb2_grpc.add_TikvServicer_to_server, _Kv(self, store)),
+        )
 
     def stop_store(self, store: int) -> None:
         """Its streams break. Who leads its regions is the test's to say."""
@@ -65,9 +72,10 @@ class TikvServers:
         self._pd[number].stop(0).wait()
         self._pd[number] = None
 
-    def _serve(self, add: Any, service: Any) -> tuple[Any, str]:
+    def _serve(self, *services: tuple[Any, Any]) -> tuple[Any, str]:
         server = grpc.server(ThreadPoolExecutor(STREAMS_MAX, thread_name_prefix="tikv-server"))
-        add(service, server)
+        for add, service in services:
+            add(service, server)
         if self.credentials is not None:
             port = server.add_secure_port("localhost:0", self.credentials)
         else:
@@ -124,10 +132,54 @@ class _Store(cdcpb_pb2_grpc.ChangeDataServicer):
                 self._cluster.changed.notify_all()
 
 
+class _Kv(tikvpb_pb2_grpc.TikvServicer):
+    """Serves what its store leads, and nothing else."""
+
+    def __init__(self, servers: TikvServers, store: int) -> None:
+        self._servers, self._cluster, self._store = servers, servers.cluster, store
+
+    def KvScanLock(self, request: Any, context: Any) -> Any:  # noqa: N802  # the service's names, here and below
+        return self._answer("KvScanLock", request, [request.start_key], kvrpcpb_pb2.ScanLockResponse, Transactions.scan)
+
+    def KvCheckTxnStatus(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("KvCheckTxnStatus", request, [request.primary_key], kvrpcpb_pb2.CheckTxnStatusResponse, Transactions.check)
+
+    def KvCheckSecondaryLocks(self, request: Any, context: Any) -> Any:  # noqa: N802
+        told = kvrpcpb_pb2.CheckSecondaryLocksResponse
+        return self._answer("KvCheckSecondaryLocks", request, request.keys, told, Transactions.check_secondaries)
+
+    def KvResolveLock(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("KvResolveLock", request, request.keys, kvrpcpb_pb2.ResolveLockResponse, Transactions.resolve)
+
+    def _answer(self, name: str, request: Any, keys: Sequence[bytes], response: Any, act: Callable[[Transactions, Any], Any]) -> Any:
+        with self._cluster.changed:
+            transactions = self._cluster.transactions
+            transactions.requests.append((name, request))
+            error = self._region_error(request.context, keys)
+            if error is not None:
+                return response(region_error=error)
+            if planned := transactions.answers.get(name):
+                return planned.pop(0)
+            answer = act(transactions, request)
+            self._cluster.changed.notify_all()
+            return answer
+
+    def _region_error(self, told: Any, keys: Sequence[bytes]) -> Any:
+        region = next((region for region in self._cluster.regions if region.id == told.region_id), None)
+        if region is None:
+            return errorpb_pb2.Error(message="not found", region_not_found=errorpb_pb2.RegionNotFound(region_id=told.region_id))
+        if region.leader != self._store or told.peer != region.peer():
+            return errorpb_pb2.Error(message="not leader", not_leader=errorpb_pb2.NotLeader(region_id=region.id, leader=region.peer()))
+        if told.region_epoch != region.meta().region_epoch:
+            return errorpb_pb2.Error(message="epoch", epoch_not_match=errorpb_pb2.EpochNotMatch(current_regions=[region.meta()]))
+        if not all(region.start <= encoded(key) and (not region.end or encoded(key) < region.end) for key in keys):
+            return errorpb_pb2.Error(message="key not in region")
+        return None
+
+
 class _Pd(pdpb_pb2_grpc.PDServicer):
     def __init__(self, servers: TikvServers, number: int) -> None:
         self._servers, self._cluster, self._number = servers, servers.cluster, number
-        self._timestamps = 0
 
     def GetMembers(self, request: Any, context: Any) -> Any:  # noqa: N802  # the service's names, here and below
         members = [
@@ -164,8 +216,8 @@ class _Pd(pdpb_pb2_grpc.PDServicer):
     def Tso(self, request_iterator: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         for request in request_iterator:
             self._lead(request, context)
-            self._timestamps += request.count
-            timestamp = pdpb_pb2.Timestamp(physical=TSO_PHYSICAL_MS, logical=self._timestamps)
+            self._servers.timestamps += request.count
+            timestamp = pdpb_pb2.Timestamp(physical=TSO_PHYSICAL_MS, logical=self._servers.timestamps)
             yield pdpb_pb2.TsoResponse(header=self._header(), count=request.count, timestamp=timestamp)
 
     def UpdateServiceGCSafePoint(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -25,6 +25,10 @@ def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
         (Measured(unjoined=(LANE,)), "lane: kafka/orders/2 without a resolved mark yet"),
         (Measured(unjoined=(LANE, Lane("kafka/orders/3"))), "lane: kafka/orders/2 and 1 more without a resolved mark yet"),
         (Measured(stillest=LANE, still_s=34.2), "lane: kafka/orders/2 has not moved for 34 s"),
+        (
+            Measured(stillest=LANE, still_s=34.2, still_because="waits for a lock of transaction 5"),
+            "lane: kafka/orders/2 has not moved for 34 s (waits for a lock of transaction 5)",
+        ),
         (Measured(ticdc_lag_s=12), "TiCDC: what it resolved is 12 s old"),
         (Measured(sequence_lag_s=7), "sequencing: the log is 7 s behind what TiCDC resolved"),
         (Measured(delivery_lag_s=9, merge_worker="starting"), "Spark: the merge worker is starting, delivery is 9 s behind"),
