@@ -128,7 +128,10 @@ class Recording:
         kafka = sorted(feed for feed, found in self._feeds.items() if found["kind"] == "kafka")
         if feed is None or feed["kind"] != "kafka":
             what = "no feed" if feed is None else "no Kafka feed"
-            raise FeedUnsuitable(f"the recording {self.folder} has {what} {name!r}", hint=f"choose one of {', '.join(kafka)}")
+            raise FeedUnsuitable(
+                f"the recording {self.folder} has {what} {name!r}",
+                hint=f"choose one of {', '.join(kafka)}{' or kv' if (self.folder / 'kv').is_dir() else ''}",
+            )
         uri = urlsplit(feed["sink_uri"])
         query = {parameter: values[-1] for parameter, values in parse_qs(uri.query).items()}
         sink = tomllib.loads(feed["config"]).get("sink", {})
