@@ -239,12 +239,12 @@ def _decoded(recording: Recording, config: FeedConfig, server_tz: str) -> list[d
     for change in sorted(found, key=itemgetter(0, 1)):
         if change.commit_ts > recording.start_ts:
             distinct.setdefault((change.commit_ts, codec.identity(change)), change)
-    rows = _logged(list(distinct.values()), codec.name)
+    rows = logged(list(distinct.values()), codec.name)
     changes = decode(rows, codec=codec.name, schemas=recording.schemas, server_tz=server_tz)
     return sorted(changes.to_pylist(), key=itemgetter("commit_ts", "rank", "ordinal"))
 
 
-def _logged(changes: Sequence[Change], codec: str) -> pa.Table:
+def logged(changes: Sequence[Change], codec: str) -> pa.Table:
     """The changes as rows of one segment: manifest.DATA_COLUMNS and `seq`."""
     values: dict[str, pa.Array] = {
         "ordinal": pa.array(range(len(changes)), pa.int64()),

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -26,8 +25,9 @@ from sidecar.codecs.kv_row import decode_row
 from sidecar.codecs.kv_table import KvTable, kv_table
 from sidecar.core.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.core.event_filter import DumpScope, FilterRules, Left, RowEvent, Through, ValueExpr, dump_scope
-from sidecar.core.model import MARK_TABLE, Change, Column, Message, Rank, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, Change, Column, Message, TableName, TableSchema
 from sidecar.replay.recording import Key, Recording, Row, rows_by_key
+from sidecar.replay.tables import logged
 from spark_merge.decode.rows import decode
 from tests.support.recordings import recording
 from tests.support.services.mariadb import MariaDb
@@ -117,20 +117,7 @@ def feed_changes(name: str) -> tuple[RowChange, ...]:
         if isinstance(change, Change) and change.table != MARK_TABLE.table and recorded().start_ts < change.commit_ts <= recorded().end_ts
     ]
     distinct = {(change.commit_ts, codec.identity(change)): change for change in changes}.values()
-    columns = {
-        "ordinal": range(len(distinct)),
-        "commit_ts": [c.commit_ts for c in distinct],
-        "op": ["delete" if c.rank is Rank.DELETE else "put" for c in distinct],
-        "schema": [c.schema for c in distinct],
-        "table": [c.table for c in distinct],
-        "codec": [codec.name] * len(distinct),
-        "key": [c.key for c in distinct],
-        "value": [c.value for c in distinct],
-        "lane": [c.lane for c in distinct],
-        "position": [c.position for c in distinct],
-        "seq": pa.array([0] * len(distinct), pa.int64()),
-    }
-    rows = decode(pa.table(columns), codec=codec.name, schemas=recorded().schemas).to_pylist()
+    rows = decode(logged([*distinct], codec.name), codec=codec.name, schemas=recorded().schemas).to_pylist()
     rows.sort(key=lambda row: (row["commit_ts"], row["rank"]))
     found = []
     for row in rows:

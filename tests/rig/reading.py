@@ -9,7 +9,8 @@ import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from sidecar.codecs.registry import codec_for
-from sidecar.core.model import MARK_TABLE, Change, Envelope, Lane, Message, Rank, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, Change, Envelope, Lane, Message, TableName, TableSchema
+from sidecar.replay.tables import logged
 from spark_merge.decode.rows import decode
 
 POLL_S = 5.0
@@ -72,19 +73,5 @@ def replayed(
 
 def decoded(changes: list[Change], schemas: Mapping[TableName, TableSchema], protocol: str) -> list[dict[str, Any]]:
     """Rows of the change frame."""
-    table = pa.table(
-        {
-            "seq": pa.array([0] * len(changes), pa.int64()),
-            "ordinal": pa.array(range(len(changes)), pa.int64()),
-            "commit_ts": pa.array([c.commit_ts for c in changes], pa.int64()),
-            "op": pa.array(["delete" if c.rank is Rank.DELETE else "put" for c in changes], pa.string()),
-            "schema": pa.array([c.schema for c in changes], pa.string()),
-            "table": pa.array([c.table for c in changes], pa.string()),
-            "key": pa.array([c.key for c in changes], pa.binary()),
-            "value": pa.array([c.value for c in changes], pa.binary()),
-            "lane": pa.array([c.lane for c in changes], pa.string()),
-            "position": pa.array([c.position for c in changes], pa.int64()),
-        }
-    )
-    found: list[dict[str, Any]] = decode(table, codec=protocol, schemas=schemas).to_pylist()
+    found: list[dict[str, Any]] = decode(logged(changes, protocol), codec=protocol, schemas=schemas).to_pylist()
     return found

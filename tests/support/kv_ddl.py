@@ -19,10 +19,11 @@ from sidecar.codecs.kv_row import decode_row
 from sidecar.codecs.kv_table import KvTable, kv_table
 from sidecar.core.ddl import DdlEvent, DdlJob, Step, TableInfo
 from sidecar.core.key_values import DDL_JOB_TABLE_ID
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Message, Rank, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Message, TableName, TableSchema
 from sidecar.core.schema_history import SchemaHistory
 from sidecar.core.schema_version import SchemaSnapshot, TableVersion
 from sidecar.replay.recording import Recording
+from sidecar.replay.tables import logged
 from spark_merge.decode.rows import decode
 from tests.support.recordings import recording
 
@@ -142,22 +143,8 @@ def feed_changes(found: DdlRecording, feed: str) -> Iterator[tuple[TableVersion[
 
 def decoded(changes: Iterable[Change], codec: str, schema: TableSchema) -> pa.Table:
     found = list(changes)
-    rows = pa.table(
-        {
-            "ordinal": range(len(found)),
-            "commit_ts": [c.commit_ts for c in found],
-            "op": ["delete" if c.rank is Rank.DELETE else "put" for c in found],
-            "schema": [c.schema for c in found],
-            "table": [c.table for c in found],
-            "key": pa.array([c.key for c in found], pa.binary()),
-            "value": [c.value for c in found],
-            "lane": [c.lane for c in found],
-            "position": [c.position for c in found],
-            "seq": pa.array([0] * len(found), pa.int64()),
-        }
-    )
     (name,) = {TableName(c.schema, c.table) for c in found}
-    return decode(rows, codec=codec, schemas={name: schema})
+    return decode(logged(found, codec), codec=codec, schemas={name: schema})
 
 
 class Versions(NamedTuple):

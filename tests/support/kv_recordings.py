@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from sidecar.codecs.kv_key import record_key
 from sidecar.codecs.kv_table import KvTable, kv_table
-from sidecar.core.model import MARK_TABLE, Change, Message, Rank, TableName
+from sidecar.core.model import MARK_TABLE, Change, Message, TableName
 from sidecar.replay.recording import Recording
+from sidecar.replay.tables import logged
 from spark_merge.decode.rows import decode
 from tests.support.recordings import recording
 
@@ -81,20 +82,7 @@ def feed_versions(name: str, feed: str, *, server_tz: str = "UTC") -> dict[Place
         for change in codec.envelopes(Message(lane, position, message.key, message.value))
         if isinstance(change, Change) and (change.schema, change.table) != MARK_TABLE and change.commit_ts <= found.end_ts
     ]
-    rows = pa.table(
-        {
-            "ordinal": range(len(changes)),
-            "commit_ts": [c.commit_ts for c in changes],
-            "op": ["delete" if c.rank is Rank.DELETE else "put" for c in changes],
-            "schema": [c.schema for c in changes],
-            "table": [c.table for c in changes],
-            "key": pa.array([c.key for c in changes], pa.binary()),
-            "value": [c.value for c in changes],
-            "lane": [c.lane for c in changes],
-            "position": [c.position for c in changes],
-            "seq": pa.array([0] * len(changes), pa.int64()),
-        }
-    )
+    rows = logged(changes, codec.name)
     decoded = decode(rows, codec=codec.name, schemas=found.schemas, server_tz=server_tz).to_pylist()
     return merged(
         (TableName(row["schema"], row["table"]), row["commit_ts"], row["op"], _row(row["before"]), _row(row["after"]), found)

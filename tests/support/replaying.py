@@ -19,7 +19,7 @@ from sidecar.adapters.spill import MemorySpill
 from sidecar.codecs.contract import Codec
 from sidecar.core.manifest import ChunkFile, Manifest
 from sidecar.core.messages import Brackets, Request, StartDump
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Rank, Seq, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
@@ -31,7 +31,7 @@ from sidecar.replay.recorded_dump import RecordedDump
 from sidecar.replay.recording import Recording
 from sidecar.replay.replay import NoSource
 from sidecar.replay.source import RecordedSource, RecordedWindows, WatermarkRow, recorded_windows
-from sidecar.replay.tables import RecordedTables
+from sidecar.replay.tables import RecordedTables, logged
 from sidecar.replay.verify import Verdict, replay
 from spark_merge.decode.rows import decode
 from spark_merge.rule import Image, OutputRow, merged
@@ -82,7 +82,7 @@ class Stage:
         new = [change for change, place, is_data in zip(changes, places, data, strict=True) if is_data and place not in self.decoded]
         for change in new:
             self.decoded[change.commit_ts, self.codec.identity(change)] = []
-        for row in decode(_logged(new, self.codec), codec=self.codec.name, schemas=schemas).to_pylist() if new else ():
+        for row in decode(logged(new, self.codec.name), codec=self.codec.name, schemas=schemas).to_pylist() if new else ():
             change = new[row["ordinal"]]
             name = TableName(row["schema"], row["table"])
             key = _key(schemas[name], row["after"] or row["before"])
@@ -104,24 +104,6 @@ def stage(name: str, feed: str) -> Stage:
     windows = None if played.history else recorded_windows(found)
     codec = played.attach(played.open(Play())).codec
     return Stage(found, played, codec, CachedTruth(found), tables, played.tables(), windows)
-
-
-def _logged(changes: list[Change], codec: Codec) -> pa.Table:
-    return pa.table(
-        {
-            "ordinal": range(len(changes)),
-            "commit_ts": [c.commit_ts for c in changes],
-            "op": ["delete" if c.rank is Rank.DELETE else "put" for c in changes],
-            "schema": [c.schema for c in changes],
-            "table": [c.table for c in changes],
-            "codec": [codec.name] * len(changes),
-            "key": [c.key for c in changes],
-            "value": [c.value for c in changes],
-            "lane": [c.lane for c in changes],
-            "position": [c.position for c in changes],
-            "seq": pa.array([0] * len(changes), pa.int64()),
-        }
-    )
 
 
 def _image(found: list[str | None] | None) -> Image | None:

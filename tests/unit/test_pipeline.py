@@ -6,7 +6,7 @@ done by the fake source when its results are asked for, as an idle database woul
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -46,7 +46,7 @@ from sidecar.core.model import (
     TableSchema,
 )
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
-from sidecar.errors import FeedUnsuitable, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
+from sidecar.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
 from sidecar.pipeline import DELIVERY_LAG_MAX_S, EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
 from sidecar.ports import DataFile, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
@@ -270,6 +270,7 @@ class Stage:
         self.source = FakeSource(self.notes, self.feed, self.disk)
         self.deliveries: FakeDeliveries | None = None
         self.schemas: Schemas = StillSchemas(SCHEMAS)
+        self.through: Callable[[TableName], tuple[bool, str]] = lambda _: (True, "")
 
     def attach(self, *, epoch: int = 1) -> Pipeline:
         outside = Outside(
@@ -283,6 +284,7 @@ class Stage:
             clock=self.clock,
             spill=MemorySpill(),
             deliveries=self.deliveries,
+            through=self.through,
         )
         return attach(outside, changefeed_id="cf", epoch=epoch, limits=Limits(dump=DumpLimits(readers=1)))
 
@@ -759,6 +761,35 @@ def test_a_source_that_cannot_tell_what_follows_a_ddl_stops_the_sidecar_before_i
     heir = stage.attach(epoch=2)
     heir.step(poll_s=0)
     assert heir.tables == WIDER
+
+
+@pytest.mark.parametrize(
+    ("through", "expected"), [((True, ""), [("u", None)]), ((True, "x > 1"), [("u", "x > 1")]), ((False, "filtered"), [])]
+)
+def test_a_table_that_appears_is_dumped_as_far_as_the_changefeeds_filter_lets_it(
+    through: tuple[bool, str], expected: list[tuple[str, str | None]]
+) -> None:
+    """A dump is never wider than its changefeed."""
+    stage = Stage()
+    stage.through = lambda _: through
+    stage.schemas = MovingSchemas({0: {TABLE: SCHEMAS[TABLE]}, 7: SCHEMAS})
+    pipeline = stage.attach()
+    stage.requests.waiting.append(replace(start(), grows=True))
+    pipeline.step(poll_s=0)
+    stage.feed.say(ddl(7, query="create table u"), resolved(20))
+    pipeline.step(poll_s=0)
+    assert pipeline.dump.progress is not None
+    assert [(t.table.table, t.where) for t in pipeline.dump.progress.tables if t.table != TABLE] == expected
+
+
+def test_a_log_of_another_way_of_the_feed_is_refused_and_left_as_it_is() -> None:
+    stage = Stage()
+    former = stage.attach()
+    schemas = former.outside.log.write_schemas(SCHEMAS)
+    former.outside.log.commit(replace(manifest(0, upto_ts=9, positions={}, logged=None, schemas=schemas), codec="other"))
+    with pytest.raises(LogBroken, match="holds rows of other, and this feed has fake"):
+        stage.attach(epoch=2)
+    assert [m.seq for m in stage.manifests()] == [0]
 
 
 def test_a_request_for_a_table_that_the_feed_does_not_have_is_refused() -> None:
