@@ -14,15 +14,16 @@ Source: pingcap/tidb pkg/meta/model/job.go; pingcap/ticdc pkg/filter; pingcap/ti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from sidecar.core.changefeed import FeedFilter
+from sidecar.core.changefeed import FeedFilter, compiled
 from sidecar.core.ddl import Action, DdlEvent, Effect, TableChange
 from sidecar.core.model import TableName
 from sidecar.core.table_rules import TICDC_SCHEMAS, TIDB_SCHEMAS, TableRules
-from sidecar.errors import FeedUnsuitable, UnsupportedDdl
+from sidecar.errors import UnsupportedDdl
 
 
 class Verdict(Enum):
@@ -59,7 +60,8 @@ NEW_ARCHITECTURE_ONLY = frozenset({_A.ADD_FOREIGN_KEY, _A.DROP_FOREIGN_KEY, _A.A
 _SCHEMA_DDLS = frozenset({_A.CREATE_SCHEMA, _A.DROP_SCHEMA, _A.MODIFY_SCHEMA_CHARSET})
 _NOT_ALTER_TABLE = _SCHEMA_DDLS | {_A.CREATE_TABLE, _A.CREATE_TABLES, _A.DROP_TABLE, _A.TRUNCATE_TABLE, _A.RECOVER_TABLE}
 _NOT_ALTER_TABLE |= {_A.CREATE_VIEW, _A.DROP_VIEW} | NEW_ARCHITECTURE_ONLY
-_ALIASES = {"create schema": "create database", "drop schema": "drop database"}
+_ESCAPE_OR_SLASH = re.compile(r"\\.|/", re.DOTALL)
+ALIASES = {"create schema": "create database", "drop schema": "drop database"}
 
 
 def is_system_schema(schema: str) -> bool:
@@ -75,25 +77,22 @@ class DdlRules:
     """
 
     tables: TableRules
-    events: tuple[tuple[TableRules, frozenset[str]], ...]
+    events: tuple[tuple[TableRules, frozenset[str], TableRules], ...]
+    """Of each event filter its matcher, the types and the texts (`sql_rules`) that it ignores."""
     ignored_start_ts: frozenset[int]
     allowed: Collection[Action]
 
     @classmethod
     def of(cls, feed_filter: FeedFilter, *, new_architecture: bool) -> DdlRules:
-        """Raises RefusedRequest for a table rule that is not one, FeedUnsuitable for `ignore-sql`: its regexes are Go's."""
-        if any(one.ignore_sql for one in feed_filter.event_filters):
-            raise FeedUnsuitable(
-                "the changefeed's filter ignores DDLs by ignore-sql, which cannot be judged here",
-                hint="use ignore-event in the event filter instead of ignore-sql",
-            )
+        """Raises RefusedRequest for a table rule that is not one, FeedUnsuitable for an `ignore-sql` that Go would not take."""
         events = tuple(
             (
                 # the classic architecture compiles an event filter's matcher as case-sensitive, whatever the setting says
                 TableRules.of(one.matcher, case_sensitive=feed_filter.case_sensitive or not new_architecture),
-                frozenset(_ALIASES.get(event, event) for event in map(str.lower, one.ignore_event)),
+                frozenset(ALIASES.get(event, event) for event in map(str.lower, one.ignore_event)),
+                sql_rules(f"filter.event-filters number {number}", one.ignore_sql),
             )
-            for one in feed_filter.event_filters
+            for number, one in enumerate(feed_filter.event_filters, 1)
         )
         rules = TableRules.of(feed_filter.rules or ("*.*",), case_sensitive=feed_filter.case_sensitive)
         allowed = EVENT_TYPES.keys() if new_architecture else EVENT_TYPES.keys() - NEW_ARCHITECTURE_ONLY
@@ -125,17 +124,25 @@ class DdlRules:
         return None
 
     def _kept(self, event: DdlEvent, names: Collection[TableName]) -> Verdict:
-        if event.start_ts in self.ignored_start_ts or all(self._ignored(event.action, name) for name in names):
+        if event.start_ts in self.ignored_start_ts or all(self._ignored(event, name) for name in names):
             return Verdict.IGNORE
         return Verdict.SEND
 
-    def _ignored(self, action: Action, name: TableName) -> bool:
-        types = {"all", "all ddl", EVENT_TYPES[action]} | (set() if action in _NOT_ALTER_TABLE else {"alter table"})
+    def _ignored(self, event: DdlEvent, name: TableName) -> bool:
+        types = {"all", "all ddl", EVENT_TYPES[event.action]} | (set() if event.action in _NOT_ALTER_TABLE else {"alter table"})
         return any(
-            not types.isdisjoint(ignored)
-            for rules, ignored in self.events
+            not types.isdisjoint(ignored) or (event.query and texts.matches(TableName(event.query, "sql")))
+            for rules, ignored, texts in self.events
             if (rules.matches(name) if name.table else schema_matches(rules, name.schema))
         )
+
+
+def sql_rules(name: str, regexes: Collection[str]) -> TableRules:
+    """`ignore-sql` of the event filter `name` as rules for a schema that is called like the DDL's text: its regexes are the
+    same Go regexes, found anywhere, without case. Raises FeedUnsuitable for one that Go would not take."""
+    escaped = (_ESCAPE_OR_SLASH.sub(lambda found: r"\/" if found[0] == "/" else found[0], regex) for regex in regexes)
+    rules = [f"/(?i){regex}/.sql" if regex else "*.sql" for regex in escaped]
+    return compiled(f"{name}, ignore-sql", rules, case_sensitive=True)
 
 
 def schema_matches(rules: TableRules, schema: str) -> bool:

@@ -10,8 +10,8 @@ that TiCDC splits because it changes a key is judged before, as an update.
 - TiCDC compares text byte by byte (it switches collations off, 8.1.2 and later) and shows timestamps in its server's zone:
   columns of those kinds are wrapped to do the same. Enum, set and json are left as they are.
 - An expression is spliced into a SELECT of alias `t`: it must be one that cannot end its parentheses. TiCDC takes no subquery.
-- A DDL is judged by type and by `ignore-sql`, found anywhere in its text without case; what is ignored is still applied to
-  TiCDC's own schemas (core/ddl_rules.py), so rows of a form arrive that no DDL in the feed told of.
+- A DDL is judged by core/ddl_rules.py. What is ignored is still applied to TiCDC's own schemas, so rows of a form arrive that
+  no DDL in the feed told of.
 
 Source: pingcap/tiflow pkg/filter/{filter,expr_filter,sql_event_filter}.go, pkg/binlog-filter, cmd/cdc/main.go; pingcap/ticdc the same.
 """
@@ -25,7 +25,7 @@ from enum import StrEnum
 from typing import NamedTuple, assert_never
 
 from sidecar.core.changefeed import Changefeed, EventFilter, compiled
-from sidecar.core.ddl_rules import EVENT_TYPES, is_system_schema, schema_matches
+from sidecar.core.ddl_rules import ALIASES, EVENT_TYPES, sql_rules
 from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.core.table_rules import TableRules
 from sidecar.errors import FeedUnsuitable
@@ -39,14 +39,8 @@ class RowEvent(StrEnum):
     DELETE = "delete"
 
 
-_ALIASES = {"create schema": "create database", "drop schema": "drop database"}
-KNOWN_EVENTS = frozenset({*EVENT_TYPES.values(), *RowEvent, "all dml", "all ddl", "alter table", *_ALIASES})
+KNOWN_EVENTS = frozenset({*EVENT_TYPES.values(), *RowEvent, "all dml", "all ddl", "alter table", *ALIASES})
 """What `ignore-event` may hold, letter for letter; TiCDC refuses anything else."""
-_NO_ALTER_TABLE = frozenset({"truncate table", "recover table", "add foreign key", "drop foreign key"})
-_NO_ALTER_TABLE |= {"add fulltext index", "create hybrid index"}
-
-
-_ESCAPE_OR_SLASH = re.compile(r"\\.|/", re.DOTALL)
 
 
 class ValueExpr(NamedTuple):
@@ -81,12 +75,6 @@ class _Rule:
                 assert_never(event)
         return [ValueExpr(f"{self.name}, {setting}", text, old) for setting, text, old in every if text]
 
-    def sql(self) -> TableRules:
-        """`ignore-sql` as rules for a schema that is called like the DDL's text: its regexes are the same Go regexes, without case."""
-        escaped = (_ESCAPE_OR_SLASH.sub(lambda found: r"\/" if found[0] == "/" else found[0], regex) for regex in self.found.ignore_sql)
-        rules = [f"/(?i){regex}/.sql" if regex else "*.sql" for regex in escaped]
-        return compiled(f"{self.name}, ignore-sql", rules, case_sensitive=True)
-
 
 @dataclass(frozen=True, slots=True)
 class FilterRules:
@@ -108,10 +96,10 @@ class FilterRules:
                 raise FeedUnsuitable(f"{name} ignores {unknown[0]!r}, which is no type of event that TiCDC has", hint=hint)
             types = compiled(f"{name}, matcher", found.matcher, case_sensitive=sensitive or not changefeed.new_architecture)
             values = compiled(f"{name}, matcher", found.matcher, case_sensitive=True)
-            ignored = frozenset(_ALIASES.get(event, event) for event in found.ignore_event)
+            ignored = frozenset(ALIASES.get(event, event) for event in found.ignore_event)
             rule = _Rule(name, types, values, ignored, found)
             if ignored:
-                rule.sql()  # with a regex that is none TiCDC goes on as if ignore-event were not there either
+                sql_rules(name, found.ignore_sql)  # with a regex that is none TiCDC goes on as if ignore-event were not there either
             rules.append(rule)
         return cls(compiled("filter.rules", changefeed.filter.rules or ("*.*",), case_sensitive=sensitive), tuple(rules))
 
@@ -138,24 +126,6 @@ class FilterRules:
         matching = [rule for rule in self.rules if rule.types.matches(table)]
         types = sorted({event for rule in matching for event in rule.ignored} - {*RowEvent, "all dml"})
         return types + [f"/{regex}/" for rule in matching for regex in rule.found.ignore_sql]
-
-    def ddl_passes(self, table: TableName, event_type: str, query: str) -> bool:
-        """Whether a DDL gets into the feed. `table`: before a rename; its name is empty for a schema's DDL. `event_type`: one
-        of ddl_rules.EVENT_TYPES, else TiCDC never sends it. Raises FeedUnsuitable for an `ignore-sql` that is not understood."""
-        if event_type not in EVENT_TYPES.values() or is_system_schema(table.schema) or not _has(self.tables, table):
-            return False
-        types = {"all ddl", event_type} | ({"alter table"} if _alters_table(event_type) else set())
-        rules = (rule for rule in self.rules if _has(rule.types, table))
-        return not any(rule.ignored & types or (query and rule.sql().matches(TableName(query, "sql"))) for rule in rules)
-
-
-def _has(rules: TableRules, table: TableName) -> bool:
-    return rules.matches(table) if table.table else schema_matches(rules, table.schema)
-
-
-def _alters_table(event_type: str) -> bool:
-    """TiCDC's list of what `alter table` stands for (alterTableSubType)."""
-    return not re.search("database|schema charset|view|(create|drop) table$", event_type) and event_type not in _NO_ALTER_TABLE
 
 
 # ---- the watermark table ----------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ What chance decides comes from one seed: interleaving, moments of marks and read
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -39,6 +38,7 @@ from sidecar.replay.spark_loop import SparkLoop
 from sidecar.replay.status import Status
 from sidecar.replay.verify import Verdict, verify
 from sidecar.storage import Folder, open_folder
+from sidecar.term import MonotonicClock
 from spark_merge.job import Job, JobSettings, session
 from spark_merge.sinks.registry import open_sink
 
@@ -66,11 +66,6 @@ class NoSource:
 
     def close(self) -> None:
         return None
-
-
-class MonotonicClock:
-    def now_s(self) -> float:
-        return time.monotonic()
 
 
 class Replay:

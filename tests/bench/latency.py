@@ -19,9 +19,9 @@ from sidecar.codecs.canal_json import CanalJson
 from sidecar.core.messages import Brackets, Request, StartDump
 from sidecar.errors import RefusedRequest
 from sidecar.pipeline import Limits, Outside, attach
-from sidecar.replay.replay import MonotonicClock
 from sidecar.replay.spark_loop import SparkLoop
 from sidecar.storage import open_folder
+from sidecar.term import MonotonicClock
 from spark_merge.job import Job, JobSettings
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA

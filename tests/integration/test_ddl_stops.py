@@ -1,5 +1,5 @@
-"""A real stream with schema changes: everything before the first DDL is in the log, the DDL stops the sidecar, nothing after it is
-written, and after a restart it stops there again (P4, P6)."""
+"""A real stream with schema changes: everything before the first DDL is in the log, the DDL stops a sidecar whose source
+cannot tell the tables after it, nothing after it is written, and after a restart it stops there again (P4, P6)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from sidecar.errors import RefusedRequest, UnsupportedDdl
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.replay.feed import RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
-from sidecar.replay.replay import MonotonicClock, NoSource
+from sidecar.replay.replay import NoSource
+from sidecar.term import MonotonicClock
 from tests.support.recordings import recording
 
 

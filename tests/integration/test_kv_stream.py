@@ -26,8 +26,9 @@ from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Puller
 from sidecar.replay.kv import KvRecording
 from sidecar.replay.recording import rows_by_key
-from sidecar.replay.replay import MonotonicClock, NoSource
+from sidecar.replay.replay import NoSource
 from sidecar.replay.verify import replay
+from sidecar.term import MonotonicClock
 from tests.integration.test_push_feed import CHANGEFEED, Taking, playing
 from tests.support.replaying import Stage, output_of, stage
 from tests.support.tikv import recorded

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sidecar.core.changefeed import EventFilter, FeedFilter
@@ -84,6 +86,8 @@ def test_a_table_that_the_rules_leave_out_is_discarded(table: str, verdict: Verd
         (("shop.*",), "other", Verdict.DISCARD),
         (("*.*", "!shop.t"), "shop", Verdict.SEND),
         (("*.*", "!shop.*"), "shop", Verdict.DISCARD),
+        (("*.*", "!SH*.*", "!*.*p"), "shop", Verdict.DISCARD),
+        (("*.*", "!/^sh/./^tmp-\\d/"), "shop", Verdict.SEND),
         (("*.*",), "lightning_task_info", Verdict.DISCARD),
     ],
 )
@@ -154,9 +158,30 @@ def test_an_ignored_start_ts_ignores() -> None:
     assert found.verdict(event(Action.ADD_COLUMN, ("shop.t", "shop.t"), start_ts=8)) is Verdict.SEND
 
 
-def test_ignore_sql_is_refused() -> None:
-    with pytest.raises(FeedUnsuitable, match="ignore-sql"):
-        rules(event_filters=(EventFilter(("shop.t",), ignore_sql=("^drop",)),))
+@pytest.mark.parametrize(
+    ("regexes", "query", "verdict"),
+    [
+        (("^drop",), "DROP TABLE x", Verdict.IGNORE),
+        (("^drop",), "alter table x drop column y", Verdict.SEND),
+        (("^drop", "add column"), "ALTER TABLE x ADD COLUMN y int", Verdict.IGNORE),
+        ((r"add\s+(column|index)",), "alter table x add\n index", Verdict.IGNORE),
+        ((r"a/b",), "comment 'a/b'", Verdict.IGNORE),
+        ((r"a\/b",), "comment 'a/b'", Verdict.IGNORE),
+        ((r"a/b",), "comment 'ab'", Verdict.SEND),
+        (("x", ""), "anything", Verdict.IGNORE),
+        (("drop",), "", Verdict.SEND),
+    ],
+)
+def test_a_ddl_is_ignored_by_its_text(regexes: tuple[str, ...], query: str, verdict: Verdict) -> None:
+    found = rules(event_filters=(EventFilter(("shop.t",), ignore_sql=regexes),))
+    assert found.verdict(replace(altered(), query=query)) is verdict
+    assert found.verdict(replace(altered("shop.u"), query=query)) is Verdict.SEND
+
+
+@pytest.mark.parametrize("regex", ["(", "(?=x)", r"\1", "a**"])
+def test_a_regex_that_go_would_not_take_is_refused(regex: str) -> None:
+    with pytest.raises(FeedUnsuitable, match="number 1, ignore-sql"):
+        rules(event_filters=(EventFilter(("*.*",), ignore_sql=(regex,)),))
 
 
 @pytest.mark.parametrize(

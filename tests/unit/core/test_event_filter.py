@@ -310,68 +310,6 @@ def test_marks_pass_where_nothing_is_in_their_way(found: Changefeed) -> None:
     assert mark_table_problem(found) is None
 
 
-# ---- DDLs -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("ignored", "event_type", "passes"),
-    [
-        ("add column", "add column", False),
-        ("add column", "drop column", True),
-        ("alter table", "add column", False),
-        ("alter table", "create index", False),
-        ("alter table", "rename table", False),
-        ("alter table", "truncate table partition", False),
-        ("alter table", "truncate table", True),
-        ("alter table", "create table", True),
-        ("alter table", "drop table", True),
-        ("alter table", "create view", True),
-        ("alter table", "recover table", True),
-        ("alter table", "add foreign key", True),
-        ("all ddl", "drop view", False),
-        ("all dml", "drop view", True),
-    ],
-)
-def test_a_ddl_is_ignored_by_its_type(ignored: str, event_type: str, passes: bool) -> None:
-    assert FilterRules.of(feed(events(ignored))).ddl_passes(ORDERS, event_type, "") is passes
-    assert FilterRules.of(feed(events(ignored))).ddl_passes(ITEM, event_type, "")
-
-
-@pytest.mark.parametrize("ignored", ["drop schema", "drop database"])
-def test_a_schemas_ddl_is_judged_by_the_schemas_rules(ignored: str) -> None:
-    schema = TableName("shop", "")
-    assert not FilterRules.of(feed(events(ignored))).ddl_passes(schema, "drop database", "")
-    assert FilterRules.of(feed(events(ignored))).ddl_passes(TableName("hr", ""), "drop database", "")
-    assert FilterRules.of(feed(rules=("*.*", "!shop.x"))).ddl_passes(schema, "drop database", "")
-    assert not FilterRules.of(feed(rules=("*.*", "!shop.*"))).ddl_passes(schema, "drop database", "")
-
-
-def test_a_ddl_that_ticdc_discards_never_passes() -> None:
-    assert not FilterRules.of(feed(rules=("hr.*",))).ddl_passes(ORDERS, "add column", "")
-    assert not FilterRules.of(feed()).ddl_passes(ORDERS, "lock table", "")
-    assert not FilterRules.of(feed()).ddl_passes(TableName("mysql", ""), "create database", "")
-
-
-@pytest.mark.parametrize(
-    ("regexes", "query", "passes"),
-    [
-        (("^drop",), "DROP TABLE x", False),
-        (("^drop",), "alter table x drop column y", True),
-        (("^drop", "add column"), "ALTER TABLE x ADD COLUMN y int", False),
-        ((r"add\s+(column|index)",), "alter table x add\n index", False),
-        ((r"a/b",), "comment 'a/b'", False),
-        ((r"a\/b",), "comment 'a/b'", False),
-        ((r"a/b",), "comment 'ab'", True),
-        (("x", ""), "anything", False),
-        (("drop",), "", True),
-    ],
-)
-def test_a_ddl_is_ignored_by_its_text(regexes: tuple[str, ...], query: str, passes: bool) -> None:
-    rules = FilterRules.of(feed(EventFilter(("shop.orders",), ignore_sql=regexes)))
-    assert rules.ddl_passes(ORDERS, "drop table", query) is passes
-    assert rules.ddl_passes(ITEM, "drop table", query)
-
-
 @pytest.mark.parametrize("regex", ["(", "(?=x)", r"\1", "a**"])
 def test_a_regex_that_go_would_not_take_is_refused_where_it_counts(regex: str) -> None:
     """TiCDC logs it, and goes on as if the same event filter's ignore-event were not there either."""
@@ -379,25 +317,3 @@ def test_a_regex_that_go_would_not_take_is_refused_where_it_counts(regex: str) -
         FilterRules.of(feed(EventFilter(("*.*",), ("insert",), ignore_sql=(regex,))))
     rules = FilterRules.of(feed(EventFilter(("*.*",), ignore_sql=(regex,))))
     assert rules.ignoring(ORDERS, RowEvent.INSERT) is None
-    with pytest.raises(FeedUnsuitable, match="number 1, ignore-sql"):
-        rules.ddl_passes(ORDERS, "drop table", "drop table x")
-
-
-# ---- matchers as table rules ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rules", "through", "out"),
-    [
-        (("hr.pay",), ["hr"], ["hrx", "HR"]),
-        (("*.*", "!hr.pay"), ["hr", "it"], []),
-        (("*.*", "!hr.*"), ["it"], ["hr"]),
-        (("*.*", "!HR*.*", "!*.*X"), ["hr", "hrm", "it"], ["HR", "HRM"]),
-        (("/^hr/.*", "!/^hr/./^tmp-\\d/"), ["hr", "hr2"], ["it"]),
-    ],
-)
-def test_a_schema_passes_if_some_table_of_it_can(rules: tuple[str, ...], through: list[str], out: list[str]) -> None:
-    """For a schema's DDL: `!` leaves a schema out only with all of its tables."""
-    compiled = FilterRules.of(feed(rules=rules, case_sensitive=True))
-    found = [schema for schema in through + out if compiled.ddl_passes(TableName(schema, ""), "create database", "")]
-    assert found == through
