@@ -7,7 +7,7 @@ STAMP := .venv/.ready
 WORKERS ?= 2
 SEED ?= 0
 
-.PHONY: help setup demo demo-live test check format lint types stubs bench sim lock clean
+.PHONY: help setup demo demo-live test matrix check format lint types stubs bench sim lock clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -27,6 +27,9 @@ demo: setup ## play the recorded stream `demo` with a dump in the middle of it, 
 
 test: setup ## run all tests
 	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+matrix: setup ## all twenty schedules of every recording, feed and kind of brackets (`make test` shares them out among the feeds)
+	@TICDC_DUMP_WHOLE_MATRIX=1 $(BIN)/pytest -n $(WORKERS) --timeout 3600 tests/integration/test_recordings.py tests/integration/test_ddl_recordings.py
 
 check: setup ## format, lint, types, stubs, then all tests
 	@$(BIN)/ruff format --check .

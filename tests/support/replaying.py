@@ -6,6 +6,7 @@ schedules are cheap. Spark's own way through the same recordings is in tests/spa
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -253,9 +254,10 @@ class _Clock:
 def output_of(made: Stage, disk: MemoryDisk, *, drop_nothing: bool = False) -> Iterator[dict[str, Any]]:
     """The merged output in order, as the jsonl sink's rows."""
     log, seq = MemoryLog(disk), 0
+    schemas_at = cache(log.read_schemas)
     changes: list[OutputRow] = []
     while (manifest := log.manifest(Seq(seq))) is not None:
-        schemas = log.read_schemas(manifest.schemas)
+        schemas = schemas_at(manifest.schemas)
         changes += made.rows_of(manifest.seq, log.read_data(manifest), schemas)
         if drop_nothing:
             manifest = replace(manifest, windows=tuple(replace(window, low_ts=window.high_ts) for window in manifest.windows))
@@ -266,7 +268,7 @@ def output_of(made: Stage, disk: MemoryDisk, *, drop_nothing: bool = False) -> I
 
 def _needed(manifest: Manifest, changes: list[OutputRow]) -> list[OutputRow]:
     first = min((window.first_seq for window in manifest.windows), default=manifest.seq)
-    return [change for change in changes if change.seq >= first]
+    return changes[bisect_left(changes, first, key=lambda change: change.seq) :]
 
 
 def _chunk_rows(log: MemoryLog, schemas: Mapping[TableName, TableSchema], chunk: ChunkFile) -> Iterator[tuple[Image, Image]]:
