@@ -268,7 +268,7 @@ def output_of(made: Stage, disk: MemoryDisk, *, drop_nothing: bool = False) -> I
 
 def _needed(manifest: Manifest, changes: list[OutputRow]) -> list[OutputRow]:
     first = min((window.first_seq for window in manifest.windows), default=manifest.seq)
-    return changes[bisect_left(changes, first, key=lambda change: change.seq) :]
+    return changes[bisect_left(changes, int(first), key=lambda change: int(change.seq)) :]
 
 
 def _chunk_rows(log: MemoryLog, schemas: Mapping[TableName, TableSchema], chunk: ChunkFile) -> Iterator[tuple[Image, Image]]:
