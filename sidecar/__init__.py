@@ -7,4 +7,7 @@ Source: grpc/grpc doc/fork_support.md; tests/unit/test_fork.py.
 
 import os
 
+GIVEN_ENVIRONMENT = dict(os.environ)
+"""As whoever started this process made it: what other programs are started with in our place."""
+
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

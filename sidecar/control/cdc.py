@@ -20,6 +20,8 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
+from sidecar import GIVEN_ENVIRONMENT
+
 REAL_BINARY = "TICDC_CDC_BINARY"
 TRIED = "TICDC_DUMP_CDC_TRIED"
 EXIT_CANNOT_RUN, EXIT_NOT_FOUND = 126, 127
@@ -123,7 +125,7 @@ def _is_this_program(path: str) -> bool:
 
 def _environment(binary: str) -> dict[str, str]:
     tried = [*filter(None, os.environ.get(TRIED, "").split(os.pathsep)), os.path.realpath(binary)]
-    return {**os.environ, TRIED: os.pathsep.join(tried)}
+    return {**GIVEN_ENVIRONMENT, TRIED: os.pathsep.join(tried)}
 
 
 def _become(binary: str, arguments: list[str]) -> NoReturn:
