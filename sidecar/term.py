@@ -136,7 +136,15 @@ class Term:
         pipeline, clock = self.pipeline, self.made.clock
         while not stopping.is_set():
             check_held(self.made.ownership)
-            pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() else POLL_S)
+            try:
+                pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() else POLL_S)
+            except LogBroken as error:
+                if self.made.ownership.held():
+                    raise
+                raise OwnershipLost(
+                    f"another process owns the changefeed by now, and swept what this one was writing: {error}",
+                    hint="nothing: it becomes a standby",
+                ) from error
             now_s = clock.now_s()
             seen(pipeline, now_s)
             if self.config.log.retain and now_s >= self._retain_due_s:

@@ -119,6 +119,26 @@ def test_a_lease_that_runs_out_within_a_step_keeps_the_manifest_from_being_writt
     assert life.manifests() == []
 
 
+@pytest.mark.parametrize(("expired", "raised"), [(True, OwnershipLost), (False, LogBroken)])
+def test_a_file_that_is_gone_is_the_next_owners_doing_once_the_lease_ran_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expired: bool, raised: type[Exception]
+) -> None:
+    """A process that slept amid a write finds its file swept: it becomes a standby, and does not end for a broken log."""
+    election = Election()
+    life = Life(tmp_path / "log", election)
+    life.term.begin()
+    life.feed.say(put(5, "x"), resolved(10))
+
+    def swept(*_: object, **__: object) -> None:
+        if expired:
+            election.expire()
+        raise LogBroken("a file is gone", hint="restore it")
+
+    monkeypatch.setattr(OwnedLog, "write_data", swept)
+    with pytest.raises(raised, match="a file is gone"):
+        life.run(steps=1)
+
+
 def test_a_new_owner_writes_its_first_segment_at_once_even_an_empty_one(tmp_path: Path) -> None:
     election = Election()
     first = Life(tmp_path / "log", election)
