@@ -1,10 +1,10 @@
 """The frames' schemas and the sink's port: what crosses a boundary inside the Spark application.
 
-    deliveries = changes of the batch's segments  +  one row for each chunk of a window that closed in them
+    deliveries = changes of the batch's segments  +  one row for each chunk of a window that closed in them  +  its keys
 
-A **change row** is one live change, decoded. A **chunk row** stands for all survivors of one chunk: it carries the
-chunk's file and the keys touched in its window, and the sink's task opens it with `merge.survivors`. A chunk's rows so
-never cross the JVM (measured: a third of the cost, see ARCHITECTURE.md).
+A **change row** is one live change, decoded. A **chunk row** stands for all survivors of one chunk: it names the chunk's
+file, and the sink's task opens it with `merge.survivors`. A chunk's rows so never cross the JVM (measured: a third of the
+cost, see ARCHITECTURE.md). A **key row** has keys touched in a chunk's window; those of a chunk come before it.
 
 Output order is `seq, commit_ts, rank, ordinal`: a chunk row has commit_ts = high_ts and the last rank, so its rows come
 after every change <= high_ts and before every change > high_ts.
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from sidecar.core.model import Seq, TableName, TableSchema
 
-RANK_DELETE, RANK_PUT, RANK_CHUNK = 0, 1, 9
+RANK_DELETE, RANK_PUT, RANK_KEYS, RANK_CHUNK = 0, 1, 8, 9
 
 CHANGE_SCHEMA = (
     "seq long, commit_ts long, rank int, ordinal long, schema string, table string, op string, key string,"
@@ -31,14 +31,20 @@ schema's columns, null where there is no such image. `key` is `key_text` of the 
 the handle key is two rows, a delete of the old key (rank 0) and an insert of the new one (rank 1), both with the
 change's ordinal: so each row has one key, and deletes come before puts at one commit_ts."""
 
-CHUNK_SCHEMA = "window long, seq long, ordinal long, schema string, table string, low_ts long, high_ts long, dump_id string, path string"
-"""One chunk of a window that closed in segment `seq`. `window` numbers the batch's windows, `ordinal` the segment's chunks."""
+DELIVERY_SCHEMA = CHANGE_SCHEMA + ", chunk struct<dump_id: string, path: string, touched: array<string>>"
+"""`chunk` is null in change rows; in key and chunk rows op, key, before and after are null and ordinal is the chunk's number in
+the segment. A chunk is touched by the keys of its own row and of all key rows that have its path. Writers get one more column,
+`part int`: it spreads a table's chunks over the sink's `parts`; change rows are in part 0."""
 
-CHUNK_STRUCT = "struct<dump_id: string, path: string, touched: array<string>>"
-
-DELIVERY_SCHEMA = CHANGE_SCHEMA + ", chunk " + CHUNK_STRUCT + ", part int"
-"""`chunk` is null in change rows; in chunk rows op, key, before and after are null and ordinal is the chunk's number in
-the segment. `part` spreads a table's chunks over the sink's `parts`; change rows are in part 0."""
+TEXTS = pa.list_(pa.field("element", pa.string()))
+CHANGES = pa.schema(
+    [
+        ("seq", pa.int64()), ("commit_ts", pa.int64()), ("rank", pa.int32()), ("ordinal", pa.int64()), ("schema", pa.string()),
+        ("table", pa.string()), ("op", pa.string()), ("key", pa.string()), ("before", TEXTS), ("after", TEXTS),
+    ]
+)  # fmt: skip
+DELIVERIES = CHANGES.append(pa.field("chunk", pa.struct([("dump_id", pa.string()), ("path", pa.string()), ("touched", TEXTS)])))
+"""CHANGE_SCHEMA and DELIVERY_SCHEMA as Arrow, arrays' elements named as Spark names them."""
 
 DELIVERED_SCHEMA = "seq long, schema string, table string, path string, from_log long, from_dump long, dropped long"
 """What a sink's task reports for each file it wrote: rows from the log, from the dump, and dropped in windows."""

@@ -1,8 +1,9 @@
 """The Spark application: a loop over the log, a batch of segments at a time (design 8). Only this file knows a session.
 
-    manifests -> pieces -> [decode] -> changes -> [touched, deliveries] -> sort -> [sink's writer] -> accept
+    manifests -> pieces -> [decode, touched keys] -> deliveries -> sort -> [sink's writer] -> accept
 
 - The sinks' last accepted seq is the only position. A batch that died half-way is done again and writes the same thing.
+- A batch is one Spark job a sink: one shuffle, no join (merge.py).
 - One plan for all tables: what differs by table is looked up in the tasks, in the schemas file that the manifest names.
 - A batch is as many segments as are there, within the bounds; it ends at a DDL and where the schemas change.
 - Segments and chunks are opened by the tasks themselves, by path, with the log's own storage.
@@ -16,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from time import monotonic
 
@@ -28,13 +28,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # what everyone who knows Spark calls it
 
-from sidecar.core.manifest import ChunkFile, ClosedWindow, Manifest, from_json, to_json
+from sidecar.core.manifest import Manifest, from_json, to_json
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.storage import Folder
-from spark_merge.contract import CHANGE_SCHEMA, CHUNK_SCHEMA, DELIVERED_SCHEMA, Delivered, DeliveredFile, SegmentHead, Sink
+from spark_merge.contract import DELIVERED_SCHEMA, DELIVERIES, DELIVERY_SCHEMA, Delivered, DeliveredFile, SegmentHead, Sink
 from spark_merge.decode.rows import decode
-from spark_merge.merge import dumped, live
+from spark_merge.merge import DueChunk, chunk_rows, key_rows
 from spark_merge.read import LoggedSchemas, iter_rows, new_manifests
 from spark_merge.task_errors import telling, told
 
@@ -45,7 +45,7 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process."""
 
 PIECE_SCHEMA = "manifest binary"
-"""A segment as a task's input: its manifest without windows and progress."""
+"""A segment as a task's input: its manifest without progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,9 @@ class Job:
     def warm_up(self) -> None:
         """Go once through a batch's plan with nothing to deliver: the JVM compiles it, and the Python workers start and load
         what they need. Seconds that the first segments need not wait for."""
-        table = (0, 0, 0, "", "", 0, 0, "", "")
-        changes = self.spark.createDataFrame([(b"",)] * self.spark.sparkContext.defaultParallelism, PIECE_SCHEMA)
-        changes = changes.mapInArrow(telling(_nothing), CHANGE_SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
-        plan = live(changes, first_seq=Seq(0)).unionByName(dumped(changes, self.spark.createDataFrame([table], CHUNK_SCHEMA)))
+        pieces = self.spark.createDataFrame([(b"",)] * self.spark.sparkContext.defaultParallelism, PIECE_SCHEMA)
+        plan = pieces.mapInArrow(telling(_nothing), DELIVERY_SCHEMA)
         self._in_output_order(plan, parts=1).mapInArrow(telling(_nothing), DELIVERED_SCHEMA).collect()
-        changes.unpersist()
 
     def run_once(self) -> list[Delivered]:
         """Deliver the next batch to every sink that has not accepted it; empty when nothing new is in the log.
@@ -124,21 +121,19 @@ class Job:
         self.accept_s = 0.0
         if not any(manifest.data or manifest.windows for manifest in batch):  # a DDL, or an idle feed: nothing for a task to do
             return [d for sink, seq in zip(self.sinks, accepted, strict=True) for d in self._accept(sink, _newer(batch, seq), {})]
-        changes, chunks = self._changes(batch), self._chunks(batch)
-        if chunks is not None or len(self.sinks) > 1:
-            changes = changes.persist(StorageLevel.MEMORY_AND_DISK)  # read twice: for itself and for the keys touched in windows
+        plan = self._deliveries(batch)
+        if len(self.sinks) > 1:
+            plan = plan.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            plan = live(changes, first_seq=batch[0].seq)
-            if chunks is not None:
-                plan = plan.unionByName(dumped(changes, chunks))
             return [d for sink, seq in zip(self.sinks, accepted, strict=True) for d in self._deliver(plan, sink, _newer(batch, seq))]
-        except (PySparkException, Py4JJavaError) as error:  # the latter where a broadcast died
+        except (PySparkException, Py4JJavaError) as error:
             raise told(error) or SinkError(
                 f"a Spark task failed while segments {batch[0].seq} to {batch[-1].seq} were delivered: {error}",
                 hint="see the task's error above; nothing accepted is lost, the batch is done again when the job starts again",
             ) from error
         finally:
-            changes.unpersist()
+            if len(self.sinks) > 1:
+                plan.unpersist()
 
     def _check_owner(self, batch: list[Manifest]) -> None:
         epoch = max(manifest.epoch for manifest in batch)
@@ -148,27 +143,16 @@ class Job:
                 hint="nothing: the later owner has a merge worker of its own, and two must not deliver to one sink",
             )
 
-    def _changes(self, batch: list[Manifest]) -> DataFrame:
-        """CHANGE_SCHEMA rows of the batch, and of the earlier segments that its windows reach back to: of these only the
-        tables that were dumped, for their keys."""
+    def _deliveries(self, batch: list[Manifest]) -> DataFrame:
+        """DELIVERY_SCHEMA rows of the batch. Its windows reach back to earlier segments: of these only the keys of tables that
+        were dumped are there."""
         first = batch[0].seq
         oldest = min((window.first_seq for manifest in batch for window in manifest.windows), default=first)
         earlier = new_manifests(self.settings.log, after=Seq(oldest - 1), limit=first - oldest) if oldest < first else []
-        tables = frozenset(chunk.table for m in batch for window in m.windows for chunk in window.chunks)
-        pieces = [(to_json(replace(m, windows=(), progress=None)),) for m in [*earlier, *batch] if m.data is not None]
-        task = partial(_decode_pieces, settings=self.settings, first=first, tables_before=tables)
-        return self.spark.createDataFrame(pieces, PIECE_SCHEMA).mapInArrow(telling(task), CHANGE_SCHEMA)
-
-    def _chunks(self, batch: list[Manifest]) -> DataFrame | None:
-        """CHUNK_SCHEMA rows of the windows that closed in the batch; None when no window did."""
-        windows = count()
-        rows = [
-            (number, m.seq, ordinal, chunk.table.schema, chunk.table.table, window.low_ts, window.high_ts, window.dump_id, chunk.path)
-            for m in batch
-            for ordinal, (number, window, chunk) in enumerate(_numbered(m, windows))
-            if chunk.rows
-        ]
-        return self.spark.createDataFrame(rows, CHUNK_SCHEMA) if rows else None
+        due = [chunk for manifest in batch for chunk in due_chunks(manifest)]
+        task = partial(deliveries_of, settings=self.settings, first=first, due=due)
+        pieces = [(to_json(replace(m, progress=None)),) for m in [*earlier, *batch] if m.data is not None or m.windows]
+        return self.spark.createDataFrame(pieces, PIECE_SCHEMA).mapInArrow(telling(task), DELIVERY_SCHEMA)
 
     def _deliver(self, plan: DataFrame, sink: Sink, batch: list[Manifest]) -> list[Delivered]:
         if not batch:
@@ -217,11 +201,14 @@ def cut(manifests: list[Manifest], limits: BatchLimits) -> list[Manifest]:
     return batch
 
 
-def _numbered(manifest: Manifest, windows: Iterator[int]) -> Iterator[tuple[int, ClosedWindow, ChunkFile]]:
-    """The manifest's chunks in order, each with its window and that window's number in the batch."""
-    for number, window in zip(windows, manifest.windows, strict=False):
-        for chunk in window.chunks:
-            yield number, window, chunk
+def due_chunks(manifest: Manifest) -> list[DueChunk]:
+    """The chunks of the windows that closed in it, but empty ones."""
+    chunks = [(window, chunk) for window in manifest.windows for chunk in window.chunks]
+    return [
+        DueChunk(chunk.table, window.low_ts, window.high_ts, manifest.seq, number, window.dump_id, chunk.path)
+        for number, (window, chunk) in enumerate(chunks)
+        if chunk.rows
+    ]
 
 
 def _newer(batch: list[Manifest], accepted: Seq | None) -> list[Manifest]:
@@ -234,20 +221,24 @@ def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from ()
 
 
-def _decode_pieces(
-    batches: Iterator[pa.RecordBatch], *, settings: JobSettings, first: Seq, tables_before: frozenset[TableName]
-) -> Iterator[pa.RecordBatch]:
-    """In a task: segments to CHANGE_SCHEMA rows, a row group at a time."""
+def deliveries_of(batches: Iterator[pa.RecordBatch], *, settings: JobSettings, first: Seq, due: list[DueChunk]) -> Iterator[pa.RecordBatch]:
+    """In a task: segments to DELIVERY_SCHEMA rows, a row group at a time. Those before `first` are there for their keys."""
     for piece in (piece for batch in batches for piece in batch.column(0).to_pylist()):
         manifest = from_json(piece, name="in a task")
         schemas = LoggedSchemas(settings.log, manifest.schemas)
+        windows = [chunk for chunk in due if chunk.low_ts < manifest.upto_ts and chunk.high_ts > manifest.after_ts]
         for rows in iter_rows(settings.log, manifest):
-            wanted = rows if manifest.seq >= first else _of_tables(rows, tables_before)
+            wanted = rows if manifest.seq >= first else _of_tables(rows, {chunk.table for chunk in windows})
             with_seq = wanted.append_column("seq", pa.repeat(pa.scalar(manifest.seq, pa.int64()), wanted.num_rows))
-            yield from decode(with_seq, codec=manifest.codec, schemas=schemas, server_tz=settings.server_tz).to_batches()
+            changes = decode(with_seq, codec=manifest.codec, schemas=schemas, server_tz=settings.server_tz)
+            yield from pa.concat_tables([DELIVERIES.empty_table(), *key_rows(changes, windows)]).combine_chunks().to_batches()
+            if manifest.seq >= first:
+                no_chunk = pa.nulls(changes.num_rows, DELIVERIES.field("chunk").type)
+                yield from changes.append_column(DELIVERIES.field("chunk"), no_chunk).to_batches()
+        yield from chunk_rows([chunk for chunk in due if chunk.seq == manifest.seq]).to_batches()
 
 
-def _of_tables(rows: pa.Table, tables: frozenset[TableName]) -> pa.Table:
+def _of_tables(rows: pa.Table, tables: set[TableName]) -> pa.Table:
     keep = pa.scalar(False)
     for schema, table in tables:
         keep = pc.or_(keep, pc.and_(pc.equal(rows["schema"], schema), pc.equal(rows["table"], table)))

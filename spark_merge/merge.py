@@ -4,26 +4,43 @@ For a window `(low_ts, high_ts]` and a chunk of table T read inside it, let K be
 changes of T with `low_ts < commit_ts <= high_ts`. The chunk's survivors are its rows whose key is not in K. They come
 out at high_ts: after every change <= high_ts, before every change > high_ts.
 
-    touched    K of every chunk's window, by a join of changes and windows          (Spark, on keys only)
+    key_rows   K of every chunk's window, a piece for each batch of changes         (Arrow, in the task that decodes them)
     survivors  the chunk's rows whose key is not in K                               (Arrow, in the task that writes them)
+
+Between the two, Spark brings a chunk and its keys to one task, ordered. Which keys a window has is decided in one place, by the
+changes' own task, so a batch is one Spark job without a join.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # what everyone who knows Spark calls it
 
-from sidecar.core.model import Seq, TableSchema
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.storage import Folder
-from spark_merge.contract import CHUNK_STRUCT, RANK_CHUNK
+from spark_merge.contract import CHANGES, DELIVERIES, RANK_CHUNK, RANK_KEYS, TEXTS
 
-_CHANGE_COLUMNS = ("seq", "commit_ts", "rank", "ordinal", "schema", "table", "op", "key", "before", "after")
+_KEYS_MAX = 20_000
+"""Keys in one row: what Spark moves in one piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueChunk:
+    """A chunk whose window closed in segment `seq`; `number` is its place among the segment's chunks."""
+
+    table: TableName
+    low_ts: CommitTs
+    high_ts: CommitTs
+    seq: Seq
+    number: int
+    dump_id: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +75,45 @@ def survivors(log: Folder, schema: TableSchema, path: str, touched: pa.Array) ->
     return Survivors(kept, ordinals.filter(keep.combine_chunks()), table.num_rows - kept.num_rows)
 
 
-def touched(changes: DataFrame, chunks: DataFrame) -> DataFrame:
-    """K of each window and table: `window long, schema string, table string, touched array<string>`.
+def chunk_rows(due: Sequence[DueChunk]) -> pa.Table:
+    """The chunks themselves, as DELIVERY_SCHEMA."""
+    return _rows(due, RANK_CHUNK, pa.array([[]] * len(due), TEXTS))
 
-    `changes`: CHANGE_SCHEMA rows that cover the windows. `chunks`: CHUNK_SCHEMA.
+
+def key_rows(changes: pa.Table, due: Iterable[DueChunk]) -> Iterator[pa.Table]:
+    """What `changes` add to K of each chunk's window, as DELIVERY_SCHEMA: rows that come before the chunk's own, in its file.
+
+    `changes`: contract.CHANGES, any part of those that cover the windows.
     """
-    windows = chunks.select("window", "schema", "table", "low_ts", "high_ts").distinct()
-    return (
-        changes.select("schema", "table", "commit_ts", "key")
-        .join(F.broadcast(windows), ["schema", "table"])
-        .where((F.col("commit_ts") > F.col("low_ts")) & (F.col("commit_ts") <= F.col("high_ts")))
-        .groupBy("window", "schema", "table")
-        .agg(F.collect_set("key").alias("touched"))
-        .select("window", "schema", "table", "touched")
-    )
+    for table, of_table in groupby(sorted(due, key=_window), key=lambda chunk: chunk.table):
+        is_table = pc.and_(pc.equal(changes["schema"], table.schema), pc.equal(changes["table"], table.table))
+        rows = changes.select(["commit_ts", "key"]).filter(is_table)
+        for (_, low_ts, high_ts), chunks in groupby(of_table, key=_window):
+            in_window = pc.and_(pc.greater(rows["commit_ts"], low_ts), pc.less_equal(rows["commit_ts"], high_ts))
+            keys = pc.unique(rows["key"].filter(in_window))
+            if len(keys):
+                lists = pa.concat_arrays([_one_list(keys.slice(start, _KEYS_MAX)) for start in range(0, len(keys), _KEYS_MAX)])
+                yield from (_rows([chunk] * len(lists), RANK_KEYS, lists) for chunk in chunks)
 
 
-def live(changes: DataFrame, *, first_seq: Seq) -> DataFrame:
-    """The changes of the segments from `first_seq` on, as DELIVERY_SCHEMA."""
-    return changes.where(F.col("seq") >= first_seq).select(*_CHANGE_COLUMNS, F.lit(None).cast(CHUNK_STRUCT).alias("chunk"))
+def _window(chunk: DueChunk) -> tuple[TableName, CommitTs, CommitTs]:
+    return chunk.table, chunk.low_ts, chunk.high_ts
 
 
-def dumped(changes: DataFrame, chunks: DataFrame) -> DataFrame:
-    """One DELIVERY_SCHEMA row for each chunk, with the keys touched in its window, at the window's high_ts."""
-    no_keys = F.array().cast("array<string>")
-    return chunks.join(F.broadcast(touched(changes, chunks)), ["window", "schema", "table"], "left").select(
-        "seq",
-        F.col("high_ts").alias("commit_ts"),
-        F.lit(RANK_CHUNK).alias("rank"),
-        "ordinal",
-        "schema",
-        "table",
-        F.lit(None).cast("string").alias("op"),
-        F.lit(None).cast("string").alias("key"),
-        F.lit(None).cast("array<string>").alias("before"),
-        F.lit(None).cast("array<string>").alias("after"),
-        F.struct("dump_id", "path", F.coalesce("touched", no_keys).alias("touched")).alias("chunk"),
-    )
+def _one_list(keys: pa.Array) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array([0, len(keys)], pa.int32()), keys, type=TEXTS)
+
+
+def _rows(due: Sequence[DueChunk], rank: int, touched: pa.Array) -> pa.Table:
+    columns = {
+        "seq": [chunk.seq for chunk in due],
+        "commit_ts": [chunk.high_ts for chunk in due],
+        "rank": [rank] * len(due),
+        "ordinal": [chunk.number for chunk in due],
+        "schema": [chunk.table.schema for chunk in due],
+        "table": [chunk.table.table for chunk in due],
+    }
+    dump_ids, paths = pa.array([chunk.dump_id for chunk in due], pa.string()), pa.array([chunk.path for chunk in due], pa.string())
+    chunks = pa.StructArray.from_arrays([dump_ids, paths, touched], fields=list(DELIVERIES.field("chunk").type))
+    of_changes = [pa.array(columns.get(field.name, [None] * len(due)), field.type) for field in CHANGES]
+    return pa.table([*of_changes, chunks], schema=DELIVERIES)

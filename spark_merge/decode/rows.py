@@ -22,20 +22,10 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import MARK_TABLE, Message, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from spark_merge.contract import RANK_DELETE, RANK_PUT
+from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
 from spark_merge.decode import canal_json, kv_rows, open_protocol
 from spark_merge.decode.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
 from spark_merge.merge import key_text
-
-_TEXTS = pa.list_(pa.field("element", pa.string()))
-
-CHANGES = pa.schema(
-    [
-        ("seq", pa.int64()), ("commit_ts", pa.int64()), ("rank", pa.int32()), ("ordinal", pa.int64()), ("schema", pa.string()),
-        ("table", pa.string()), ("op", pa.string()), ("key", pa.string()), ("before", _TEXTS), ("after", _TEXTS),
-    ]
-)  # fmt: skip
-"""contract.CHANGE_SCHEMA as Arrow, its arrays' element named as Spark names it."""
 
 _BLOCK_ROWS_MAX = 2048
 """Rows parsed at a time: their Python objects then stay in the processor's cache."""
@@ -175,7 +165,7 @@ def _lists(texts: pa.Array, numbers: _Numbers, *, width: int) -> pa.Array:
     across = numbers[there][:, None] + np.arange(width) * (len(texts) // width)
     offsets = np.concatenate([[0], np.cumsum(there) * width]).astype(np.int32)
     found = texts.take(pa.array(across.ravel()))
-    return pa.ListArray.from_arrays(pa.array(offsets), found, type=_TEXTS, mask=pa.array(~there))
+    return pa.ListArray.from_arrays(pa.array(offsets), found, type=TEXTS, mask=pa.array(~there))
 
 
 # ---- rows to changes ------------------------------------------------------------------------------------------------
@@ -185,11 +175,11 @@ def _changes(group: _Group) -> list[pa.Table]:
     moved = pc.fill_null(pc.not_equal(group.key_before, group.key_after), False)
     if not pc.any(moved).as_py():
         return [_frame(group, group.before, group.after)]
-    stayed_before = pc.if_else(moved, pa.scalar(None, _TEXTS), group.before)
+    stayed_before = pc.if_else(moved, pa.scalar(None, TEXTS), group.before)
     kept = _frame(group, stayed_before, group.after)
     numbers = pc.indices_nonzero(moved)
     old = _Group(*(part.take(numbers) for part in (group.rows, group.before, group.after, group.key_before, group.key_after)))
-    return [kept, _frame(old, old.before, pa.nulls(len(numbers), _TEXTS))]
+    return [kept, _frame(old, old.before, pa.nulls(len(numbers), TEXTS))]
 
 
 def _frame(group: _Group, before: pa.Array, after: pa.Array) -> pa.Table:

@@ -2,11 +2,13 @@
 
     batches (DELIVERY_SCHEMA)  →  by_file: (seq, table), pieces  →  piece: a run of change rows, or one chunk
 
-The stream is read once and never held: at any time one batch, or one chunk's rows, is in memory.
+The stream is read once and never held: at any time one batch, or one chunk's rows, is in memory, and the keys of chunks
+whose rows have not come yet.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -19,6 +21,7 @@ import pyarrow.compute as pc
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import LogBroken, SinkError
 from sidecar.storage import Folder
+from spark_merge.contract import RANK_CHUNK
 from spark_merge.merge import Survivors, survivors
 
 
@@ -43,6 +46,9 @@ class Chunk:
 Piece: TypeAlias = "pa.RecordBatch | Chunk"
 """A RecordBatch holds change rows only, at least one."""
 
+_Touched: TypeAlias = "defaultdict[str, list[pa.Array]]"
+"""By the chunk's path."""
+
 
 @dataclass(slots=True)
 class Counts:
@@ -65,7 +71,8 @@ def by_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[FileOf, Iterato
                 f"rows of {file.table} in segment {file.seq} came in two parts", hint="report this: deliveries must be clustered by table"
             )
         seen.add(file)
-        yield file, (piece for _, rows in runs for piece in _pieces(rows))
+        touched: _Touched = defaultdict(list)
+        yield file, (piece for _, rows in runs for piece in _pieces(rows, touched))
 
 
 def open_chunk(log: object, schema: TableSchema, chunk: Chunk) -> Survivors:
@@ -112,22 +119,25 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[FileOf, pa.Record
             yield FileOf(seq, TableName(schema, table), part), batch.slice(start, end - start)
 
 
-def _pieces(rows: pa.RecordBatch) -> Iterator[Piece]:
-    is_chunk = rows.column("chunk").is_valid().to_numpy(zero_copy_only=False)
-    chunks = np.flatnonzero(is_chunk)
-    for start, end in _spans(np.union1d(chunks, chunks + 1), rows.num_rows):
-        yield _chunk(rows, start) if is_chunk[start] else rows.slice(start, end - start)
+def _pieces(rows: pa.RecordBatch, touched: _Touched) -> Iterator[Piece]:
+    is_change = rows.column("chunk").is_null().to_numpy(zero_copy_only=False)
+    others = np.flatnonzero(~is_change)
+    for start, end in _spans(np.union1d(others, others + 1), rows.num_rows):
+        if is_change[start]:
+            yield rows.slice(start, end - start)
+        else:
+            yield from _chunk(rows, start, touched)
 
 
-def _chunk(rows: pa.RecordBatch, at: int) -> Chunk:
+def _chunk(rows: pa.RecordBatch, at: int, touched: _Touched) -> Iterator[Chunk]:
+    """A key row is kept in `touched` until its chunk comes."""
     found = rows.column("chunk")[at]
-    touched = found["touched"].values
-    return Chunk(
-        commit_ts=rows.column("commit_ts")[at].as_py(),
-        dump_id=found["dump_id"].as_py(),
-        path=found["path"].as_py(),
-        touched=pa.nulls(0, pa.string()) if touched is None else touched,
-    )
+    path, keys = found["path"].as_py(), found["touched"].values
+    if keys is not None:
+        touched[path].append(keys)
+    if rows.column("rank")[at].as_py() == RANK_CHUNK:
+        every = pa.chunked_array(touched.pop(path, []), pa.string()).combine_chunks()
+        yield Chunk(rows.column("commit_ts")[at].as_py(), found["dump_id"].as_py(), path, every)
 
 
 def _spans(cuts: Any, count: int) -> Iterator[tuple[int, int]]:

@@ -34,7 +34,7 @@ def _decode(bench: Bench, folder: Path) -> Cost:
     cost, log = Cost(), open_folder(str(folder))
     job, manifests = Job(bench.spark, [], JobSettings(log)), new_manifests(log, after=None, limit=1000)
     with timed_tree(cost):
-        job._changes(manifests).write.format("noop").mode("overwrite").save()  # the one stage, as the job itself plans it
+        job._deliveries(manifests).write.format("noop").mode("overwrite").save()  # the one stage, as the job itself plans it
     return cost
 
 

@@ -1,7 +1,6 @@
 """The tests must notice: each mutation breaks one promise in a copy of the source, and the test named beside it must fail.
 
-A mutation whose text is no longer in the source exactly once fails here, so the list cannot go stale unseen. Those of Spark's merge
-are in tests/spark/test_merge_mutations.py: they share a session, whose start takes longer than all of them.
+A mutation whose text is no longer in the source exactly once fails here, so the list cannot go stale unseen.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ class Mutation:
 
 CRASH_POINTS = "tests/simulation/test_crash_points.py"
 SIMULATION = "tests/simulation/test_simulation.py::test_every_life_ends_with_the_output_equal_to_the_source[0]"
+
+MERGE = "tests/unit/test_merge.py::test_every_row_of_random_windows_is_the_rules[0]"
 
 DDL_SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_ddl]"
 
@@ -74,6 +75,41 @@ MUTATIONS = [
         "return _key_of(old) == _key_of(new) and (ids == ids_now or added_or_dropped)",
         "return _key_of(old) == _key_of(new)",
         "tests/unit/core/test_schema_step.py::test_by_id_where_the_source_tells_ids",
+    ),
+    Mutation(
+        "Spark merges on new-image keys only",
+        "spark_merge/merge.py",
+        "is_table = pc.and_(",
+        'is_table = pc.and_(pc.not_equal(changes["op"], "delete"), ',
+        MERGE,
+    ),
+    Mutation(
+        "Spark's window from low_ts on, not after it",
+        "spark_merge/merge.py",
+        'pc.greater(rows["commit_ts"], low_ts)',
+        'pc.greater_equal(rows["commit_ts"], low_ts)',
+        MERGE,
+    ),
+    Mutation(
+        "Spark's window without the high edge",
+        "spark_merge/merge.py",
+        'pc.less_equal(rows["commit_ts"], high_ts)',
+        'pc.greater(rows["commit_ts"], low_ts)',
+        MERGE,
+    ),
+    Mutation(
+        "Spark puts survivors before the window's changes",
+        "spark_merge/merge.py",
+        '"commit_ts": [chunk.high_ts for chunk in due]',
+        '"commit_ts": [chunk.low_ts for chunk in due]',
+        MERGE,
+    ),
+    Mutation(
+        "a window that began in an earlier segment has this segment's keys only",
+        "spark_merge/job.py",
+        "if chunk.low_ts < manifest.upto_ts and chunk.high_ts > manifest.after_ts",
+        "if chunk.seq == manifest.seq",
+        MERGE,
     ),
     Mutation(
         "merge on new-image keys only",

@@ -18,7 +18,7 @@ from spark_merge.job import BatchLimits, Job, JobSettings, cut
 from spark_merge.sinks.files import FileSink
 from spark_merge.sinks.reader import read_output
 from spark_merge.sinks.registry import open_sink
-from tests.spark.test_merge_is_the_rule import SEGMENTS, random_history, write_log
+from tests.support.histories import SEGMENTS, random_history, write_log
 
 pytestmark = pytest.mark.spark
 

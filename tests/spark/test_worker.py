@@ -22,7 +22,7 @@ from sidecar.storage import Folder
 from spark_merge.job import JobSettings
 from spark_merge.sinks.reader import read_output
 from spark_merge.worker import Worker, WorkerSettings
-from tests.spark.test_merge_is_the_rule import SEGMENTS, random_history, write_log
+from tests.support.histories import SEGMENTS, random_history, write_log
 
 pytestmark = pytest.mark.spark
 DEADLINE_S = 60.0

@@ -79,11 +79,18 @@ class Batch:
 def write(sink: Sink, batch: Batch, *, log: Folder, schemas: Mapping[TableName, TableSchema] | None = None) -> list[Delivered]:
     """What the tasks do. The writer goes through pickle, as it does on its way to them."""
     writer = pickle.loads(pickle.dumps(sink.writer({ORDERS: SCHEMA} if schemas is None else schemas, log)))
-    files: dict[int, list[DeliveredFile]] = {seq: [] for seq in batch.seqs}
-    for row in pa.Table.from_batches(list(writer(iter(batches(batch.rows)))), DELIVERED_ARROW).to_pylist():
-        table = TableName(row["schema"], row["table"])
-        files[row["seq"]].append(DeliveredFile(row["path"], table, row["from_log"], row["from_dump"], row["dropped"]))
-    return [Delivered(Seq(seq), tuple(found)) for seq, found in files.items()]
+    files = files_of(pa.Table.from_batches(list(writer(iter(batches(batch.rows)))), DELIVERED_ARROW))
+    assert files.keys() <= set(batch.seqs)
+    return [Delivered(Seq(seq), tuple(files.get(seq, ()))) for seq in batch.seqs]
+
+
+def files_of(written: pa.Table) -> dict[int, list[DeliveredFile]]:
+    """DELIVERED_SCHEMA rows by segment."""
+    files: dict[int, list[DeliveredFile]] = {}
+    for row in written.to_pylist():
+        file = DeliveredFile(row["path"], TableName(row["schema"], row["table"]), row["from_log"], row["from_dump"], row["dropped"])
+        files.setdefault(row["seq"], []).append(file)
+    return files
 
 
 def deliver(sink: Sink, batch: Batch, *, log: Folder, schemas: Mapping[TableName, TableSchema] | None = None) -> list[Delivered]:

@@ -10,8 +10,8 @@ import pytest
 
 from sidecar.core.model import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from spark_merge.contract import CHANGE_SCHEMA
-from spark_merge.decode.rows import CHANGES, decode
+from spark_merge.contract import CHANGE_SCHEMA, CHANGES
+from spark_merge.decode.rows import decode
 from tests.unit.decode.log import change, logged
 
 NAME = TableName("shop", "t")

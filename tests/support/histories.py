@@ -1,0 +1,143 @@
+"""Random logs for the merge: many tables, each with a random history of its own: windows that overlap, close out of order, are
+empty or drop all their rows; deletes; changes of the key; equal commit_ts; windows that begin in earlier batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+import pyarrow as pa
+
+from sidecar.adapters.segment_log import FolderLog, write_chunk
+from sidecar.core.manifest import ChunkFile, ClosedWindow, Manifest
+from sidecar.core.model import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.storage import Folder
+from spark_merge.contract import RANK_DELETE, RANK_PUT
+from spark_merge.rule import Image, OutputRow, merged
+from spark_merge.sinks.reader import read_output
+
+TABLES, SEGMENTS, KEYS, SEGMENT_TS = 12, 6, 8, 100
+COLUMNS = (Column("id", "text"), Column("part", "int"), Column("v", "text"))
+
+
+@dataclass
+class History:
+    """What a random sidecar would have logged: changes by segment, and windows by the segment in which they closed."""
+
+    changes: list[list[Change]]
+    rows: list[OutputRow]
+    windows: list[list[ClosedWindow]]
+    chunk_rows: dict[str, list[Image]]
+
+
+def image(rng: Random) -> Image:
+    """Keys with what JSON and separators find hard; `id` and `part` are the key."""
+    return (rng.choice(["a", 'b"', "c\\", 'd","e', "é", ""]), str(rng.randrange(2)), rng.choice([None, "x", "µ"]))
+
+
+def random_history(rng: Random) -> History:
+    history = History([[] for _ in range(SEGMENTS)], [], [[] for _ in range(SEGMENTS)], {})
+    for table in (TableName("s", f"t{n}") for n in range(TABLES)):
+        for seq in range(SEGMENTS):
+            for _ in range(rng.randrange(4)):
+                ts = CommitTs(seq * SEGMENT_TS + rng.randrange(1, SEGMENT_TS + 1))
+                history.changes[seq].append(_change(rng, table, ts))
+        for number in range(rng.randrange(4)):
+            _add_window(rng, history, table, number)
+    for seq, changes in enumerate(history.changes):
+        changes.sort(key=lambda change: (change.commit_ts, change.rank))
+        history.rows += [row for ordinal, change in enumerate(changes) for row in _rows(seq, ordinal, change)]
+    for windows in history.windows:
+        rng.shuffle(windows)
+    return history
+
+
+def _change(rng: Random, table: TableName, ts: CommitTs) -> Change:
+    kind, new, old = rng.choice(["INSERT", "UPDATE", "DELETE"]), image(rng), image(rng)
+    names = [column.name for column in COLUMNS]
+    event = {
+        "database": table.schema, "table": table.table, "isDdl": False, "type": kind, "sql": "",
+        "mysqlType": {"id": "varchar", "part": "int", "v": "text"},
+        "data": [dict(zip(names, new, strict=True))],
+        "old": [dict(zip(names, old, strict=True))] if kind == "UPDATE" else None,
+        "_tidb": {"commitTs": ts},
+    }  # fmt: skip
+    rank = Rank.DELETE if kind == "DELETE" else Rank.PUT
+    return Change(ts, rank, table.schema, table.table, b"", json.dumps(event).encode(), Lane("k/0"), 0)
+
+
+def _rows(seq: int, ordinal: int, change: Change) -> Iterator[OutputRow]:
+    """As `decode` has it: an update that changes the key is a delete and an insert."""
+    event = json.loads(change.value)
+    new = tuple(event["data"][0].values())
+    old = tuple(event["old"][0].values()) if event["old"] else None
+    table = TableName(change.schema, change.table)
+    if event["type"] == "DELETE":
+        yield OutputRow(seq, change.commit_ts, RANK_DELETE, ordinal, table, "delete", new[:2], new, None)
+    elif old is not None and old[:2] != new[:2]:
+        yield OutputRow(seq, change.commit_ts, RANK_DELETE, ordinal, table, "delete", old[:2], old, None)
+        yield OutputRow(seq, change.commit_ts, RANK_PUT, ordinal, table, "insert", new[:2], None, new)
+    else:
+        yield OutputRow(seq, change.commit_ts, RANK_PUT, ordinal, table, event["type"].lower(), new[:2], old, new)
+
+
+def _add_window(rng: Random, history: History, table: TableName, number: int) -> None:
+    """Its edges lie on changes of the table as often as not: there the rule is decided."""
+    edges = [c.commit_ts for changes in history.changes for c in changes if c.table == table.table and c.commit_ts < SEGMENTS * SEGMENT_TS]
+    low = rng.choice(edges) if edges and rng.random() < 0.5 else rng.randrange(SEGMENTS * SEGMENT_TS - 1)
+    above = [ts for ts in edges if ts > low]
+    high = rng.choice(above) if above and rng.random() < 0.5 else rng.randrange(low, SEGMENTS * SEGMENT_TS) + 1
+    chunks = []
+    for part in range(rng.randrange(1, 3)):
+        path = f"chunks/d/{table.table}-{number}-{part}.parquet"
+        rows = list({row[:2]: row for row in (image(rng) for _ in range(rng.randrange(KEYS)))}.values())
+        history.chunk_rows[path] = rows
+        chunks.append(ChunkFile(table, path, len(rows), 1, None, None))
+    closes = (high - 1) // SEGMENT_TS
+    window = ClosedWindow(f"{number:016d}", CommitTs(low), CommitTs(high), Seq(min(low // SEGMENT_TS, closes)), tuple(chunks))
+    history.windows[closes].append(window)
+
+
+def write_log(folder: Folder, history: History) -> list[Manifest]:
+    log = FolderLog(folder)
+    log.recover(epoch=1)
+    names = {chunk.table for windows in history.windows for w in windows for chunk in w.chunks} | {row.table for row in history.rows}
+    schemas = log.write_schemas({name: TableSchema(name, COLUMNS, ("id", "part")) for name in names})
+    for path, rows in history.chunk_rows.items():
+        columns = {column.name: pa.array([row[n] for row in rows], pa.string()) for n, column in enumerate(COLUMNS)}
+        write_chunk(folder, path, pa.table(columns))
+    manifests = []
+    for seq, (changes, windows) in enumerate(zip(history.changes, history.windows, strict=True)):
+        data = log.write_data(Seq(seq), epoch=1, codec="canal-json", changes=changes)
+        after_ts, upto_ts = CommitTs(seq * SEGMENT_TS), CommitTs((seq + 1) * SEGMENT_TS)
+        manifest = Manifest(Seq(seq), 1, after_ts, upto_ts, data.name, data.rows, data.bytes, {}, schemas, "canal-json", (), tuple(windows))
+        log.commit(manifest)
+        manifests.append(manifest)
+    return manifests
+
+
+def expected(history: History, manifests: list[Manifest], table: TableName) -> list[tuple[object, ...]]:
+    def rows_of(chunk: ChunkFile) -> list[tuple[Image, Image]]:
+        return [(row[:2], row) for row in history.chunk_rows[chunk.path]]
+
+    found = [row for manifest in manifests for row in merged(manifest, history.rows, rows_of=rows_of) if row.table == table]
+    return [(row.seq, row.commit_ts, row.op, row.key, row.before, row.after, row.dump_id) for row in found]
+
+
+def _image_of(found: dict[str, str | None] | None) -> Image | None:
+    return None if found is None else tuple(found.values())
+
+
+def check(history: History, manifests: list[Manifest], out: Folder) -> None:
+    """The output has exactly the rows of the slow rule, in its order. Raises AssertionError."""
+    found: dict[TableName, list[tuple[object, ...]]] = {}
+    for row in read_output(out):
+        key, before, after = (_image_of(row[name]) for name in ("key", "before", "after"))
+        name = TableName(row["schema"], row["table"])
+        found.setdefault(name, []).append((row["seq"], int(row["commit_ts"]), row["op"], key, before, after, row["dump_id"]))
+    tables = {row.table for row in history.rows}
+    assert len(tables) > TABLES / 2
+    for table in tables | found.keys():
+        assert found.get(table, []) == expected(history, manifests, table), table
