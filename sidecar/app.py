@@ -30,6 +30,7 @@ from sidecar.config import Config
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, serve
 from sidecar.control.service import ControlService, Served
+from sidecar.core.delivered import DeliveryReport
 from sidecar.core.status import SidecarStatus
 from sidecar.definition import DefinitionWatch, read_definition
 from sidecar.errors import LogTaken, OwnershipLost, TicdcDumpError
@@ -226,12 +227,7 @@ class Sidecar:
         self._worker.start()
 
     def _worker_state(self) -> str:
-        if self._worker is None:
-            return "external"
-        report = self.deliveries.report
-        if not self._worker.running():
-            return "stopped"
-        return report.state if report is not None and report.state != "stopped" else "starting"
+        return "external" if self._worker is None else worker_state(self._worker.pid(), self.deliveries.report)
 
     def _end_worker(self, *, at_once: bool) -> None:
         if self._worker is not None:
@@ -253,3 +249,10 @@ class Sidecar:
     def _close_parts(self) -> None:
         while self._closers:
             self._closers.pop()()
+
+
+def worker_state(pid: int | None, report: DeliveryReport | None) -> str:
+    """Of the worker with process id `pid`: a report that another one left says nothing of it."""
+    if pid is None:
+        return "stopped"
+    return report.state if report is not None and report.pid == pid else "starting"

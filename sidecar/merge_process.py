@@ -39,9 +39,10 @@ class MergeProcess:
     def start(self) -> None:
         self._thread.start()
 
-    def running(self) -> bool:
+    def pid(self) -> int | None:
+        """Of the worker, None while none runs."""
         child = self._child
-        return child is not None and child.poll() is None
+        return child.pid if child is not None and child.poll() is None else None
 
     def close(self, *, at_once: bool) -> None:
         """End the worker: after its batch, or `at_once` where this process may not deliver any more."""

@@ -102,7 +102,8 @@ class Pipeline:
         self._schemas = outside.log.write_schemas(tables)
         outside.source.follow(tables)
         self._last_segment_s = outside.clock.now_s()
-        self._undelivered: deque[tuple[Seq, float]] = deque()
+        before = [(Seq(next_seq - 1), self._last_segment_s)] if next_seq else []
+        self._undelivered: deque[tuple[Seq, float]] = deque(before)  # what former owners wrote ages from now on
         self._paid_until_s = self._heard_s = self._last_segment_s
         self._unheard = 0
         self._last_window_seq: Seq | None = None

@@ -4,10 +4,9 @@ truth at the start, the output with its DDLs leads to the truth at every snapsho
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -25,11 +24,10 @@ from sidecar.feeds.tikv import TikvPuller
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Puller
 from sidecar.replay.kv import KvRecording
-from sidecar.replay.recording import rows_by_key
 from sidecar.replay.replay import NoSource
-from sidecar.replay.verify import replay
 from sidecar.term import MonotonicClock
 from tests.integration.test_push_feed import CHANGEFEED, Taking, playing
+from tests.support.from_start import check_from_start
 from tests.support.replaying import Stage, output_of, stage
 from tests.support.tikv import recorded
 from tests.support.tikv.cluster import Cluster
@@ -74,33 +72,7 @@ class Line:
             pipeline.step(poll_s=0.02)
 
     def check(self) -> None:
-        """The rows at the start stand for a dump that was complete then."""
-        recording = self.made.recording
-        start, end = recording.start_ts, recording.end_ts
-        rows = [*self._at_start(), *output_of(self.made, self.disk)]
-        complete_at = dict.fromkeys(self.made.tables, start)
-        verdict = replay(rows, self.made.truth, upto_ts=end, complete_at=complete_at, tables=self.made.tables, steps=self.made.feed.steps)
-        assert verdict.ok, [table for table in verdict.tables if not table.equal]
-        assert all(table.snapshots_compared > 0 for table in verdict.tables)
-
-    def _at_start(self) -> Iterator[dict[str, Any]]:
-        recording = self.made.recording
-        for name, rows in recording.truth(recording.start_ts).items():
-            schema = recording.schemas[name]
-            for key, row in rows_by_key(schema, rows).items() if name in self.made.tables else ():
-                yield {
-                    "seq": -1,
-                    "ordinal": 0,
-                    "commit_ts": str(recording.start_ts),
-                    "schema": name.schema,
-                    "table": name.table,
-                    "op": "insert",
-                    "key": dict(zip(schema.key, key, strict=True)),
-                    "before": None,
-                    "after": dict(zip(schema.column_names(), row, strict=True)),
-                    "origin": "dump",
-                    "dump_id": "start",
-                }
+        check_from_start(self.made, output_of(self.made, self.disk))
 
 
 def middle(made: Stage) -> CommitTs:

@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sidecar.app import Sidecar
+from sidecar.app import Sidecar, worker_state
 from sidecar.config import Config
+from sidecar.core.delivered import DeliveryReport
+from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import ConfigError
 from tests.unit.test_term import SETTINGS
 
@@ -46,3 +48,11 @@ def test_an_outage_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
     assert waited == [1.0, 2.0, 4.0]
     assert "etcd does not answer" in sidecar.last_error
     assert sidecar.tally.terms_ended == {"CoordinationLost": 3}
+
+
+@pytest.mark.parametrize(
+    ("pid", "reported_by", "state"), [(None, 7, "stopped"), (8, 7, "starting"), (8, None, "starting"), (8, 8, "running")]
+)
+def test_a_workers_state_is_what_it_reported_itself(pid: int | None, reported_by: int | None, state: str) -> None:
+    report = DeliveryReport(Seq(3), CommitTs(30), "running", 0, pid=reported_by) if reported_by is not None else None
+    assert worker_state(pid, report) == state

@@ -72,10 +72,10 @@ def test_the_worker_ends_by_itself_when_its_input_does(tmp_path: Path) -> None:
     worker = MergeProcess(child(LIVES_UNTIL_STDIN_ENDS, tmp_path / "pid"), lambda what: None)
     worker.start()
     pid = written(tmp_path / "pid")
-    assert worker.running()
+    assert worker.pid() == pid
     worker.close(at_once=False)
     assert gone(pid)
-    assert not worker.running()
+    assert worker.pid() is None
     assert worker.deaths == 0
 
 

@@ -561,6 +561,19 @@ def test_while_the_sinks_are_behind_a_dump_opens_one_window_when_the_last_is_del
     assert pipeline.dump.open_windows() == 1
 
 
+def test_what_former_owners_wrote_and_the_sinks_have_not_is_lag_and_a_dump_waits_for_it() -> None:
+    stage = Stage()
+    stage.deliveries = FakeDeliveries()
+    stage.feed.say(put(5, "x"), resolved(10))
+    stage.attach().step(poll_s=0)
+    pipeline = stage.attach(epoch=2)
+    assert pipeline.delivery_lag_s() == 0
+    stage.clock.time_s += 7
+    assert pipeline.delivery_lag_s() == 7
+    stage.deliveries.seq = Seq(0)
+    assert pipeline.delivery_lag_s() == 0
+
+
 def test_a_dump_opens_no_window_before_what_it_read_is_paid_for_at_its_pace() -> None:
     stage = Stage()
     pipeline = stage.attach()
