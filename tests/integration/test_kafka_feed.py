@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stamina
 from confluent_kafka import Producer
 
 from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
@@ -362,7 +363,11 @@ def test_a_cluster_that_does_not_answer_any_more_is_lost(
         poll_for_ever(feed)
     assert lost.value.retryable
     own_broker.write(topic, numbered(0, 0, 1))
-    feed.seek({lane(topic): 0})
+    for attempt in stamina.retry_context(
+        on=FeedLost, timeout=60.0, wait_initial=0.2, attempts=None
+    ):  # as terms do: it has no leader at first
+        with attempt:
+            feed.seek({lane(topic): 0})
     assert [m.position for m in read(feed, 1)] == [0]
 
 
