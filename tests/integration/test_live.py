@@ -25,7 +25,7 @@ from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.rig.truth import await_delivered
 
-pytestmark = pytest.mark.xdist_group("rig")
+pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.timeout(1500)]
 
 WRITES_PER_S = 500
 OUTAGE_S = 10.0
