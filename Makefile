@@ -29,7 +29,7 @@ test: setup ## run all tests
 	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 matrix: setup ## all twenty schedules of every recording, feed and kind of brackets (`make test` shares them out among the feeds)
-	@TICDC_DUMP_WHOLE_MATRIX=1 $(BIN)/pytest -n $(WORKERS) --timeout 3600 tests/integration/test_recordings.py tests/integration/test_ddl_recordings.py tests/spark/test_recordings_spark.py
+	@TICDC_DUMP_WHOLE_MATRIX=1 $(BIN)/pytest -n $(WORKERS) tests/integration/test_recordings.py tests/integration/test_ddl_recordings.py tests/spark/test_recordings_spark.py
 
 check: setup ## format, lint, types, stubs, then all tests
 	@$(BIN)/ruff format --check .
