@@ -4,10 +4,12 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
-WORKERS ?= 2
+WORKERS ?= 3
 SEED ?= 0
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py
 
-.PHONY: help setup demo demo-live test matrix check format lint types stubs bench sim lock clean
+.PHONY: help setup demo demo-live fast test matrix check format lint types stubs bench sim lock clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -25,24 +27,22 @@ $(STAMP): requirements.lock pyproject.toml deploy/check-machine
 demo: setup ## play the recorded stream `demo` with a dump in the middle of it, and judge the output
 	@$(BIN)/ticdc-dump replay tests/recordings/demo --brackets watermark --chunk-rows 100 --speed 6
 
-test: setup ## run all tests
-	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+fast: setup ## the tests that need no server and no Spark, within three minutes
+	@TICDC_DUMP_LANE=fast $(PYTEST) $(PURE)
 
-matrix: setup ## all twenty schedules of every recording, feed and kind of brackets (`make test` shares them out among the feeds)
-	@TICDC_DUMP_WHOLE_MATRIX=1 $(BIN)/pytest -n $(WORKERS) tests/integration/test_recordings.py tests/integration/test_ddl_recordings.py tests/spark/test_recordings_spark.py
+test: setup ## all tests
+	@$(PYTEST)
 
-check: setup ## format, lint, types, stubs, then all tests
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@$(MAKE) --no-print-directory stubs
-	@$(MAKE) --no-print-directory test
+matrix: setup ## all tests, with every schedule of every recording, feed and kind of brackets, and many more examples (tests/lanes.py)
+	@TICDC_DUMP_LANE=matrix $(PYTEST)
+
+check: lint types stubs test ## format, lint, types, stubs, then all tests
 
 format: setup ## rewrite the code in the house format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lint: setup ## ruff
+lint: setup ## format and lint, changing nothing
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
 
 types: setup ## mypy --strict

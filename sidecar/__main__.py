@@ -1,6 +1,6 @@
 """`python -m sidecar` is `ticdc-dump`: how a process starts another one with its own interpreter."""
 
-from sidecar.control.cli import main
+from sidecar.cli.main import main
 
 if __name__ == "__main__":
     main()

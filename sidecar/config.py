@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from sidecar.core.messages import READERS_MAX
 from sidecar.errors import ConfigError
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -123,7 +124,7 @@ class DumpSection(_Section, frozen=True, kw_only=True):
     """Defaults of dumpstart, and the bounds of what may be read and not yet in the log."""
 
     chunk_rows: Positive = 10_000
-    readers: Annotated[int, Meta(ge=1, le=64)] = 2
+    readers: Annotated[int, Meta(ge=1, le=READERS_MAX)] = 2
     window_chunks_max: Positive = 8
     open_windows_max: Positive = 16
     chunk_bytes_max: Positive = 256 << 20

@@ -29,14 +29,28 @@
 
 from __future__ import annotations
 
+_WAY_OUT = "\n  what to do: "
+
+
+def with_hint(message: str, hint: str) -> str:
+    """Both as one text: for people, and for wires on which only a text travels."""
+    return f"{message}{_WAY_OUT}{hint}"
+
+
+def parted(text: str) -> tuple[str, str]:
+    """Message and hint of such a text; the hint is empty where there is none."""
+    message, found, hint = text.rpartition(_WAY_OUT)
+    return (message, hint) if found else (text, "")
+
 
 class TicdcDumpError(Exception):
-    """`hint` is the way out, in the imperative; it is part of the text."""
+    """`message`: where, and what was expected. `hint`: the way out, in the imperative. The error's text is both."""
 
     retryable = False
 
     def __init__(self, message: str, *, hint: str) -> None:
-        super().__init__(f"{message}\n  what to do: {hint}")
+        super().__init__(with_hint(message, hint))
+        self.message = message
         self.hint = hint
 
 

@@ -20,14 +20,16 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sidecar.codecs.contract import Codec
-from sidecar.core.dump import Dump, DumpLimits
-from sidecar.core.manifest import ClosedWindow, DdlRecord, Manifest
+from sidecar.core.chunk import ClosedWindow
+from sidecar.core.dump import Dump
+from sidecar.core.dump_start import DumpLimits
 from sidecar.core.messages import ChunkRead, Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress, progress_from_json
 from sidecar.core.schema_step import Fate, TableStep, steps
 from sidecar.core.sequence import Sequence, Spill
 from sidecar.errors import FeedUnsuitable, LogBroken, RefusedRequest, UnsupportedDdl
+from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, Schemas, SegmentLog, Source
 
 EMPTY_SEGMENT_EVERY_S = 10.0
@@ -36,15 +38,15 @@ EMPTY_SEGMENT_EVERY_S = 10.0
 
 DELIVERY_LAG_MAX_S = 1.5
 """While a segment waits longer than this for the sinks, windows are opened one at a time, each when the last one is delivered: a
-dump takes what the live changes leave (P3), and goes on however slow the sinks are. Above what micro-batches cost without a
+dump takes what the live changes leave (P3), and goes on however slow the sinks are. Above what batches cost without a
 dump, below the two seconds that an operator notices."""
 
 
 class Dumper(Protocol):
     """What the pipeline asks of a dump; `core.dump.Dump` is the one that runs, a recorded one is played by the replay."""
 
-    progress: Progress | None
-
+    @property
+    def progress(self) -> Progress | None: ...
     def request(self, request: Request) -> None: ...
     def handle(self, event: SourceEvent) -> list[Command]: ...
     def next(self) -> list[Command]: ...
@@ -87,7 +89,8 @@ class Counts:
 
 
 class Pipeline:
-    """One changefeed's sidecar. `step` is called for ever by one thread; it blocks for `poll_s` at most."""
+    """One changefeed's sidecar. `step` is called for ever by one thread. It waits for messages for `poll_s` at most, and for
+    what must be durable; for the tables after a DDL, which is a barrier, it waits for the source."""
 
     def __init__(
         self, outside: Outside, dump: Dumper, sequence: Sequence, *, tables: Mapping[TableName, TableSchema], epoch: int, next_seq: Seq
@@ -98,6 +101,7 @@ class Pipeline:
         self.epoch = epoch
         self.next_seq = next_seq
         self.counts = Counts()
+        self.last_ddl: Ddl | None = None
         self.tables = tables
         self._schemas = outside.log.write_schemas(tables)
         outside.source.follow(tables)
@@ -271,6 +275,7 @@ class Pipeline:
         self.next_seq = Seq(seq + 1)
         self.counts.segments += 1
         self.counts.ddls += len(told)
+        self.last_ddl = told[-1] if told else self.last_ddl
         self.counts.changes += data.rows
         for chunk in (chunk for window in windows for chunk in window.chunks):
             self.counts.dump_rows += chunk.rows

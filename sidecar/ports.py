@@ -1,5 +1,6 @@
-"""What the pipeline needs from the outside, as contracts. Each has an in-memory twin in `adapters/memory.py` (the feed's
-is `replay/feed.py`), and one suite in tests/contract runs on the twin and on the real thing.
+"""What the pipeline needs from the outside, as contracts. What a dump cannot do without has a twin in memory that is shipped, and Feed,
+Puller, SegmentLog, Source, ProgressStore and Ownership have one suite each in tests/contract, which the twin and the real thing pass:
+tests/test_tidy.py::PORTS says which.
 
 Methods raise errors of `sidecar.errors` only; adapters translate their drivers' errors at the edge.
 """
@@ -10,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sidecar.core.key_values import KeyRange, KvEvent
-from sidecar.core.manifest import Manifest
 from sidecar.core.messages import Command, Request, SourceEvent
 from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
+from sidecar.log.manifest import DataFile, Manifest
+from sidecar.rowcodec.key_values import KeyRange, KvEvent
 
 
 class Feed(Protocol):
@@ -60,15 +61,6 @@ class Puller(Protocol):
 
     def close(self) -> None:
         """End all connections and threads; never raises."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A segment's data as written: `name` relative to the log, None if there were no rows."""
-
-    name: str | None
-    rows: int
-    bytes: int
 
 
 class SegmentLog(Protocol):

@@ -1,40 +1,36 @@
-"""The frames' schemas and the sink's port: what crosses a boundary inside the Spark application.
+"""The sink's port, and what a task hands to a sink. Design 8 and 9; the rules are in ARCHITECTURE.md, "From log to sink".
 
-    deliveries = changes of the batch's segments  +  one row for each chunk of a window that closed in them  +  its keys
+    open ─► plan ─► [task, task, …] a stage ─► the next stage ─► accept ─► plan ─► …
 
-A **change row** is one live change, decoded. A **chunk row** stands for all survivors of one chunk: it names the chunk's
-file, and the sink's task opens it with `merge.survivors`. A chunk's rows so never cross the JVM (measured: a third of the
-cost, see ARCHITECTURE.md). A **key row** has keys touched in a chunk's window; those of a chunk come before it.
+A **batch** is some segments in a row, cut by the sink into independent **tasks**; a task is a list of **units**, and a unit is what the
+sink's output is made of: the live rows of one segment, chunks of one segment and table, or both. What is in a unit is a function of
+the log and of constants that the sink keeps beside its output, never of the batch, the cores or the place: so a batch that is done
+again in another cut writes the same units.
 
-Output order is `seq, commit_ts, rank, ordinal`: a chunk row has commit_ts = high_ts and the last rank, so its rows come
-after every change <= high_ts and before every change > high_ts.
+The rows of a task come as **portions**, one table's rows of one segment, each a sequence of pieces in output order:
+`commit_ts, rank, ordinal`. A chunk's rows have commit_ts = high_ts and the last rank: they come after every change <= high_ts and before
+every change > high_ts.
+
+Three kinds of sink, each with a twin in sinks/memory/; tests/contract/sink_port.py is what all must pass:
+
+    hidden       nothing is seen before `accept`                               files, lakes
+    committing   each task's own transaction is seen, and holds its slot       Kafka, SQL
+    versioned    of each key the greatest (commit_ts, rank) wins               search engines
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.chunk import ClosedWindow
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
+from sidecar.log.manifest import DdlRecord, Manifest
 
-RANK_DELETE, RANK_PUT, RANK_KEYS, RANK_CHUNK = 0, 1, 8, 9
-
-CHANGE_SCHEMA = (
-    "seq long, commit_ts long, rank int, ordinal long, schema string, table string, op string, key string,"
-    " before array<string>, after array<string>"
-)
-"""One decoded live change. `op` insert | update | delete; `before`/`after` are canonical text in the order of the table
-schema's columns, null where there is no such image. `key` is `key_text` of the row's handle key. An update that changes
-the handle key is two rows, a delete of the old key (rank 0) and an insert of the new one (rank 1), both with the
-change's ordinal: so each row has one key, and deletes come before puts at one commit_ts."""
-
-DELIVERY_SCHEMA = CHANGE_SCHEMA + ", chunk struct<dump_id: string, path: string, touched: array<string>>"
-"""`chunk` is null in change rows; in key and chunk rows op, key, before and after are null and ordinal is the chunk's number in
-the segment. A chunk is touched by the keys of its own row and of all key rows that have its path. Writers get one more column,
-`part int`: it spreads a table's chunks over the sink's `parts`; change rows are in part 0."""
+RANK_DELETE, RANK_PUT, RANK_CHUNK = 0, 1, 9
 
 TEXTS = pa.list_(pa.field("element", pa.string()))
 CHANGES = pa.schema(
@@ -43,23 +39,221 @@ CHANGES = pa.schema(
         ("table", pa.string()), ("op", pa.string()), ("key", pa.string()), ("before", TEXTS), ("after", TEXTS),
     ]
 )  # fmt: skip
-DELIVERIES = CHANGES.append(pa.field("chunk", pa.struct([("dump_id", pa.string()), ("path", pa.string()), ("touched", TEXTS)])))
-"""CHANGE_SCHEMA and DELIVERY_SCHEMA as Arrow, arrays' elements named as Spark names them."""
+"""Decoded live changes. `op` insert | update | delete; `before`/`after` are canonical text in the order of the table schema's columns,
+null where there is no such image. `key` is `key_text` of the row's handle key. An update that changes the handle key is two rows, a
+delete of the old key (rank 0) and an insert of the new one (rank 1), both with the change's ordinal: so each row has one key, and
+deletes come before puts at one commit_ts."""
 
-DELIVERED_SCHEMA = "seq long, schema string, table string, path string, from_log long, from_dump long, dropped long"
-"""What a sink's task reports for each file it wrote: rows from the log, from the dump, and dropped in windows."""
+RAW_CHANGES = pa.schema(
+    [*CHANGES, ("message_key", pa.binary()), ("message_value", pa.binary()), ("lane", pa.string()), ("position", pa.int64())]
+)
+"""For a sink that asks: the message as TiCDC wrote it, and where. Of an update that is two rows, the delete has nulls."""
+
+
+# ---- what there is to deliver --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveredFile:
-    """One file of a segment and table; `path` is relative to the output. Its rows are `from_log + from_dump`; `dropped`
-    are rows of chunks whose key was touched in the window."""
+class DueChunk:
+    """A chunk whose window closed in segment `seq`; `number` is its place among the segment's chunks. Changes of its window begin in
+    segment `first_seq`."""
 
-    path: str
     table: TableName
-    from_log: int
-    from_dump: int
+    low_ts: CommitTs
+    high_ts: CommitTs
+    first_seq: Seq
+    seq: Seq
+    number: int
+    dump_id: str
+    path: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. Small to send to a task."""
+
+    manifest: Manifest
+    schemas: Mapping[TableName, TableSchema]
+    next_schemas: Mapping[TableName, TableSchema]
+
+    @property
+    def seq(self) -> Seq:
+        return self.manifest.seq
+
+    @property
+    def upto_ts(self) -> CommitTs:
+        return self.manifest.upto_ts
+
+    @property
+    def ddls(self) -> tuple[DdlRecord, ...]:
+        return self.manifest.ddls
+
+    @property
+    def windows(self) -> tuple[ClosedWindow, ...]:
+        return self.manifest.windows
+
+    def due_chunks(self) -> list[DueChunk]:
+        """The chunks of the windows that closed in it, but empty ones."""
+        chunks = [(window, chunk) for window in self.windows for chunk in window.chunks]
+        return [
+            DueChunk(chunk.table, window.low_ts, window.high_ts, window.first_seq, self.seq, number, window.dump_id, chunk.path, chunk.rows)
+            for number, (window, chunk) in enumerate(chunks)
+            if chunk.rows
+        ]
+
+
+# ---- how a sink cuts it ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Of segment `seq`: all its live rows if `live`, and these chunks. `part` is the sink's own word for it."""
+
+    seq: Seq
+    live: bool
+    chunks: tuple[DueChunk, ...] = ()
+    part: int = 0
+
+
+Order: TypeAlias = Literal["table", "segment"]
+"""Of the portions of a unit. table: each table once, by name. segment: as committed, so a table comes as often as others lie between;
+at one commit_ts deletes first across all tables, then by ordinal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`id` tells it from the others of its batch. `raw`: pieces of live rows have RAW_CHANGES."""
+
+    id: str
+    units: tuple[Unit, ...]
+    order: Order = "table"
+    raw: bool = False
+
+
+class Survivors(NamedTuple):
+    """`rows`: a chunk's rows that the window's changes did not touch, canonical text by column; `ordinals`: each one's place in the chunk;
+    `dropped`: how many were touched."""
+
+    rows: pa.Table
+    ordinals: pa.Array
     dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPiece:
+    """A chunk's survivors, as rows of commit_ts = `due.high_ts`."""
+
+    due: DueChunk
+    survivors: Survivors
+
+
+Piece: TypeAlias = "pa.Table | ChunkPiece"
+"""A pa.Table has CHANGES (or RAW_CHANGES) of one table, at least one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Rows of one table in one segment. `pieces` are read in place, once: finish one portion before the next."""
+
+    unit: Unit
+    schema: TableSchema
+    pieces: Iterator[Piece]
+
+
+class Rows(NamedTuple):
+    """Rows by where they came from; `dropped` are rows of chunks whose key was touched in the window."""
+
+    log: int = 0
+    dump: int = 0
+    dropped: int = 0
+
+    def plus(self, other: Rows) -> Rows:
+        return Rows(self.log + other.log, self.dump + other.dump, self.dropped + other.dropped)
+
+    @classmethod
+    def of(cls, piece: Piece) -> Rows:
+        if isinstance(piece, ChunkPiece):
+            return cls(dump=piece.survivors.rows.num_rows, dropped=piece.survivors.dropped)
+        return cls(log=piece.num_rows)
+
+
+Counts: TypeAlias = dict[tuple[Seq, TableName], Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a task has done. `note`: what the sink's `accept` needs of it besides; small, picklable."""
+
+    task: str
+    counts: Counts
+    note: Any = None
+
+
+class Writer(Protocol):
+    """The part of a sink that runs in tasks: picklable, knows no session, and may run twice at once for one task."""
+
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        """Write what the task is. Raises SinkError, StorageFull; what reading the log raises passes through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`heads` in a row, all of one schemas file; a DDL ends the last one. Tasks of a stage may run at once, the next stage when all are
+    done."""
+
+    heads: tuple[Head, ...]
+    stages: tuple[tuple[Task, ...], ...]
+    writer: Writer
+
+
+# ---- the port -------------------------------------------------------------------------------------------------------
+
+
+class Owner(NamedTuple):
+    """Who may write: the sidecar's epoch, and which of its workers. A later one fences off all before it."""
+
+    epoch: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`accepted`: the last segment accepted durably, None at the start; every earlier one is accepted too. `begun`: the last segment of
+    a batch whose tasks may have been seen in part: the next batch must be of exactly the segments up to it, None if there is none."""
+
+    owner: Owner
+    accepted: Seq | None
+    begun: Seq | None = None
+
+
+class Sink(Protocol):
+    """An output. Making one reads and writes nothing. One thread, and `open` comes first.
+
+    Delivery is at least once: whatever dies when, what is done again changes nothing in what a consumer ends with (P5).
+    """
+
+    def look(self) -> Seq | None:
+        """As `Standing.accepted`, without becoming its writer: for whoever only wants to know. Raises SinkError for an output that is
+        another log's or cannot be read."""
+
+    def open(self, *, epoch: int | None) -> Standing:
+        """Become its one writer: from here on earlier owners can neither accept nor sweep nor be seen. What they left is swept.
+
+        `epoch` None: that of the last owner. The incarnation is counted in the target. Raises OwnershipLost if a later epoch has opened it,
+        SinkError as `look`.
+        """
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:
+        """Cut the segments after `accepted` (a beginning of `heads`, at least one) into tasks; None: gather more. A sink of the committing
+        kind has the cut on record when it returns, and gives the same one for a batch that it had begun."""
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        """Make the batch's segments accepted, all tasks being done: the last durable step. A sink that carries out DDLs has carried out the
+        last head's before. Raises OwnershipLost for a former owner, SinkError for a gap or a step back; then nothing is accepted."""
+
+    def close(self) -> None:
+        """Free connections; never raises. What was not accepted is done again by the next owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,45 +261,13 @@ class Delivered:
     """A segment's outcome in one sink."""
 
     seq: Seq
-    files: tuple[DeliveredFile, ...]
-
-    @property
-    def tables(self) -> dict[TableName, tuple[int, int, int]]:
-        """Rows by table, as (from_log, from_dump, dropped)."""
-        found: dict[TableName, tuple[int, int, int]] = {}
-        for file in self.files:
-            log, dump, dropped = found.get(file.table, (0, 0, 0))
-            found[file.table] = (log + file.from_log, dump + file.from_dump, dropped + file.dropped)
-        return found
+    tables: dict[TableName, Rows] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentHead:
-    """What a sink must know of a segment besides its rows."""
-
-    seq: Seq
-    upto_ts: int
-    ddls: tuple[tuple[int, str, str, str], ...]
-    """(commit_ts, schema, table, query), after all rows of the segment."""
-
-
-class Sink(Protocol):
-    """An output. Delivery is at least once and a redone batch writes the same thing under the same identity."""
-
-    @property
-    def parts(self) -> int:
-        """How many tasks may share the chunks of one segment and table; 1 where output order is the file's order."""
-
-    def accepted(self) -> Seq | None:
-        """The last seq accepted durably, None at the start. Every earlier one is accepted too."""
-
-    def writer(self, schemas: Mapping[TableName, TableSchema], log: object) -> Writer:
-        """The part that runs in Spark's tasks: picklable, knows no session."""
-
-    def accept(self, heads: Iterable[SegmentHead], delivered: Iterable[Delivered]) -> None:
-        """Make the batch's segments accepted, in order of seq: the last durable step. Refuses to go back (SinkError)."""
-
-
-class Writer(Protocol):
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Takes deliveries clustered by (seq, schema, table, part), in output order inside each; yields DELIVERED_SCHEMA."""
+def delivered(batch: Batch, outcomes: Sequence[Outcome]) -> list[Delivered]:
+    """The outcomes by segment, in order of seq."""
+    found: dict[Seq, dict[TableName, Rows]] = {head.seq: {} for head in batch.heads}
+    for outcome in outcomes:
+        for (seq, table), rows in outcome.counts.items():
+            found[seq][table] = found[seq].get(table, Rows()).plus(rows)
+    return [Delivered(seq, tables) for seq, tables in found.items()]

@@ -3,15 +3,14 @@
 Before each task a worker calls `importlib.invalidate_caches()`. Up to Python 3.11 this reads the directory of every zip on
 the path again, in Python: pyspark.zip, py4j and spark-core.jar, 0.2 s of CPU. These never change while a worker lives, and
 zips added later (`--py-files`) get an importer of their own, so forgetting that call loses nothing. Measured: an empty
-mapInArrow of four tasks on two cores went from 0.45 s to 0.1 s.
+job of four tasks on two cores went from 0.45 s to 0.1 s.
 """
 
 from __future__ import annotations
 
 import zipimport
 
-import pandas  # noqa: F401  # imported before the fork, so that each worker need not
-import pyarrow.compute
+import pyarrow.compute  # imported before the fork, so that each worker need not
 import pyarrow.parquet  # noqa: F401
 from pyspark.daemon import manager
 

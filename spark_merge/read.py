@@ -6,20 +6,20 @@ missing is never taken for "nothing new" when later segments exist, or when the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]  # botocore ships no types
 
-from sidecar import storage
-from sidecar.core.log_layout import Contents, manifest_name, missing_files, read_manifest
-from sidecar.core.manifest import DATA_COLUMNS, Manifest, ManifestUnreadable, schemas_from_json
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
-from sidecar.storage import Folder
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.layout import Contents, manifest_name, missing_files, read_manifest
+from sidecar.log.manifest import DATA_COLUMNS, Manifest, ManifestUnreadable, schemas_from_json
+from sidecar.log.storage import Folder
 
 MANIFESTS_AT_ONCE_MAX = 64
 """Asked for in one go while there is a backlog."""
@@ -61,21 +61,21 @@ def read_schemas(log: Folder, path: str) -> dict[TableName, TableSchema]:
         raise LogBroken(f"segment log {log}: {error}", hint=_RESTORE_HINT) from error
 
 
-def iter_rows(log: Folder, manifest: Manifest) -> Iterator[pa.Table]:
-    """DATA_COLUMNS of the segment's rows, a row group at a time. Raises LogBroken."""
+def iter_rows(log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_COLUMNS) -> Iterator[pa.Table]:
+    """These columns of the segment's rows, a row group at a time. Raises LogBroken."""
     if manifest.data is None:
         return
-    with _reading(log, manifest.data), log.fs().open(log.path(manifest.data), "rb") as file, pq.ParquetFile(file) as parquet:
+    with _reading(log, manifest.data), storage.open_to_read(log, manifest.data) as file, pq.ParquetFile(file) as parquet:
         _check_rows(log, manifest, parquet)
         for group in range(parquet.metadata.num_row_groups):
-            yield parquet.read_row_group(group, columns=list(DATA_COLUMNS))
+            yield parquet.read_row_group(group, columns=list(columns))
 
 
 def read_rows(log: Folder, manifest: Manifest, row_group: int | None) -> pa.Table:
     """DATA_COLUMNS of the segment's rows, or of one of its row groups. Raises LogBroken."""
     if manifest.data is None:
         return _NO_ROWS
-    with _reading(log, manifest.data), log.fs().open(log.path(manifest.data), "rb") as file, pq.ParquetFile(file) as parquet:
+    with _reading(log, manifest.data), storage.open_to_read(log, manifest.data) as file, pq.ParquetFile(file) as parquet:
         _check_rows(log, manifest, parquet)
         columns = list(DATA_COLUMNS)
         return parquet.read(columns=columns) if row_group is None else parquet.read_row_group(row_group, columns=columns)
@@ -119,16 +119,13 @@ _schemas_read: dict[tuple[str, str], Mapping[TableName, TableSchema]] = {}
 @contextmanager
 def _reading(log: Folder, name: str) -> Iterator[None]:
     """Translate the storage's and Parquet's errors."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise missing_files(log, [name]) from error
-    except pa.ArrowInvalid as error:
-        raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=_RESTORE_HINT) from error
-    except (OSError, BotoCoreError) as error:
-        raise LogBroken(
-            f"segment log {log}: {name} cannot be read: {error!r}", hint="make the storage reachable and readable, then start again"
-        ) from error
+    with storage_errors(f"segment log {log}: {name}"):
+        try:
+            yield
+        except storage.Absent as error:
+            raise missing_files(log, [name]) from error
+        except pa.ArrowInvalid as error:
+            raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=_RESTORE_HINT) from error
 
 
 def _run(log: Folder, first: Seq, count: int) -> list[Manifest]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from sidecar.core.manifest import ChunkFile, Manifest
+from sidecar.core.chunk import ChunkFile
 from sidecar.core.model import TableName
+from sidecar.log.manifest import Manifest
 from spark_merge.contract import RANK_CHUNK
 
 Image = tuple[str | None, ...]

@@ -8,31 +8,31 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-
-import pyarrow as pa
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from sidecar import errors
 from sidecar.errors import TicdcDumpError
 
 _TOLD = re.compile(r"ticdc-dump-error\[([A-Za-z0-9+/=]+)\]")
 
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class telling:  # noqa: N801  # a picklable function
-    """`task`, whose TicdcDumpErrors the driver can read. For `mapInArrow`."""
+def telling(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, whose TicdcDumpErrors the driver can read."""
 
-    task: Task
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            yield from self.task(iter(batches))
+            return function(*args, **kwargs)
         except TicdcDumpError as error:
-            found = [type(error).__name__, str(error).partition("\n")[0], error.hint]
+            found = [type(error).__name__, error.message, error.hint]
             raise RuntimeError(f"ticdc-dump-error[{base64.b64encode(json.dumps(found).encode()).decode()}]") from error
+
+    return call
 
 
 def told(error: BaseException) -> TicdcDumpError | None:

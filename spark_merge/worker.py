@@ -16,17 +16,17 @@ import time
 from dataclasses import dataclass
 from threading import Event, Thread
 
-from sidecar import storage
-from sidecar.core.delivered import DELIVERED_NAME, DeliveryReport
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import TicdcDumpError
-from spark_merge.contract import Delivered, Sink
+from sidecar.log import storage
+from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport
+from spark_merge.contract import Delivered
 from spark_merge.job import Job, JobSettings, session
 from spark_merge.read import new_manifests
 from spark_merge.sinks.registry import open_sink
 
 IDLE_WAIT_S = 0.1
-"""Between two looks into an idle log: little beside a micro-batch, and one listing of the log ten times a second at most."""
+"""Between two looks into an idle log: little beside a batch, and one listing of the log ten times a second at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Worker:
         self.settings = settings
         self.ending = Event()
         self._dropped: dict[TableName, int] = {}
+        self._counted: Seq | None = None
         self._seq: Seq | None = None
         self._upto_ts = CommitTs(0)
         self._batch_s = self._accept_s = 0.0
@@ -55,32 +56,42 @@ class Worker:
         """Raises what stops it: SinkError, LogBroken, StorageFull or what Spark died of. All of it is safe to start again."""
         sinks = [open_sink(uri, log_id=self.settings.log_id) for uri in self.settings.sinks]
         try:
-            self._report("starting", sinks)
-            job = Job(session(master=self.settings.master, memory=self.settings.memory), sinks, self.settings.job)
-            job.warm_up()
-            self._report("running", sinks)
-            while not self.ending.is_set():
-                began_s = time.monotonic()
-                batch = job.run_once()
-                if batch:
-                    self._batch_s, self._accept_s = time.monotonic() - began_s, job.accept_s
-                    self._count(batch)
-                    self._report("running", sinks)
-                else:
-                    self.ending.wait(IDLE_WAIT_S)
+            self._report("starting", _hindmost([sink.look() for sink in sinks]))
+            self._deliver(Job(session(master=self.settings.master, memory=self.settings.memory), sinks, self.settings.job))
         except TicdcDumpError as error:
-            self._report("stopped", sinks, error=str(error))
+            self._report("stopped", self._seq, error=str(error))
             raise
+        finally:
+            for sink in sinks:
+                sink.close()
+
+    def _deliver(self, job: Job) -> None:
+        job.warm_up()
+        self._report("running", job.accepted())
+        while not self.ending.is_set():
+            began_s = time.monotonic()
+            batch = job.run_once()
+            if batch:
+                self._batch_s, self._accept_s = time.monotonic() - began_s, job.accept_s
+                self._count(batch)
+                self._report("running", job.accepted())
+            else:
+                self.ending.wait(IDLE_WAIT_S)
 
     def _count(self, batch: list[Delivered]) -> None:
-        for segment in {segment.seq: segment for segment in batch}.values():  # each sink has its own, of the same rows
-            for table, (_, _, dropped) in segment.tables.items():
-                if dropped:
-                    self._dropped[table] = self._dropped.get(table, 0) + dropped
+        for segment in batch:
+            if self._counted is None or segment.seq > self._counted:  # each sink has its own, of the same rows
+                self._counted = segment.seq
+                for table, rows in segment.tables.items():
+                    if rows.dropped:
+                        self._dropped[table] = self._dropped.get(table, 0) + rows.dropped
 
-    def _report(self, state: str, sinks: list[Sink], *, error: str = "") -> None:
-        if not error:
-            self._find_position(sinks)
+    def _report(self, state: str, seq: Seq | None, *, error: str = "") -> None:
+        """`seq`: the last segment that all sinks have accepted; its ts is told where the log still has it."""
+        self._seq = seq
+        if seq is not None and not error:
+            last = new_manifests(self.settings.job.log, after=Seq(seq - 1), limit=1)
+            self._upto_ts = last[0].upto_ts if last and last[0].seq == seq else self._upto_ts
         report = DeliveryReport(
             seq=self._seq,
             upto_ts=self._upto_ts,
@@ -94,14 +105,10 @@ class Worker:
         )
         storage.write_atomically(self.settings.job.log, DELIVERED_NAME, report.to_json())
 
-    def _find_position(self, sinks: list[Sink]) -> None:
-        """The last segment that all sinks have accepted, and its ts where the log still has it."""
-        accepted = [sink.accepted() for sink in sinks]
-        known = [seq for seq in accepted if seq is not None]
-        self._seq = min(known) if len(known) == len(accepted) else None
-        if self._seq is not None:
-            last = new_manifests(self.settings.job.log, after=Seq(self._seq - 1), limit=1)
-            self._upto_ts = last[0].upto_ts if last and last[0].seq == self._seq else self._upto_ts
+
+def _hindmost(accepted: list[Seq | None]) -> Seq | None:
+    known = [seq for seq in accepted if seq is not None]
+    return min(known) if known and len(known) == len(accepted) else None
 
 
 def end_with_stdin(worker: Worker) -> None:
@@ -112,4 +119,4 @@ def end_with_stdin(worker: Worker) -> None:
             pass
         worker.ending.set()
 
-    Thread(target=wait, name="stdin", daemon=True).start()
+    Thread(target=wait, name="stdin", daemon=True).start()  # a read of stdin cannot be told to end, and nobody waits for it

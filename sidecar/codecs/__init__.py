@@ -1,5 +1,9 @@
-"""Protocols of TiCDC, message bytes to envelopes. `contract.py` says what a codec is; each other file is one protocol or a part that
-several need (`compression.py`, `refusals.py`); `registry.py` chooses.
+"""Protocols of TiCDC, message bytes to envelopes. Rows stay bytes: only commit_ts, table and delete or put are read here.
 
-Pure: the standard library, msgspec and cramjam; no I/O, no clock, no log.
+    contract        what a codec is            registry   a changefeed's settings to its codec, or why it cannot carry a dump
+    open_protocol, canal_json                  kv         raw key-values as a protocol of our own
+    compression, refusals                      what several need
+
+Pure: the standard library, msgspec and cramjam; no I/O, no clock, no log. It must not know the changefeed's filter (ticdc/) nor how
+a row's values are decoded (spark_merge/decode).
 """

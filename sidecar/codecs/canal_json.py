@@ -21,7 +21,7 @@ from msgspec import Meta, Raw, Struct, field, json
 from sidecar.codecs.compression import Compression, NotCompressed, decompressed
 from sidecar.codecs.contract import IDENTITY_BYTES
 from sidecar.codecs.refusals import JSON_ERRORS, large_message, not_a_mark, unreadable
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, physical_ms
 from sidecar.errors import FeedError, FeedUnsuitable
 
 EXTENSION_HINT = "add enable-tidb-extension=true to the sink URI of the changefeed, and restart it into an empty topic or folder"
@@ -29,7 +29,6 @@ EXTENSION_HINT = "add enable-tidb-extension=true to the sink URI of the changefe
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))
 _RESOLVED = "TIDB_WATERMARK"
-_TSO_LOGICAL_BITS = 18
 
 _Ts = Annotated[CommitTs, Meta(ge=1, le=2**63 - 1)]
 
@@ -212,5 +211,5 @@ def encode_resolved(ts: int, now_ms: int) -> tuple[bytes | None, bytes]:
 def _message(*, schema: str, table: str, type: str, ts: int, now_ms: int, row: dict[str, object], extension: dict[str, int]) -> bytes:
     """The fields in TiCDC's order; only the watermark row has a primary key here."""
     head = {"id": 0, "database": schema, "table": table, "pkNames": ["id"] if table else None, "isDdl": False, "type": type}
-    times = {"es": ts >> _TSO_LOGICAL_BITS, "ts": now_ms, "sql": ""}
+    times = {"es": physical_ms(ts), "ts": now_ms, "sql": ""}
     return json.encode({**head, **times, **row, "_tidb": extension})

@@ -6,7 +6,7 @@
     in the log: Change.key the raw row key, Change.value the row's value without commit_ts; all integers big-endian
 
 - New empty: deleted. Old empty: there was no row before. One of them is there.
-- The table of a row is not known here: until its name is found (`feeds/kv_schemas.py`) the schema is empty and the table is the
+- The table of a row is not known here: until its name is found (`feeds/kv/schemas.py`) the schema is empty and the table is the
   physical id in the key, as text.
 - A DDL without schema, table and query is a cut that nobody is told of: the tables change there, and TiCDC would send nothing
   (a step of a job that runs, a table that is not replicated, an ignored event).
@@ -24,14 +24,14 @@ from typing import NamedTuple
 from msgspec import Struct, json
 
 from sidecar.codecs.contract import IDENTITY_BYTES
-from sidecar.codecs.kv_error import Broken
-from sidecar.codecs.kv_key import HANDLE_AT, KEYSPACE_BYTES, record_key
-from sidecar.codecs.kv_row import decode_row
-from sidecar.codecs.kv_table import KvTable
 from sidecar.codecs.refusals import JSON_ERRORS, not_a_mark
-from sidecar.core.key_values import KvEntry
 from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.errors import MessageUnreadable
+from sidecar.rowcodec.key_values import KvEntry
+from sidecar.rowcodec.kv_error import Broken
+from sidecar.rowcodec.kv_key import HANDLE_AT, KEYSPACE_BYTES, record_key
+from sidecar.rowcodec.kv_row import decode_row
+from sidecar.rowcodec.kv_table import KvTable
 
 CODEC = "kv"
 

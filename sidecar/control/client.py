@@ -24,9 +24,10 @@ import stamina
 from sidecar.config import EtcdSection, Tls
 from sidecar.control.security import KEEPALIVE_MS, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from sidecar.control.service import OWNER_METADATA
-from sidecar.core.changefeed import ChangefeedName
-from sidecar.errors import ConfigError, TicdcDumpError
-from sidecar.listening import is_loopback, read_pem
+from sidecar.errors import ConfigError, TicdcDumpError, parted
+from sidecar.process.listening import is_loopback
+from sidecar.process.tls import channel_credentials
+from sidecar.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import control_pb2_grpc
 
 NO_TLS = Tls()
@@ -43,17 +44,17 @@ OwnerLookup = Callable[[Sequence[str], Tls, ChangefeedName], str | None]
 
 def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> str | None:
     """`OwnerLookup`. Raises CoordinationLost where etcd is not reachable, CallFailed for a changefeed that is not there."""
-    from sidecar.adapters.changefeed_info import changefeed  # what most calls do not need is not loaded for them
-    from sidecar.adapters.etcd_changefeed import read_changefeed_info
-    from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
-    from sidecar.adapters.etcd_owner import owner
+    from sidecar.adapters.etcd.changefeed import read_changefeed_info
+    from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+    from sidecar.adapters.etcd.owner import owner
+    from sidecar.ticdc.changefeed_info import changefeed  # what most calls do not need is not loaded for them
 
     client = EtcdClient(EtcdSection(endpoints=tuple(endpoints), tls=tls))
     try:
         try:
             info = read_changefeed_info(client, name)
         except ConfigError as error:  # its only cause: no such changefeed, or a name that none can have
-            raise _not_found(str(error).partition("\n")[0], hint="see --changefeed-id, --namespace, --cluster-id and --pd") from error
+            raise _not_found(error.message, hint="see --changefeed-id, --namespace, --cluster-id and --pd") from error
         holder = owner(client, changefeed_root(name, changefeed(name, info).incarnation))
     finally:
         client.close()
@@ -203,11 +204,7 @@ def _channel(address: str, access: Access) -> Any:
 def _credentials(tls: Tls) -> Any:
     if bool(tls.cert_file) != bool(tls.key_file):
         raise ConfigError("--cert and --key are given one without the other", hint="give both for mutual TLS, or neither")
-    return grpc.ssl_channel_credentials(
-        root_certificates=read_pem(tls.ca_file) if tls.ca_file else None,
-        private_key=read_pem(tls.key_file) if tls.key_file else None,
-        certificate_chain=read_pem(tls.cert_file) if tls.cert_file else None,
-    )
+    return channel_credentials(tls)
 
 
 def _without_scheme(address: str) -> str:
@@ -235,7 +232,7 @@ def _may_come_back(error: Any) -> bool:
 
 def _failed(error: Any, address: str) -> CallFailed:
     code, text = error.code(), error.details() or ""
-    message, _, hint = text.partition("\n  what to do: ")
+    message, hint = parted(text)
     match code:
         case grpc.StatusCode.NOT_FOUND:
             exit_code, reason = EXIT_NOT_FOUND, "not_found"

@@ -15,27 +15,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sidecar.control.wire import BRACKETS_ASKED
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.messages import Brackets, Pace, StartDump
+from sidecar.core.messages import READERS_MAX, Pace, StartDump
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
-from sidecar.core.table_rules import matching
 from sidecar.errors import RefusedRequest
 from sidecar.ports import SchemaSource, TableEstimate
+from sidecar.ticdc.table_rules import matching
 from ticdc_dump.v1 import control_pb2 as pb
 
-READERS_MAX = 64
-"""As in the settings: each reader is a connection to the source."""
 PREDICATE_BYTES_MAX = 256 << 10
 """Of one table: it goes into every SELECT, and with the progress into every manifest and into etcd."""
 NAMED_MAX = 10
 """Tables that one refusal names."""
 NO_KEY = "it has no primary key and no NOT NULL unique key, so that TiCDC does not replicate it: give it one"
-
-BRACKETS = {
-    pb.BRACKETS_UNSPECIFIED: Brackets.WATERMARK,
-    pb.BRACKETS_WATERMARK: Brackets.WATERMARK,
-    pb.BRACKETS_SNAPSHOT: Brackets.SNAPSHOT,
-}
 
 
 class FeedScope(Protocol):
@@ -94,7 +87,7 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
     return StartDump(
         dump_id=request.dump_id,
         tables=tuple(scope.tables),
-        brackets=BRACKETS[request.brackets],
+        brackets=BRACKETS_ASKED[request.brackets],
         chunk_rows=request.chunk_rows or chunk_rows,
         where=tuple(scope.where.items()),
         pace=Pace(readers=request.readers, rows_per_s=request.rows_per_second, bytes_per_s=request.bytes_per_second),
@@ -110,7 +103,7 @@ def is_dump_id(text: str) -> bool:
 def _malformed(request: pb.StartRequest) -> Iterator[str]:
     if not is_dump_id(request.dump_id):
         yield f"dump id {request.dump_id!r} is not {DUMP_ID_LENGTH} letters and digits"
-    if request.brackets not in BRACKETS:
+    if request.brackets not in BRACKETS_ASKED:
         yield f"brackets {request.brackets} are unknown: use watermark or snapshot"
     if request.readers > READERS_MAX:
         yield f"{request.readers} readers are more than {READERS_MAX}"

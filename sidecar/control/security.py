@@ -1,4 +1,4 @@
-"""The control service's server: it listens by the rules of `sidecar.listening`, beside health and reflection.
+"""The control service's server: it listens by the rules of `sidecar.process.listening`, beside health and reflection.
 
 - With a token every call needs it; only the health service answers without, for probes that have none.
 - Health says two things: the process as a whole serves, and the control service serves where it owns the changefeed.
@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection
 
 from sidecar.config import ControlSection
 from sidecar.control.service import WATCHERS_MAX, ControlService
-from sidecar.listening import bind, interceptors
+from sidecar.process.listening import bind, interceptors
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc
 

@@ -27,12 +27,12 @@ import grpc
 from sidecar.config import DumpSection
 from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, start_dump
 from sidecar.control.requests import QueuedRequests
+from sidecar.control.status import SidecarStatus
 from sidecar.control.wire import dump_status
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, StopDump
 from sidecar.core.progress import OVER, DumpState, Progress
-from sidecar.core.status import SidecarStatus
-from sidecar.errors import RefusedRequest, TicdcDumpError
+from sidecar.errors import RefusedRequest, TicdcDumpError, with_hint
 from sidecar.ports import SchemaSource
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc
@@ -187,8 +187,10 @@ class ControlService(control_pb2_grpc.ControlServicer):
             _abort(
                 context,
                 grpc.StatusCode.NOT_FOUND,
-                f"changefeed {changefeed.namespace or 'default'}/{changefeed.id} is not served here, {served.namespace}/{served.id} is"
-                "\n  what to do: see --changefeed-id and --namespace, or give that changefeed's own sidecar with --sidecar",
+                with_hint(
+                    f"changefeed {changefeed.namespace or 'default'}/{changefeed.id} is not served here, {served.namespace}/{served.id} is",
+                    "see --changefeed-id and --namespace, or give that changefeed's own sidecar with --sidecar",
+                ),
             )
         return status
 

@@ -1,16 +1,20 @@
 """Our words and those of the wire (proto/ticdc_dump/v1/control.proto), and the wire's as JSON for programs.
 
-Both directions of each enum are one table. In JSON a TSO is a decimal string, for it does not fit into a double; counts are
-numbers, states are our words, and every field is there, also where it is empty.
+Each enum is one table, STATES and BRACKETS, of which the other direction is made. A value of the status that has a field of its name
+on the wire travels by that name: a TSO is `_ts` here and `_tso` there, a rate `_per_s` and `_per_second`.
+
+In JSON a TSO is a decimal string, for it does not fit into a double; counts are numbers, states are our words, and every field is
+there, also where it is empty.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
+from sidecar.control.status import SidecarStatus
 from sidecar.core.messages import Brackets
 from sidecar.core.progress import DumpState, TableProgress
-from sidecar.core.status import SidecarStatus
 from ticdc_dump.v1 import control_pb2 as pb
 
 STATES = {
@@ -22,41 +26,35 @@ STATES = {
 }
 BRACKETS = {Brackets.WATERMARK: pb.BRACKETS_WATERMARK, Brackets.SNAPSHOT: pb.BRACKETS_SNAPSHOT}
 
+BRACKETS_ASKED = {pb.BRACKETS_UNSPECIFIED: Brackets.WATERMARK} | {wire: known for known, wire in BRACKETS.items()}
+"""What a request means by its brackets."""
 STATE_NAMES: dict[pb.DumpState, str] = {pb.DUMP_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in STATES.items()}
 BRACKETS_NAMES: dict[pb.Brackets, str] = {pb.BRACKETS_UNSPECIFIED: ""} | {wire: known.value for known, wire in BRACKETS.items()}
 
 
+_BY_NAME = {
+    field.name: ours
+    for field in pb.DumpStatus.DESCRIPTOR.fields
+    if (ours := field.name.replace("_tso", "_ts").replace("_per_second", "_per_s")) in {known.name for known in fields(SidecarStatus)}
+    and field.message_type is None
+}
+"""The wire's name of each value of SidecarStatus that travels as it is, and our name of it."""
+
+
 def dump_status(status: SidecarStatus) -> pb.DumpStatus:
-    """A changefeed without any dump has no dump_id, the state UNSPECIFIED and no tables."""
-    progress = status.progress
-    return pb.DumpStatus(
+    """A changefeed without any dump has no dump_id, the state UNSPECIFIED and no tables. What is None is zero on the wire."""
+    found = pb.DumpStatus(
         changefeed=pb.Changefeed(namespace=status.changefeed.namespace, id=status.changefeed.id),
-        dump_id=progress.dump_id if progress else "",
-        state=STATES[progress.state] if progress else pb.DUMP_STATE_UNSPECIFIED,
-        reason=(progress.reason or "") if progress else "",
-        brackets=BRACKETS[progress.brackets] if progress else pb.BRACKETS_UNSPECIFIED,
-        tables=[_table(table, status) for table in progress.tables] if progress else [],
-        resolved_tso=status.resolved_ts or 0,
-        delivered_tso=status.delivered_ts or 0,
-        open_windows=status.open_windows,
-        resolved_lag_s=status.resolved_lag_s,
-        delivery_lag_s=status.delivery_lag_s,
         lanes=[pb.LaneStatus(lane=lane.lane, resolved_tso=lane.resolved_ts or 0, lag_s=lane.lag_s) for lane in status.lanes],
-        waiting_for=status.waiting_for,
-        rows_per_second=status.rows_per_s,
-        bytes_per_second=status.bytes_per_s,
-        eta_s=status.eta_s or 0.0,
-        epoch=status.epoch,
-        owner=status.owner,
-        changes=status.changes,
-        repeats=status.repeats,
-        segments=status.segments,
-        merge_worker=status.merge_worker,
-        last_error=status.last_error,
-        ddls=status.ddls,
-        last_ddl_tso=status.last_ddl_ts or 0,
-        last_ddl=status.last_ddl,
+        **{wire: value for wire, ours in _BY_NAME.items() if (value := getattr(status, ours)) is not None},
     )
+    if (progress := status.progress) is not None:
+        found.dump_id = progress.dump_id
+        found.state = STATES[progress.state]
+        found.reason = progress.reason or ""
+        found.brackets = BRACKETS[progress.brackets]
+        found.tables.extend(_table(table, status) for table in progress.tables)
+    return found
 
 
 def _table(table: TableProgress, status: SidecarStatus) -> pb.TableStatus:

@@ -1,41 +1,111 @@
-"""Where one reader of a dump is, and a range whose SELECT has to wait. The transitions are `dump.Dump`'s."""
+"""Where one reader of a dump is, as a value with the fields that mean something there; and the ranges that have to wait for a DDL.
+The transitions are `dump_run.Run`'s.
+
+    watermark   Idle --low mark--> Opening --MarkSent--> Reading (chunk after chunk) --high mark--> Closing --MarkSent--> Idle
+    snapshot    Idle --> Snapshot (one chunk) --> Idle
+
+A reader works on one window at a time. In snapshot brackets there are no marks: the window itself stays open until the feed has
+reached its TSO, so windows overlap and readers do not wait for the feed.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
-from sidecar.core.model import CommitTs
+from sidecar.core.model import CommitTs, TableName
 from sidecar.core.plan import Work
-
-NO_TS = CommitTs(0)
-
-
-class Phase(Enum):
-    IDLE = auto()
-    OPENING = auto()
-    READING = auto()
-    CLOSING = auto()
-
-
-@dataclass(slots=True)
-class Reader:
-    """`window`: the number of the window it works on; `mark`: the mark it waits for; `chunk`: the chunk it reads;
-    `asked_ts`: what had left the feed when the chunk was asked for.
-    `work` None while it is READING: a DDL has passed since, the chunk is not wanted."""
-
-    phase: Phase = Phase.IDLE
-    window: int = -1
-    mark: int = -1
-    chunk: int = -1
-    chunks_left: int = 0
-    asked_ts: CommitTs = NO_TS
-    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """A range whose SELECT did not fit the table: asked for again when the log has reached `until_ts`."""
+class Overtaken:
+    """In the place of a range: a DDL of its table has passed, so it is nobody's, and its chunk that is under way is not wanted."""
 
-    until_ts: CommitTs
-    work: Work
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Works on nothing: may open a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Window `window` waits for its low mark, number `mark`. Up to `chunks_left` chunks will be read in it, `work` first."""
+
+    window: int
+    mark: int
+    chunks_left: int
+    work: Work | Overtaken
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Chunk `chunk` of `work` is under way inside of window `window`, which may take `chunks_left` more."""
+
+    window: int
+    chunk: int
+    chunks_left: int
+    work: Work | Overtaken
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Chunk `chunk` of `work` is under way, the only one of window `window`. Everything up to `asked_ts` had left the feed before."""
+
+    window: int
+    chunk: int
+    asked_ts: CommitTs
+    work: Work | Overtaken
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The high mark, number `mark`, is under way."""
+
+    mark: int
+
+
+Reader = Idle | Opening | Reading | Snapshot | Closing
+
+
+def overtaken(reader: Reader, tables: Collection[TableName]) -> Reader:
+    """The reader after a DDL of these tables: a range of them is not its own any more."""
+    match reader:
+        case Opening(work=Work(table=table)) | Reading(work=Work(table=table)) | Snapshot(work=Work(table=table)) if table in tables:
+            return replace(reader, work=Overtaken())
+        case _:
+            return reader
+
+
+MISFITS_MAX = 100
+"""SELECTs in a row that did not fit a table, each after all DDLs before the last one had passed. A column that is being dropped is
+gone from SQL some time before its DDL is in the feed, long if transactions hold the DDL up; each try takes a second or two."""
+
+
+@dataclass(slots=True)
+class Doubts:
+    """Ranges whose SELECT did not fit their table: each is asked for again when the log has reached a TSO after the failure."""
+
+    _until: list[tuple[CommitTs, Work]] = field(default_factory=list)
+    _in_a_row: dict[TableName, int] = field(default_factory=dict)
+
+    def add(self, work: Work, *, until_ts: CommitTs) -> None:
+        self._until.append((until_ts, work))
+        self._in_a_row[work.table] = self._in_a_row.get(work.table, 0) + 1
+
+    def too_many(self, table: TableName) -> bool:
+        """Whether one more that does not fit cannot be a DDL's doing."""
+        return self._in_a_row.get(table, 0) >= MISFITS_MAX
+
+    def fitted(self, table: TableName) -> None:
+        self._in_a_row.pop(table, None)
+
+    def settled(self, upto_ts: CommitTs) -> list[Work]:
+        """The ranges to be asked for again: the log has reached `upto_ts`."""
+        found = [work for until_ts, work in self._until if until_ts <= upto_ts]
+        self._until = [(until_ts, work) for until_ts, work in self._until if until_ts > upto_ts]
+        return found
+
+    def forget(self, tables: Collection[TableName]) -> None:
+        """A DDL of these tables has passed."""
+        self._until = [(until_ts, work) for until_ts, work in self._until if work.table not in tables]
+        self._in_a_row = {table: count for table, count in self._in_a_row.items() if table not in tables}

@@ -1,16 +1,42 @@
-"""A dump's progress at its beginning, from what an operator asked for; a request that cannot be carried out is refused."""
+"""What a dump begins with: the ground it stands on, and its progress from what an operator asked for; what cannot be is refused."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import StartDump
-from sidecar.core.model import Seq
+from sidecar.core.model import CommitTs, Seq
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import RefusedRequest
 
 
-def started(request: StartDump, *, after: Progress | None, epoch: int, next_seq: Seq) -> Progress:
-    """`after`: the dump before it. `next_seq`: the segment that comes next. Raises RefusedRequest."""
+@dataclass(frozen=True, slots=True)
+class DumpLimits:
+    """`readers`: windows being read at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
+    small chunks. `open_windows_max` and `chunk_bytes_max`: what may be read but not closed in the log: the back-pressure."""
+
+    readers: int = 2
+    window_chunks_max: int = 8
+    open_windows_max: int = 16
+    chunk_bytes_max: int = 256 << 20
+
+
+@dataclass(slots=True)
+class Ground:
+    """What a dump stands on and what outlives it: whose marks they are, its bounds, where the log stands. `chunks`: how many were
+    asked for. Their numbers name files, so one owner uses none twice."""
+
+    changefeed_id: str
+    epoch: int
+    limits: DumpLimits
+    after_ts: CommitTs
+    next_seq: Seq
+    chunks: int = 0
+
+
+def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Progress:
+    """`after`: the dump before it. Raises RefusedRequest."""
     if len(request.dump_id) != DUMP_ID_LENGTH or (after is not None and after.dump_id == request.dump_id):
         raise RefusedRequest(
             f"dump id {request.dump_id!r} is not new or not {DUMP_ID_LENGTH} characters", hint="let the sidecar choose the dump id"
@@ -27,9 +53,9 @@ def started(request: StartDump, *, after: Progress | None, epoch: int, next_seq:
         state=DumpState.RUNNING,
         brackets=request.brackets,
         chunk_rows=request.chunk_rows,
-        epoch=epoch,
+        epoch=ground.epoch,
         revision=after.revision + 1 if after else 0,
-        seq=Seq(next_seq - 1),
+        seq=Seq(ground.next_seq - 1),
         tables=tuple(TableProgress(table, where=where.get(table)) for table in request.tables),
         pace=request.pace,
         grows=request.grows,

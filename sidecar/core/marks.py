@@ -11,7 +11,7 @@ without a write per mark, and a mark of a former attempt is known by its epoch.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sidecar.core.model import Mark, MarkKind
@@ -53,6 +53,15 @@ class Marks:
         """Whether this mark of ours has come in the feed, so that its UPDATE did commit."""
         number = self.number_of(uuid)
         return number is not None and number < self.seen
+
+    def see_all(self, marks: Iterable[Mark]) -> list[tuple[int, Mark]]:
+        """Those that are ours, with their numbers. Raises MarkError for any of them and changes nothing."""
+        seen, kinds = self.seen, self._kinds.copy()
+        try:
+            return [(number, mark) for mark in marks if (number := self.see(mark)) is not None]
+        except MarkError:
+            self.seen, self._kinds = seen, kinds
+            raise
 
     def see(self, mark: Mark) -> int | None:
         """The number of a mark of ours; None for one that is not. Raises MarkError and changes nothing."""

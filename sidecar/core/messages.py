@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sidecar.core.manifest import ChunkFile
+from sidecar.core.chunk import ChunkFile
 from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
 
 
@@ -17,6 +17,10 @@ class Brackets(StrEnum):
 
     WATERMARK = "watermark"
     SNAPSHOT = "snapshot"
+
+
+READERS_MAX = 64
+"""SELECTs of one dump at one time: each is a connection to the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,14 @@ class Pace:
     @property
     def bounded(self) -> bool:
         return bool(self.rows_per_s or self.bytes_per_s)
+
+    def chunks_a_window(self, chunk_rows: int, *, at_most: int) -> int:
+        """In rows, about a second's worth; in bytes one chunk, whose size nobody knows yet."""
+        if not self.bounded:
+            return at_most
+        if not self.rows_per_s or self.bytes_per_s:
+            return 1
+        return max(1, min(at_most, self.rows_per_s // chunk_rows))
 
     def cost_s(self, rows: int, size: int) -> float:
         """Seconds that reading so many rows and bytes takes at this pace."""
@@ -104,21 +116,35 @@ class ChunkRead:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFailed:
-    """A command failed for good, after the source's own retries. `fenced`: the watermark row is another writer's.
+class MarkFenced:
+    """The UPDATE matched nothing: the watermark row is another writer's. `hint`: what an operator can do."""
 
-    `schema_ts`: the statement did not fit the table as it is now. A DDL that changed it is at or below this TSO, and may not have
-    come by the feed yet; None: that is not the reason, or the source cannot tell a TSO.
-    """
+    command: SendMark
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMisfit:
+    """The SELECT did not fit the table as it is now. A DDL that changed it is at or below `schema_ts`, and may not have come by the
+    feed yet. `reason` and `hint`: for an operator, if it goes on so."""
+
+    command: ReadChunk
+    schema_ts: CommitTs
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFailed:
+    """A command failed for good, after the source's own retries, and neither a writer of marks nor a DDL is why."""
 
     command: Command
     reason: str
     hint: str
-    fenced: bool = False
-    schema_ts: CommitTs | None = None
 
 
-SourceEvent = MarkSent | ChunkRead | SourceFailed
+SourceEvent = MarkSent | MarkFenced | ChunkRead | ChunkMisfit | SourceFailed
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
     Message  --codec-->  Change | Ddl | Resolved  --sequence-->  Segment  --log-->  Manifest
 
-A ts is a TiDB TSO (uint64: physical milliseconds << 18 | logical counter). A position counts messages inside one
+A ts is a TiDB TSO (uint64: physical milliseconds, then a logical counter). A position counts messages inside one
 lane and is never used as an order between changes (design 4).
 """
 
@@ -17,6 +17,18 @@ CommitTs = NewType("CommitTs", int)
 Seq = NewType("Seq", int)
 Lane = NewType("Lane", str)
 """A part of the feed that advances by itself, named for people: `kafka/orders/2`."""
+
+_TSO_LOGICAL_BITS = 18
+
+
+def physical_ms(ts: int) -> int:
+    """The wall clock in a TSO, in milliseconds since 1970; of a distance between two the milliseconds."""
+    return ts >> _TSO_LOGICAL_BITS
+
+
+def ts_at(ms: int, logical: int = 0) -> CommitTs:
+    """The TSO of a moment; of a number of milliseconds the distance between two TSOs."""
+    return CommitTs((ms << _TSO_LOGICAL_BITS) + logical)
 
 
 class TableName(NamedTuple):

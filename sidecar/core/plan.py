@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
 
-from sidecar.core.manifest import ClosedWindow
+from sidecar.core.chunk import ClosedWindow
 from sidecar.core.messages import ChunkRead
 from sidecar.core.model import TableName
 from sidecar.core.progress import Key, Span, TableProgress

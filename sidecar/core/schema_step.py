@@ -18,7 +18,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.core.keyset import key_columns
+from sidecar.core.model import TableName, TableSchema
 
 Tables = Mapping[TableName, TableSchema]
 
@@ -66,9 +67,4 @@ def steps(before: Tables, after: Tables, *, named: Collection[TableName]) -> tup
 def _same_rows(old: TableSchema, new: TableSchema) -> bool:
     ids, ids_now = set(old.physical_ids), set(new.physical_ids)
     added_or_dropped = bool(ids and ids_now) and (ids <= ids_now or ids_now <= ids)
-    return _key_of(old) == _key_of(new) and (ids == ids_now or added_or_dropped)
-
-
-def _key_of(table: TableSchema) -> tuple[Column, ...]:
-    columns = {column.name: column for column in table.columns}
-    return tuple(columns[name] for name in table.key)
+    return key_columns(old) == key_columns(new) and (ids == ids_now or added_or_dropped)

@@ -11,11 +11,12 @@ the window is open. What is open lives in memory only: after a crash it is dropp
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from sidecar.core.manifest import ChunkFile, ClosedWindow
-from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
+from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.marks import Marks
+from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.errors import SourceError
 
 
@@ -100,3 +101,23 @@ class Windows:
         window = self._open.pop(number)
         assert window.low_ts is not None, "marks are in order, so the low one was seen"
         return ClosedWindow(self.dump_id, window.low_ts, high_ts, window.first_seq, tuple(window.chunks))
+
+
+@dataclass(slots=True)
+class MarkedWindows:
+    """Windows and the marks that open and close them."""
+
+    windows: Windows
+    marks: Marks
+    _window_of: dict[int, int] = field(default_factory=dict)
+
+    def send(self, window: int, kind: MarkKind) -> int:
+        """Expect a mark of this window and return its number."""
+        number = self.marks.send(kind)
+        self._window_of[number] = window
+        return number
+
+    def seen(self, marks: Iterable[Mark]) -> list[ClosedWindow]:
+        """The windows that these marks close, in their order. Raises MarkError and changes nothing."""
+        found = [self.windows.mark(self._window_of.pop(number), mark.kind, mark.commit_ts) for number, mark in self.marks.see_all(marks)]
+        return [window for window in found if window is not None]

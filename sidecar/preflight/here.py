@@ -12,29 +12,28 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import urllib.request
-from collections.abc import Iterator
 from functools import partial
 from importlib import metadata, util
 from pathlib import Path
 
 import grpc
 
-from sidecar import storage
-from sidecar.adapters.segment_log import FolderLog, storage_errors
-from sidecar.config import Tls, read_secret
+from sidecar.config import ChangefeedSection, Config, ControlSection, SparkSection, Tls, read_secret
 from sidecar.control.client import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, Access, CallFailed, ControlClient
-from sidecar.core.log_layout import Contents, manifest_name, read_manifest
-from sidecar.core.manifest import Manifest
 from sidecar.core.model import Seq
 from sidecar.errors import SinkError, TicdcDumpError
-from sidecar.listening import check_listening, read_token
-from sidecar.preflight.check import Finding, Known, Skip, failed, of_error, ok, warning
-from sidecar.storage import Folder
-from sidecar.term import IDENTITY_NAME
+from sidecar.feeds.checks import LogEnd
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.layout import IDENTITY_NAME, Contents, manifest_name, read_manifest
+from sidecar.log.manifest import Manifest
+from sidecar.log.segment_log import FolderLog
+from sidecar.log.storage import Folder
+from sidecar.process.checks import Finding, Skip, Told, failed, of_error, ok, warning
+from sidecar.process.listening import check_listening, port_problem, read_token
 from spark_merge.sinks.registry import open_sink
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -50,9 +49,8 @@ _JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 # ---- settings -------------------------------------------------------------------------------------------------------
 
 
-def secrets(known: Known) -> Iterator[Finding]:
+def secrets(config: Config) -> Told[None]:
     """Every file that a setting names."""
-    config = known.config
     passwords = {
         "etcd.password_file": config.etcd.password_file,
         "source.password_file": config.source.password_file,
@@ -73,8 +71,7 @@ def secrets(known: Known) -> Iterator[Finding]:
     yield ok(f"{len(given)} files of secrets and certificates are named")
 
 
-def control(known: Known) -> Iterator[Finding]:
-    section = known.config.control
+def control(section: ControlSection, name: ChangefeedSection) -> Told[None]:
     token = read_token("control", section)
     check_listening("control", section.listen, section.tls, has_token=bool(token))
     problem = port_problem(section.listen)
@@ -84,12 +81,11 @@ def control(known: Known) -> Iterator[Finding]:
         what = f"{section.listen}: {problem}; whether by this changefeed's sidecar cannot be asked over TLS from here"
         yield warning(what, setting="control.listen", hint="if no sidecar of this changefeed runs here, give another port")
     else:
-        yield _of_who_listens(known, token, problem)
+        yield _of_who_listens(section, name, token, problem)
 
 
-def _of_who_listens(known: Known, token: str, problem: str) -> Finding:
+def _of_who_listens(section: ControlSection, name: ChangefeedSection, token: str, problem: str) -> Finding:
     """The control service of this changefeed answers, whether it is the owner or a standby."""
-    section, name = known.config.control, known.config.changefeed
     hint = "give a port that is free, and one of this machine's addresses"
     if not _speaks_grpc(section.listen):
         return failed(f"{section.listen}: {problem}", setting="control.listen", hint=hint)
@@ -113,8 +109,7 @@ def _speaks_grpc(listen: str) -> bool:
     return True
 
 
-def metrics(known: Known) -> Iterator[Finding]:
-    listen = known.config.metrics.listen
+def metrics(listen: str) -> Told[None]:
     if not listen:
         yield ok("metrics are off")
         return
@@ -126,20 +121,6 @@ def metrics(known: Known) -> Iterator[Finding]:
     else:
         hint = "give a port that is free, and one of this machine's addresses, or '' for no metrics"
         yield failed(f"{listen}: {problem}", setting="metrics.listen", hint=hint)
-
-
-def port_problem(listen: str) -> str | None:
-    """Why nobody could listen there now."""
-    host, _, port = listen.rpartition(":")
-    try:
-        places = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in places:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-    except (OSError, ValueError, OverflowError) as error:
-        return getattr(error, "strerror", None) or str(error)
-    return None
 
 
 def _serves_health(listen: str) -> bool:
@@ -154,21 +135,22 @@ def _serves_health(listen: str) -> bool:
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
-def log(known: Known) -> Iterator[Finding]:
+def log(uri: str, log_id: str, *, write: bool) -> Told[Manifest | None]:
     """Whose it is, whether it is whole, and (if writing is allowed) that it can be written and that its fence holds."""
-    folder = storage.open_folder(known.config.log.uri)
+    folder = storage.open_folder(uri)
     with storage_errors(folder):
         there = storage.exists(folder, IDENTITY_NAME)
         owner = storage.read_file(folder, IDENTITY_NAME).decode(errors="replace") if there else ""
-    if owner and owner != known.definition.log_id:
-        what = f"{folder} is the log of changefeed {owner}, and this one is {known.definition.log_id}"
+    if owner and owner != log_id:
+        what = f"{folder} is the log of changefeed {owner}, and this one is {log_id}"
         hint = "give each changefeed a folder of its own; a changefeed that was removed and made again is a new one"
         yield failed(what, setting="log.uri", hint=hint)
-        return
-    known.last = FolderLog(folder).recover(epoch=0) if known.options.write else last_manifest(folder)
-    how = "writable, files are created exclusively" if known.options.write else "readable; writing was not tried (--no-write)"
-    held = f"{known.last.seq + 1} segments, the last one of epoch {known.last.epoch}" if known.last else "new"
+        return None
+    last = FolderLog(folder).recover(epoch=0) if write else last_manifest(folder)
+    how = "writable, files are created exclusively" if write else "readable; writing was not tried (--no-write)"
+    held = f"{last.seq + 1} segments, the last one of epoch {last.epoch}" if last else "new"
     yield ok(f"{folder}: {how}; {held}")
+    return last
 
 
 def last_manifest(folder: Folder) -> Manifest | None:
@@ -181,9 +163,8 @@ def last_manifest(folder: Folder) -> Manifest | None:
         return read_manifest(folder, name, storage.read_file(folder, name))
 
 
-def space(known: Known) -> Iterator[Finding]:
+def space(config: Config) -> Told[None]:
     """Of local disks; an object store has no end."""
-    config = known.config
     folder = storage.open_folder(config.log.uri)
     places = {"log.spill_folder": (config.log.spill_folder or tempfile.gettempdir(), config.log.held_bytes_max)}
     if folder.protocol == "file":
@@ -209,19 +190,19 @@ def _bytes(size: int) -> str:
 # ---- sinks and Spark --------------------------------------------------------------------------------------------------
 
 
-def sinks(known: Known) -> Iterator[Finding]:
-    folder = storage.open_folder(known.config.log.uri)
-    for number, uri in enumerate(known.config.sinks, 1):
+def sinks(config: Config, log_id: str, newest: LogEnd | None) -> Told[None]:
+    folder = storage.open_folder(config.log.uri)
+    for number, uri in enumerate(config.sinks, 1):
         setting = f"sinks (number {number})"
         try:
-            accepted = open_sink(uri, log_id=known.definition.log_id).accepted()
+            accepted = open_sink(uri, log_id=log_id).look()
         except SinkError as error:
             yield of_error(error, setting=setting)
             continue
-        last = known.last.seq if known.last else -1
+        last = newest.seq if newest else -1
         if accepted is not None and accepted > last:
-            newest = last_manifest(folder)  # a sidecar may have gone on since
-            last = newest.seq if newest else -1
+            since = last_manifest(folder)  # a sidecar may have gone on
+            last = since.seq if since else -1
         if accepted is not None and accepted > last:
             what = f"sink {number} has accepted segment {accepted}, and the log's last one is {last}: the log is not the one it had"
             yield failed(what, setting=setting, hint="give log.uri the log that was there before, or the sink a new folder")
@@ -229,9 +210,9 @@ def sinks(known: Known) -> Iterator[Finding]:
             yield ok(f"sink {number} ({uri.partition('?')[0]}): " + ("new" if accepted is None else f"has accepted segment {accepted}"))
 
 
-def spark(known: Known) -> Iterator[Finding]:
+def spark(section: SparkSection) -> Told[None]:
     """Java and pyspark are here."""
-    if not known.config.spark.managed:
+    if not section.managed:
         raise Skip("spark.managed is false: the merge worker runs elsewhere", hint="run this check with the same settings there")
     if util.find_spec("pyspark") is None:
         yield failed("pyspark cannot be imported", setting="pip install pyspark", hint="install ticdc-dump with its dependencies")
@@ -253,16 +234,16 @@ def spark(known: Known) -> Iterator[Finding]:
     yield ok(f"Java {version} ({java}), pyspark {metadata.version('pyspark')}")
 
 
-def spark_session(known: Known) -> Iterator[Finding]:
+def spark_session(section: SparkSection, log_uri: str, *, asked_for: bool) -> Told[None]:
     """A task, where tasks will run, sees the log."""
-    if not known.options.spark:
+    if not asked_for:
         raise Skip("not asked for", hint="give --spark to start a session and let a task list the log")
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from spark_merge.job import session
 
-    section, folder = known.config.spark, storage.open_folder(known.config.log.uri)
+    folder = storage.open_folder(log_uri)
     hint = f"the tasks of {section.master} must reach {folder} under the same name, and have ticdc-dump installed"
     try:
         spark = session(master=section.master, memory=section.memory)

@@ -6,80 +6,107 @@ watched for it, and after its end was noted. Nothing here changes what a running
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sidecar.adapters.etcd.client import changefeed_root
 from sidecar.config import read_config
 from sidecar.errors import ConfigError
-from sidecar.preflight import feed, here, kv, source, zone
-from sidecar.preflight.check import Check, Finding, Known, Options, Result, Status, carried_out, of_error, ok
+from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, TIDB, Tables
+from sidecar.feeds.kafka import checks as kafka
+from sidecar.feeds.push import checks as push
+from sidecar.feeds.tikv import checks as tikv
+from sidecar.preflight import changefeed, here, source, zone
+from sidecar.process.checks import Check, Finding, Found, Key, Options, Result, Status, Told, carried_out, in_order, of_error, ok
 
-WATCH_GRACE_S = 15.0
-"""Beyond `wait_s`, for a poll that is under way."""
+MARK_TABLE: Key[None] = Key("watermark table")
+SPARK: Key[None] = Key("spark")
+
 SPARK_S = 180.0
 RIGHTS_S = 2 * source.RIGHTS_MAX_S
-KAFKA_S = 60.0
-INFOS_S = 60.0
+MANY_S = 60.0
+"""Of a check that asks for many tables, or for many files."""
+
+OWN: Mapping[str, Callable[[Options], Sequence[Check[Any]]]] = {
+    "kafka": lambda options: (*kafka.checks(options), zone.CHECK),
+    "push": push.checks,
+    "tikv": tikv.checks,
+}
+"""What each way of the changes needs, by the setting `feed`."""
 
 
-def checks(options: Options) -> Sequence[Check]:
-    watch_s = options.wait_s + WATCH_GRACE_S
+def checks(feed: str, options: Options) -> Sequence[Check[Any]]:
+    common = (*_of_this_process(), *_of_etcd(), *_of_tidb(), *_of_the_hand_off(), _MARK_WRITE)
+    return in_order(common, OWN[feed](options))
+
+
+def _of_this_process() -> Sequence[Check[Any]]:
     return (
-        Check("secrets", here.secrets, "the files of secrets"),
-        Check("control address", here.control, "control.listen"),
-        Check("metrics address", here.metrics, "metrics.listen"),
-        Check("etcd", feed.etcd, "etcd.endpoints"),
-        Check("changefeed", feed.changefeed, "changefeed.id, changefeed.namespace, changefeed.cluster", ("etcd",)),
-        Check("changefeed state", feed.state, "sink-uri (changefeed)", ("changefeed",)),
-        Check("etcd write", feed.etcd_write, "etcd.user", ("changefeed",)),
-        Check("tidb", source.tidb, "source.host, source.port, source.user, source.password_file"),
-        Check("clock", source.clock, "source.host", ("tidb",)),
-        Check("gc life time", source.gc, "tidb_gc_life_time", ("tidb",)),
-        Check("schemas", source.schemas, "filter.rules (changefeed)", ("tidb",), KAFKA_S),
-        Check("changefeed settings", feed.settings, "sink-uri (changefeed)", ("changefeed",)),
-        Check("tables", source.tables, "filter.rules (changefeed)", ("changefeed", "schemas")),
-        Check("read keys", source.read_keys, "dumpstart --tables", ("tables",), KAFKA_S),
-        Check("select rights", source.rights, "GRANT SELECT", ("tables",), RIGHTS_S),
-        Check("watermark table", source.mark_table, "CREATE TABLE, GRANT SELECT", ("schemas",)),
-        Check("log", here.log, "log.uri", ("changefeed",), KAFKA_S),
-        Check("disk space", here.space, "log.uri, log.spill_folder"),
-        Check("sinks", here.sinks, "sinks", ("log",), KAFKA_S),
-        Check("spark", here.spark, "JAVA_HOME"),
-        Check("spark session", here.spark_session, "spark.master, spark.memory", ("spark", "log"), SPARK_S),
-        Check("kafka", feed.kafka, "kafka.brokers, kafka.client", ("changefeed",)),
-        Check("topics", feed.topics, "sink-uri (changefeed)", ("kafka",)),
-        Check("offsets", feed.offsets, "retention.ms (Kafka), log.uri", ("topics", "log"), KAFKA_S),
-        Check("messages", feed.messages, "protocol (changefeed: sink-uri)", ("topics",), KAFKA_S),
-        Check("watermark write", source.mark_write, "GRANT INSERT, UPDATE", ("changefeed", "watermark table")),
-        Check("resolved marks", feed.resolved, "sink-uri (changefeed)", ("changefeed state", "messages"), watch_s),
-        Check("lag", feed.lag, "TiCDC: the changefeed's lag", ("resolved marks",)),
-        Check(
-            "watermark arrives", _mark_arrives, "filter.rules (changefeed)", ("changefeed state", "messages", "watermark write"), watch_s
-        ),
-        Check("server time zone", zone.server_tz, "kafka.server_tz", ("messages", "tables"), KAFKA_S),
+        Check(Key("secrets"), lambda it: here.secrets(it.config), "the files of secrets"),
+        Check(Key("control address"), lambda it: here.control(it.config.control, it.config.changefeed), "control.listen"),
+        Check(Key("metrics address"), lambda it: here.metrics(it.config.metrics.listen), "metrics.listen"),
     )
 
 
-_OF_KAFKA = frozenset(
-    {"kafka", "topics", "offsets", "messages", "resolved marks", "lag", "watermark arrives", "server time zone", "changefeed settings"}
+def _of_etcd() -> Sequence[Check[Any]]:
+    named = "changefeed.id, changefeed.namespace, changefeed.cluster"
+    return (
+        Check(ETCD, lambda it: changefeed.etcd(it.config.etcd, it.opened), "etcd.endpoints"),
+        Check(CHANGEFEED, lambda it: changefeed.changefeed(it[ETCD], it.config), named, (ETCD,)),
+        Check(STATE, lambda it: changefeed.state(it[CHANGEFEED]), "sink-uri (changefeed)", (CHANGEFEED,)),
+        Check(Key("etcd write"), _etcd_write, "etcd.user", (CHANGEFEED,)),
+    )
+
+
+def _of_tidb() -> Sequence[Check[Any]]:
+    account = "source.host, source.port, source.user, source.password_file"
+    return (
+        Check(TIDB, lambda it: source.tidb(it.config.source), account),
+        Check(CLOCK, lambda it: source.clock(it.config.source), "source.host", (TIDB,)),
+        Check(Key("gc life time"), lambda it: source.gc(it.config.source), "tidb_gc_life_time", (TIDB,)),
+        Check(SCHEMAS, lambda it: source.schemas(it.config.source), "filter.rules (changefeed)", (TIDB,), MANY_S),
+        Check(TABLES, _tables, "filter.rules (changefeed)", (CHANGEFEED, SCHEMAS)),
+        Check(Key("read keys"), lambda it: source.read_keys(it.config.source, it[TABLES]), "dumpstart --tables", (TABLES,), MANY_S),
+        Check(RIGHTS, _rights, "GRANT SELECT", (TABLES,), RIGHTS_S),
+        Check(MARK_TABLE, lambda it: source.mark_table(it.config.source, it[SCHEMAS]), "CREATE TABLE, GRANT SELECT", (SCHEMAS,)),
+    )
+
+
+def _of_the_hand_off() -> Sequence[Check[Any]]:
+    return (
+        Check(LOG, lambda it: here.log(it.config.log.uri, it[CHANGEFEED].log_id, write=it.options.write), "log.uri", (CHANGEFEED,), MANY_S),
+        Check(Key("disk space"), lambda it: here.space(it.config), "log.uri, log.spill_folder"),
+        Check(Key("sinks"), lambda it: here.sinks(it.config, it[CHANGEFEED].log_id, it[LOG]), "sinks", (LOG,), MANY_S),
+        Check(SPARK, lambda it: here.spark(it.config.spark), "JAVA_HOME"),
+        Check(Key("spark session"), _spark_session, "spark.master, spark.memory", (SPARK, LOG), SPARK_S),
+    )
+
+
+def _etcd_write(it: Found) -> Told[None]:
+    found = it[CHANGEFEED]
+    return changefeed.etcd_write(it[ETCD], changefeed_root(found.name, found.incarnation), write=it.options.write)
+
+
+def _tables(it: Found) -> Told[Tables]:
+    return source.tables(it[CHANGEFEED], it[SCHEMAS], server_tz=it.config.kafka.server_tz)
+
+
+def _rights(it: Found) -> Told[bool]:
+    return source.rights(it.config.source, it[TABLES], it[SCHEMAS], it[CHANGEFEED].filter.rules)
+
+
+def _spark_session(it: Found) -> Told[None]:
+    return here.spark_session(it.config.spark, it.config.log.uri, asked_for=it.options.spark)
+
+
+_MARK_WRITE = Check(
+    MARK,
+    lambda it: source.mark_write(it.config.source, it[CHANGEFEED], write=it.options.write),
+    "GRANT INSERT, UPDATE",
+    (CHANGEFEED, MARK_TABLE),
 )
-
-
-def checks_of_key_values(options: Options) -> Sequence[Check]:
-    """For `feed = "push"` and `feed = "tikv"`."""
-    return (
-        *(check for check in checks(options) if check.name not in _OF_KAFKA),
-        Check("changefeed settings", kv.settings, "filter (changefeed)", ("changefeed",)),
-        Check("table infos", kv.infos, "source.status_port", ("tidb",), INFOS_S),
-        Check("key-values", kv.who_brings_them, "tikv.pd, push.listen"),
-    )
-
-
-def _mark_arrives(known: Known) -> list[Finding]:
-    source.mark_passes(known)
-    return list(feed.mark_arrives(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +145,17 @@ class Report:
 
 def preflight(path: Path, options: Options, shown: Callable[[Result], object] = lambda _: None) -> Report:
     """Check the settings in `path` and all that they name; `shown` hears each result as soon as it is there. Raises nothing of ours."""
-    every = checks(options)
     try:
         config = read_config(path)
-        every = every if config.feed == "kafka" else checks_of_key_values(options)
     except ConfigError as error:
         first = Result("settings", Status.FAILED, (of_error(error, setting=f"{path}"),))
         shown(first)
         why = (Finding(Status.SKIPPED, "needs 'settings'"),)
-        return Report(path, (first, *(Result(check.name, Status.SKIPPED, why) for check in every)))
+        return Report(path, (first, *(Result(check.name, Status.SKIPPED, why) for check in checks("kafka", options))))
     first = Result("settings", Status.OK, (ok(f"{path} is complete"),))
     shown(first)
-    known = Known(config=config, options=options)
+    found = Found(config, options)
     try:
-        return Report(path, (first, *carried_out(every, known, shown)))
+        return Report(path, (first, *carried_out(checks(config.feed, options), found, shown)))
     finally:
-        known.close()
+        found.close()

@@ -21,17 +21,18 @@ from typing import TypeVar
 import msgspec
 import pymysql
 
-from sidecar.adapters.tidb import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow
-from sidecar.adapters.tidb_schema import TidbSchemas
-from sidecar.adapters.tidb_sql import Account, Flavour, Row, Session, carried_out, code_of
+from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.adapters.tidb.source import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow, mark_row_id
+from sidecar.adapters.tidb.sql import Account, Flavour, Row, Session, carried_out, code_of
 from sidecar.config import SourceSection
-from sidecar.core.event_filter import mark_table_problem
 from sidecar.core.keyset import quoted_table
 from sidecar.core.messages import MarkSent, SendMark
-from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.preflight.check import Finding, Known, Skip, failed, listed, ok, warning
-from sidecar.upstream import LiveScope, mark_row_id
+from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema, physical_ms
+from sidecar.errors import FeedUnsuitable, SourceError, parted
+from sidecar.feeds.checks import Tables
+from sidecar.process.checks import Finding, Skip, Told, failed, listed, ok, warning
+from sidecar.ticdc.changefeed import Changefeed
+from sidecar.ticdc.scope import LiveScope
 
 T = TypeVar("T")
 
@@ -72,19 +73,18 @@ def patient(section: SourceSection) -> SourceSection:
     return msgspec.structs.replace(section, retry_s=RETRY_S, statement_timeout_s=timeout_s)
 
 
-def asked(known: Known, doing: str, question: Callable[[Session], T]) -> T:
+def asked(section: SourceSection, doing: str, question: Callable[[Session], T]) -> T:
     """Raises SourceError, ConfigError."""
-    with closing(Session(Account.of(patient(known.config.source)))) as session:
+    with closing(Session(Account.of(patient(section)))) as session:
         return carried_out(session, lambda: question(session), doing=doing)
 
 
 # ---- the server -----------------------------------------------------------------------------------------------------
 
 
-def tidb(known: Known) -> Iterator[Finding]:
-    flavour, rows = asked(known, "asking for the version", lambda session: (session.flavour, session.rows("SELECT VERSION()")))
+def tidb(section: SourceSection) -> Told[None]:
+    flavour, rows = asked(section, "asking for the version", lambda session: (session.flavour, session.rows("SELECT VERSION()")))
     version = str(rows[0][0])
-    section = known.config.source
     place = f"{section.user}@{section.host}:{section.port} is {version}"
     if flavour is Flavour.TIDB:
         yield ok(place)
@@ -93,7 +93,7 @@ def tidb(known: Known) -> Iterator[Finding]:
         yield warning(f"{place}, which is no TiDB", setting="source.host, source.port", hint=hint)
 
 
-def clock(known: Known) -> Iterator[Finding]:
+def clock(section: SourceSection) -> Told[float]:
     """The cluster's TSO is made by PD's clock; lags are told by ours."""
 
     def question(session: Session) -> tuple[float, float, float]:
@@ -102,14 +102,15 @@ def clock(known: Known) -> Iterator[Finding]:
             session.rows("START TRANSACTION")
             ((ts,),) = session.rows("SELECT @@tidb_current_ts")
             session.rows("ROLLBACK")
-            return began_s, (int(ts) >> 18) / 1000, time.time()
+            return began_s, physical_ms(int(ts)) / 1000, time.time()
         ((now_s,),) = session.rows("SELECT UNIX_TIMESTAMP(SYSDATE(3))")
         return began_s, float(now_s), time.time()
 
-    asked(known, "connecting", lambda session: session.flavour)
-    began_s, there_s, ended_s = asked(known, "asking for the time", lambda session: (session.flavour, question(session))[1])
-    known.clock_ahead_s = there_s - (began_s + ended_s) / 2
-    yield of_clock(known.clock_ahead_s, took_s=ended_s - began_s)
+    asked(section, "connecting", lambda session: session.flavour)
+    began_s, there_s, ended_s = asked(section, "asking for the time", lambda session: (session.flavour, question(session))[1])
+    ahead_s = there_s - (began_s + ended_s) / 2
+    yield of_clock(ahead_s, took_s=ended_s - began_s)
+    return ahead_s
 
 
 def of_clock(ahead_s: float, *, took_s: float) -> Finding:
@@ -121,7 +122,7 @@ def of_clock(ahead_s: float, *, took_s: float) -> Finding:
     return warning(what, setting="NTP (this machine, PD)", hint=hint)
 
 
-def gc(known: Known) -> Iterator[Finding]:
+def gc(section: SourceSection) -> Told[None]:
     """For snapshot brackets: a SELECT at a TSO must end before GC passes it. For DDLs: their tables are read as of their commit_ts, so
     GC must not pass that before the sidecar does. (Our sessions switch tidb_snapshot off themselves.)"""
 
@@ -130,7 +131,7 @@ def gc(known: Known) -> Iterator[Finding]:
             return None
         return session.rows("SELECT @@global.tidb_gc_life_time")
 
-    rows = asked(known, "reading tidb_gc_life_time", question)
+    rows = asked(section, "reading tidb_gc_life_time", question)
     if rows is None:
         raise Skip("the server is no TiDB: it has no snapshot brackets, and nothing to keep for them")
     yield of_gc_life(str(rows[0][0]))
@@ -153,31 +154,31 @@ def duration_s(text: str) -> float:
 # ---- the tables -----------------------------------------------------------------------------------------------------
 
 
-def schemas(known: Known) -> Iterator[Finding]:
-    known.existing = TidbSchemas(patient(known.config.source)).tables()
-    yield ok(f"{len(known.existing)} tables are seen, and all their column types are known")
+def schemas(section: SourceSection) -> Told[Tables]:
+    existing = TidbSchemas(patient(section)).tables()
+    yield ok(f"{len(existing)} tables are seen, and all their column types are known")
+    return existing
 
 
-def tables(known: Known) -> Iterator[Finding]:
+def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Told[Tables]:
     """What the changefeed carries of them."""
-    existing = known.existing or {}
-    scope = LiveScope(known.definition.changefeed, server_tz=known.config.kafka.server_tz)
+    scope = LiveScope(server_tz=server_tz)
     try:
-        found = scope.follow(known.definition.changefeed, existing)
+        found = scope.follow(changefeed, existing)
     except FeedUnsuitable:
         raise Skip("the changefeed's filter cannot be followed: see 'changefeed settings'") from None
-    known.carried = {name: schema for name, schema in found.items() if name != MARK_TABLE}
-    dumped = [name for name, schema in known.carried.items() if schema.key and scope.through(name)[0]]
+    carried = {name: schema for name, schema in found.items() if name != MARK_TABLE}
+    dumped = [name for name, schema in carried.items() if schema.key and scope.through(name)[0]]
     if not dumped:
-        rules = ", ".join(known.definition.changefeed.filter.rules)
+        rules = ", ".join(changefeed.filter.rules)
         hint = "let the rules match tables that exist, or GRANT SELECT on them: what an account may not read it does not see"
         yield failed(f"no table can be dumped by the rules {rules}", setting="filter.rules (changefeed), GRANT SELECT", hint=hint)
-        return
+        return carried
     yield ok(f"{len(dumped)} of {len(existing)} tables can be dumped")
-    if keyless := sorted(name for name, schema in known.carried.items() if not schema.key):
+    if keyless := sorted(name for name, schema in carried.items() if not schema.key):
         what = f"TiCDC does not replicate {listed(keyless)}: no primary key and no NOT NULL unique key"
         yield warning(what, setting="ALTER TABLE … ADD PRIMARY KEY", hint="give them a key, or leave them out by filter.rules")
-    for name, schema in known.carried.items():
+    for name, schema in carried.items():
         passes, why = scope.through(name)
         if schema.key and not passes:
             yield warning(
@@ -185,24 +186,26 @@ def tables(known: Known) -> Iterator[Finding]:
             )
     for text in scope.warnings[:TOLD_MAX]:
         yield warning(text, setting="filter.event-filters (changefeed)", hint="nothing if that is meant; else narrow the filter's matcher")
+    return carried
 
 
-def read_keys(known: Known) -> Iterator[Finding]:
-    names = [name for name, schema in known.carried.items() if schema.key]
-    estimates = TidbSchemas(patient(known.config.source)).estimates(names)
+def read_keys(section: SourceSection, carried: Tables) -> Told[None]:
+    names = [name for name, schema in carried.items() if schema.key]
+    estimates = TidbSchemas(patient(section)).estimates(names)
     refused = [found for found in estimates if found.refused]
     if refused:
-        why = (str(found.refused).partition("\n  what to do: ")[0] for found in refused)
+        why = (parted(str(found.refused))[0] for found in refused)
         hint = "give them a key that can be read in pieces, or leave them out: --tables '*.*,!schema.table'; a dump of all is refused"
         yield warning(listed(why, most=TOLD_MAX), setting="dumpstart --tables", hint=hint)
     rows = sum(found.rows or 0 for found in estimates)
     yield ok(f"{len(estimates) - len(refused)} tables can be read in pieces, about {rows:,} rows")
 
 
-def rights(known: Known) -> Iterator[Finding]:
-    names = [*known.carried, *([MARK_TABLE] if MARK_TABLE in (known.existing or {}) else [])]
-    refused, unasked = asked(known, "asking for the right to SELECT", partial(_refused, names=names))
-    user = known.config.source.user
+def rights(section: SourceSection, carried: Tables, existing: Tables, rules: Sequence[str]) -> Told[bool]:
+    """Whether every table is seen."""
+    names = [*carried, *([MARK_TABLE] if MARK_TABLE in existing else [])]
+    refused, unasked = asked(section, "asking for the right to SELECT", partial(_refused, names=names))
+    user = section.user
     for name in refused[:TOLD_MAX]:
         hint = f"GRANT SELECT ON {quoted_table(name)} TO '{user}'@'%'"
         yield failed(f"{user} may not SELECT from {name}", setting="GRANT SELECT", hint=hint)
@@ -214,7 +217,7 @@ def rights(known: Known) -> Iterator[Finding]:
         yield warning(what, setting="GRANT SELECT", hint=f"GRANT SELECT ON *.* TO '{user}'@'%' makes sure")
     if not refused:
         yield ok(f"SELECT is allowed on {len(names) - unasked} tables")
-    yield from _of_what_is_seen(known)
+    return (yield from _of_what_is_seen(section, rules))
 
 
 def _refused(session: Session, names: Sequence[TableName]) -> tuple[list[TableName], int]:
@@ -240,19 +243,17 @@ def _refused(session: Session, names: Sequence[TableName]) -> tuple[list[TableNa
     return refused, sum(map(len, todo))
 
 
-def _of_what_is_seen(known: Known) -> Iterator[Finding]:
-    rows = asked(known, "SHOW GRANTS", lambda session: session.rows("SHOW GRANTS"))
+def _of_what_is_seen(section: SourceSection, rules: Sequence[str]) -> Told[bool]:
+    rows = asked(section, "SHOW GRANTS", lambda session: session.rows("SHOW GRANTS"))
     schemas = readable_schemas(str(row[0]) for row in rows)
-    known.sees_every_table = schemas is None
     if schemas is None:
-        return
-    unsure = sorted(
-        schema or "any schema" for schema in schemas_of_rules(known.definition.changefeed.filter.rules) if schema not in schemas
-    )
+        return True
+    unsure = sorted(schema or "any schema" for schema in schemas_of_rules(rules) if schema not in schemas)
     if unsure:
-        user = known.config.source.user
+        user = section.user
         what = f"SHOW GRANTS tells {user} no SELECT on all of {listed(unsure)}: tables without any right are not seen here"
         yield warning(what, setting="GRANT SELECT", hint=f"GRANT SELECT ON *.* TO '{user}'@'%', or on each schema of the changefeed")
+    return False
 
 
 def readable_schemas(grants: Iterator[str]) -> frozenset[str] | None:
@@ -276,15 +277,15 @@ def schemas_of_rules(rules: Sequence[str]) -> frozenset[str]:
 # ---- the watermark table --------------------------------------------------------------------------------------------
 
 
-def mark_table(known: Known) -> Iterator[Finding]:
+def mark_table(section: SourceSection, existing: Tables) -> Told[None]:
     create = f"create it upstream: {MARK_SCHEMA_DDL}; {' '.join(MARK_TABLE_DDL.split())}"
-    schema = (known.existing or {}).get(MARK_TABLE)
+    schema = existing.get(MARK_TABLE)
     if schema is None:
-        what = f"{MARK_TABLE} does not exist, or {known.config.source.user} has no right on it"
-        grant = f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE} TO '{known.config.source.user}'@'%'"
+        what = f"{MARK_TABLE} does not exist, or {section.user} has no right on it"
+        grant = f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE} TO '{section.user}'@'%'"
         yield failed(what, setting=f"CREATE TABLE {MARK_TABLE}", hint=f"{create}; {grant}")
         return
-    wrong = list(wrong_columns(schema)) + list(asked(known, f"reading the keys of {MARK_TABLE}", _wrong_keys))
+    wrong = list(wrong_columns(schema)) + list(asked(section, f"reading the keys of {MARK_TABLE}", _wrong_keys))
     for what in wrong:
         yield failed(f"{MARK_TABLE}: {what}", setting=f"CREATE TABLE {MARK_TABLE}", hint=f"drop it while no dump runs, and {create}")
     if not wrong:
@@ -329,29 +330,19 @@ def _wrong_keys(session: Session) -> list[str]:
     return wrong
 
 
-def mark_write(known: Known) -> Iterator[Finding]:
+def mark_write(section: SourceSection, changefeed: Changefeed, *, write: bool) -> Told[tuple[str, float]]:
     """A row beside the changefeed's own, kept and used again: an account that writes marks need not be able to delete."""
-    if not known.options.write:
+    if not write:
         raise Skip("not tried (--no-write)")
-    MarkRow(mark_row_id(known.definition.changefeed.name))  # whether the id fits
-    row = f"preflight of {mark_row_id(known.definition.changefeed.name)}"[:CHANGEFEED_ID_LENGTH_MAX]
+    MarkRow(mark_row_id(changefeed.name))  # whether the id fits
+    row = f"preflight of {mark_row_id(changefeed.name)}"[:CHANGEFEED_ID_LENGTH_MAX]
     mark = SendMark(token_hex(UUID_LENGTH // 2), MarkKind.HIGH)
     reason = ""
     for _ in range(PROBES):
-        sent = asked(known, f"writing {MARK_TABLE}", partial(MarkRow(row).update, mark=mark))
+        sent = asked(section, f"writing {MARK_TABLE}", partial(MarkRow(row).update, mark=mark))
         if isinstance(sent, MarkSent):
-            known.mark = mark.uuid, time.time()
+            written_s = time.time()
             yield ok(f"row {row!r} was written, beside the changefeed's own")
-            return
+            return mark.uuid, written_s
         reason = sent.reason
     raise SourceError(f"{MARK_TABLE}: {reason}", hint="let nothing else write that table; check again when no other check runs")
-
-
-def mark_passes(known: Known) -> None:
-    """Raises Skip where the definition alone says that marks do not get through."""
-    try:
-        problem = mark_table_problem(known.definition.changefeed)
-    except FeedUnsuitable:
-        problem = "the filter cannot be followed"
-    if problem:
-        raise Skip("marks do not get through the changefeed's filter: see 'changefeed settings'")

@@ -19,14 +19,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
-from sidecar.adapters.segment_log import ROWS_SCHEMA
-from sidecar.adapters.tidb_schema import TidbSchemas
-from sidecar.adapters.tidb_sql import Account, Session, carried_out
+from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.adapters.tidb.sql import Account, Session, carried_out
+from sidecar.config import SourceSection
 from sidecar.core.keyset import quoted, quoted_table
 from sidecar.core.model import Change, Rank, TableName
 from sidecar.errors import RefusedRequest
-from sidecar.preflight.check import Finding, Known, Skip, failed, listed, ok
+from sidecar.feeds.checks import TABLES, Tables
+from sidecar.feeds.kafka.checks import KAFKA_S, MESSAGES
+from sidecar.feeds.kafka.tail import Tail
+from sidecar.log.segment_log import ROWS_SCHEMA
 from sidecar.preflight.source import patient
+from sidecar.process.checks import Check, Finding, Key, Skip, Told, failed, listed, ok
 
 ROWS_MAX = 10
 """Looked up in the source: each takes a few statements."""
@@ -47,17 +51,26 @@ Pair = tuple[datetime, timedelta]
 """A moment in UTC by the source, and how much later the feed shows it."""
 
 
-def server_tz(known: Known) -> Iterator[Finding]:
-    name = known.config.kafka.server_tz
+def server_tz(name: str, source: SourceSection, tail: Tail, carried: Tables) -> Told[None]:
     try:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         yield failed(f"{name!r} is no time zone here", setting="kafka.server_tz", hint="give a name of the tz database: Asia/Shanghai, UTC")
         return
-    pairs = [pair for row in _newest(known) for pair in _compared(known, *row)]
+    pairs = [pair for row in _newest(tail, carried) for pair in _compared(source, *row)]
     if any(zone.utcoffset(at) is None for at, _ in pairs):
         raise Skip("the zone has no offset at these moments", setting="kafka.server_tz", hint=BY_HAND)
     yield judged(zone, pairs)
+
+
+CHECK: Check[None] = Check(
+    Key("server time zone"),
+    lambda it: server_tz(it.config.kafka.server_tz, it.config.source, it[MESSAGES], it[TABLES]),
+    "kafka.server_tz",
+    (MESSAGES, TABLES),
+    KAFKA_S,
+)
+"""Of a Kafka feed, and here because it decodes rows as the merge does, which a feed must not know."""
 
 
 def judged(zone: ZoneInfo, pairs: list[Pair]) -> Finding:
@@ -82,16 +95,16 @@ def _offset(shift: timedelta | None) -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
-def _newest(known: Known) -> Iterator[tuple[TableName, tuple[str, ...], dict[str, str]]]:
+def _newest(tail: Tail, carried: Tables) -> Iterator[tuple[TableName, tuple[str, ...], dict[str, str]]]:
     """The newest version of rows: table, key, and the TIMESTAMPs as the feed has them."""
     seen: set[tuple[TableName, tuple[str, ...]]] = set()
     found = 0
-    for change in sorted(known.tail.changes, key=lambda change: change.commit_ts, reverse=True):
+    for change in sorted(tail.changes, key=lambda change: change.commit_ts, reverse=True):
         name = TableName(change.schema, change.table)
-        schema = known.carried[name]
+        schema = carried[name]
         if not schema.key:
             continue
-        texts = _texts(known, change)
+        texts = _texts(tail.codec.name, carried, change)
         key = tuple(str(texts[column]) for column in schema.key)
         if (name, key) in seen:
             continue
@@ -108,24 +121,23 @@ def _newest(known: Known) -> Iterator[tuple[TableName, tuple[str, ...], dict[str
                 return
 
 
-def _texts(known: Known, change: Change) -> dict[str, str | None]:
+def _texts(codec: str, carried: Tables, change: Change) -> dict[str, str | None]:
     """The row as canonical text, with timestamps as the feed shows them: read as UTC they are left as they are."""
     from spark_merge.decode.rows import decode  # it loads pyspark, without which all other checks do
 
-    codec = known.tail.codec.name
     op = "delete" if change.rank is Rank.DELETE else "put"
     lane, position = change.lane, change.position
     values = [[0], [change.commit_ts], [op], [change.schema], [change.table], [codec], [change.key], [change.value], [lane], [position]]
     rows = pa.Table.from_arrays([pa.array(value, field.type) for value, field in zip(values, ROWS_SCHEMA, strict=True)], schema=ROWS_SCHEMA)
     rows = rows.append_column("seq", pa.array([0], pa.int64()))
-    decoded = decode(rows, codec=codec, schemas=known.carried, server_tz="UTC").to_pylist()
+    decoded = decode(rows, codec=codec, schemas=carried, server_tz="UTC").to_pylist()
     image = decoded[0]["after"] or decoded[-1]["after"] or decoded[0]["before"]
-    names = known.carried[TableName(change.schema, change.table)].column_names()
+    names = carried[TableName(change.schema, change.table)].column_names()
     return dict(zip(names, image, strict=True))
 
 
-def _compared(known: Known, table: TableName, key: tuple[str, ...], times: dict[str, str]) -> Iterator[Pair]:
-    section = patient(known.config.source)
+def _compared(source: SourceSection, table: TableName, key: tuple[str, ...], times: dict[str, str]) -> Iterator[Pair]:
+    section = patient(source)
     try:
         predicate = TidbSchemas(section).key_predicate(table, [key])
     except RefusedRequest:

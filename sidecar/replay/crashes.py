@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
-from sidecar.core.manifest import Manifest
 from sidecar.core.model import Change, Lane, Message, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
-from sidecar.ports import DataFile, Feed, ProgressStore, SegmentLog
+from sidecar.log.manifest import DataFile, Manifest
+from sidecar.ports import Feed, ProgressStore, SegmentLog
 
 T = TypeVar("T")
 

@@ -27,12 +27,10 @@ from zlib import crc32
 import cramjam
 
 from sidecar.codecs.contract import Codec
-from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Message, Resolved
+from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Message, Resolved, physical_ms, ts_at
 from sidecar.errors import FeedError
 from sidecar.ports import Clock
 from sidecar.replay.recording import FeedConfig, RecordedMessage, Recording
-
-TSO_LOGICAL_BITS = 18
 
 NO_TS = CommitTs(0)
 
@@ -214,7 +212,7 @@ class RecordingFeed:
     def now_ts(self) -> CommitTs:
         """The cluster's time: later than before and than all that was played, between recorded commits, never on one."""
         if self._pace is not None:
-            return self._tick(self._pace.now_ms() << TSO_LOGICAL_BITS)
+            return self._tick(ts_at(self._pace.now_ms()))
         commits = bisect_right(self._commits, self._played_ts) + self._random.randint(0, AHEAD_COMMITS_MAX)
         return self._tick(self._commits[min(commits, len(self._commits)) - 1] if commits else 0)
 
@@ -288,8 +286,8 @@ class RecordingFeed:
         drained = [lane for lane in self._born() if lane.is_drained()]
         idle = [lane for lane in drained if now_ms is None or now_ms >= lane.idle_ms + IDLE_RESOLVED_EVERY_MS]
         if idle:
-            ts = self._tick(now_ms << TSO_LOGICAL_BITS if now_ms else 0)
-            key, value = self.config.encode_resolved(ts, ts >> TSO_LOGICAL_BITS)
+            ts = self._tick(ts_at(now_ms or 0))
+            key, value = self.config.encode_resolved(ts, physical_ms(ts))
             for lane in idle:
                 lane.idle_ms = lane.entries[-1].time_ms if now_ms is None else now_ms
                 lane.entries.append(_Entry(lane.idle_ms, key, self._packed(value), (), ts, False))

@@ -13,32 +13,29 @@ REMOVE PARTITIONING, and a cluster that stands in must have them. Rows are decod
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from sidecar.codecs.kv_cast import cast_text
-from sidecar.codecs.kv_key import record_key
-from sidecar.codecs.kv_row import decode_row
-from sidecar.codecs.kv_table import KvColumn, KvTable, kv_table
-from sidecar.core.ddl import Action, DdlEvent, Effect, TableChange, TableInfo
-from sidecar.core.key_values import DDL_JOB_TABLE_ID
 from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
-from sidecar.core.schema_history import SchemaHistory
 from sidecar.errors import SourceError
-from sidecar.feeds.kv_jobs import DdlJobs
+from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.replay.kv import KvRecording
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
+from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID
+from sidecar.rowcodec.kv_cast import cast_text
+from sidecar.rowcodec.kv_key import record_key
+from sidecar.rowcodec.kv_row import decode_row
+from sidecar.rowcodec.kv_table import KvColumn, KvTable, kv_table
+from sidecar.schema.ddl import Action, DdlEvent, Effect, TableChange, TableInfo
+from sidecar.schema.history import SchemaHistory
+from sidecar.verify.rows import Key, Row, Rows, RowStep, State
 
 if TYPE_CHECKING:
-    from sidecar.replay.recording import Key, Recording, Row
+    from sidecar.replay.recording import Recording
 
 _ROWS_VANISH = frozenset({Action.TRUNCATE_TABLE_PARTITION, Action.DROP_TABLE_PARTITION})
-
-Rows = dict["Key", "Row"]
-State = dict[TableName, Rows]
-"""The rows of tables, by name and handle key."""
 
 
 class RowChange(NamedTuple):
@@ -49,17 +46,6 @@ class RowChange(NamedTuple):
     physical_id: int
     before: Row | None
     after: Row | None
-
-
-@dataclass(frozen=True, slots=True)
-class RowStep:
-    """What the DDL at `ts` does to rows: rows with commit_ts <= ts are those before it. `apply` makes the tables after it of
-    those before it, and leaves tables that it does not know as they are. `schemas`: of the tables that it made or changed."""
-
-    ts: CommitTs
-    names: Mapping[TableName, TableName | None]
-    schemas: Mapping[TableName, TableSchema]
-    apply: Callable[[State], State]
 
 
 class RecordedHistory:

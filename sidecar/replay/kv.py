@@ -29,16 +29,16 @@ from random import Random
 import pyarrow.parquet as pq
 
 from sidecar.codecs.kv import encode_images, images_of
-from sidecar.codecs.kv_layout import KvSnapshot
-from sidecar.codecs.kv_table import KvTable, kv_table
-from sidecar.core.key_values import KeyRange, KvEntry, KvEvent, Pulled
-from sidecar.core.model import MARK_TABLE, CommitTs, MarkKind
-from sidecar.core.schema_version import SchemaSnapshot
+from sidecar.core.model import MARK_TABLE, CommitTs, MarkKind, physical_ms, ts_at
 from sidecar.errors import FeedUnsuitable
 from sidecar.ports import Clock
-from sidecar.replay.feed import AHEAD_COMMITS_MAX, CATCH_UP, IDLE_RESOLVED_EVERY_MS, LEAD_MS, TSO_LOGICAL_BITS, Play
+from sidecar.replay.feed import AHEAD_COMMITS_MAX, CATCH_UP, IDLE_RESOLVED_EVERY_MS, LEAD_MS, Play
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
 from sidecar.replay.recording import Recording
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
+from sidecar.rowcodec.kv_layout import KvSnapshot
+from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.schema.version import SchemaSnapshot
 
 PARTS_MAX = 3
 """A wanted range is at most so many regions."""
@@ -144,7 +144,7 @@ class RecordedPuller:
         self._commits = sorted({entry.commit_ts for entry in self._entries})
         self._taken_ts = set(self._commits)
         self._random = Random(self.play.seed)
-        self._lead = self._random.randint(*LEAD_MS) << TSO_LOGICAL_BITS
+        self._lead = ts_at(self._random.randint(*LEAD_MS))
         self._restarts = sorted(self._random.randrange(1, self._recorded + 1) for _ in range(self.play.resends))
         self._delivered = 0
         self._wanted: dict[KeyRange, tuple[CommitTs, list[_Part]]] = {}
@@ -283,7 +283,7 @@ class RecordedPuller:
         if parts or any(part.upto_ts < end for part in self._parts()):
             return parts
         if self.play.speed is not None:
-            idle = IDLE_RESOLVED_EVERY_MS << TSO_LOGICAL_BITS
+            idle = ts_at(IDLE_RESOLVED_EVERY_MS)
             return [part for part in self._parts() if part.upto_ts + idle <= self._clock_ts()]
         return list(self._parts())
 
@@ -308,14 +308,14 @@ class RecordedPuller:
         if self.play.speed is None or self._clock is None:
             return CommitTs(0)
         passed_ms = int((self._clock.now_s() - self._origin_s) * self.play.speed * 1000)
-        return CommitTs(self._first_ts + (passed_ms << TSO_LOGICAL_BITS))
+        return CommitTs(self._first_ts + ts_at(passed_ms))
 
     def _wait_until_next(self, timeout_s: float) -> None:
         next_ts = min((ts for part in self._parts() if (ts := part.next_ts()) is not None), default=None)
-        idle = IDLE_RESOLVED_EVERY_MS << TSO_LOGICAL_BITS
+        idle = ts_at(IDLE_RESOLVED_EVERY_MS)
         missing = (next_ts or self._clock_ts() + idle) - self._clock_ts()
         assert self.play.speed is not None
-        missing_s = (missing >> TSO_LOGICAL_BITS) / 1000 / self.play.speed
+        missing_s = physical_ms(missing) / 1000 / self.play.speed
         if missing_s > 0 and timeout_s > 0:
             self._wait(min(missing_s, timeout_s))
 

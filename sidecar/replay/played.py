@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from sidecar.adapters.memory import StillSchemas
+from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.codecs.contract import Codec
 from sidecar.codecs.kv import CODEC, KvCodec
-from sidecar.core.changefeed import FeedFilter
-from sidecar.core.ddl_rules import DdlRules
-from sidecar.feeds.kv import KvFeed
-from sidecar.feeds.kv_schemas import KvSchemas
+from sidecar.feeds.kv.feed import KvFeed
+from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.ports import Clock, Feed, Schemas
 from sidecar.replay.feed import Play, RecordingFeed
-from sidecar.replay.history import HistorySchemas, RecordedHistory, RowStep
+from sidecar.replay.history import HistorySchemas, RecordedHistory
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import Cluster
 from sidecar.replay.tables import RecordedTables
+from sidecar.ticdc.changefeed import FeedFilter
+from sidecar.ticdc.ddl_rules import DdlRules
+from sidecar.verify.rows import RowStep
 
 
 class PlayedCluster(Cluster, Protocol):

@@ -11,14 +11,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.dump_start import Ground
 from sidecar.core.marks import Marks
 from sidecar.core.messages import Brackets, ChunkRead, Command, Request, SegmentBuilt, SourceEvent
 from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.plan import Plan
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.core.schema_step import TableStep
-from sidecar.core.window import Windows
+from sidecar.core.window import MarkedWindows, Windows
 from sidecar.errors import RefusedRequest
 from sidecar.replay.source import RecordedWindow
 
@@ -28,17 +29,14 @@ CHUNKS_MAX = 1000
 
 
 class RecordedDump:
-    """`after_ts`: how far the log is; windows that closed up to there are in it. Chunk files are written at once."""
+    """Windows that closed up to `ground.after_ts` are in the log. Chunk files are written at once."""
 
     def __init__(
         self,
         windows: tuple[RecordedWindow, ...],
         *,
         tables: tuple[TableName, ...],
-        changefeed_id: str,
-        epoch: int,
-        after_ts: CommitTs,
-        next_seq: Seq,
+        ground: Ground,
         progress: Progress | None,
         write_chunk: Callable[[str, pa.Table], int],
     ) -> None:
@@ -48,23 +46,22 @@ class RecordedDump:
             state=DumpState.RUNNING,
             brackets=Brackets.WATERMARK,
             chunk_rows=0,
-            epoch=epoch,
+            epoch=ground.epoch,
             revision=0,
-            seq=Seq(next_seq - 1),
+            seq=Seq(ground.next_seq - 1),
             tables=tuple(TableProgress(table) for table in last_of if table in tables),
         )
         self._windows = Windows(DUMP_ID)
         self._plan = Plan(self.progress.tables)
         works = {work.table: work for work in iter(self._plan.claim, None)}
         self._numbers: dict[str, int] = {}
-        self._marks = Marks(changefeed_id, self._numbers.get)
-        self._window_of_mark: dict[int, int] = {}
+        self._marked = MarkedWindows(self._windows, Marks(ground.changefeed_id, self._numbers.get))
         for number, window in enumerate(windows):
-            if window.high_ts > after_ts:
-                self._open(number, window, after_ts=after_ts, next_seq=next_seq)
+            if window.high_ts > ground.after_ts:
+                self._open(number, window, after_ts=ground.after_ts, next_seq=ground.next_seq)
                 for at, chunk in enumerate(window.chunks):
                     if chunk.table in tables:
-                        path = f"chunks/{DUMP_ID}/{epoch:010d}-{number * CHUNKS_MAX + at:08d}.parquet"
+                        path = f"chunks/{DUMP_ID}/{ground.epoch:010d}-{number * CHUNKS_MAX + at:08d}.parquet"
                         size = write_chunk(path, chunk.rows)
                         file = ChunkFile(chunk.table, path, chunk.rows.num_rows, size, chunk.after, chunk.last)
                         self._windows.add(number, file)
@@ -76,8 +73,7 @@ class RecordedDump:
         self._windows.open(number, next_seq=next_seq if window.low_ts > after_ts else Seq(0))
         for uuid, kind, ts in ((window.low_uuid, MarkKind.LOW, window.low_ts), (window.high_uuid, MarkKind.HIGH, window.high_ts)):
             if ts > after_ts:
-                self._numbers[uuid] = self._marks.send(kind)
-                self._window_of_mark[self._numbers[uuid]] = number
+                self._numbers[uuid] = self._marked.send(number, kind)
             else:
                 self._windows.mark(number, kind, ts)
 
@@ -94,12 +90,7 @@ class RecordedDump:
         return []
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
-        closed: list[ClosedWindow] = []
-        for mark in marks:
-            number = self._marks.see(mark)
-            if number is not None:
-                window = self._windows.mark(self._window_of_mark.pop(number), mark.kind, mark.commit_ts)
-                closed += [window] if window else []
+        closed = self._marked.seen(marks)
         for window in closed:
             self._plan.closed(window)
         if closed and self.progress is not None:

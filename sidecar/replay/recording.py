@@ -1,4 +1,4 @@
-"""A recorded stream of a real cluster, standing in as that cluster (shared/recordings/README.md).
+"""A recorded stream of a real cluster, standing in as that cluster (tests/recordings/README.md).
 
 Here is what the folder holds: schemas, truth snapshots, feeds. The rows of every table at any moment are in `tables`, what schema
 changes did to them in `history`.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
@@ -21,18 +21,11 @@ import pyarrow.parquet as pq
 from sidecar.codecs import canal_json, open_protocol
 from sidecar.codecs.contract import Codec
 from sidecar.codecs.registry import codec_for
-from sidecar.codecs.table_info import table_schema
-from sidecar.core.canonical import equal_text
 from sidecar.core.model import CommitTs, Lane, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.rowcodec.table_info import table_schema
 
-Key = tuple[str, ...]
-"""A handle key's canonical text, in the order of `TableSchema.key`."""
-
-Row = tuple[str | None, ...]
-"""A row's canonical text, in the order of the table schema's columns."""
-
-_FOLDER_HINT = "give the folder of a recording: it holds recording.json, truth/, schema/ and kafka/ (shared/recordings/README.md)"
+_FOLDER_HINT = "give the folder of a recording: it holds recording.json, truth/, schema/ and kafka/ (tests/recordings/README.md)"
 
 
 class RecordedMessage(NamedTuple):
@@ -157,26 +150,6 @@ class Recording:
         for partition, time_ms, key, value in zip(*columns, strict=True):
             found[config.lane(partition)].append(RecordedMessage(time_ms, key, value))
         return found
-
-
-def rows_by_key(schema: TableSchema, rows: pa.Table) -> dict[Key, Row]:
-    """The rows of a canonical text table, in its order. A handle key holds no NULL."""
-    images = _tuples(rows, schema.column_names())
-    return dict(zip(cast(Iterator[Key], _tuples(rows, schema.key)), images, strict=True))
-
-
-def _tuples(rows: pa.Table, columns: Sequence[str]) -> Iterator[Row]:
-    return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
-
-
-def seen_by_sql(schema: TableSchema, rows: pa.Table) -> TableSchema:
-    """`schema` with the columns that a SELECT showed: one that is being dropped is hidden before its DDL has a commit_ts."""
-    shown = tuple(column for column in schema.columns if column.name in rows.column_names)
-    return schema if len(shown) == len(schema.columns) else replace(schema, columns=shown)
-
-
-def equal_rows(schema: TableSchema, a: Row, b: Row) -> bool:
-    return a == b or all(equal_text(column.kind, x, y) for column, x, y in zip(schema.columns, a, b, strict=True))
 
 
 def _json(path: Path) -> Any:

@@ -16,29 +16,30 @@ from random import Random
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sidecar.adapters.progress_file import FileProgress
-from sidecar.adapters.segment_log import FolderLog, write_chunk
-from sidecar.adapters.spill import FileSpill
+from sidecar.adapters.clock import MonotonicClock
+from sidecar.core.dump_start import DumpLimits, Ground
 from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.core.progress import DumpState
-from sidecar.core.table_rules import matching
 from sidecar.errors import FeedUnsuitable, SinkError, SourceError
+from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.spill import FileSpill
+from sidecar.log.storage import Folder, open_folder
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
 from sidecar.replay.operator import Script
 from sidecar.replay.played import PlayedFeed
+from sidecar.replay.progress_file import FileProgress
 from sidecar.replay.recorded_dump import RecordedDump
 from sidecar.replay.recording import Recording
 from sidecar.replay.report import EVERY_TABLE, ReplaySettings, Report
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.spark_loop import SparkLoop
 from sidecar.replay.status import Status
-from sidecar.replay.verify import Verdict, verify
-from sidecar.storage import Folder, open_folder
-from sidecar.term import MonotonicClock
+from sidecar.ticdc.table_rules import matching
+from sidecar.verify.verify import Verdict, verify
 from spark_merge.job import Job, JobSettings, session
 from spark_merge.sinks.registry import open_sink
 
@@ -170,10 +171,7 @@ class Replay:
         return RecordedDump(
             recorded.windows,
             tables=self.tables,
-            changefeed_id=recorded.changefeed_id,
-            epoch=self.epoch,
-            after_ts=pipeline.sequence.after_ts,
-            next_seq=pipeline.next_seq,
+            ground=Ground(recorded.changefeed_id, self.epoch, DumpLimits(), pipeline.sequence.after_ts, pipeline.next_seq),
             progress=pipeline.dump.progress,
             write_chunk=partial(write_chunk, self.log),
         )
@@ -243,13 +241,13 @@ class Replay:
             ok=verdict is None or verdict.ok,
             exit_reason="not verified" if verdict is None else "equal" if verdict.ok else "different",
             seconds=seconds,
-            changes=sum(counts[0] for counts in self.spark.counts.values()),
-            dump_rows=sum(counts[1] + counts[2] for counts in self.spark.counts.values()),
+            changes=sum(rows.log for rows in self.spark.counts.values()),
+            dump_rows=sum(rows.dump + rows.dropped for rows in self.spark.counts.values()),
             segments=self.spark.delivered,
             repeats=self.repeats,
             deaths=tuple(self.fate.deaths),
             outputs=tuple(self.sinks),
-            dropped={table: counts[2] for table, counts in self.spark.counts.items()},
+            dropped={table: rows.dropped for table, rows in self.spark.counts.items()},
             verdict=verdict,
         )
 

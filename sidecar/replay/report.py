@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.core.model import TableName
-from sidecar.replay.verify import Verdict
+from sidecar.verify.verify import Verdict
 
 EVERY_TABLE = ("*.*",)
 

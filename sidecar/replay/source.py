@@ -21,20 +21,19 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.core.manifest import ChunkFile
-from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
-from sidecar.core.model import CommitTs, MarkKind, TableName, TableSchema
+from sidecar.core.chunk import ChunkFile
+from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
+from sidecar.core.model import CommitTs, MarkKind, TableName, TableSchema, physical_ms
 from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.replay.recording import Key, Recording
+from sidecar.replay.recording import Recording
 from sidecar.replay.tables import RecordedTables
+from sidecar.verify.rows import Key
 
 MARK_ROW_ID = 1
 """The watermark row's `id`; the recordings' own row has a random one."""
 
 STEPS_MAX = 8
 """The longest a command waits in each of its phases."""
-
-_TSO_LOGICAL_BITS = 18
 
 WriteChunk = Callable[[str, pa.Table], int]
 """Write the table durably under this path of the log and return the file's size in bytes."""
@@ -79,7 +78,7 @@ class _Read:
 
     command: ReadChunk
     steps: int
-    event: ChunkRead | SourceFailed | None = None
+    event: ChunkRead | ChunkMisfit | SourceFailed | None = None
 
 
 @dataclass(slots=True)
@@ -144,7 +143,7 @@ class RecordedSource:
             uuid=command.uuid,
             kind=command.kind,
             previous=self.row.holds,
-            now_ms=commit_ts >> _TSO_LOGICAL_BITS,
+            now_ms=physical_ms(commit_ts),
         )
         self.cluster.inject(commit_ts, key, value)
         self.row.holds = (command.uuid, command.kind)
@@ -161,18 +160,18 @@ class RecordedSource:
             read.steps -= 1
         return events
 
-    def _select(self, command: ReadChunk) -> ChunkRead | SourceFailed:
+    def _select(self, command: ReadChunk) -> ChunkRead | ChunkMisfit | SourceFailed:
         read_tso = self.cluster.now_ts()
         if command.where is not None:
             return SourceFailed(command, reason="a recording evaluates no SQL predicate", hint="replay the whole table")
         wanted, present = self._schemas.get(command.table), self.tables.schema(command.table, read_tso)
         if wanted is not None and (present is None or not set(wanted.column_names()) <= set(present.column_names())):
             reason = f"{command.table} is not what it was at {read_tso}"
-            return SourceFailed(command, reason=reason, hint="wait for its DDL", schema_ts=self.cluster.now_ts())
+            return ChunkMisfit(command, self.cluster.now_ts(), reason=reason, hint="wait for its DDL")
         try:
             chunk = self.tables.chunk(command.table, after=command.after, upper=command.upper, rows_max=command.rows_max, at_ts=read_tso)
         except SourceError as error:
-            return SourceFailed(command, reason=str(error).partition("\n")[0], hint=error.hint)
+            return SourceFailed(command, reason=error.message, hint=error.hint)
         path = f"chunks/{command.dump_id}/{command.epoch:010d}-{command.number:08d}.parquet"
         rows = chunk.rows if wanted is None else chunk.rows.select(list(wanted.column_names()))
         file = ChunkFile(

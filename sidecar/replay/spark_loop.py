@@ -2,61 +2,60 @@
 
 from __future__ import annotations
 
-from threading import Event, Thread
+from threading import Event
 
 from sidecar.core.model import Seq, TableName
-from spark_merge.contract import Delivered
+from sidecar.process.background import Background
+from spark_merge.contract import Delivered, Rows
 from spark_merge.job import Job
 
 IDLE_WAIT_S = 0.02
-"""How long it rests when nothing is in the log: short beside a micro-batch."""
+"""How long it rests when nothing is in the log: short beside a batch."""
 
 
-class SparkLoop(Thread):
+class SparkLoop:
     """Delivers what is in the log until told to end, when nothing is left."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__(name="spark-merge", daemon=True)
         self._job = job
-        self._end = Event()
-        self.error: BaseException | None = None
-        self.counts: dict[TableName, tuple[int, int, int]] = {}
+        self._delivering: Background | None = None
+        self.counts: dict[TableName, Rows] = {}
         self.delivered = 0
-        self._accepted: Seq | None = None
+        self._counted: Seq | None = None
 
-    def run(self) -> None:
-        try:
-            while True:
-                ending = self._end.is_set()
-                batch = self._job.run_once()
-                self._count(batch)
-                if not batch and ending:
-                    return
-                if not batch:
-                    self._end.wait(IDLE_WAIT_S)
-        except BaseException as error:  # noqa: BLE001  # handed to the thread that waits, which raises it
-            self.error = error
+    def start(self) -> None:
+        self._delivering = Background(self._deliver, name="spark-merge")
+
+    def _deliver(self, end: Event) -> None:
+        while True:
+            ending = end.is_set()
+            batch = self._job.run_once()
+            self._count(batch)
+            if not batch and ending:
+                return
+            if not batch:
+                end.wait(IDLE_WAIT_S)
 
     def _count(self, batch: list[Delivered]) -> None:
-        for segment in {segment.seq: segment for segment in batch}.values():  # each sink has its own, of the same rows
-            self.delivered += 1
-            self._accepted = segment.seq
-            for table, counts in segment.tables.items():
-                before = self.counts.get(table, (0, 0, 0))
-                self.counts[table] = (before[0] + counts[0], before[1] + counts[1], before[2] + counts[2])
+        for segment in batch:
+            if self._counted is None or segment.seq > self._counted:  # each sink has its own, of the same rows
+                self._counted = segment.seq
+                self.delivered += 1
+                for table, rows in segment.tables.items():
+                    self.counts[table] = self.counts.get(table, Rows()).plus(rows)
 
     def accepted(self) -> Seq | None:
-        return self._accepted
+        return self._job.accepted()
 
     def dropped(self) -> int:
-        return sum(counts[2] for counts in self.counts.values())
+        return sum(rows.dropped for rows in self.counts.values())
 
     def finish(self) -> None:
         """Wait until all of the log is delivered. Raises what the loop died of."""
-        self._end.set()
-        self.join()
-        self.check()
+        if self._delivering is not None:
+            self._delivering.close()
+            self._delivering.check()
 
     def check(self) -> None:
-        if self.error is not None:
-            raise self.error
+        if self._delivering is not None:
+            self._delivering.check()

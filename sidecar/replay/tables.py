@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sidecar.core.manifest import DATA_COLUMNS
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Kind, Message, Rank, TableName, TableSchema
 from sidecar.errors import SourceError
-from sidecar.replay.history import RecordedHistory, RowStep
-from sidecar.replay.recording import FeedConfig, Key, Recording, Row, equal_rows, rows_by_key, seen_by_sql
+from sidecar.log.manifest import DATA_COLUMNS
+from sidecar.replay.history import RecordedHistory
+from sidecar.replay.recording import FeedConfig, Recording
+from sidecar.verify.rows import Key, Row, RowStep, equal_rows, rows_by_key, seen_by_sql
 from spark_merge.decode.rows import decode
 
 

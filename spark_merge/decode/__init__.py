@@ -1,0 +1,7 @@
+"""Logged rows to the change frame: bytes to canonical text, a column at a time. `rows` is the door, by protocol.
+
+    open_protocol, canal_json   JSON to columns;  values  a column of one protocol's values to text;  images  what a reader gives back
+    kv_rows, kv, kv_columns, kv_handles   raw key-values, rows of one table version together; the slow twin is sidecar/rowcodec/kv_row.py
+
+Arrow in, Arrow out; no session, no file.
+"""

@@ -5,7 +5,7 @@
 
 It reads row format 2, small and large, with and without a checksum over its bytes, of any mix of layouts. Rows that it
 does not vouch for (format 1, checksums over columns, broken ones, rare values, successors) go to the slow decoder one by one, which
-gives their texts or the error: the result is the slow decoder's in every case (sidecar/codecs/kv_row.py).
+gives their texts or the error: the result is the slow decoder's in every case (sidecar/rowcodec/kv_row.py).
 
 `places.starts[c, r]` is where column c's cell begins in `data`, or NULL_CELL, or ABSENT.
 """
@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.codecs.kv_checksum import OVER_HANDLE, OVER_KEY
-from sidecar.codecs.kv_row import FLAG_CHECKSUM, FLAG_LARGE, FORMAT_2, HEAD_BYTES, decode_row
-from sidecar.codecs.kv_table import KvTable
+from sidecar.rowcodec.kv_checksum import OVER_HANDLE, OVER_KEY
+from sidecar.rowcodec.kv_row import FLAG_CHECKSUM, FLAG_LARGE, FORMAT_2, HEAD_BYTES, decode_row
+from sidecar.rowcodec.kv_table import KvTable
 from spark_merge.decode.kv_columns import PADDING, Bytes, Mask, Numbers, Texts, texts_of_cells, words
 from spark_merge.decode.kv_handles import Handles, read_handles
 

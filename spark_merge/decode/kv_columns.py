@@ -6,7 +6,7 @@
 
 A cell is `data[start:stop]`; starts rise. Each kernel gives one text a cell and tells which cells it does not vouch for
 (`bad`): values that are broken, and rare ones (a decimal to be rounded). Their texts mean nothing; the slow decoder
-(sidecar/codecs/kv_row.py) has the last word on their rows. Nothing here raises for what the bytes hold.
+(sidecar/rowcodec/kv_row.py) has the last word on their rows. Nothing here raises for what the bytes hold.
 
 `data` ends with at least PADDING bytes that no cell reaches, so that eight bytes can be read at any cell's start.
 """
@@ -20,9 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.codecs.kv_datum import INT_BITS, LEFTOVER_BYTES, PRECISION_MAX, SCALE_MAX, canonical, decimal_words
-from sidecar.codecs.kv_error import Broken
-from sidecar.codecs.kv_table import KvColumn
+from sidecar.rowcodec.kv_datum import INT_BITS, LEFTOVER_BYTES, PRECISION_MAX, SCALE_MAX, canonical, decimal_words
+from sidecar.rowcodec.kv_error import Broken
+from sidecar.rowcodec.kv_table import KvColumn
 from spark_merge.decode.values import from_bytes, from_floats, from_ints
 
 PADDING = 8

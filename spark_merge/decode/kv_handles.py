@@ -1,6 +1,6 @@
 """Keys of rows of one table, all at once: do they belong to the table, and what do their handles tell.
 
-The rules are those of sidecar/codecs/kv_key.py, which has the last word on the keys that are `bad` here: broken ones, and
+The rules are those of sidecar/rowcodec/kv_key.py, which has the last word on the keys that are `bad` here: broken ones, and
 common handles so short that they are padded.
 """
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sidecar.codecs.kv_key import HANDLE_AT, INT_HANDLE_BYTES, KEYSPACE_BYTES
-from sidecar.codecs.kv_table import KvColumn, KvTable
+from sidecar.rowcodec.kv_key import HANDLE_AT, INT_HANDLE_BYTES, KEYSPACE_BYTES
+from sidecar.rowcodec.kv_table import KvColumn, KvTable
 from spark_merge.decode.kv_columns import (
     Bytes,
     Mask,

@@ -1,7 +1,7 @@
 """Rows of raw key-values as the log keeps them (sidecar/codecs/kv.py): the key, and size of the new value, new value, old value.
 
 - All new values of a block are decoded together, and all old ones, by the layout in the table's schema (`TableSchema.layout`).
-- An old value is read with the schema of its row's commit_ts, as TiCDC reads it; what it may lack says codecs/kv_row.py.
+- An old value is read with the schema of its row's commit_ts, as TiCDC reads it; what it may lack says rowcodec/kv_row.py.
 - Values are cut out of the block's own bytes: as an array of three pieces a row, of which every third is taken.
 - A few rows are decoded one by one: a column's fixed cost is that of thirty rows. A block that is refused is read again so, to name the
   row.
@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sidecar.codecs.kv_layout import kv_table_of
-from sidecar.codecs.kv_row import decode_row
-from sidecar.codecs.kv_table import KvTable
 from sidecar.core.model import TableSchema
 from sidecar.errors import MessageUnreadable
+from sidecar.rowcodec.kv_layout import kv_table_of
+from sidecar.rowcodec.kv_row import decode_row
+from sidecar.rowcodec.kv_table import KvTable
 from spark_merge.decode.images import NO_IMAGE, Images, unreadable
 from spark_merge.decode.kv import decode_rows
 
@@ -92,5 +92,5 @@ def _one_by_one(table: KvTable, keys: pa.BinaryArray, images: pa.BinaryArray, ro
             found.append(decode_row(table, keys[row].as_py(), images[row].as_py(), is_old=is_old))
         except MessageUnreadable as error:
             image = "old value" if is_old else "new value"
-            raise unreadable(row, f"{image}: {str(error).partition(chr(10))[0]}") from error
+            raise unreadable(row, f"{image}: {error.message}") from error
     return [pa.array(texts, pa.string()) for texts in zip(*found, strict=True)]

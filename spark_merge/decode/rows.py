@@ -1,4 +1,4 @@
-"""Logged rows to the change frame (contract.CHANGE_SCHEMA), in columns and without Spark: it runs inside a task.
+"""Logged rows to the change frame (contract.CHANGES), in columns and without Spark: it runs inside a task.
 
     rows of a segment ─► by table ─► images (a protocol's reader) ─► changes ─► one Arrow table
 

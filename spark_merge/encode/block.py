@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.merge import Survivors
+from spark_merge.contract import Survivors
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def schema_of(schemas: Mapping[TableName, TableSchema], table: TableName) -> Tab
 
 
 def of_changes(schema: TableSchema, seq: int, rows: pa.RecordBatch) -> Block:
-    """Change rows of one table (CHANGE_SCHEMA). Raises SinkError if an image has not the schema's number of columns."""
+    """Change rows of one table (CHANGES). Raises SinkError if an image has not the schema's number of columns."""
     before, after = _images(schema, rows.column("before")), _images(schema, rows.column("after"))
     if pc.any(pc.and_(before.is_null(), after.is_null())).as_py():
         raise SinkError(

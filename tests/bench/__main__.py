@@ -13,7 +13,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from sidecar.control.cli import tune_collector
+from sidecar.cli.main import tune_collector
 from tests.bench import decode, kv, latency, merge, order, push, source, tikv, transaction
 from tests.bench.bench import Bench
 from tests.bench.figures import TICKS_A_SECOND, Cost, Figure, machine_ticks, timed_tree

@@ -13,13 +13,13 @@ from random import Random
 
 import pyarrow as pa
 
-from sidecar.adapters.segment_log import write_chunk
 from sidecar.codecs.canal_json import encode_mark, encode_resolved
-from sidecar.core.log_layout import chunk_name
-from sidecar.core.manifest import ChunkFile
+from sidecar.core.chunk import ChunkFile
 from sidecar.core.messages import ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent
 from sidecar.core.model import CommitTs, Lane, MarkKind, Message, TableName, TableSchema
-from sidecar.storage import Folder
+from sidecar.log.layout import chunk_name
+from sidecar.log.segment_log import write_chunk
+from sidecar.log.storage import Folder
 from tests.bench.account import ACCOUNT, canal_updates, message, rows
 
 CHANGES_A_SECOND = 500

@@ -1,13 +1,14 @@
-"""Spark's decode stage alone: segments of a log to change rows, which go nowhere. Beside it: Spark reading the same files."""
+"""Spark's decode stage alone: segments of a log to change rows, which are counted. Beside it: Spark reading the same files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
-from sidecar.storage import open_folder
+from sidecar.log.storage import open_folder
 from spark_merge.job import Job, JobSettings
-from spark_merge.read import new_manifests
+from spark_merge.sinks.console.sink import ConsoleSink
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Shape
 from tests.bench.figures import Cost, Figure, beside, best, rate, timed_tree
@@ -32,9 +33,10 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _decode(bench: Bench, folder: Path) -> Cost:
     cost, log = Cost(), open_folder(str(folder))
-    job, manifests = Job(bench.spark, [], JobSettings(log)), new_manifests(log, after=None, limit=1000)
+    job = Job(bench.spark, [ConsoleSink(StringIO())], JobSettings(log))
     with timed_tree(cost):
-        job._deliveries(manifests).write.format("noop").mode("overwrite").save()  # the one stage, as the job itself plans it
+        while job.run_once():
+            pass
     return cost
 
 

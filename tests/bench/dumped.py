@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sidecar.adapters.segment_log import write_chunk
-from sidecar.core.log_layout import chunk_name
-from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, CommitTs, Lane, Rank
-from sidecar.storage import Folder
+from sidecar.log.layout import chunk_name
+from sidecar.log.segment_log import write_chunk
+from sidecar.log.storage import Folder
 from spark_merge.job import Job, JobSettings
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA, canal_updates, message, rows

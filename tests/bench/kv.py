@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pytest
 
-from sidecar.codecs.kv_row import decode_row
-from sidecar.codecs.kv_table import KvTable
+from sidecar.rowcodec.kv_row import decode_row
+from sidecar.rowcodec.kv_table import KvTable
 from spark_merge.decode.kv import decode_rows
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, beside, best, rate, timed
@@ -39,10 +38,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _tables() -> list[_Rows]:
-    try:
-        found = kv_recording("shop")
-    except pytest.skip.Exception:
-        found = kv_recording("demo")
+    found = kv_recording("shop")
     tables: dict[int, _Rows] = {}
     for entry in found.entries:
         _, keys, values = tables.setdefault(entry.table.id, (entry.table, [], []))

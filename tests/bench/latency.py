@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sidecar.adapters.memory import StillSchemas
-from sidecar.adapters.progress_file import FileProgress
-from sidecar.adapters.segment_log import FolderLog
-from sidecar.adapters.spill import FileSpill
+from sidecar.adapters.clock import MonotonicClock
+from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.codecs.canal_json import CanalJson
 from sidecar.core.messages import Brackets, Request, StartDump
 from sidecar.errors import RefusedRequest
+from sidecar.log.segment_log import FolderLog
+from sidecar.log.spill import FileSpill
+from sidecar.log.storage import open_folder
 from sidecar.pipeline import Limits, Outside, attach
+from sidecar.replay.progress_file import FileProgress
 from sidecar.replay.spark_loop import SparkLoop
-from sidecar.storage import open_folder
-from sidecar.term import MonotonicClock
 from spark_merge.job import Job, JobSettings
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA

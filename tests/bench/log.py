@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sidecar.adapters.segment_log import FolderLog
-from sidecar.core.manifest import ClosedWindow, Manifest
+from sidecar.core.chunk import ClosedWindow
 from sidecar.core.model import Change, CommitTs, Segment, Seq, TableName, TableSchema
-from sidecar.storage import Folder, open_folder
+from sidecar.log.manifest import Manifest
+from sidecar.log.segment_log import FolderLog
+from sidecar.log.storage import Folder, open_folder
 
 
 class LogWriter:

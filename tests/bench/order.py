@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sidecar.adapters.spill import MemorySpill
 from sidecar.codecs.contract import Codec
 from sidecar.core.model import CommitTs
 from sidecar.core.sequence import Sequence
+from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Batch, Shape, batches, codec_of, schemas

@@ -13,12 +13,11 @@ from threading import Thread
 from typing import Any
 
 import grpc
-import pytest
 
 from sidecar.config import PushSection
-from sidecar.core.key_values import KvEntry, rows_of
 from sidecar.core.model import CommitTs
-from sidecar.feeds.push import PushPuller
+from sidecar.feeds.push.puller import PushPuller
+from sidecar.rowcodec.key_values import KvEntry, rows_of
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, best, timed
 from tests.support.kv_recordings import kv_recording
@@ -55,10 +54,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _batches(count: int) -> tuple[list[pb.SenderMessage], int]:
     """Messages 3, 4, … of a stream that said Hello and opened SPAN, and how many entries are in them."""
-    try:
-        found = kv_recording("shop").entries
-    except pytest.skip.Exception:
-        found = kv_recording("demo").entries
+    found = kv_recording("shop").entries
     batches: list[pb.SenderMessage] = []
     batch, size = pb.Entries(span=1), 0
     for number in range(count):

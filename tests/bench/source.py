@@ -15,13 +15,13 @@ from pathlib import Path
 
 import connectorx
 
-from sidecar.adapters.segment_log import write_chunk
-from sidecar.adapters.tidb import TidbSource
-from sidecar.adapters.tidb_sql import Account, Session
+from sidecar.adapters.tidb.source import TidbSource
+from sidecar.adapters.tidb.sql import Account, Session
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key, quoted_table
 from sidecar.core.messages import Brackets, ChunkRead, ReadChunk
-from sidecar.storage import open_folder
+from sidecar.log.segment_log import write_chunk
+from sidecar.log.storage import open_folder
 from tests.bench import account
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, beside, best, rate, timed

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pytest
-
-from sidecar.codecs.kv_matcher import RegionMatcher
 from sidecar.core.model import CommitTs
+from sidecar.rowcodec.kv_matcher import RegionMatcher
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, best, timed
 from tests.support.tikv.recorded import Raw, raw
@@ -23,10 +21,7 @@ LIMIT = "protobuf to Python values, one thread"
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """MB a second of one core, parsed and matched. The ratios say which part of the parser's speed is left."""
-    try:
-        recorded = raw("shop")
-    except pytest.skip.Exception:
-        recorded = raw("demo")
+    recorded = raw("shop")
     repeats = bench.sized(REPEATS)
     size_mb = repeats * sum(map(len, recorded.messages)) / 1e6
     rows = repeats * sum(len(event.entries.entries) for message in recorded.events() for event in message.events)

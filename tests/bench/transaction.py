@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sidecar.adapters.spill import FileSpill
 from sidecar.core.model import CommitTs
 from sidecar.core.sequence import Sequence
+from sidecar.log.spill import FileSpill
 from sidecar.pipeline import Limits
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Shape, batches, codec_of, schemas

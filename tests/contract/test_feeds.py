@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from sidecar.core.model import CommitTs, Lane, Message, Resolved
 from sidecar.errors import FeedError
-from sidecar.feeds.kafka import KafkaFeed
+from sidecar.feeds.kafka.feed import KafkaFeed
+from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.ports import Feed
 from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
@@ -107,9 +108,8 @@ class RealKafka:
             self.to_write = sorted((written for lane in lanes.values() for written in lane), key=lambda w: (w.time_ms, not w.rows))
         else:
             self._write([written for lane in lanes.values() for written in lane])
-        feed = KafkaFeed(
-            self.broker.bootstrap, lambda: frozenset({self.topic}), client={}, group=f"{GROUP}-{uuid.uuid4()}", queue_bytes_max=16 << 20
-        )
+        settings = KafkaSettings(self.broker.bootstrap, f"{GROUP}-{uuid.uuid4()}", 16 << 20)
+        feed = KafkaFeed(settings, lambda: frozenset({self.topic}))
         self.feeds.append(feed)
         return feed
 
@@ -228,7 +228,7 @@ def test_a_position_behind_the_end_is_refused(rig: Rig, source: Source) -> None:
 
 @pytest.mark.parametrize("name", ["kafka/no-such-topic/0", "tables/shop.orders", "kafka/x"])
 def test_a_lane_that_the_feed_does_not_have_is_refused(rig: Rig, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.feeds.kafka.FIRST_ANSWER_MAX_S", 1.0)
+    monkeypatch.setattr("sidecar.feeds.kafka.start.FIRST_ANSWER_MAX_S", 1.0)
     with pytest.raises(FeedError, match=name):
         rig.open().seek({Lane(name): 0})
 

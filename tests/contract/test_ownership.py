@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import pytest
 
-from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
-from sidecar.adapters.etcd_owner import EtcdOwner, Holder
-from sidecar.adapters.memory_owner import Election, MemoryOwner
+from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd.owner import EtcdOwner, Holder
+from sidecar.adapters.memory.owner import Election, MemoryOwner
 from sidecar.config import EtcdSection
-from sidecar.core.changefeed import ChangefeedName
 from sidecar.ports import Ownership
+from sidecar.ticdc.changefeed import ChangefeedName
 from tests.support.services.etcd import Etcd
 
 pytestmark = pytest.mark.xdist_group("etcd")

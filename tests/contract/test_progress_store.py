@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
-from sidecar.adapters.etcd_owner import EtcdOwner, Holder
-from sidecar.adapters.etcd_progress import EtcdProgress
-from sidecar.adapters.memory import MemoryProgress
-from sidecar.adapters.progress_file import FileProgress
+from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd.owner import EtcdOwner, Holder
+from sidecar.adapters.etcd.progress import EtcdProgress
+from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.config import EtcdSection
-from sidecar.core.changefeed import ChangefeedName
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import LogBroken
+from sidecar.log.storage import open_folder
 from sidecar.ports import ProgressStore
-from sidecar.storage import open_folder
+from sidecar.replay.progress_file import FileProgress
+from sidecar.ticdc.changefeed import ChangefeedName
 from tests.support.services.etcd import Etcd
 
 PROGRESS = Progress(

@@ -13,13 +13,13 @@ from typing import Protocol
 
 import pytest
 
-from sidecar.adapters.memory_puller import EVERYTHING, MemoryPuller
+from sidecar.adapters.memory.puller import EVERYTHING, MemoryPuller
 from sidecar.config import PushSection
-from sidecar.core.key_values import KeyRange, KvEntry, KvEvent, rows_of
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost
-from sidecar.feeds.push import PushPuller
+from sidecar.feeds.push.puller import PushPuller
 from sidecar.ports import Puller
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, rows_of
 from tests.support.tikv.rig import TikvRig
 from tests.unit.feeds.pushing import Polling, RawSender, sent
 

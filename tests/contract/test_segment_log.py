@@ -16,15 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
-from sidecar import storage
-from sidecar.adapters.memory import MemoryDisk, MemoryLog
-from sidecar.adapters.segment_log import FolderLog, write_chunk
-from sidecar.core.log_layout import chunk_name, data_name, manifest_name
-from sidecar.core.manifest import ChunkFile, ClosedWindow, DdlRecord, Manifest, to_json
+from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken, LogTaken
-from sidecar.ports import DataFile
-from sidecar.storage import Folder, open_folder
+from sidecar.log import storage
+from sidecar.log.layout import chunk_name, data_name, manifest_name
+from sidecar.log.manifest import DataFile, DdlRecord, Manifest, to_json
+from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.storage import Folder, dispatch, open_folder, s3
 from spark_merge.read import read_rows, read_schemas
 
 Log = FolderLog | MemoryLog
@@ -120,7 +120,7 @@ def bucket() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     url = f"s3://logs/{{prefix}}?endpoint=http://{host}:{port}&region=us-east-1&access-key=x&secret-access-key=y"
-    open_folder(url).fs().call_s3("create_bucket", Bucket="logs")
+    s3.fs(open_folder(url)).call_s3("create_bucket", Bucket="logs")
     yield url
     server.stop()
 
@@ -562,7 +562,7 @@ def test_an_upload_that_fails_leaves_no_object_and_no_parts(bucket: str) -> None
 
     def changes() -> Iterator[Change]:
         for key in range(3):
-            yield change(1, key=key)._replace(value=bytes(storage.S3_PART_BYTES + 1))
+            yield change(1, key=key)._replace(value=bytes(s3.PART_BYTES + 1))
         raise KeyboardInterrupt
 
     log = FolderLog(folder)
@@ -570,7 +570,7 @@ def test_an_upload_that_fails_leaves_no_object_and_no_parts(bucket: str) -> None
     with pytest.raises(KeyboardInterrupt):
         log.write_data(Seq(0), epoch=1, codec="canal-json", changes=changes())
     assert storage.list_names(folder, deep=True) == ["exclusive.probe"]
-    assert not folder.fs().call_s3("list_multipart_uploads", Bucket="logs").get("Uploads")
+    assert not s3.fs(folder).call_s3("list_multipart_uploads", Bucket="logs").get("Uploads")
 
 
 def test_a_bucket_that_does_not_exist_stops_with_the_way_out(bucket: str) -> None:
@@ -584,7 +584,7 @@ def test_a_storage_without_exclusive_create_is_refused(tmp_path: Path, monkeypat
         storage.write_atomically(folder, name, data)
         return True
 
-    monkeypatch.setattr(storage, "create_exclusively", overwrites)
+    monkeypatch.setattr(dispatch, "create_exclusively", overwrites)
     with pytest.raises(LogBroken, match="created twice"):
         FolderLog(open_folder(str(tmp_path))).recover(epoch=1)
 
@@ -593,5 +593,6 @@ def test_a_chunk_reads_back_as_text(folder_place: FolderPlace) -> None:
     name = chunk_name("d1", epoch=1, number=1)
     size = folder_place.chunk(name)
     folder = folder_place.folder
-    assert folder.fs().info(folder.path(name))["size"] == size
-    assert pq.read_table(folder.path(name), filesystem=folder.fs()).equals(CHUNK)
+    assert len(storage.read_file(folder, name)) == size
+    with storage.open_to_read(folder, name) as file:
+        assert pq.read_table(file).equals(CHUNK)

@@ -13,18 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
-from sidecar import storage
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
-from sidecar.storage import Folder, open_folder
-from spark_merge.contract import Sink
-from spark_merge.sinks.layout import FileFormat, file_path
-from spark_merge.sinks.reader import read_rows, read_segments
+from sidecar.log import storage
+from sidecar.log.manifest import DdlRecord
+from sidecar.log.storage import Folder, open_folder, s3
+from spark_merge.contract import Outcome, Rows, Sink
+from spark_merge.sinks.files.layout import table_folder
+from spark_merge.sinks.files.reader import read_rows, read_segments
 from spark_merge.sinks.registry import open_sink
-from tests.support.deliveries import ORDERS, SCHEMA, Batch, change, chunk, deliver, write, write_chunk
+from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, chunk, deliver, opened, write, write_chunk
 
 BUCKET = "merged"
-Rows = list[tuple[int, int, str, str, str | None]]
+Rows_ = list[tuple[int, int, str, str, str | None]]
 
 
 @dataclass
@@ -36,15 +37,21 @@ class Place:
     log: Folder
 
     def open(self, log_id: str = "log-1") -> Sink:
-        return open_sink(self.uri, log_id=log_id)
+        return opened(open_sink(self.uri, log_id=log_id))
 
     def names(self) -> set[str]:
         return set(storage.list_names(self.folder, deep=True))
 
-    def delivered(self) -> dict[int, dict[TableName, Rows]]:
-        return {segment.seq: {file.table: self.rows(file) for file in segment.files} for segment in read_segments(self.folder)}
+    def delivered(self) -> dict[int, dict[TableName, Rows_]]:
+        """Of several files of a table in Parquet the rows in their own order."""
+        found: dict[int, dict[TableName, Rows_]] = {}
+        for segment in read_segments(self.folder):
+            tables = found.setdefault(segment.seq, {})
+            for file in segment.files:
+                tables[file.table] = sorted([*tables.get(file.table, []), *self.rows(file)], key=lambda row: (row[0], row[4] is not None))
+        return found
 
-    def rows(self, file: Any) -> Rows:
+    def rows(self, file: Any) -> Rows_:
         if file.path.endswith(".jsonl"):
             return [(int(r["commit_ts"]), r["ordinal"], r["op"], r["key"]["id"], r["dump_id"]) for r in read_rows(self.folder, file)]
         table = pq.read_table(io.BytesIO(storage.read_file(self.folder, file.path)))
@@ -59,7 +66,7 @@ def storage_parameters() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     parameters = f"endpoint=http://{host}:{port}&region=us-east-1&access-key=x&secret-access-key=y"
-    open_folder(f"s3://{BUCKET}?{parameters}").fs().call_s3("create_bucket", Bucket=BUCKET)
+    s3.fs(open_folder(f"s3://{BUCKET}?{parameters}")).call_s3("create_bucket", Bucket=BUCKET)
     yield parameters
     server.stop()
 
@@ -74,8 +81,16 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(uri, open_folder(uri), open_folder(str(tmp_path / "log")))
 
 
+def sum_of(outcomes: list[Outcome]) -> dict[TableName, Rows]:
+    found: dict[TableName, Rows] = {}
+    for outcome in outcomes:
+        for (_, table), rows in outcome.counts.items():
+            found[table] = found.get(table, Rows()).plus(rows)
+    return found
+
+
 def test_nothing_is_accepted_at_the_start(place: Place) -> None:
-    assert place.open().accepted() is None
+    assert place.open().look() is None
 
 
 def test_rows_come_in_output_order_with_chunk_rows_at_high_ts(place: Place) -> None:
@@ -88,8 +103,8 @@ def test_rows_come_in_output_order_with_chunk_rows_at_high_ts(place: Place) -> N
         chunk(1, 20, "c2", touched=[], ordinal=1),
         change(1, 21, before=["1", "a"], after=["1", "later"], ordinal=2),
     ]
-    delivered = deliver(place.open(), Batch([1], rows), log=place.log)
-    assert delivered[0].tables == {ORDERS: (3, 4, 1)}
+    delivered = deliver(place.open(), Segments([1], rows), log=place.log)
+    assert sum_of(delivered) == {ORDERS: Rows(3, 4, 1)}
     assert place.delivered()[1][ORDERS] == [
         (10, 0, "insert", "2", None),
         (20, 1, "delete", "7", None),
@@ -105,7 +120,7 @@ def test_each_segment_and_table_has_its_own_rows(place: Place) -> None:
     users = TableName("shop", "users")
     schemas = {ORDERS: SCHEMA, users: TableSchema(users, SCHEMA.columns, ("id",))}
     rows = [change(seq, 100 * seq, after=[str(seq), "x"], table=table) for seq in (1, 2, 4) for table in (ORDERS, users)]
-    deliver(place.open(), Batch([1, 2, 3, 4], rows), log=place.log, schemas=schemas)
+    deliver(place.open(), Segments([1, 2, 3, 4], rows), log=place.log, schemas=schemas)
     found = place.delivered()
     assert found[3] == {}
     assert {seq: {table: [row[3] for row in of] for table, of in tables.items()} for seq, tables in found.items() if seq != 3} == {
@@ -114,32 +129,32 @@ def test_each_segment_and_table_has_its_own_rows(place: Place) -> None:
 
 
 def test_what_was_accepted_is_known_after_a_restart(place: Place) -> None:
-    deliver(place.open(), Batch([7, 8], [change(7, 700, after=["1", "x"])]), log=place.log)
+    deliver(place.open(), Segments([7, 8], [change(7, 700, after=["1", "x"])]), log=place.log)
     again = place.open()
-    assert again.accepted() == 8
-    deliver(again, Batch([9]), log=place.log)
-    assert place.open().accepted() == 9
+    assert again.look() == 8
+    deliver(again, Segments([9]), log=place.log)
+    assert place.open().look() == 9
 
 
 def test_files_of_a_batch_that_was_not_accepted_are_not_delivered(place: Place) -> None:
-    write(place.open(), Batch([1], [change(1, 10, after=["1", "x"])]), log=place.log)
-    assert place.open().accepted() is None
+    write(place.open(), Segments([1], [change(1, 10, after=["1", "x"])]), log=place.log)
+    assert place.open().look() is None
     assert place.delivered() == {}
 
 
 def test_a_redone_batch_replaces_what_was_half_written(place: Place) -> None:
     sink = place.open()
-    deliver(sink, Batch([1], [change(1, 10, after=["1", "x"])]), log=place.log)
-    write(sink, Batch([2], [change(2, 20, after=["2", "x"])]), log=place.log)
-    deliver(place.open(), Batch([2], [change(2, 20, after=["3", "x"])]), log=place.log)
+    deliver(sink, Segments([1], [change(1, 10, after=["1", "x"])]), log=place.log)
+    write(sink, Segments([2], [change(2, 20, after=["2", "x"])]), log=place.log)
+    deliver(place.open(), Segments([2], [change(2, 20, after=["3", "x"])]), log=place.log)
     assert place.delivered() == {1: {ORDERS: [(10, 0, "insert", "1", None)]}, 2: {ORDERS: [(20, 0, "insert", "3", None)]}}
 
 
 def test_a_redone_batch_removes_files_that_it_does_not_write(place: Place) -> None:
-    deliver(place.open(), Batch([1], [change(1, 10, after=["1", "x"])]), log=place.log)
+    deliver(place.open(), Segments([1], [change(1, 10, after=["1", "x"])]), log=place.log)
     half = [change(seq, 100, after=["2", "x"]) for seq in (2, 3, 900)]
-    write(place.open(), Batch([2, 3, 900], half), log=place.log)
-    deliver(place.open(), Batch([2], []), log=place.log)
+    write(place.open(), Segments([2, 3, 900], half), log=place.log)
+    deliver(place.open(), Segments([2], []), log=place.log)
     tables = {name for name in place.names() if not name.startswith("_")}
     assert len(tables) == 1
     assert place.delivered() == {1: {ORDERS: [(10, 0, "insert", "1", None)]}, 2: {}}
@@ -148,36 +163,36 @@ def test_a_redone_batch_removes_files_that_it_does_not_write(place: Place) -> No
 @pytest.mark.parametrize("seq", [1, 2, 4])
 def test_refuses_to_go_back_repeat_or_leave_a_gap(place: Place, seq: int) -> None:
     sink = place.open()
-    sink.accept(Batch([1, 2]).heads(), [])
+    deliver(sink, Segments([1, 2]), log=place.log)
     with pytest.raises(SinkError, match=f"has accepted segment 2 and is given {seq}"):
-        sink.accept(Batch([seq]).heads(), [])
-    assert place.open().accepted() == 2
+        deliver(sink, Segments([seq]), log=place.log)
+    assert place.open().look() == 2
 
 
 def test_refuses_the_output_of_another_log(place: Place) -> None:
-    place.open("log-1").accept(Batch([1]).heads(), [])
-    other = place.open("log-2")
-    for act in (other.accepted, lambda: other.writer({}, place.log), lambda: other.accept(Batch([2]).heads(), [])):
+    deliver(place.open("log-1"), Segments([1]), log=place.log)
+    other = open_sink(place.uri, log_id="log-2")
+    for act in (other.look, lambda: other.open(epoch=None)):
         with pytest.raises(SinkError, match="holds the output of log log-1"):
             act()
 
 
 def test_refuses_to_mix_formats(place: Place) -> None:
-    place.open().accept(Batch([1]).heads(), [])
+    deliver(place.open(), Segments([1]), log=place.log)
     mixed = place.uri.replace("jsonl", "X").replace("parquet", "jsonl").replace("X", "parquet")
     with pytest.raises(SinkError, match="files, not"):
-        open_sink(mixed, log_id="log-1").accepted()
+        open_sink(mixed, log_id="log-1").look()
 
 
 def test_ddls_are_named_by_their_segment(place: Place) -> None:
-    deliver(place.open(), Batch([1, 2], ddls={2: ((200, "shop", "orders", "drop table orders"),)}), log=place.log)
+    deliver(place.open(), Segments([1, 2], ddls={2: (DdlRecord(CommitTs(200), "shop", "orders", "drop table orders"),)}), log=place.log)
     assert [segment.ddl for segment in read_segments(place.folder)] == [None, "_ddl/00000000000000000002.json"]
     assert b"drop table orders" in storage.read_file(place.folder, "_ddl/00000000000000000002.json")
 
 
 def test_a_table_whose_rows_were_all_dropped_is_counted(place: Place) -> None:
     write_chunk(place.log, "c1", [("1", "a")])
-    deliver(place.open(), Batch([1], [chunk(1, 50, "c1", touched=["1"])]), log=place.log)
+    deliver(place.open(), Segments([1], [chunk(1, 50, "c1", touched=["1"])]), log=place.log)
     [segment] = read_segments(place.folder)
     assert [(file.from_log, file.from_dump, file.dropped) for file in segment.files] == [(0, 0, 1)]
     assert place.delivered() == {1: {ORDERS: []}}
@@ -188,17 +203,16 @@ def test_any_legal_name_is_a_folder_of_its_own(place: Place, name: str) -> None:
     tables = [TableName(name, name), TableName(name, "t"), TableName("_s", name)]
     schemas = {table: TableSchema(table, (Column("id", "int"), Column(name, "text")), ("id",)) for table in tables}
     rows = [change(1, 10, after=[str(i), "x"], table=table) for i, table in enumerate(tables)]
-    deliver(place.open(), Batch([1], rows), log=place.log, schemas=schemas)
+    deliver(place.open(), Segments([1], rows), log=place.log, schemas=schemas)
     assert place.delivered()[1] == {table: [(10, 0, "insert", str(i), None)] for i, table in enumerate(tables)}
-    file_format: FileFormat = "parquet" if "parquet" in place.uri else "jsonl"
-    assert {file_path(table, 1, file_format) for table in tables} == {path for path in place.names() if not path.startswith("_")}
+    assert {table_folder(table) for table in tables} == {path.split("/")[0] for path in place.names() if not path.startswith("_")}
 
 
 def test_an_unreachable_bucket_is_a_sink_error(place: Place) -> None:
     if place.folder.protocol == "s3":
         uri = place.uri.replace(f"s3://{BUCKET}/", "s3://no-such-bucket/")
     else:
-        place.log.fs().pipe_file(f"{place.folder.root}", b"a file where the folder should be")
+        storage.write_atomically(place.log, "../out", b"a file where the folder should be")
         uri = place.uri
     with pytest.raises(SinkError, match="cannot be read or written"):
-        open_sink(uri, log_id="log-1").accept(Batch([1]).heads(), [])
+        open_sink(uri, log_id="log-1").open(epoch=None)

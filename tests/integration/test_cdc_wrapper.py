@@ -1,7 +1,7 @@
 """`cdc` in the place of TiCDC's own: what is not ours reaches the real one unchanged, and its answers come back unchanged.
 
 TiCDC's own binary cannot be had here. Its double is a script that answers with what the real one of both architectures was
-recorded to print (../shared/recordings/cluster), and tells how it was run.
+recorded to print (recording `cluster`), and tells how it was run.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.control.cdc import COMMANDS, REAL_BINARY, TRIED, our_section
-from tests.support.recordings import recording
+from sidecar.cli.cdc import COMMANDS, REAL_BINARY, TRIED, our_section
+from tests.support.recordings import recorded_cluster
 from tests.unit.control.serving import Owner, Serving
 
 HELP = b"""Manage changefeed (changefeed is a replication task)
@@ -78,7 +78,7 @@ def script(path: Path, text: str) -> Path:
 
 
 def ours(folder: Path) -> Path:
-    return script(folder / "cdc", f"#!{sys.executable}\nimport sys\nfrom sidecar.control.cdc import main\nsys.exit(main())\n")
+    return script(folder / "cdc", f"#!{sys.executable}\nimport sys\nfrom sidecar.cli.cdc import main\nsys.exit(main())\n")
 
 
 @pytest.fixture
@@ -90,8 +90,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def recorded(architecture: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((recording("shop").parent / "cluster" / f"{architecture}.json").read_text())["cli"]
-    return {f"cli {command}": answer for command, answer in found.items()}
+    return {f"cli {command}": answer for command, answer in recorded_cluster(architecture)["cli"].items()}
 
 
 # ---- passed on -------------------------------------------------------------------------------------------------------------
@@ -144,7 +143,7 @@ def test_what_is_not_ours_is_passed_on(machine: Machine, line: str) -> None:
 
 
 def test_passing_on_loads_nothing_heavy() -> None:
-    text = "import sys, sidecar.control.cdc; print(sorted({'grpc', 'typer', 'rich', 'pyarrow', 'msgspec'} & set(sys.modules)))"
+    text = "import sys, sidecar.cli.cdc; print(sorted({'grpc', 'typer', 'rich', 'pyarrow', 'msgspec'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"
 

@@ -22,10 +22,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from sidecar.adapters.etcd_client import EtcdClient, changefeed_root
-from sidecar.adapters.etcd_owner import EtcdOwner, Holder
+from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd.owner import EtcdOwner, Holder
+from sidecar.cli import dump_commands
 from sidecar.config import ControlSection, EtcdSection, Tls
-from sidecar.control import dump_commands
 from sidecar.control.client import ADDRESS_DEFAULT, Access, CallFailed, ControlClient, find_address, owner_in_etcd
 from sidecar.control.security import HEALTH_PREFIX, SERVICE_NAME, serve
 from sidecar.control.service import ControlService
@@ -284,7 +284,7 @@ def test_pd_leads_to_the_owner(
 
 
 def incarnations(info: dict[str, Any]) -> list[str]:
-    from sidecar.adapters.changefeed_info import changefeed
+    from sidecar.ticdc.changefeed_info import changefeed
 
     return [changefeed(NAME, json.dumps(info).encode()).incarnation]
 
@@ -375,7 +375,6 @@ def test_a_client_that_leaves_gives_its_watch_back(serving: Serving) -> None:
 
 def test_a_watch_follows_the_changefeed_to_its_next_owner(owner: Owner) -> None:
     with Owner() as second, Serving(second.served()) as after, Serving(owner.served(owner_address=lambda: after.address)) as before:
-        second.dump.epoch = 4
         second.changes = lambda status: status.__class__(**{**{f: getattr(status, f) for f in status.__slots__}, "epoch": 4})
         with ControlClient(before.address, Access()) as client:
             watch = client.watch(ASK)
@@ -562,8 +561,8 @@ def test_ticdcs_flags_that_mean_nothing_here_are_taken(at: str, capsys: pytest.C
 
 
 PROGRAMS = {
-    "cdc": ["-c", "from sidecar.control.cdc import main; main()", "cli", "changefeed"],
-    "ticdc-dump": ["-c", "from sidecar.control.cli import main; main()"],
+    "cdc": ["-c", "from sidecar.cli.cdc import main; main()", "cli", "changefeed"],
+    "ticdc-dump": ["-c", "from sidecar.cli.main import main; main()"],
 }
 """What Python is started with: as the scripts that an installer makes."""
 

@@ -8,16 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
-from sidecar.adapters.spill import MemorySpill
+from sidecar.adapters.clock import MonotonicClock
+from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.adapters.memory.progress import MemoryProgress
+from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.core.messages import Request
 from sidecar.core.model import Change, Message, Seq
 from sidecar.errors import RefusedRequest, UnsupportedDdl
+from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.replay.feed import RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.replay import NoSource
-from sidecar.term import MonotonicClock
 from tests.support.recordings import recording
 
 

@@ -18,17 +18,17 @@ from typing import Any
 
 import pytest
 
-from sidecar.adapters.etcd_changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
-from sidecar.adapters.etcd_client import OPERATIONS_MAX, Compare, Delete, EtcdClient, Put, Transaction, changefeed_root
-from sidecar.adapters.etcd_owner import KEEPALIVES_A_LEASE, POLL_S, EtcdOwner, Holder, owner
-from sidecar.adapters.etcd_progress import PART_TABLES, EtcdProgress, load_progress
+from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
+from sidecar.adapters.etcd.client import OPERATIONS_MAX, Compare, Delete, EtcdClient, Put, Transaction, changefeed_root
+from sidecar.adapters.etcd.owner import KEEPALIVES_A_LEASE, POLL_S, EtcdOwner, Holder, owner
+from sidecar.adapters.etcd.progress import PART_TABLES, EtcdProgress, load_progress
 from sidecar.config import EtcdSection, Tls
-from sidecar.core.changefeed import ChangefeedName
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import ConfigError, CoordinationError, CoordinationLost, FeedUnsuitable, OwnershipLost, StorageFull
-from tests.support.recordings import recording
+from sidecar.ticdc.changefeed import ChangefeedName
+from tests.support.recordings import recorded_cluster
 from tests.support.services.etcd import Certificates, Etcd, certificates, cluster
 
 ORDERS = ChangefeedName("default", "default", "orders")
@@ -741,7 +741,7 @@ def test_what_is_no_progress_says_that_it_may_be_deleted_and_can_be_replaced(etc
 @pytest.mark.recordings
 @pytest.mark.parametrize(("architecture", "cluster"), [("classic", "default"), ("new", "newarch")])
 def test_reads_what_ticdc_wrote(etcd: Etcd, architecture: str, cluster: str) -> None:
-    recorded = json.loads((recording("shop").parent / "cluster" / f"{architecture}.json").read_text())["etcd"]
+    recorded = recorded_cluster(architecture)["etcd"]
     for key, value in recorded.items():
         etcd.put(key, value if isinstance(value, str) else json.dumps(value))
     names = {key.rpartition("/")[2] for key in recorded if "/changefeed/info/" in key}

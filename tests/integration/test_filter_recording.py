@@ -1,5 +1,5 @@
 """Recording `filter`: TiKV's own changes are all there, the feeds have what TiCDC's filter let through. So every row change
-that `FilterRules` lets through must be in the feeds, and no other (tests/unit/core/test_event_filter.py has the rules one by one).
+that `FilterRules` lets through must be in the feeds, and no other (tests/unit/ticdc/test_event_filter.py has the rules one by one).
 
 Then the recorded dump: its chunk rows through the predicate of `dump_scope`, merged with the feed by the rule, must give what a
 consumer of the changefeed may have. Value expressions are evaluated by hand in most tests, and by a real MariaDB over the
@@ -14,20 +14,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.adapters.changefeed_info import changefeed
-from sidecar.codecs.kv_row import decode_row
-from sidecar.codecs.kv_table import KvTable, kv_table
-from sidecar.core.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
-from sidecar.core.event_filter import DumpScope, FilterRules, Left, RowEvent, Through, ValueExpr, dump_scope
 from sidecar.core.model import MARK_TABLE, Change, Column, Message, TableName, TableSchema
-from sidecar.replay.recording import Key, Recording, Row, rows_by_key
+from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
+from sidecar.rowcodec.kv_row import decode_row
+from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.ticdc.changefeed_info import changefeed
+from sidecar.ticdc.event_filter import DumpScope, FilterRules, Left, RowEvent, Through, ValueExpr, dump_scope
+from sidecar.verify.rows import Key, Row, rows_by_key
 from spark_merge.decode.rows import decode
 from tests.support.recordings import recording
 from tests.support.services.mariadb import MariaDb
@@ -317,9 +317,9 @@ COLUMNS = {
 }
 
 
-@pytest.mark.xdist_group("filter-mariadb")
-def test_a_real_server_selects_the_rows_that_pass(tmp_path: Path) -> None:
-    with MariaDb(tmp_path / "mariadb") as server, server.connect() as connection, connection.cursor() as cursor:
+@pytest.mark.xdist_group("mariadb")
+def test_a_real_server_selects_the_rows_that_pass(mariadb: MariaDb) -> None:
+    with mariadb.connect() as connection, connection.cursor() as cursor:
         cursor.execute("create database shop")
         for table, columns in COLUMNS.items():
             cursor.execute(f"create table {table} ({', '.join(f'{name} {kind}' for name, kind in columns.items())})")
@@ -334,6 +334,7 @@ def test_a_real_server_selects_the_rows_that_pass(tmp_path: Path) -> None:
             assert selected == {key for key, row in truth.items() if let_in(table, row)}
             assert 0 < len(selected) < len(truth)
         _assert_text_and_time_are_as_ticdc_sees_them(cursor)
+        cursor.execute("drop database shop")
 
 
 def _assert_text_and_time_are_as_ticdc_sees_them(cursor: Any) -> None:

@@ -1,4 +1,4 @@
-"""KafkaFeed on a real broker: the whole data plane, gaps, lanes that come and go, outages, TLS and SASL, bytes in memory."""
+"""KafkaFeed on a real broker: the whole data plane, gaps, lanes that come and go, TLS and SASL, bytes in memory."""
 
 from __future__ import annotations
 
@@ -6,45 +6,42 @@ import json
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import stamina
 from confluent_kafka import Producer
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
-from sidecar.adapters.spill import MemorySpill
-from sidecar.core.model import Change, Lane, Message, Seq
-from sidecar.errors import FeedLost, FeedUnsuitable
-from sidecar.feeds.kafka import POLL_MESSAGES_MAX, KafkaFeed
+from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.adapters.memory.progress import MemoryProgress
+from sidecar.adapters.memory.schemas import StillSchemas
+from sidecar.core.model import Change, Lane, Seq
+from sidecar.errors import FeedUnsuitable
+from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
-from sidecar.ports import Clock, Feed
+from sidecar.ports import Feed
 from sidecar.replay.feed import RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.replay import NoSource
+from tests.support.kafka_feeds import (
+    PATIENCE_S,
+    QUEUE_BYTES_MAX,
+    Hurried,
+    Open,
+    feeds,
+    lane,
+    new_topic,
+    numbered,
+    poll_for_ever,
+    poll_until,
+    read,
+)
 from tests.support.recordings import recording
 from tests.support.services.kafka import READER, STRANGER, KafkaBroker
 from tests.support.services.tls import Authority
 
 pytestmark = pytest.mark.xdist_group("kafka-feed")
-
-PATIENCE_S = 60.0
-QUEUE_BYTES_MAX = 16 << 20
-
-Open = Callable[..., KafkaFeed]
-
-
-class Hurried:
-    """`times` as fast as the real clock."""
-
-    def __init__(self, times: float) -> None:
-        self._times = times
-
-    def now_s(self) -> float:
-        return time.monotonic() * self._times
 
 
 @pytest.fixture(scope="module")
@@ -54,54 +51,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture
-def topic() -> str:
-    return f"t-{uuid.uuid4().hex[:8]}"
+def open_feed(broker: KafkaBroker) -> Iterator[Open]:
+    with feeds(broker.bootstrap) as opener:
+        yield opener
 
 
 @pytest.fixture
-def open_feed(broker: KafkaBroker) -> Iterator[Open]:
-    opened: list[KafkaFeed] = []
-
-    def opener(
-        *topics: str, at: str = broker.bootstrap, client: Mapping[str, str] | None = None, clock: Clock | None = None, group: str = "it"
-    ) -> KafkaFeed:
-        feed = KafkaFeed(at, lambda: frozenset(topics), client=client or {}, group=group, queue_bytes_max=QUEUE_BYTES_MAX, clock=clock)
-        opened.append(feed)
-        return feed
-
-    yield opener
-    for feed in opened:
-        feed.close()
-
-
-def lane(topic: str, partition: int = 0) -> Lane:
-    return Lane(f"kafka/{topic}/{partition}")
-
-
-def numbered(partition: int, first: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
-    return [(partition, b"", b"%d" % number) for number in range(first, end)]
-
-
-def read(feed: Feed, count: int) -> list[Message]:
-    """So many messages, or what there is after PATIENCE_S."""
-    found: list[Message] = []
-    until_s = time.monotonic() + PATIENCE_S
-    while len(found) < count and time.monotonic() < until_s:
-        found += feed.poll(timeout_s=0.2)
-    return found
-
-
-def poll_until(feed: Feed, there: Callable[[], bool]) -> list[Message]:
-    found: list[Message] = []
-    until_s = time.monotonic() + PATIENCE_S
-    while not there():
-        assert time.monotonic() < until_s
-        found += feed.poll(timeout_s=0.05)
-    return found
-
-
-def poll_for_ever(feed: Feed) -> None:
-    poll_until(feed, lambda: False)
+def topic() -> str:
+    return new_topic()
 
 
 # ---- the data plane -------------------------------------------------------------------------------------------------
@@ -318,88 +275,6 @@ def test_a_topic_made_anew_stops(broker: KafkaBroker, open_feed: Open, topic: st
         poll_for_ever(feed)
 
 
-# ---- outages --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("mortal")) as running:
-        yield running
-
-
-@pytest.fixture
-def own_broker(mortal: KafkaBroker) -> KafkaBroker:
-    """One that a test may kill and leave dead."""
-    if not mortal.is_running():
-        mortal.start()
-    return mortal
-
-
-def test_a_broker_that_is_killed_and_comes_back_costs_nothing(own_broker: KafkaBroker, open_feed: Open, topic: str) -> None:
-    own_broker.create_topic(topic, 2)
-    own_broker.write(topic, [*numbered(0, 0, 100), *numbered(1, 0, 100)])
-    feed = open_feed(topic, at=own_broker.bootstrap)
-    feed.seek({})
-    found = read(feed, 150)
-    own_broker.kill()
-    for _ in range(5):
-        found += feed.poll(timeout_s=0.2)
-    assert feed.lanes() == {lane(topic, 0), lane(topic, 1)}
-    own_broker.start()
-    own_broker.write(topic, [*numbered(0, 100, 200), *numbered(1, 100, 200)])
-    found += read(feed, 400 - len(found))
-    for partition in range(2):
-        assert [m.value for m in found if m.lane == lane(topic, partition)] == [b"%d" % number for number in range(200)]
-
-
-def test_a_cluster_that_does_not_answer_any_more_is_lost(
-    own_broker: KafkaBroker, open_feed: Open, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sidecar.feeds.kafka_client.REQUEST_TIMEOUT_S", 1.0)
-    own_broker.create_topic(topic, 1)
-    feed = open_feed(topic, at=own_broker.bootstrap, clock=Hurried(20))
-    feed.seek({})
-    with own_broker.frozen(), pytest.raises(FeedLost, match="no Kafka broker") as lost:
-        poll_for_ever(feed)
-    assert lost.value.retryable
-    own_broker.write(topic, numbered(0, 0, 1))
-    for attempt in stamina.retry_context(
-        on=FeedLost, timeout=60.0, wait_initial=0.2, attempts=None
-    ):  # as terms do: it has no leader at first
-        with attempt:
-            feed.seek({lane(topic): 0})
-    assert [m.position for m in read(feed, 1)] == [0]
-
-
-def test_r_waits_for_a_cluster_that_cannot_tell_its_topics(own_broker: KafkaBroker, open_feed: Open, topic: str) -> None:
-    """Messages that complete a round are here, fetched together with the first ones; the answer is not. They wait, calls do not."""
-    own_broker.create_topic(topic, 1)
-    own_broker.write(topic, numbered(0, 0, 3 * POLL_MESSAGES_MAX))
-    feed = open_feed(topic, at=own_broker.bootstrap)
-    feed.seek({})
-    found = read(feed, 1)
-    assert len(found) < 2 * POLL_MESSAGES_MAX
-    with own_broker.frozen():
-        began_s = time.monotonic()
-        assert [list(feed.poll(timeout_s=0.05)) for _ in range(5)] == [[]] * 5
-        assert time.monotonic() - began_s < 5
-    found += read(feed, 3 * POLL_MESSAGES_MAX - len(found))
-    assert [m.position for m in found] == list(range(3 * POLL_MESSAGES_MAX))
-
-
-def test_a_feed_closes_at_once_while_the_broker_is_gone(own_broker: KafkaBroker, open_feed: Open, topic: str) -> None:
-    own_broker.create_topic(topic, 1)
-    own_broker.write(topic, numbered(0, 0, 3))
-    feed = open_feed(topic, at=own_broker.bootstrap)
-    feed.seek({})
-    assert len(read(feed, 3)) == 3
-    own_broker.kill()
-    feed.acknowledge({lane(topic): 3})
-    began_s = time.monotonic()
-    feed.close()
-    assert time.monotonic() - began_s < 5
-
-
 # ---- TLS and SASL ---------------------------------------------------------------------------------------------------
 
 
@@ -450,9 +325,10 @@ def test_a_user_who_may_not_commit_is_told_what_to_grant(broker: KafkaBroker, op
 
 READ_ALL = """
 import json, resource, sys
-from sidecar.feeds.kafka import KafkaFeed
+from sidecar.feeds.kafka.feed import KafkaFeed
+from sidecar.feeds.kafka.reading import KafkaSettings
 at, topic, count, queue_bytes_max = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-feed = KafkaFeed(at, lambda: frozenset({topic}), client={}, group="memory", queue_bytes_max=queue_bytes_max)
+feed = KafkaFeed(KafkaSettings(at, "memory", queue_bytes_max), lambda: frozenset({topic}))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 feed.seek({})
 found, largest_poll = 0, 0

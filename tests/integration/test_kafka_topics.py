@@ -7,21 +7,24 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from threading import Event
 
 import pytest
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
-from sidecar.adapters.spill import MemorySpill
+from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.codecs.open_protocol import OpenProtocol
 from sidecar.core.model import Column, Lane, Message, Seq, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, SourceLost
-from sidecar.feeds.kafka import KafkaFeed
+from sidecar.feeds.kafka.feed import KafkaFeed
+from sidecar.feeds.kafka.reading import KafkaSettings
+from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.replay.replay import NoSource
 from tests.rig import open_protocol
 from tests.support.services.kafka import KafkaBroker
+from tests.unit.adapters.test_tidb_follow import Followed, History
 from tests.unit.test_pipeline import FakeRequests, Notes
-from tests.unit.test_tidb_follow import Followed, History
 
 pytestmark = pytest.mark.xdist_group("kafka-topics")
 
@@ -43,6 +46,7 @@ class Tables:
     present: set[str]
     asked: int = 0
     fails: Exception | None = None
+    may_answer: Event = field(default_factory=Event)
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
 
     def topic(self, table: str) -> str:
@@ -56,6 +60,7 @@ class Tables:
 
     def now(self) -> frozenset[str]:
         self.asked += 1
+        assert self.may_answer.wait(PATIENCE_S)
         if self.fails is not None:
             raise self.fails
         return frozenset(map(self.topic, self.present))
@@ -69,18 +74,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def tables() -> Tables:
-    return Tables({"default", "t"}, {"default", "t"})
+    found = Tables({"default", "t"}, {"default", "t"})
+    found.may_answer.set()
+    return found
 
 
 @pytest.fixture
 def feed(broker: KafkaBroker, tables: Tables) -> Iterator[KafkaFeed]:
     for table in ("default", "t"):
         broker.create_topic(tables.topic(table), 1)
-    opened = KafkaFeed(
-        broker.bootstrap, tables.at_log, present=tables.now, client={}, group=tables.name, queue_bytes_max=1 << 20, clock=Hurried()
-    )
+    opened = KafkaFeed(KafkaSettings(broker.bootstrap, tables.name, 1 << 20), tables.at_log, present=tables.now, clock=Hurried())
     opened.seek({})
     yield opened
+    tables.may_answer.set()
     opened.close()
 
 
@@ -202,6 +208,39 @@ def test_a_source_that_cannot_be_asked_holds_what_a_round_ends_with(feed: KafkaF
         poll(feed, lambda found: len(found) > 1)
 
 
+def test_an_error_that_nobody_expected_ends_the_asking_and_is_heard(feed: KafkaFeed, tables: Tables) -> None:
+    tables.fails = KeyError("what nobody expected")
+    with pytest.raises(KeyError):
+        poll(feed, lambda _: False)
+
+
+def test_a_source_that_hangs_holds_no_poll_and_r_does_not_pass(
+    feed: KafkaFeed, tables: Tables, writer: Writer, broker: KafkaBroker
+) -> None:
+    """What is no whole round comes as it is written. What completes one waits, each poll returns, and R has the table that came."""
+    writer.write("default", "t")
+    take(feed, 2)
+    asked = tables.asked
+    tables.may_answer.clear()
+    writer.write("default")
+    assert [m.lane for m in take(feed, 1)] == [tables.lane("default")]
+    poll(feed, lambda _: tables.asked > asked)  # by its clock the feed asks again, with or without messages, and hangs
+    writer.write("default")
+    assert [m.position for m in take(feed, 1)] == [2]
+    broker.create_topic(tables.topic("new"), 1)
+    writer.write("new")
+    tables.present.add("new")
+    writer.write("t")
+    assert poll(feed, lambda _: "source" in feed.still_because()) == []
+    assert [list(feed.poll(timeout_s=0.05)) for _ in range(10)] == [[]] * 10
+    assert feed.lanes() == {tables.lane("default"), tables.lane("t")}
+    tables.may_answer.set()
+    (first, *_) = take(feed, 1)
+    assert (first.lane, first.position) == (tables.lane("t"), 1)
+    assert tables.lane("new") in feed.lanes()
+    assert feed.still_because() == ""
+
+
 # ---- with the pipeline ----------------------------------------------------------------------------------------------
 
 
@@ -222,12 +261,9 @@ class Line:
         self.schemas = Followed(history, carried=carried).schemas
         self.disk = MemoryDisk()
         self.feed = KafkaFeed(
-            broker.bootstrap,
+            KafkaSettings(broker.bootstrap, self.name, 1 << 20),
             lambda: self.topics(self.schemas.tables),
             present=lambda: self.topics(history.tables()),
-            client={},
-            group=self.name,
-            queue_bytes_max=1 << 20,
             clock=Hurried(),
         )
 

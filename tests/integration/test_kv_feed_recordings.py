@@ -21,6 +21,7 @@ from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
 from spark_merge.decode.rows import decode
 from tests.integration.test_kv_recordings import DELETES_OF_NOTHING, UPDATES_SPLIT, equal
+from tests.lanes import LANE
 from tests.support import kv_ddl, kv_recordings
 from tests.support.kv_line import Line, Stream
 from tests.support.recordings import recording
@@ -77,7 +78,7 @@ def _row(found: list[str | None] | None) -> tuple[str | None, ...] | None:
     return None if found is None else tuple(found)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(LANE.interleavings))
 @pytest.mark.parametrize("name", STILL)
 def test_the_log_of_key_values_is_the_feed_of_ticdc(name: str, seed: int) -> None:
     found = kv_recording(name).recording
@@ -98,13 +99,13 @@ def test_the_log_of_key_values_is_the_feed_of_ticdc(name: str, seed: int) -> Non
 
 @pytest.mark.parametrize("name", [*STILL, *WITH_DDL])
 def test_every_interleaving_gives_one_stream(name: str) -> None:
-    for seed in range(1, 4):
+    for seed in range(1, 1 + LANE.interleavings):
         line = played(line_of(name, seed, held_bytes_max=30_000 if seed == 2 else 1 << 30), kv_recording(name).recording.end_ts)
         assert line.stream() == stream_of(name), seed
 
 
 @pytest.mark.parametrize("name", ["shop", *WITH_DDL])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(LANE.interleavings))
 def test_a_death_at_any_moment_changes_nothing(name: str, seed: int) -> None:
     line = played(line_of(name, seed), kv_recording(name).recording.end_ts, deaths=Random(seed))
     assert line.lives > 3
@@ -139,7 +140,7 @@ def by_ts(name: str) -> Any:
     return {(*place, op): version for place, version in kv_ddl.kv_versions(name).items() for op in version.ops}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(LANE.interleavings // 2))
 @pytest.mark.parametrize("name", WITH_DDL)
 def test_under_schema_changes_every_row_has_the_schema_of_its_commit(name: str, seed: int) -> None:
     line = played(line_of(name, seed), kv_recording(name).recording.end_ts)

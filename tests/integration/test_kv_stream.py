@@ -10,22 +10,23 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
-from sidecar.adapters.spill import MemorySpill
+from sidecar.adapters.clock import MonotonicClock
+from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.codecs.kv import KvCodec
 from sidecar.config import PushSection
-from sidecar.core.changefeed import FeedFilter
-from sidecar.core.ddl_rules import DdlRules
 from sidecar.core.model import CommitTs
-from sidecar.feeds.kv import KvFeed
-from sidecar.feeds.kv_schemas import KvSchemas
-from sidecar.feeds.push import PushPuller
-from sidecar.feeds.tikv import TikvPuller
+from sidecar.feeds.kv.feed import KvFeed
+from sidecar.feeds.kv.schemas import KvSchemas
+from sidecar.feeds.push.puller import PushPuller
+from sidecar.feeds.tikv.puller import TikvPuller
+from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Puller
 from sidecar.replay.kv import KvRecording
 from sidecar.replay.replay import NoSource
-from sidecar.term import MonotonicClock
+from sidecar.ticdc.changefeed import FeedFilter
+from sidecar.ticdc.ddl_rules import DdlRules
 from tests.integration.test_push_feed import CHANGEFEED, Taking, playing
 from tests.support.from_start import check_from_start
 from tests.support.replaying import Stage, output_of, stage

@@ -24,21 +24,22 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sidecar.adapters.etcd_client import EtcdClient
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.cli.check import EXIT_FAILED, register
 from sidecar.codecs.open_protocol import encode_resolved
 from sidecar.config import read_config
-from sidecar.control.check import EXIT_FAILED, register
-from sidecar.core.manifest import Manifest, to_json
 from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Seq
-from sidecar.definition import read_definition
-from sidecar.metrics import MetricsServer, Tally
-from sidecar.preflight.check import Known, Options, Result, Status, carried_out
+from sidecar.log.manifest import Manifest, to_json
+from sidecar.log.storage import open_folder
 from sidecar.preflight.preflight import checks, preflight
-from spark_merge.contract import SegmentHead
+from sidecar.process.checks import Found, Options, Result, Status, carried_out
+from sidecar.run.changefeed_watch import read_changefeed
+from sidecar.run.metrics import MetricsServer, Tally
 from spark_merge.sinks.registry import open_sink
 from tests.rig import changefeed
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import SidecarProcess
+from tests.support.deliveries import Segments, deliver, opened
 from tests.support.services.etcd import Etcd, certificates
 from tests.support.services.kafka import READER, STRANGER, KafkaBroker
 
@@ -68,15 +69,15 @@ class Stage:
     def check(self, *names: str, wait_s: float = WAIT_S, write: bool = True, **sections: Any) -> dict[str, Result]:
         """The results of these checks and of all that they need."""
         options = Options(wait_s=wait_s, write=write)
-        every = {check.name: check for check in checks(options)}
+        every = {check.name: check for check in checks("kafka", options)}
         wanted = set(names)
-        while more := {need for name in wanted for need in every[name].needs} - wanted:
+        while more := {need.name for name in wanted for need in every[name].needs} - wanted:
             wanted |= more
-        known = Known(config=read_config(self.config(**sections)), options=options)
+        found = Found(read_config(self.config(**sections)), options)
         try:
-            results = carried_out([check for check in every.values() if check.name in wanted], known)
+            results = carried_out([check for check in every.values() if check.name in wanted], found)
         finally:
-            known.close()
+            found.close()
         assert not any(result.defect for result in results), results
         return {result.name: result for result in results}
 
@@ -220,7 +221,7 @@ def test_the_command_tells_every_check_and_exits_with_1_for_a_failure(stage: Sta
 )
 def test_a_task_of_a_real_session_sees_the_log(stage: Stage, master: str, status: str, what: str) -> None:
     path = stage.config(log=f"file://{stage.folder}/spark-log", spark={"managed": True, "master": master, "memory": "512m"})
-    program = "import typer; from sidecar.control.check import register; a = typer.Typer(); a.callback()(lambda: None); register(a); a()"
+    program = "import typer; from sidecar.cli.check import register; a = typer.Typer(); a.callback()(lambda: None); register(a); a()"
     done = subprocess.run(
         [sys.executable, "-c", program, "check", "--config", str(path), "--json", "--spark", "--wait", "60"],
         capture_output=True,
@@ -303,7 +304,7 @@ def test_little_room_is_a_warning(stage: Stage) -> None:
 
 def test_a_sink_of_another_log_is_refused(stage: Stage, tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/output?format=jsonl"
-    open_sink(uri, log_id="default/default/other/1").accept([SegmentHead(Seq(0), 1, ())], [])
+    deliver(opened(open_sink(uri, log_id="default/default/other/1")), Segments([0]), log=open_folder(str(tmp_path)))
     found = stage.check("sinks", sinks=(uri,), log=f"file://{tmp_path}/log")
     assert "sinks (number 1)" in failure(found["sinks"])
     assert "default/default/other/1" in failure(found["sinks"])
@@ -312,7 +313,7 @@ def test_a_sink_of_another_log_is_refused(stage: Stage, tmp_path: Path) -> None:
 def test_a_sink_that_is_ahead_of_the_log_is_refused(stage: Stage, tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/output?format=jsonl"
     log_id = _log_id(stage)
-    open_sink(uri, log_id=log_id).accept([SegmentHead(Seq(0), 1, ())], [])
+    deliver(opened(open_sink(uri, log_id=log_id)), Segments([0]), log=open_folder(str(tmp_path)))
     found = stage.check("sinks", sinks=(uri,), log=f"file://{tmp_path}/log")
     assert "accepted segment 0, and the log's last one is -1" in failure(found["sinks"])
 
@@ -690,7 +691,7 @@ def marks_every_moment(rig: Rig, topic: str, *, back_s: float = 0) -> Iterator[N
 def _log_id(stage: Stage) -> str:
     config = read_config(stage.config())
     with closing(EtcdClient(config.etcd)) as client:
-        return read_definition(client, config).log_id
+        return read_changefeed(client, config).log_id
 
 
 def _write_log(folder: Path, positions: dict[Lane, int]) -> None:

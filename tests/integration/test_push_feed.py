@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sidecar.config import PushSection, Tls
-from sidecar.core.changefeed import ChangefeedName
-from sidecar.core.key_values import KeyRange, KvEntry, rows_of
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost
-from sidecar.feeds.push import PushPuller
+from sidecar.feeds.push.puller import PushPuller
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, rows_of
+from sidecar.ticdc.changefeed import ChangefeedName
 from tests.support.recordings import recording
 from tests.support.services.tls import Authority, Signed
 from tests.unit.feeds.pushing import PATIENCE_S, RawSender, waiting

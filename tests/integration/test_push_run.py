@@ -21,13 +21,14 @@ import pytest
 
 from sidecar.config import SourceSection
 from sidecar.core.model import MARK_TABLE
+from sidecar.log.storage import open_folder
 from sidecar.replay.feed import Play
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
-from sidecar.storage import open_folder
-from spark_merge.sinks.reader import read_output
-from tests.integration.test_kv_stream import Line
+from spark_merge.sinks.files.reader import read_output
+from tests.integration.test_kv_stream import Line, middle
 from tests.integration.test_push_feed import SCRIPT, send_recording
+from tests.lanes import LANE
 from tests.rig import changefeed
 from tests.rig.sidecar_process import SidecarProcess
 from tests.rig.tso import ms_of_tso
@@ -50,20 +51,20 @@ CHANGEFEED = f"{changefeed.CLUSTER}/{changefeed.NAMESPACE}/{CHANGEFEED_ID}"
 @pytest.mark.timeout(1500)
 def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_die(tmp_path: Path) -> None:
     """The sidecar dies with key-values that it has taken and that no mark has resolved; the sender, before it sent the rest."""
-    made = stage("ddl", "kv")
-    middle, end = made.recording.truth_ts[5], made.recording.end_ts
+    made = stage(LANE.pushed, "kv")
+    half, end = middle(made), made.recording.end_ts
     (push_port,) = free_ports(1)
     with Etcd(tmp_path / "etcd") as etcd, recorded_tidb(made.recording, tmp_path) as source:
         put_changefeed(etcd, made.recording)
         with SidecarProcess(settings(tmp_path, etcd, source, push_port), tmp_path / "sidecar.log") as sidecar:
             with sending_first(made.recording, push_port):
-                sidecar.await_status(lambda found: int(found["resolved_tso"]) >= middle, timeout_s=PATIENCE_S)
+                sidecar.await_status(lambda found: int(found["resolved_tso"]) >= half, timeout_s=PATIENCE_S)
                 due = Counter(map(told_by, undisturbed(made)))  # while Spark starts
                 before = sidecar.await_status(lambda found: int(found["delivered_tso"]) > 0, timeout_s=PATIENCE_S)
                 sidecar.kill()
                 sidecar.start()
                 after = sidecar.await_status(lambda found: as_far(found, before), timeout_s=PATIENCE_S)
-                assert middle <= int(after["resolved_tso"]) < end, "what is judged comes from both senders"
+                assert half <= int(after["resolved_tso"]) < end, "what is judged comes from both senders"
             with sending_all(made.recording, push_port, tmp_path / "second.log"):
                 sidecar.await_status(lambda found: int(found["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
                 told = sidecar.ask("dumpquery")

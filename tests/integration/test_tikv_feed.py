@@ -20,15 +20,16 @@ from typing import Any
 import grpc
 import pytest
 
-from sidecar.codecs.kv_matcher import COMMIT, COMMITTED, PUT
 from sidecar.config import Tls
-from sidecar.core.key_values import KeyRange, KvEntry, Pulled
 from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
-from sidecar.feeds import tikv_gc, tikv_lock_watch
-from sidecar.feeds.tikv import TikvPuller
-from sidecar.feeds.tikv_pd import PdClient
-from sidecar.feeds.tikv_regions import encoded
+from sidecar.feeds.tikv import gc as tikv_gc
+from sidecar.feeds.tikv import lock_watch as tikv_lock_watch
+from sidecar.feeds.tikv.pd import PdClient
+from sidecar.feeds.tikv.puller import TikvPuller
+from sidecar.feeds.tikv.regions import encoded
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled
+from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, PUT
 from tests.support.services.tls import Authority
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Row
 from tests.support.tikv.faults import Faults

@@ -10,18 +10,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sidecar.codecs.kv_json import json_text
-from sidecar.codecs.kv_row import decode_row
-from sidecar.codecs.kv_table import KvTable
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import Kind
 from sidecar.errors import MessageUnreadable
+from sidecar.rowcodec.kv_json import json_text
+from sidecar.rowcodec.kv_row import decode_row
+from sidecar.rowcodec.kv_table import KvTable
 from spark_merge.decode.kv import decode_rows
+from tests.lanes import examples
 from tests.support.kv_encoder import json_bytes
 from tests.support.kv_values import EncodedRow, Table, encoded_rows, json_values, tables
 
 _SETTINGS = settings(
-    max_examples=50,
+    max_examples=examples(50),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking whole tables of rows takes minutes
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -134,7 +135,7 @@ def test_any_flipped_bit_of_a_row_with_a_checksum_is_found(data: st.DataObject) 
     assert isinstance(outcome(table.kv, row.key, bytes(broken)), str)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(json_values)
 def test_binary_json_is_the_value_it_was_made_of(value: Any) -> None:
     assert equal_text("json", json_text(json_bytes(value)), json.dumps(value))

@@ -1,7 +1,7 @@
 """Random DDLs, rows, interleavings, repeats and deaths, through the whole line of key-values: the log holds exactly the rows whose
 physical id was a replicated table's at commit_ts - 1, under that table's name, with its columns and ids in the segment's schemas file.
 
-The cluster is the schema history's own slow one (tests/unit/core/test_schema_history.py): it says who owns which id at each ts. Rows are
+The cluster is the schema history's own slow one (tests/unit/schema/test_schema_history.py): it says who owns which id at each ts. Rows are
 written to any id at any time, also to ids that are nobody's then.
 """
 
@@ -13,15 +13,16 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.adapters.memory_puller import MemoryPuller
-from sidecar.core.ddl import Action, DdlJob
-from sidecar.core.key_values import DDL_JOB_TABLE_ID, KvEntry, rows_of
+from sidecar.adapters.memory.puller import MemoryPuller
 from sidecar.core.model import CommitTs, TableName
 from sidecar.errors import UnsupportedDdl
 from sidecar.replay.kv_rows import row_key
+from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KvEntry, rows_of
+from sidecar.schema.ddl import Action, DdlJob
+from tests.lanes import examples
 from tests.support.kv_jobs import job_entry, snapshot
 from tests.support.kv_line import Line, rules_of
-from tests.unit.core.test_schema_history import Life
+from tests.unit.schema.test_schema_history import Life
 
 STEPS_MAX = 5_000
 RULES = [("*.*",), ("app.*",), ("*.*", "!Log.a", "!app.b")]
@@ -72,7 +73,7 @@ class Cluster:
             yield
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 1 << 32), rules=st.sampled_from(RULES), deaths=st.booleans())
 def test_the_log_holds_the_rows_of_replicated_tables_and_no_others(seed: int, rules: tuple[str, ...], deaths: bool) -> None:
     cluster = Cluster(seed, rules)

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.codecs.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK, RegionMatcher
-from sidecar.core.key_values import KeyRange, KvEntry
 from sidecar.core.model import CommitTs
+from sidecar.rowcodec.key_values import KeyRange, KvEntry
+from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK, RegionMatcher
+from tests.lanes import examples
 
 RANGE = KeyRange(b"a", b"z")
 KEYS = (b"k", b"l", b"m")
@@ -141,7 +142,7 @@ def _entry(row: R) -> KvEntry:
     return KvEntry(CommitTs(row.commit_ts), row.start_ts, row.key, row.value, row.old_value, 1)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 @given(telling=tellings(), chunk=st.integers(1, 10))
 def test_any_telling_gives_every_commit_once_or_more_with_its_values(telling: Telling, chunk: int) -> None:
     matcher = RegionMatcher(1, RANGE, CommitTs(telling.checkpoint_ts))
@@ -154,7 +155,7 @@ def test_any_telling_gives_every_commit_once_or_more_with_its_values(telling: Te
     assert matcher.held_bytes >= 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(telling=tellings())
 def test_marks_that_tikv_may_send_never_pass_a_commit(telling: Telling) -> None:
     """After each row the highest mark that the rest allows: nothing raises, and what was delivered is all up to it."""

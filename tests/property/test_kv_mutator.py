@@ -8,8 +8,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from sidecar.codecs.kv_row import decode_row
 from sidecar.errors import MessageUnreadable
+from sidecar.rowcodec.kv_row import decode_row
 from spark_merge.decode.kv import decode_rows
 from tests.support.kv_recordings import Entry, kv_recording
 

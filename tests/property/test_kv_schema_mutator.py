@@ -18,15 +18,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sidecar.codecs.ddl_job import ddl_job
-from sidecar.codecs.kv_error import Broken
-from sidecar.codecs.kv_key import record_key
-from sidecar.codecs.kv_row import decode_row
-from sidecar.codecs.kv_table import KvTable, kv_table
-from sidecar.core.ddl import ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor
 from sidecar.core.model import CommitTs
-from sidecar.core.schema_history import SchemaHistory
 from sidecar.errors import FeedUnsuitable, MessageUnreadable, TicdcDumpError
+from sidecar.rowcodec.ddl_job import ddl_job
+from sidecar.rowcodec.kv_error import Broken
+from sidecar.rowcodec.kv_key import record_key
+from sidecar.rowcodec.kv_row import decode_row
+from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.schema.ddl import ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor
+from sidecar.schema.history import SchemaHistory
 from spark_merge.decode.kv import decode_rows
 from tests.property.test_kv_mutator import mutant
 from tests.support.kv_ddl import DdlRecording, Raw, ddl_recording, describe, job_metas, job_rows, snapshot

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.core.model import CommitTs, TableName
-from sidecar.storage import open_folder
+from sidecar.log.storage import open_folder
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import SidecarProcess
 from tests.rig.truth import await_delivered

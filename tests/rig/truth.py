@@ -16,9 +16,9 @@ import pymysql
 from pymysql.converters import encoders
 
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
-from sidecar.replay.verify import Verdict, verify
-from sidecar.storage import Folder
-from spark_merge.sinks.reader import read_segments
+from sidecar.log.storage import Folder
+from sidecar.verify.verify import Verdict, verify
+from spark_merge.sinks.files.reader import read_segments
 from tests.rig.binlog import MySqlAddress
 from tests.rig.columns import read_tables
 
@@ -27,7 +27,7 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LiveTruth:
-    """What `sidecar.replay.verify` asks of a truth, with one snapshot, at `ts`."""
+    """What `sidecar.verify.verify` asks of a truth, with one snapshot, at `ts`."""
 
     schemas: Mapping[TableName, TableSchema]
     tables: Mapping[TableName, pa.Table]

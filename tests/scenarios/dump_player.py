@@ -13,7 +13,7 @@
 A mark is of this changefeed, dump and epoch unless it says so: `low@410#0/epoch=1`, `sent mark 0/dump=1`,
 `high@450#1/changefeed=other`.
 Rows are 10 bytes each unless told. Out come commands, closed windows, errors, then the progress if its revision has moved
-and the open windows if their number or oldest segment have. A refused request is checked to have changed nothing at all.
+and the open windows if their number or oldest segment have. Whatever raises is checked to have changed nothing at all.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ import json
 import pickle
 from collections.abc import Sequence
 
-from sidecar.core.dump import Dump, DumpLimits
-from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.dump import Dump
+from sidecar.core.dump_start import DumpLimits
 from sidecar.core.marks import mark_uuid
 from sidecar.core.messages import (
     Brackets,
+    ChunkMisfit,
     ChunkRead,
     Command,
+    MarkFenced,
     MarkSent,
     Pace,
     PauseDump,
@@ -38,6 +41,7 @@ from sidecar.core.messages import (
     ResumeDump,
     SegmentBuilt,
     SendMark,
+    SourceEvent,
     SourceFailed,
     StartDump,
     StopDump,
@@ -65,12 +69,13 @@ class DumpPlayer:
             return []
         given = dict(word.split("=", 1) for word in words[1:] if "=" in word)
         flags = {word for word in words[1:] if "=" not in word}
+        before = pickle.dumps(self.dump)
         try:
             out = self._act(words, given, flags)
-        except RefusedRequest as refused:
-            out = [f"refused: {_first_line(refused)}"]
         except TicdcDumpError as error:
-            out = [f"{type(error).__name__}: {_first_line(error)}"]
+            assert pickle.dumps(self.dump) == before, "what is illegal changes nothing"
+            told = "refused" if isinstance(error, RefusedRequest) else type(error).__name__
+            out = [f"{told}: {_first_line(error)}"]
         return [*out, *self._news()] or ["nothing"]
 
     def _act(self, words: list[str], given: dict[str, str], flags: set[str]) -> list[str]:
@@ -83,9 +88,7 @@ class DumpPlayer:
                 return self._told(self.dump.handle(self._chunk_read(int(number), given, exhausted="exhausted" in flags)))
             case ["failed", kind, number, *_]:
                 command: Command = SendMark(self._uuid(number), MarkKind.LOW) if kind == "mark" else self.asked[int(number)]
-                schema_ts = CommitTs(int(given["schema_ts"])) if "schema_ts" in given else None
-                failure = SourceFailed(command, "TiDB said no", "ask it why", fenced="fenced" in flags, schema_ts=schema_ts)
-                return self._told(self.dump.handle(failure))
+                return self._told(self.dump.handle(_failed(command, given, flags)))
             case ["ddl", *told]:
                 self.dump.changed([_step(text) for text in told])
                 return []
@@ -94,7 +97,7 @@ class DumpPlayer:
             case ["recover"]:
                 assert self.dump.progress is not None
                 stored = json.loads(json.dumps(self.dump.progress.to_json()))
-                self.dump = self._dump(epoch=self.dump.epoch + 1, progress=progress_from_json(stored))
+                self.dump = self._dump(epoch=self.epoch + 1, progress=progress_from_json(stored))
                 return []
             case _:
                 return self._request(words[0], given)
@@ -108,6 +111,7 @@ class DumpPlayer:
         self.told = self._state()
 
     def _dump(self, *, epoch: int, progress: Progress | None) -> Dump:
+        self.epoch = epoch
         return Dump(
             changefeed_id=CHANGEFEED,
             epoch=epoch,
@@ -131,12 +135,7 @@ class DumpPlayer:
             "resume": ResumeDump(),
             "stop": StopDump(),
         }
-        before = pickle.dumps(self.dump)
-        try:
-            self.dump.request(requests[word])
-        except RefusedRequest:
-            assert pickle.dumps(self.dump) == before, "a refused request changes nothing"
-            raise
+        self.dump.request(requests[word])
         return []
 
     def _chunk_read(self, number: int, given: dict[str, str], *, exhausted: bool) -> ChunkRead:
@@ -161,7 +160,7 @@ class DumpPlayer:
 
     def _uuid(self, number: str) -> str:
         said = _said(number)
-        dump, epoch = int(said.get("dump", self.dump_number)), int(said.get("epoch", self.dump.epoch))
+        dump, epoch = int(said.get("dump", self.dump_number)), int(said.get("epoch", self.epoch))
         return mark_uuid(_dump_id(dump), epoch, int(number.partition("/")[0]))
 
     def _told(self, commands: Sequence[Command]) -> list[str]:
@@ -186,6 +185,15 @@ class DumpPlayer:
         found = [now for now, before in zip(state, self.told, strict=True) if now != before]
         self.told = state
         return found
+
+
+def _failed(command: Command, given: dict[str, str], flags: set[str]) -> SourceEvent:
+    reason, hint = "TiDB said no", "ask it why"
+    if "fenced" in flags and isinstance(command, SendMark):
+        return MarkFenced(command, reason, hint)
+    if "schema_ts" in given and isinstance(command, ReadChunk):
+        return ChunkMisfit(command, CommitTs(int(given["schema_ts"])), reason, hint)
+    return SourceFailed(command, reason, hint)
 
 
 def _dump_id(number: int) -> str:

@@ -23,13 +23,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.codecs.kv_row import decode_row
-from sidecar.codecs.kv_table import KvTable, kv_table
-from sidecar.core.ddl import Action, ColumnSwitch, DdlJob, JobTable, Successor
 from sidecar.core.model import CommitTs
-from sidecar.core.schema_history import SchemaHistory
-from sidecar.core.schema_version import SchemaSnapshot, TableVersion
 from sidecar.errors import MessageUnreadable
+from sidecar.rowcodec.kv_row import decode_row
+from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, Successor
+from sidecar.schema.history import SchemaHistory
+from sidecar.schema.version import SchemaSnapshot, TableVersion
 from spark_merge.decode.kv import decode_rows
 from tests.support.kv_encoder import NOT_NULL, Plain, Stored, column, info, memcomparable_int, row_1, row_2, row_key
 

@@ -7,8 +7,8 @@
     send mark 0 low
 
 Blocks end at an empty line; where a block has several input lines, each is repeated above what it caused. What may stand
-above `----` is told in `dump_player.py` for dump_*.txt, in `sequence_player.py` for sequence_*.txt and in `f1_player.py` for
-f1_*.txt. `pytest tests/scenarios --rewrite` writes what comes out into the files: read the difference before you keep it.
+above `----` is told in `dump_player.py` for dump_*.txt, in `sequence_player.py` for sequence_*.txt, and so on.
+`pytest tests/scenarios --rewrite` writes what comes out into the files: read the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest
 
 from tests.scenarios.dump_player import DumpPlayer
 from tests.scenarios.f1_player import F1Player
+from tests.scenarios.rounds_player import RoundsPlayer
 from tests.scenarios.sequence_player import SequencePlayer
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
@@ -31,6 +32,7 @@ def player(scenario: Path) -> Play:
     players: dict[str, Callable[[], Play]] = {
         "dump": lambda: DumpPlayer().play,
         "f1": lambda: F1Player().play,
+        "rounds": lambda: RoundsPlayer().play,
         "sequence": lambda: SequencePlayer().play,
     }
     return players[kind]()

@@ -13,15 +13,18 @@ from random import Random
 
 import pyarrow as pa
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
-from sidecar.adapters.spill import MemorySpill
+from sidecar.adapters.memory.clock import MemoryClock
+from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.adapters.memory.progress import MemoryProgress
+from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.codecs.canal_json import CanalJson
-from sidecar.core.dump import DumpLimits
-from sidecar.core.manifest import ChunkFile
+from sidecar.core.chunk import ChunkFile
+from sidecar.core.dump_start import DumpLimits
 from sidecar.core.messages import (
     Brackets,
     ChunkRead,
     Command,
+    MarkFenced,
     MarkSent,
     PauseDump,
     ReadChunk,
@@ -30,13 +33,13 @@ from sidecar.core.messages import (
     ResumeDump,
     SendMark,
     SourceEvent,
-    SourceFailed,
     StartDump,
     StopDump,
 )
 from sidecar.core.model import MARK_TABLE, Change, Seq, TableName, TableSchema
 from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import RefusedRequest
+from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
 from spark_merge.rule import Image, OutputRow, merged
@@ -66,7 +69,7 @@ class SimSource:
                 self.last_mark = (mark.uuid, mark.kind)
                 self.done.append(MarkSent(mark.uuid))
             else:
-                self.done.append(SourceFailed(mark, "no row matched", "", fenced=True))
+                self.done.append(MarkFenced(mark, "no row matched", ""))
         for read in [read for read in self.reads if self.rng.random() < 0.5]:
             self.reads.remove(read)
             self.done.append(self._select(read))
@@ -107,14 +110,6 @@ class SimRequests:
 
     def answer(self, refused: RefusedRequest | None) -> None:
         self.answers.append(refused)
-
-
-@dataclass
-class SimClock:
-    time_s: float = 0.0
-
-    def now_s(self) -> float:
-        return self.time_s
 
 
 class Output:
@@ -199,7 +194,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
     rng = Random(seed)
     cluster = Cluster(rng, tuple(TableName("s", f"t{n}") for n in range(rng.randint(1, 3))))
     disk, stored = MemoryDisk(), MemoryProgress()
-    fate, clock, requests = Fate(rng, crashes=rng.randrange(5), at=die_at), SimClock(), SimRequests()
+    fate, clock, requests = Fate(rng, crashes=rng.randrange(5), at=die_at), MemoryClock(), SimRequests()
     output = Output(cluster, disk)
     brackets, chunk_rows = rng.choice(list(Brackets)), rng.choice([1, 3, 10, 100])
     limits = Limits(

@@ -9,14 +9,15 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.core.manifest import DdlRecord, Manifest
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import LogBroken, SinkError
-from sidecar.storage import Folder, open_folder
-from spark_merge.contract import Delivered, SegmentHead
-from spark_merge.job import BatchLimits, Job, JobSettings, cut
-from spark_merge.sinks.files import FileSink
-from spark_merge.sinks.reader import read_output
+from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.log.storage import Folder, open_folder
+from spark_merge.contract import Delivered, Head
+from spark_merge.cut import BatchLimits, cut
+from spark_merge.job import Job, JobSettings
+from spark_merge.sinks.files.reader import read_output
+from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from tests.support.histories import SEGMENTS, random_history, write_log
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 
 def local(path: Path) -> Folder:
-    return Folder("file", str(path), {"auto_mkdir": True})
+    return Folder("file", str(path))
 
 
 def rows(folder: Folder) -> list[dict[str, object]]:
@@ -71,7 +72,7 @@ def test_an_unreadable_value_stops_the_job_by_lane_and_position(spark: SparkSess
 class DiesBeforeAccepting(FileSink):
     """A sink whose driver dies when its files are written and its segments are not accepted."""
 
-    def accept(self, heads: object, delivered: object) -> None:
+    def accept(self, batch: object, outcomes: object) -> None:
         raise SinkError("died", hint="start again")
 
 
@@ -89,7 +90,7 @@ def test_a_sink_that_is_ahead_is_not_given_its_segments_again(spark: SparkSessio
     ahead, behind = open_sink(str(tmp_path / "a"), log_id="x"), open_sink(str(tmp_path / "b"), log_id="x")
     Job(spark, [ahead], JobSettings(log, limits=BatchLimits(segments_max=3))).run_once()
     deliver_all(Job(spark, [ahead, behind], JobSettings(log, limits=BatchLimits(segments_max=4))))
-    assert ahead.accepted() == behind.accepted() == SEGMENTS - 1
+    assert ahead.look() == behind.look() == SEGMENTS - 1
     assert rows(local(tmp_path / "a")) == rows(local(tmp_path / "b"))
 
 
@@ -97,7 +98,7 @@ def test_parquet_and_jsonl_hold_the_same_rows(spark: SparkSession, tmp_path: Pat
     sinks = [open_sink(f"{tmp_path}/j?format=jsonl", log_id="x"), open_sink(f"{tmp_path}/p?format=parquet", log_id="x")]
     found = deliver_all(Job(spark, sinks, JobSettings(log)))
     assert len(found) == 2 * SEGMENTS
-    counted = sum(sum(table[:2]) for segment in found for table in segment.tables.values())
+    counted = sum(sum(rows[:2]) for segment in found for rows in segment.tables.values())
     assert counted == 2 * len(rows(local(tmp_path / "j")))
 
 
@@ -145,14 +146,14 @@ def test_a_batch_is_cut_at_its_bounds_at_ddls_and_where_schemas_change(manifests
 
 
 def test_ddls_of_a_segment_reach_the_sink(spark: SparkSession, tmp_path: Path) -> None:
-    seen: list[SegmentHead] = []
+    seen: list[Head] = []
 
     class Noting(FileSink):
-        def accept(self, heads, delivered):  # type: ignore[no-untyped-def]  # the port's own signature
-            seen.extend(heads)
-            super().accept(seen, delivered)
+        def accept(self, batch, outcomes):  # type: ignore[no-untyped-def]  # the port's own signature
+            seen.extend(batch.heads)
+            super().accept(batch, outcomes)
 
-    from sidecar.adapters.segment_log import FolderLog
+    from sidecar.log.segment_log import FolderLog
 
     log = FolderLog(local(tmp_path / "log"))
     log.recover(epoch=1)
@@ -160,5 +161,5 @@ def test_ddls_of_a_segment_reach_the_sink(spark: SparkSession, tmp_path: Path) -
     record = DdlRecord(CommitTs(5), "s", "", "create database s")
     log.commit(Manifest(Seq(0), 1, CommitTs(0), CommitTs(5), None, 0, 0, {}, name, "canal-json", (record,)))
     Job(spark, [Noting(local(tmp_path / "out"), log_id="x", file_format="jsonl")], JobSettings(local(tmp_path / "log"))).run_once()
-    assert seen[0].ddls == ((5, "s", "", "create database s"),)
+    assert seen[0].ddls == (record,)
     assert (tmp_path / "out" / "_ddl").is_dir()

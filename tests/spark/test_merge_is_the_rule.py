@@ -1,4 +1,4 @@
-"""Spark's merge gives exactly what the slow rule gives: every row, in its order (habit 13). tests/unit/test_merge.py has the same
+"""Spark's merge gives exactly what the slow rule gives: every row, in its order (habit 13). tests/unit/merge/test_merge.py has the same
 without Spark, for many more histories."""
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.storage import Folder
-from spark_merge.job import BatchLimits, Job, JobSettings
+from sidecar.log.storage import Folder
+from spark_merge.cut import BatchLimits
+from spark_merge.job import Job, JobSettings
 from spark_merge.sinks.registry import open_sink
 from tests.support.histories import SEGMENTS, check, random_history, write_log
 
@@ -20,7 +21,7 @@ from tests.support.histories import SEGMENTS, check, random_history, write_log
 def test_every_row_of_random_windows_is_the_rules(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
     history = random_history(rng)
-    log, out = Folder("file", str(tmp_path / "log"), {"auto_mkdir": True}), Folder("file", str(tmp_path / "out"), {"auto_mkdir": True})
+    log, out = Folder("file", str(tmp_path / "log")), Folder("file", str(tmp_path / "out"))
     manifests = write_log(log, history)
     limits = BatchLimits(segments_max=rng.choice([1, 2, SEGMENTS]))
     job = Job(spark, [open_sink(str(tmp_path / "out"), log_id="x")], JobSettings(log, limits=limits))

@@ -1,7 +1,8 @@
 """Real streams through the whole line with Spark, files on disk, crashes: equal to the truth at every snapshot.
 
-Every recording and feed with one kind of brackets, in turn; `make matrix` plays all of them. Twenty schedules, merged by the slow rule,
-are in tests/integration, and `test_merge_is_the_rule` holds the two merges equal.
+Four cases, in which every protocol, way to a topic's lanes and kind of brackets occurs; `make matrix` plays every recording on each of
+its feeds with all kinds of brackets. Many schedules, merged by the slow rule, are in tests/integration, and `test_merge_is_the_rule` holds
+the two merges equal.
 """
 
 from __future__ import annotations
@@ -13,23 +14,25 @@ from pyspark.sql import SparkSession
 
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
-from tests.integration.test_recordings import CASES, WHOLE_MATRIX
+from tests.integration.test_recordings import CASES
+from tests.lanes import LANE
 from tests.support.recordings import recording
 
-WITH_KEY_VALUES = (("shop", "kv", "watermark"), ("rowformats", "kv", "recorded"), ("ddl-new", "kv", "watermark"))
-"""Raw key-values, and schema changes: `ddl` over Kafka cannot equal the truth (tests/integration/test_ddl_recordings.py)."""
+FEW = [
+    ("restart", "canal-json", "recorded"),
+    ("shop", "open-protocol-zip", "snapshot"),
+    ("shop-new", "open-protocol-index", "watermark"),
+    ("ddl-new", "kv", "watermark"),
+]
+"""Schema changes are played by raw key-values: `ddl` over Kafka cannot equal the truth (tests/integration/test_ddl_recordings.py)."""
 
-
-BRACKETS = ("recorded", "watermark", "snapshot")
-OF_KAFKA = [(*case, brackets) for place, case in enumerate(CASES) for brackets in (BRACKETS if WHOLE_MATRIX else BRACKETS[place % 3 :][:1])]
+OF_KAFKA = [(*case, brackets) for case in CASES for brackets in ("recorded", "watermark", "snapshot")]
+WITH_KEY_VALUES = [("shop", "kv", "watermark"), ("rowformats", "kv", "recorded"), ("ddl-new", "kv", "watermark")]
 
 
 @pytest.mark.spark
 @pytest.mark.recordings
-@pytest.mark.parametrize(
-    ("name", "feed", "brackets"),
-    [*OF_KAFKA, *WITH_KEY_VALUES],
-)
+@pytest.mark.parametrize(("name", "feed", "brackets"), [*OF_KAFKA, *WITH_KEY_VALUES] if LANE.whole else FEW)
 def test_the_files_equal_the_truth(spark: SparkSession, tmp_path: Path, name: str, feed: str, brackets: str) -> None:
     seed = len(name) + len(feed) + len(brackets)
     settings = ReplaySettings(

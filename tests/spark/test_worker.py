@@ -12,15 +12,15 @@ from time import monotonic
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar import storage
-from sidecar.core.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
-from sidecar.core.log_layout import manifest_name
-from sidecar.core.manifest import from_json, to_json
 from sidecar.core.model import Seq
 from sidecar.errors import LogBroken, OwnershipLost
-from sidecar.storage import Folder
+from sidecar.log import storage
+from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.log.layout import manifest_name
+from sidecar.log.manifest import from_json, to_json
+from sidecar.log.storage import Folder
 from spark_merge.job import JobSettings
-from spark_merge.sinks.reader import read_output
+from spark_merge.sinks.files.reader import read_output
 from spark_merge.worker import Worker, WorkerSettings
 from tests.support.histories import SEGMENTS, random_history, write_log
 
@@ -30,7 +30,7 @@ DEADLINE_S = 60.0
 
 @pytest.fixture
 def log(tmp_path: Path) -> Folder:
-    folder = Folder("file", str(tmp_path / "log"), {"auto_mkdir": True})
+    folder = Folder("file", str(tmp_path / "log"))
     write_log(folder, random_history(Random(1)))
     return folder
 

@@ -1,34 +1,44 @@
-"""Deliveries made by hand, and the driver's part of a batch: writer, then accept."""
+"""Deliveries made by hand, without a log's segments: rows as a task would have read them, and the driver's part of a batch."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.core.model import Column, Seq, TableName, TableSchema
-from sidecar.storage import Folder
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, Delivered, DeliveredFile, SegmentHead, Sink
+from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.log import storage
+from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.log.storage import Folder
+from spark_merge.contract import (
+    CHANGES,
+    RANK_CHUNK,
+    RANK_DELETE,
+    RANK_PUT,
+    Batch,
+    ChunkPiece,
+    DueChunk,
+    Head,
+    Outcome,
+    Piece,
+    Portion,
+    Sink,
+    Task,
+)
+from spark_merge.encode.block import schema_of
 from spark_merge.merge import key_text
-
-ARROW_SCHEMA = pa.schema(
-    [
-        ("seq", pa.int64()), ("commit_ts", pa.int64()), ("rank", pa.int32()), ("ordinal", pa.int64()), ("schema", pa.string()),
-        ("table", pa.string()), ("op", pa.string()), ("key", pa.string()), ("before", pa.list_(pa.string())),
-        ("after", pa.list_(pa.string())),
-        ("chunk", pa.struct([("dump_id", pa.string()), ("path", pa.string()), ("touched", pa.list_(pa.string()))])), ("part", pa.int32()),
-    ]
-)  # fmt: skip
-"""DELIVERY_SCHEMA as Spark hands it to mapInArrow."""
+from spark_merge.task import open_chunk
 
 ORDERS = TableName("shop", "orders")
 SCHEMA = TableSchema(ORDERS, (Column("id", "int", nullable=False), Column("name", "text")), ("id",))
 Image = Sequence[str | None] | None
 Row = dict[str, Any]
+Schemas = Mapping[TableName, TableSchema]
 
 
 def change(seq: int, commit_ts: int, *, before: Image = None, after: Image = None, table: TableName = ORDERS, ordinal: int = 0) -> Row:
@@ -36,8 +46,7 @@ def change(seq: int, commit_ts: int, *, before: Image = None, after: Image = Non
     image = after if after is not None else before
     return {
         "seq": seq, "commit_ts": commit_ts, "rank": RANK_DELETE if op == "delete" else RANK_PUT, "ordinal": ordinal,
-        "schema": table.schema, "table": table.table, "part": 0, "op": op,
-        "key": f'["{image[0] if image else ""}"]', "before": before, "after": after,
+        "schema": table.schema, "table": table.table, "op": op, "key": f'["{image[0] if image else ""}"]', "before": before, "after": after,
     }  # fmt: skip
 
 
@@ -45,62 +54,102 @@ def chunk(
     seq: int, high_ts: int, path: str, *, touched: Sequence[str] = (), table: TableName = ORDERS, ordinal: int = 0, dump_id: str = "d1"
 ) -> Row:
     """`touched`: texts of a key of one column."""
-    keys = key_text([pa.array(touched, pa.string())]).to_pylist()
     return {
         "seq": seq, "commit_ts": high_ts, "rank": RANK_CHUNK, "ordinal": ordinal, "schema": table.schema, "table": table.table,
-        "part": 0, "chunk": {"dump_id": dump_id, "path": path, "touched": keys},
+        "dump_id": dump_id, "path": path, "touched": key_text([pa.array(touched, pa.string())]),
     }  # fmt: skip
 
 
 def write_chunk(log: Folder, path: str, rows: Sequence[Sequence[str | None]], schema: TableSchema = SCHEMA) -> None:
     columns = {column.name: pa.array([row[i] for row in rows], pa.string()) for i, column in enumerate(schema.columns)}
-    with log.fs().open(log.path(path), "wb") as file:
+    with storage.new_file(log, path) as file:
         pq.write_table(pa.table(columns), file)
 
 
-def batches(rows: Iterable[Row], *, rows_max: int = 2) -> list[pa.RecordBatch]:
-    """In the order that the job sorts by, cut small, so that files span batches."""
-    in_order = sorted(rows, key=lambda row: [row[name] for name in ("seq", "schema", "table", "part", "commit_ts", "rank", "ordinal")])
-    return [pa.RecordBatch.from_pylist(in_order[at : at + rows_max], ARROW_SCHEMA) for at in range(0, len(in_order), rows_max)]
+def batches(rows: Sequence[Row], *, rows_max: int = 2) -> list[pa.RecordBatch]:
+    """Changes of one table in output order."""
+    in_order = sorted(rows, key=lambda row: [row[name] for name in ("seq", "commit_ts", "rank", "ordinal")])
+    return [pa.RecordBatch.from_pylist(in_order[at : at + rows_max], CHANGES) for at in range(0, len(in_order), rows_max)]
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Segments `seqs` with their rows; upto_ts is 100 × seq."""
+class Segments:
+    """Segments `seqs` with their rows; upto_ts is 100 × seq. `rows_max`: changes in one piece."""
 
     seqs: Sequence[int]
     rows: Sequence[Row] = ()
-    ddls: Mapping[int, tuple[tuple[int, str, str, str], ...]] = field(default_factory=dict)
+    ddls: Mapping[int, tuple[DdlRecord, ...]] = field(default_factory=dict)
+    rows_max: int = 2
 
-    def heads(self) -> list[SegmentHead]:
-        return [SegmentHead(Seq(seq), 100 * seq, self.ddls.get(seq, ())) for seq in self.seqs]
+    def heads(self, schemas: Schemas) -> list[Head]:
+        return [self._head(Seq(seq), schemas) for seq in self.seqs]
+
+    def _head(self, seq: Seq, schemas: Schemas) -> Head:
+        rows = [row for row in self.rows if row["seq"] == seq]
+        chunks = sorted((row for row in rows if row["rank"] == RANK_CHUNK), key=lambda row: row["ordinal"])
+        windows = tuple(ClosedWindow(row["dump_id"], CommitTs(0), CommitTs(row["commit_ts"]), seq, (_chunk_file(row),)) for row in chunks)
+        live = len(rows) - len(chunks)
+        upto_ts = CommitTs(100 * seq)
+        manifest = Manifest(
+            seq, 1, CommitTs(upto_ts - 100), upto_ts, "data" if live else None, live, 0, {}, "s", "c", self.ddls.get(seq, ()), windows
+        )
+        return Head(manifest, schemas, schemas)
+
+    def portions(self, task: Task, schemas: Schemas, log: Folder) -> Iterator[Portion]:
+        for unit in task.units:
+            mine = [row for row in self.rows if row["seq"] == unit.seq and self._is_in(row, unit.live, unit.chunks)]
+            for table in sorted({TableName(row["schema"], row["table"]) for row in mine}):
+                rows = [row for row in mine if (row["schema"], row["table"]) == table]
+                yield Portion(unit, schema_of(schemas, table), self._pieces(rows, schemas, log))
+
+    def _is_in(self, row: Row, live: bool, chunks: Sequence[DueChunk]) -> bool:
+        return (
+            live
+            if row["rank"] != RANK_CHUNK
+            else any(due.path == row["path"] and due.table == (row["schema"], row["table"]) for due in chunks)
+        )
+
+    def _pieces(self, rows: Sequence[Row], schemas: Schemas, log: Folder) -> Iterator[Piece]:
+        held: list[Row] = []
+        for row in sorted(rows, key=lambda row: [row[name] for name in ("commit_ts", "rank", "ordinal")]):
+            if held and (row["rank"] == RANK_CHUNK or len(held) == self.rows_max):
+                yield pa.Table.from_pylist(held, CHANGES)
+                held = []
+            if row["rank"] == RANK_CHUNK:
+                yield _opened(row, schemas, log)
+            else:
+                held.append(row)
+        if held:
+            yield pa.Table.from_pylist(held, CHANGES)
 
 
-def write(sink: Sink, batch: Batch, *, log: Folder, schemas: Mapping[TableName, TableSchema] | None = None) -> list[Delivered]:
+def _chunk_file(row: Row) -> ChunkFile:
+    return ChunkFile(TableName(row["schema"], row["table"]), row["path"], 1, 1, None, None)
+
+
+def _opened(row: Row, schemas: Schemas, log: Folder) -> ChunkPiece:
+    table = TableName(row["schema"], row["table"])
+    high_ts, seq = CommitTs(row["commit_ts"]), Seq(row["seq"])
+    due = DueChunk(table, CommitTs(0), high_ts, seq, seq, row["ordinal"], row["dump_id"], row["path"], 1)
+    return open_chunk(log, schema_of(schemas, table), due, row["touched"])
+
+
+def opened(sink: Sink, *, epoch: int | None = None) -> Sink:
+    sink.open(epoch=epoch)
+    return sink
+
+
+def write(sink: Sink, segments: Segments, *, log: Folder, schemas: Schemas | None = None) -> tuple[Batch, list[Outcome]]:
     """What the tasks do. The writer goes through pickle, as it does on its way to them."""
-    writer = pickle.loads(pickle.dumps(sink.writer({ORDERS: SCHEMA} if schemas is None else schemas, log)))
-    files = files_of(pa.Table.from_batches(list(writer(iter(batches(batch.rows)))), DELIVERED_ARROW))
-    assert files.keys() <= set(batch.seqs)
-    return [Delivered(Seq(seq), tuple(files.get(seq, ()))) for seq in batch.seqs]
+    known = {ORDERS: SCHEMA} if schemas is None else schemas
+    batch = sink.plan(segments.heads(known), cores=2)
+    assert batch is not None
+    writer = pickle.loads(pickle.dumps(batch.writer))
+    outcomes = [writer(task, segments.portions(task, known, log)) for stage in batch.stages for task in stage]
+    return batch, pickle.loads(pickle.dumps(outcomes))
 
 
-def files_of(written: pa.Table) -> dict[int, list[DeliveredFile]]:
-    """DELIVERED_SCHEMA rows by segment."""
-    files: dict[int, list[DeliveredFile]] = {}
-    for row in written.to_pylist():
-        file = DeliveredFile(row["path"], TableName(row["schema"], row["table"]), row["from_log"], row["from_dump"], row["dropped"])
-        files.setdefault(row["seq"], []).append(file)
-    return files
-
-
-def deliver(sink: Sink, batch: Batch, *, log: Folder, schemas: Mapping[TableName, TableSchema] | None = None) -> list[Delivered]:
-    delivered = write(sink, batch, log=log, schemas=schemas)
-    sink.accept(batch.heads(), delivered)
-    return delivered
-
-
-DELIVERED_ARROW = pa.schema(
-    [(name, pa.int64()) if name not in ("schema", "table", "path") else (name, pa.string())
-     for name in ("seq", "schema", "table", "path", "from_log", "from_dump", "dropped")]
-)  # fmt: skip
-"""DELIVERED_SCHEMA as Spark expects it back."""
+def deliver(sink: Sink, segments: Segments, *, log: Folder, schemas: Schemas | None = None) -> list[Outcome]:
+    batch, outcomes = write(sink, segments, log=log, schemas=schemas)
+    sink.accept(batch, outcomes)
+    return outcomes

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sidecar.replay.recording import rows_by_key
-from sidecar.replay.verify import replay
+from sidecar.verify.rows import rows_by_key
+from sidecar.verify.verify import replay
 from tests.support.replaying import Stage
 
 

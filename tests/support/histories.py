@@ -10,13 +10,14 @@ from random import Random
 
 import pyarrow as pa
 
-from sidecar.adapters.segment_log import FolderLog, write_chunk
-from sidecar.core.manifest import ChunkFile, ClosedWindow, Manifest
+from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
-from sidecar.storage import Folder
+from sidecar.log.manifest import Manifest
+from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.storage import Folder
 from spark_merge.contract import RANK_DELETE, RANK_PUT
 from spark_merge.rule import Image, OutputRow, merged
-from spark_merge.sinks.reader import read_output
+from spark_merge.sinks.files.reader import read_output
 
 TABLES, SEGMENTS, KEYS, SEGMENT_TS = 12, 6, 8, 100
 COLUMNS = (Column("id", "text"), Column("part", "int"), Column("v", "text"))

@@ -10,20 +10,21 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
-from sidecar.adapters.spill import MemorySpill
+from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.codecs.kv import KvCodec
-from sidecar.codecs.kv_layout import KvSnapshot
-from sidecar.core.changefeed import FeedFilter
-from sidecar.core.ddl_rules import DdlRules
-from sidecar.core.manifest import DdlRecord, Manifest
 from sidecar.core.messages import Command, Request, SourceEvent
 from sidecar.core.model import Change, CommitTs, Rank, Seq, TableName, TableSchema
 from sidecar.errors import RefusedRequest
-from sidecar.feeds.kv import KvFeed
-from sidecar.feeds.kv_schemas import KvSchemas
+from sidecar.feeds.kv.feed import KvFeed
+from sidecar.feeds.kv.schemas import KvSchemas
+from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Puller
+from sidecar.rowcodec.kv_layout import KvSnapshot
+from sidecar.ticdc.changefeed import FeedFilter
+from sidecar.ticdc.ddl_rules import DdlRules
 from spark_merge.decode.rows import decode
 from tests.unit.decode.log import logged
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sidecar.codecs.kv_table import KvTable, kv_table
+from sidecar.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import (
     NOT_NULL,
     UNSIGNED,

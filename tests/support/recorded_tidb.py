@@ -16,7 +16,7 @@ from sidecar.config import SourceSection
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.replay.recording import Recording
 from tests.support.services.fake_tidb import FakeTidb
-from tests.unit.test_tidb_infos import StatusPort
+from tests.unit.adapters.test_tidb_infos import StatusPort
 
 
 @contextmanager

@@ -15,14 +15,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress
-from sidecar.adapters.spill import MemorySpill
+from sidecar.adapters.memory.clock import MemoryClock
+from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.codecs.contract import Codec
-from sidecar.core.manifest import ChunkFile, Manifest
+from sidecar.core.chunk import ChunkFile
+from sidecar.core.dump_start import DumpLimits, Ground
 from sidecar.core.messages import Brackets, Request, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest
+from sidecar.log.manifest import Manifest
+from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
@@ -33,7 +37,7 @@ from sidecar.replay.recording import Recording
 from sidecar.replay.replay import NoSource
 from sidecar.replay.source import RecordedSource, RecordedWindows, WatermarkRow, recorded_windows
 from sidecar.replay.tables import RecordedTables, logged
-from sidecar.replay.verify import Verdict, replay
+from sidecar.verify.verify import Verdict, replay
 from spark_merge.decode.rows import decode
 from spark_merge.rule import Image, OutputRow, merged
 from tests.support.recordings import recording
@@ -104,7 +108,13 @@ def stage(name: str, feed: str) -> Stage:
     tables = tuple(table for table, schema in found.schemas.items() if schema.key and table != MARK_TABLE)
     windows = None if played.history else recorded_windows(found)
     codec = played.attach(played.open(Play())).codec
-    return Stage(found, played, codec, CachedTruth(found), tables, played.tables(), windows)
+    return Stage(found, played, codec, _truth_of(name), tables, played.tables(), windows)
+
+
+@cache
+def _truth_of(name: str) -> CachedTruth:
+    """One for all feeds of a recording."""
+    return CachedTruth(Recording(recording(name)))
 
 
 def _image(found: list[str | None] | None) -> Image | None:
@@ -217,7 +227,7 @@ def _attach(
         schemas=attached.schemas,
         progress=MortalProgress(stored, fate),
         requests=script,
-        clock=_Clock(),
+        clock=MemoryClock(every_s=0.1),
         spill=MemorySpill(),
     )
     pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=Limits())
@@ -226,10 +236,7 @@ def _attach(
         pipeline.dump = RecordedDump(
             made.windows.windows,
             tables=made.tables,
-            changefeed_id=made.windows.changefeed_id,
-            epoch=epoch,
-            after_ts=pipeline.sequence.after_ts,
-            next_seq=pipeline.next_seq,
+            ground=Ground(made.windows.changefeed_id, epoch, DumpLimits(), pipeline.sequence.after_ts, pipeline.next_seq),
             progress=pipeline.dump.progress,
             write_chunk=log.write_chunk,
         )
@@ -238,17 +245,6 @@ def _attach(
 
 def _write_chunk(log: MemoryLog, fate: Fate, path: str, rows: pa.Table) -> int:
     return fate.around("chunk file", lambda: log.write_chunk(path, rows))
-
-
-class _Clock:
-    """Every look is a tenth of a second later."""
-
-    def __init__(self) -> None:
-        self.time_s = 0.0
-
-    def now_s(self) -> float:
-        self.time_s += 0.1
-        return self.time_s
 
 
 def output_of(made: Stage, disk: MemoryDisk, *, drop_nothing: bool = False) -> Iterator[dict[str, Any]]:

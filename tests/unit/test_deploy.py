@@ -25,19 +25,19 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar import merge_process
-from sidecar.adapters import tidb
-from sidecar.adapters.changefeed_info import changefeed
+from sidecar.adapters.tidb import source as tidb
 from sidecar.config import Config, read_config
 from sidecar.control.security import STOP_GRACE_S
-from sidecar.core.changefeed import ChangefeedName
+from sidecar.control.status import LaneStatus, SidecarStatus
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.core.status import LaneStatus, SidecarStatus
-from sidecar.core.suitability import problems
-from sidecar.listening import check_listening
-from sidecar.metrics import MetricsServer, Tally
+from sidecar.process.listening import check_listening
+from sidecar.run import merge_process
+from sidecar.run.metrics import MetricsServer, Tally
+from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.ticdc.changefeed_info import changefeed
+from sidecar.ticdc.suitability import problems
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -511,7 +511,7 @@ def test_every_file_that_the_guide_names_is_there() -> None:
 
 
 def test_the_guide_tells_every_exit_code_of_the_commands() -> None:
-    from sidecar.control.dump_commands import EXIT_CODES
+    from sidecar.cli.dump_commands import EXIT_CODES
 
     for code in re.findall(r"(\d+) [a-z]", EXIT_CODES):
         assert re.search(rf"^\| {code} \|", README, re.MULTILINE), code

@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.config import ControlSection, PushSection, Tls
 from sidecar.errors import ConfigError
-from sidecar.listening import SectionName, Settings, bind, check_listening, interceptors, is_loopback, read_pem, read_token
+from sidecar.process.listening import SectionName, Settings, bind, check_listening, interceptors, is_loopback, read_token
 from tests.support.services.tls import Authority, Signed
 
 CERT = Tls(cert_file="c", key_file="k")
@@ -145,10 +145,6 @@ def test_certificates_that_cannot_be_read_or_used_are_refused(section: SectionNa
         tls = Tls(cert_file=str(cert_file), key_file=str(signed.key_file))
         with pytest.raises(ConfigError, match=wrong), serving(section, SETTINGS[section](listen=LOOPBACK, tls=tls)):
             pass
-
-
-def test_a_pem_file_is_read_as_it_is(signed: Signed) -> None:
-    assert read_pem(str(signed.cert_file)) == signed.cert_file.read_bytes()
 
 
 # ---- tokens ----------------------------------------------------------------------------------------------------------

@@ -12,14 +12,17 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from sidecar.adapters.memory import MemoryDisk, MemoryLog, MemoryProgress, StillSchemas
-from sidecar.adapters.spill import MemorySpill
-from sidecar.core.dump import DumpLimits
-from sidecar.core.manifest import ChunkFile, Manifest
+from sidecar.adapters.memory.clock import MemoryClock
+from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
+from sidecar.adapters.memory.progress import MemoryProgress
+from sidecar.adapters.memory.schemas import StillSchemas
+from sidecar.core.chunk import ChunkFile
+from sidecar.core.dump_start import DumpLimits
 from sidecar.core.messages import (
     Brackets,
     ChunkRead,
     Command,
+    MarkFenced,
     MarkSent,
     Pace,
     PauseDump,
@@ -47,8 +50,10 @@ from sidecar.core.model import (
 )
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
+from sidecar.log.manifest import DataFile, Manifest
+from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import DELIVERY_LAG_MAX_S, EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
-from sidecar.ports import DataFile, Schemas
+from sidecar.ports import Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
 TABLE = TableName("s", "t")
@@ -175,7 +180,7 @@ class FakeSource:
     disk: MemoryDisk
     ts: int = 100
     asked: list[Command] = field(default_factory=list)
-    fails: SourceFailed | None = None
+    fails: Callable[[Command], SourceEvent] | None = None
     followed: Mapping[TableName, TableSchema] = field(default_factory=dict)
 
     def request(self, command: Command) -> None:
@@ -192,7 +197,7 @@ class FakeSource:
     def _done(self, command: Command) -> SourceEvent:
         self.ts += 10
         if self.fails is not None:
-            return replace(self.fails, command=command)
+            return self.fails(command)
         if isinstance(command, SendMark):
             self.feed.say(mark_row(self.ts, f"{command.uuid} {command.kind.name}"))
             return MarkSent(command.uuid)
@@ -218,14 +223,6 @@ class FakeRequests:
     def answer(self, refused: RefusedRequest | None) -> None:
         self.notes.note("answer")
         self.answers.append(refused)
-
-
-@dataclass
-class FakeClock:
-    time_s: float = 1000.0
-
-    def now_s(self) -> float:
-        return self.time_s
 
 
 class FakeDeliveries:
@@ -265,7 +262,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.disk, self.stored = MemoryDisk(), MemoryProgress()
-        self.notes, self.clock = Notes(), FakeClock()
+        self.notes, self.clock = Notes(), MemoryClock(1000.0)
         self.feed, self.requests = FakeFeed(self.notes), FakeRequests(self.notes)
         self.source = FakeSource(self.notes, self.feed, self.disk)
         self.deliveries: FakeDeliveries | None = None
@@ -509,11 +506,16 @@ def test_a_mark_out_of_order_stops_before_the_manifest() -> None:
     assert stage.manifests() == []
 
 
+def fenced(command: Command) -> MarkFenced:
+    assert isinstance(command, SendMark)
+    return MarkFenced(command, "no row matched", "")
+
+
 def test_another_writer_of_the_watermark_row_stops() -> None:
     stage = Stage()
     pipeline = stage.attach()
     stage.requests.waiting.append(start())
-    stage.source.fails = SourceFailed(SendMark("", MarkKind.LOW), "no row matched", "", fenced=True)
+    stage.source.fails = fenced
     pipeline.step(poll_s=0)
     with pytest.raises(MarkError, match="another writer"):
         pipeline.step(poll_s=0)
@@ -523,7 +525,7 @@ def test_a_failed_dump_is_on_record_and_the_live_changes_go_on() -> None:
     stage = Stage()
     pipeline = stage.attach()
     stage.requests.waiting.append(start())
-    stage.source.fails = SourceFailed(SendMark("", MarkKind.LOW), "access denied", "grant UPDATE")
+    stage.source.fails = lambda command: SourceFailed(command, "access denied", "grant UPDATE")
     pipeline.step(poll_s=0)
     stage.feed.say(put(5, "x"), resolved(10))
     pipeline.step(poll_s=0)
@@ -558,6 +560,32 @@ def test_while_the_sinks_are_behind_a_dump_opens_one_window_when_the_last_is_del
     assert pipeline.dump.open_windows() == 0
     stage.deliveries.seq = Seq(2)
     pipeline.step(poll_s=0)
+    assert pipeline.dump.open_windows() == 1
+
+
+@dataclass
+class SilentSource(FakeSource):
+    """Carries out nothing. `waits`: it was asked a second time in one step."""
+
+    waits: bool = False
+
+    def results(self) -> Sequence[SourceEvent]:
+        assert not self.waits, "a step waits for the source"
+        self.waits = True
+        return []
+
+
+def test_a_source_that_never_answers_holds_no_live_change() -> None:
+    stage = Stage()
+    source = stage.source = SilentSource(stage.notes, stage.feed, stage.disk)
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start())
+    for ts in (5, 15, 25):
+        source.waits = False
+        stage.feed.say(put(ts, f"k{ts}"), resolved(ts + 5))
+        pipeline.step(poll_s=0)
+        assert stage.rows()[-1] == f"k{ts}".encode()
+    assert pipeline.source_busy()
     assert pipeline.dump.open_windows() == 1
 
 
@@ -858,6 +886,19 @@ def test_reads_on_from_the_last_manifest_and_drops_what_the_log_has() -> None:
     assert [(m.seq, m.epoch, m.after_ts, m.upto_ts) for m in stage.manifests()] == [(0, 1, 0, 9), (1, 2, 9, 19)]
     assert stage.rows() == [b"z"]
     assert pipeline.sequence.repeats == 1
+
+
+def test_a_new_owner_writes_its_first_segment_at_once_so_that_the_former_one_is_fenced_off() -> None:
+    stage = Stage()
+    former = stage.attach()
+    stage.feed.say(put(5, "x"), resolved(10))
+    former.step(poll_s=0)
+    stage.feed.say(resolved(12))
+    stage.attach(epoch=2).step(poll_s=0)
+    assert [(m.seq, m.epoch, m.rows) for m in stage.manifests()] == [(0, 1, 1), (1, 2, 0)]
+    stage.feed.say(put(15, "y"), resolved(20))
+    with pytest.raises(LogTaken):
+        former.step(poll_s=0)
 
 
 def test_starts_at_the_beginning_of_everything_with_an_empty_log() -> None:

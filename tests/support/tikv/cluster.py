@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from threading import Condition
 from typing import Any
 
-from sidecar.codecs.kv_matcher import COMMIT, COMMITTED, INITIALIZED, PREWRITE, PUT, ROLLBACK
-from sidecar.core.key_values import KeyRange
-from sidecar.feeds.tikv_regions import decoded, encoded
+from sidecar.feeds.tikv.regions import decoded, encoded
+from sidecar.rowcodec.key_values import KeyRange
+from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, INITIALIZED, PREWRITE, PUT, ROLLBACK
 from tests.support.tikv.recorded import History, LogRow
 from tests.support.tikv.transactions import Transactions
 from ticdc_dump.tikv import cdcpb_pb2, errorpb_pb2, metapb_pb2

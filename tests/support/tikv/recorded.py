@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from sidecar.codecs.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK
-from sidecar.core.key_values import KeyRange, KvEntry
 from sidecar.core.model import CommitTs
-from sidecar.feeds.tikv_regions import decoded
+from sidecar.feeds.tikv.regions import decoded
+from sidecar.rowcodec.key_values import KeyRange, KvEntry
+from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK
 from tests.support.recordings import recording
 from ticdc_dump.tikv import cdcpb_pb2
 

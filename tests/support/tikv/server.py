@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from sidecar.config import TikvSection
-from sidecar.feeds.tikv_regions import encoded
+from sidecar.feeds.tikv.regions import encoded
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Session
 from tests.support.tikv.transactions import Transactions
 from ticdc_dump.tikv import cdcpb_pb2_grpc, errorpb_pb2, kvrpcpb_pb2, metapb_pb2, pdpb_pb2, pdpb_pb2_grpc, tikvpb_pb2_grpc

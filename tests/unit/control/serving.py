@@ -13,14 +13,15 @@ from sidecar.config import ControlSection, DumpSection
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, serve
 from sidecar.control.service import ControlService, Served
-from sidecar.core.changefeed import ChangefeedName
-from sidecar.core.dump import Dump, DumpLimits
+from sidecar.control.status import LaneStatus, SidecarStatus
+from sidecar.core.dump import Dump
+from sidecar.core.dump_start import DumpLimits
 from sidecar.core.messages import Request
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress
-from sidecar.core.status import LaneStatus, SidecarStatus
 from sidecar.errors import RefusedRequest, SourceError
 from sidecar.ports import SchemaSource, TableEstimate
+from sidecar.ticdc.changefeed import ChangefeedName
 
 NAME = ChangefeedName("default", "default", "cf")
 ORDERS, ITEM, LOGS, FLOATS, SECRET = (
@@ -72,14 +73,17 @@ class Filter:
         return (False, "the changefeed's rules leave it out") if table.schema == "hidden" else (True, self.predicates.get(table, ""))
 
 
+def _dump(progress: Progress | None) -> Dump:
+    ts = CommitTs(470000000000000000)
+    return Dump(changefeed_id=NAME.id, epoch=3, limits=DumpLimits(), progress=progress, after_ts=ts, next_seq=Seq(7))
+
+
 class Owner(AbstractContextManager["Owner"]):
     """The owner's pipeline as far as operators see it. `hold` stops it between steps, until `go`."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.requests = QueuedRequests()
-        self.dump = Dump(
-            changefeed_id=NAME.id, epoch=3, limits=DumpLimits(), progress=progress, after_ts=CommitTs(470000000000000000), next_seq=Seq(7)
-        )
+        self.dump = _dump(progress)
         self.status: SidecarStatus | None = None
         self.changes: Callable[[SidecarStatus], SidecarStatus] = lambda status: status
         self.carried_out: list[Request] = []
@@ -153,7 +157,7 @@ class Owner(AbstractContextManager["Owner"]):
         assert self.dump.progress is not None
         tables = tuple(replace(table, complete_at=CommitTs(470000000000000000)) for table in self.dump.progress.tables)
         tables = tables if state is DumpState.FINISHED else self.dump.progress.tables
-        self.dump.progress = replace(self.dump.progress, state=state, reason=reason, tables=tables)
+        self.dump = _dump(replace(self.dump.progress, state=state, reason=reason, tables=tables))
         self.go()
         shown = Event()
         while self.status is None or self.status.progress is not self.dump.progress:

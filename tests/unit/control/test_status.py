@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.control.status import Measured, waiting_for
 from sidecar.core.model import Lane
 from sidecar.core.progress import DumpState
-from sidecar.core.status import Measured, waiting_for
 
 LANE = Lane("kafka/orders/2")
 RUNNING = Measured(dump=DumpState.RUNNING)

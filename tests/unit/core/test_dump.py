@@ -8,10 +8,13 @@ from random import Random
 
 import pytest
 
-from sidecar.core.dump import Dump, DumpLimits
-from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.dump import Dump
+from sidecar.core.dump_reader import MISFITS_MAX
+from sidecar.core.dump_start import DumpLimits
 from sidecar.core.messages import (
     Brackets,
+    ChunkMisfit,
     ChunkRead,
     Command,
     MarkSent,
@@ -47,6 +50,10 @@ def dump(progress: Progress | None = None, *, epoch: int = 1, limits: DumpLimits
 def in_state(state: DumpState | None) -> Dump:
     tables = (TableProgress(A), TableProgress(B))
     return dump(None if state is None else Progress(FIRST, state, Brackets.WATERMARK, 10, 1, 3, Seq(4), tables))
+
+
+def state(d: Dump) -> tuple[DumpState, str | None] | None:
+    return (d.progress.state, d.progress.reason) if d.progress else None
 
 
 LEGAL: dict[type[Request], set[DumpState | None]] = {
@@ -113,6 +120,20 @@ def test_a_command_tells_dump_and_epoch_so_that_files_of_former_owners_are_known
             dump_id=FIRST, epoch=9, number=1, table=A, after=None, upper=None, rows_max=10, brackets=Brackets.SNAPSHOT, bounds_max=SPANS_MAX
         )
     ]
+
+
+def test_a_table_that_does_not_fit_again_and_again_fails_the_dump() -> None:
+    """After so many SELECTs, each with every DDL before it passed, no DDL that is on its way explains it."""
+    d = dump(limits=DumpLimits(readers=1))
+    d.request(StartDump(FIRST, (A,), Brackets.SNAPSHOT, 10))
+    for at in range(MISFITS_MAX + 1):
+        assert state(d) == (DumpState.RUNNING, None)
+        (read,) = d.next()
+        assert isinstance(read, ReadChunk)
+        assert d.handle(ChunkMisfit(read, CommitTs(401 + at), "no such column", "look at it")) == []
+        assert d.next() == [], "its range waits"
+        d.segment(SegmentBuilt(Seq(5 + at), CommitTs(400 + at), CommitTs(401 + at)), [])
+    assert state(d) == (DumpState.FAILED, "no such column (look at it)")
 
 
 class Life:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.messages import ChunkRead
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.plan import CHUNK_BYTES_TARGET, FIRST_CHUNK_ROWS_MAX, SPANS_MAX, Plan, Work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.manifest import ChunkFile, ClosedWindow
+from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
 from sidecar.core.window import Windows
 from sidecar.errors import SourceError

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from sidecar.codecs.canal_json import CanalJson
 from sidecar.codecs.compression import Compression
 from sidecar.codecs.open_protocol import OpenProtocol
-from sidecar.codecs.table_info import table_schema
 from sidecar.core.model import Change, CommitTs, Lane, Message, Rank, TableName, TableSchema
+from sidecar.rowcodec.table_info import table_schema
 
 LOGGED = pa.schema(
     [

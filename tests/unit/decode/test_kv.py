@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from sidecar.codecs.kv_row import decode_row
-from sidecar.codecs.kv_table import KvTable, kv_table
 from sidecar.errors import MessageUnreadable
+from sidecar.rowcodec.kv_row import decode_row
+from sidecar.rowcodec.kv_table import KvTable, kv_table
 from spark_merge.decode import kv
 from spark_merge.decode.kv import decode_rows
 from tests.support.kv_encoder import (

@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 
-from sidecar.core.key_values import KeyRange, KvEntry, KvEvent, Pulled
 from sidecar.ports import Puller
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
 from ticdc_dump.v1 import feed_pb2 as pb
 
 PATIENCE_S = 20.0

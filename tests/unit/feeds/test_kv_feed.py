@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from sidecar.adapters.memory_puller import MemoryPuller
+from sidecar.adapters.memory.puller import MemoryPuller
 from sidecar.codecs.kv import KvCodec, encode_images
-from sidecar.codecs.kv_layout import KvSnapshot
-from sidecar.core.changefeed import EventFilter, FeedFilter
-from sidecar.core.ddl import Action, DdlJob, PartitionSwitch
-from sidecar.core.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, Pulled, rows_of
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Message, Rank, Resolved, TableName
 from sidecar.errors import FeedError, FeedUnsuitable, UnsupportedDdl
-from sidecar.feeds.kv import DDL_LANE, IGNORED, OF_NOTHING, REPEATS, UNWANTED, KvFeed, lane_of
-from sidecar.feeds.kv_schemas import NOT_REPLICATED, KvSchemas
+from sidecar.feeds.kv.feed import DDL_LANE, IGNORED, OF_NOTHING, REPEATS, UNWANTED, KvFeed, lane_of
+from sidecar.feeds.kv.schemas import NOT_REPLICATED, KvSchemas
 from sidecar.replay.kv_rows import row_key
+from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, Pulled, rows_of
+from sidecar.rowcodec.kv_layout import KvSnapshot
+from sidecar.schema.ddl import Action, DdlJob, PartitionSwitch
+from sidecar.ticdc.changefeed import EventFilter, FeedFilter
 from tests.support.kv_jobs import job_entry, snapshot
 from tests.support.kv_line import rules_of
-from tests.unit.core.test_schema_history import Database, table
+from tests.unit.schema.test_schema_history import Database, table
 
 START = 100
 DDL = rows_of(DDL_JOB_TABLE_ID)

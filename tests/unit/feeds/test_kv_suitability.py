@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.changefeed import EventFilter, FeedFilter
 from sidecar.errors import FeedUnsuitable
-from sidecar.feeds.kv_suitability import refuse_filter, refuse_old_tidb
+from sidecar.feeds.kv.suitability import refuse_filter, refuse_old_tidb
+from sidecar.ticdc.changefeed import EventFilter, FeedFilter
 
 ALL = ("*.*",)
 

@@ -6,9 +6,9 @@ from threading import Thread
 
 import pytest
 
-from sidecar.adapters.memory_puller import MemoryPuller
-from sidecar.core.key_values import KeyRange, KvEntry, Pulled
+from sidecar.adapters.memory.puller import MemoryPuller
 from sidecar.core.model import CommitTs
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled
 
 AM, AZ = KeyRange(b"a", b"m"), KeyRange(b"a", b"z")
 T0 = CommitTs(100)

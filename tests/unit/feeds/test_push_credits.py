@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.feeds.push_credits import BATCH_BYTES_MAX, SENDERS_MAX, Credits
+from sidecar.feeds.push.credits import BATCH_BYTES_MAX, SENDERS_MAX, Credits
+from tests.lanes import examples
 
 BOUND = 1 << 20
 
@@ -24,7 +25,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(steps=STEPS)
 def test_what_waits_never_passes_the_bound_and_everybody_can_go_on(steps: list[tuple[str, int, float]]) -> None:
     credits, sending = Credits(BOUND), dict[int, Sending]()

@@ -13,12 +13,12 @@ import grpc
 import pytest
 
 from sidecar.config import PushSection, Tls
-from sidecar.core.changefeed import ChangefeedName
-from sidecar.core.key_values import KeyRange, KvEntry, Pulled, rows_of
 from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
-from sidecar.feeds.push import PushPuller
-from sidecar.feeds.push_credits import SENDERS_MAX
+from sidecar.feeds.push.credits import SENDERS_MAX
+from sidecar.feeds.push.puller import PushPuller
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled, rows_of
+from sidecar.ticdc.changefeed import ChangefeedName
 from tests.unit.feeds.pushing import Polling, RawSender, sent, waiting
 from ticdc_dump.v1 import feed_pb2 as pb
 
@@ -224,7 +224,7 @@ def test_a_sender_that_connects_again_goes_on_after_all_that_its_former_stream_s
 
 
 def test_every_sender_has_its_turn_however_much_the_others_send(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.feeds.push.POLL_BYTES_MAX", 64 << 10)
+    monkeypatch.setattr("sidecar.feeds.push.puller.POLL_BYTES_MAX", 64 << 10)
     with closing(PushPuller(LOOPBACK)) as puller:
         polling = Polling(puller)
         senders = [RawSender(puller.port) for _ in range(8)]

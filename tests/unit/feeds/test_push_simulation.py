@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from sidecar.config import PushSection
-from sidecar.core.key_values import KeyRange, KvEntry
 from sidecar.core.model import CommitTs
-from sidecar.feeds.push import PushPuller
-from sidecar.feeds.push_server import Stream
+from sidecar.feeds.push.puller import PushPuller
+from sidecar.feeds.push.server import Stream
+from sidecar.rowcodec.key_values import KeyRange, KvEntry
 from tests.unit.feeds.pushing import sent
 from ticdc_dump.v1 import feed_pb2 as pb
 
@@ -229,8 +229,8 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_pulled_passes_what_was_not_delivered_and_all_is_complete_in_the_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.feeds.push.PushServer", Boxes)
-    monkeypatch.setattr("sidecar.feeds.push.POLL_BYTES_MAX", POLL_BYTES)
+    monkeypatch.setattr("sidecar.feeds.push.puller.PushServer", Boxes)
+    monkeypatch.setattr("sidecar.feeds.push.puller.POLL_BYTES_MAX", POLL_BYTES)
     life = Life(seed)
     for _ in range(STEPS):
         life.step()

@@ -9,10 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.core.key_values import KeyRange, KvEntry, Pulled, rows_of
 from sidecar.core.model import CommitTs
 from sidecar.errors import MessageUnreadable
-from sidecar.feeds.push_spans import Opened, Opening, Refused, Spans, describe
+from sidecar.feeds.push.spans import Opened, Opening, Refused, Spans, describe
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled, rows_of
+from tests.lanes import examples
 from tests.unit.feeds.pushing import sent
 
 AM, MZ, AZ = KeyRange(b"a", b"m"), KeyRange(b"m", b"z"), KeyRange(b"a", b"z")
@@ -291,4 +292,4 @@ class Interleavings(RuleBasedStateMachine):
 
 
 TestInterleavings = Interleavings.TestCase
-TestInterleavings.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestInterleavings.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

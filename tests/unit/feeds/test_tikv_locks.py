@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.key_values import KeyRange
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost, MessageUnreadable
-from sidecar.feeds import tikv_kv, tikv_locks
-from sidecar.feeds.tikv_channel import connector
-from sidecar.feeds.tikv_kv import KvCalls
-from sidecar.feeds.tikv_locks import HOLDERS_S, LockResolver, Outcome
-from sidecar.feeds.tikv_pd import PdClient
+from sidecar.feeds.tikv import kv as tikv_kv
+from sidecar.feeds.tikv import locks as tikv_locks
+from sidecar.feeds.tikv.channel import connector
+from sidecar.feeds.tikv.kv import KvCalls
+from sidecar.feeds.tikv.locks import HOLDERS_S, LockResolver, Outcome
+from sidecar.feeds.tikv.pd import PdClient
+from sidecar.rowcodec.key_values import KeyRange
 from tests.support.tikv.locked import LockedCluster, ts
 from tests.support.tikv.server import TikvServers
 from tests.support.tikv.transactions import ROLLED_BACK, Lock

@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from sidecar.core.key_values import KeyRange
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
-from sidecar.feeds import tikv_pd
-from sidecar.feeds.tikv_pd import PdClient
-from sidecar.feeds.tikv_regions import encoded
+from sidecar.feeds.tikv import pd as tikv_pd
+from sidecar.feeds.tikv.pd import PdClient
+from sidecar.feeds.tikv.regions import encoded
+from sidecar.rowcodec.key_values import KeyRange
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster
 from tests.support.tikv.recorded import History
 from tests.support.tikv.server import TSO_PHYSICAL_MS, TikvServers

@@ -7,10 +7,10 @@ from threading import Event, Thread
 
 import pytest
 
-from sidecar.core.key_values import KeyRange, KvEntry, KvEvent, Pulled
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost
-from sidecar.feeds.tikv_queue import EVENT_BYTES, POLL_EVENTS_MAX, EventQueue, Wanted
+from sidecar.feeds.tikv.queue import EVENT_BYTES, POLL_EVENTS_MAX, EventQueue, Wanted
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
 
 RANGE = KeyRange(b"a", b"b")
 JOIN_S = 5.0

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.key_values import KeyRange
 from sidecar.errors import MessageUnreadable
-from sidecar.feeds.tikv_regions import Region, cut, decoded, encoded
+from sidecar.feeds.tikv.regions import Region, cut, decoded, encoded
+from sidecar.rowcodec.key_values import KeyRange
 from tests.support.kv_encoder import memcomparable_bytes
 
 WANTED = KeyRange(b"b", b"y")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.key_values import KeyRange
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedUnsuitable
-from sidecar.feeds.tikv_queue import Wanted
-from sidecar.feeds.tikv_router import RETRY_FIRST_S, RETRY_MAX_S, STORE_WAIT_MAX_S, Waiting, check_version, joined, later
+from sidecar.feeds.tikv.queue import Wanted
+from sidecar.feeds.tikv.router import RETRY_FIRST_S, RETRY_MAX_S, STORE_WAIT_MAX_S, Waiting, check_version, joined, later
+from sidecar.rowcodec.key_values import KeyRange
 
 WHOLE = Wanted(KeyRange(b"a", b"m"), CommitTs(1))
 OTHER = Wanted(KeyRange(b"m", b"z"), CommitTs(1))

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from sidecar.core.model import CommitTs
-from sidecar.storage import Folder, open_folder
-from spark_merge.sinks.files import FileSink
+from sidecar.log.storage import Folder, open_folder
+from spark_merge.sinks.files.sink import FileSink
 from tests.rig.truth import LiveTruth, await_delivered
-from tests.support.deliveries import ORDERS, SCHEMA, Batch, change, deliver
+from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, deliver, opened
 
 COMPLETE = {ORDERS: CommitTs(100)}
 
@@ -20,7 +20,7 @@ def delivered(tmp_path: Path) -> Folder:
     """Two segments, to ts 200: the first with rows 1 and 2."""
     out, log = open_folder(str(tmp_path / "out")), open_folder(str(tmp_path / "log"))
     rows = [change(1, 90, after=[str(number), "x"], ordinal=number) for number in (1, 2)]
-    deliver(FileSink(out, log_id="log-1", file_format="jsonl"), Batch([1, 2], rows), log=log, schemas={ORDERS: SCHEMA})
+    deliver(opened(FileSink(out, log_id="log-1", file_format="jsonl")), Segments([1, 2], rows), log=log, schemas={ORDERS: SCHEMA})
     return out
 
 

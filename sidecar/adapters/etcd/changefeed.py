@@ -1,0 +1,68 @@
+"""What TiCDC keeps about its changefeeds in etcd. Reading only: nothing of /tidb/cdc is ever written here.
+
+    /tidb/cdc/{cluster}/{namespace}/changefeed/info/{id}      ChangeFeedInfo, JSON
+    /tidb/cdc/{cluster}/{namespace}/changefeed/status/{id}    ChangeFeedStatus, JSON
+
+The same for both architectures (tiflow pkg/etcd/etcdkey.go; facts/ticdc.md section 4). The JSON is returned as it is:
+`changefeed_info.py` reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from sidecar.adapters.etcd.client import EtcdClient, check_name
+from sidecar.core.model import CommitTs
+from sidecar.errors import ConfigError, FeedUnsuitable
+from sidecar.ticdc.changefeed import ChangefeedName
+
+TICDC_ROOT = "/tidb/cdc/"
+
+
+class _Status(msgspec.Struct, frozen=True):
+    checkpoint_ts: Annotated[int, Meta(gt=0)] = msgspec.field(name="checkpoint-ts")
+
+
+def read_changefeed_info(client: EtcdClient, name: ChangefeedName) -> bytes:
+    """ChangeFeedInfo as TiCDC wrote it; it holds the sink's password. Raises ConfigError that lists the changefeeds there are."""
+    found = client.get(_key(name, "info"))
+    if found is not None:
+        return found.value
+    there = list_changefeeds(client)
+    names = "; ".join(map(str, there)) if there else "none at all"
+    raise ConfigError(
+        f"changefeed {name} (cluster/namespace/id) does not exist; etcd at {', '.join(client.section.endpoints)} has: {names}",
+        hint="set changefeed.id, .namespace and .cluster, or etcd.endpoints to the PD of the changefeed's own cluster",
+    )
+
+
+def read_checkpoint_ts(client: EtcdClient, name: ChangefeedName) -> CommitTs | None:
+    """How far TiCDC has sent everything; None before it recorded any. Raises FeedUnsuitable if what is there is no status."""
+    found = client.get(_key(name, "status"))
+    if found is None:
+        return None
+    try:
+        return CommitTs(msgspec.json.decode(found.value, type=_Status).checkpoint_ts)
+    except msgspec.MsgspecError as error:
+        raise FeedUnsuitable(
+            f"etcd key {found.key} is not a changefeed's status: {error}", hint="check TiCDC's version against the supported ones"
+        ) from error
+
+
+def list_changefeeds(client: EtcdClient, cluster: str | None = None) -> list[ChangefeedName]:
+    """Of one TiCDC cluster, or of all that use this etcd."""
+    prefix = TICDC_ROOT if cluster is None else f"{TICDC_ROOT}{cluster}/"
+    found = []
+    for entry in client.get_prefix(prefix, keys_only=True):
+        match entry.key.removeprefix(TICDC_ROOT).split("/"):
+            case [of, namespace, "changefeed", "info", id]:
+                found.append(ChangefeedName(of, namespace, id))
+    return found
+
+
+def _key(name: ChangefeedName, what: str) -> str:
+    check_name(name)
+    return f"{TICDC_ROOT}{name.cluster}/{name.namespace}/changefeed/{what}/{name.id}"

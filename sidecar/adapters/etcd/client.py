@@ -1,0 +1,323 @@
+"""TiCDC's own etcd (PD's), through the messages and stubs of the package etcd3.
+
+- Writes go below ROOT only, checked where a transaction is built: an unknown key under /tidb/cdc stops TiCDC.
+- Every call ends within `timeout_s`, over all endpoints: one that is unreachable or silent is left for the next.
+- So a call may be carried out more than once. Nothing here breaks by it: a lease nobody uses runs out, and a transaction tells
+  by its compares (whoever compares must know its own write when it meets it).
+- Errors are told apart by gRPC status code. Reads are of the latest revision and there is no watch, so compaction cannot
+  hurt: who waits asks again.
+- etcd3's own client is not used: it knows one host, gives authentication over plain text to a gRPC that refuses it, and turns
+  status codes into exceptions without text.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import grpc
+
+from sidecar.adapters.etcd.messages import etcd_messages
+from sidecar.config import EtcdSection, read_secret
+from sidecar.errors import ConfigError, CoordinationError, CoordinationLost, OwnershipLost, StorageFull, TicdcDumpError
+from sidecar.process.tls import section_credentials
+from sidecar.ticdc.changefeed import ChangefeedName
+
+ROOT = "/changefeed_dump/v1/"
+
+OPERATIONS_MAX = 120
+"""Of one transaction; etcd's own default is 128, compares and all."""
+
+TRANSACTION_BYTES_MAX = 1 << 20
+"""Of one transaction; etcd's own default is 1.5 MiB."""
+
+ANSWER_BYTES_MAX = 256 << 20
+"""gRPC's own 4 MiB is less than the progress of 10,000 tables."""
+
+RECONNECT_MS = 200, 1000
+"""gRPC waits up to two minutes before it tries a lost endpoint again: longer than any lease."""
+
+PING_MS = 10_000
+"""A connection that died silently is noticed after this; etcd refuses pings more often than every 5 s."""
+
+_AWAY = frozenset(
+    getattr(grpc.StatusCode, name) for name in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED", "ABORTED")
+)
+"""The last four are what is left of etcd's own troubles while it elects or stops (UNKNOWN: "raft proposal dropped"). Asking again
+is safe, as every call may be carried out twice."""
+
+_TOKEN = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED)
+"""What etcd answers to a token that has run out or is older than the last change of users and roles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key as it is. `created`: the revision of its creation, another one after it was gone in between; `modified`: of its
+    last write. `lease` 0: none."""
+
+    key: str
+    value: bytes
+    created: int
+    modified: int
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """True when the key's `created` or `modified` equals the revision; 0: there is no such key."""
+
+    key: str
+    what: Literal["created", "modified"]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    key: str
+    value: bytes
+    lease: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Everything that begins with `prefix`."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What became of it. `entries`: of the keys asked for, when it did not succeed. `revision`: etcd's after it."""
+
+    succeeded: bool
+    revision: int
+    entries: tuple[Entry | None, ...]
+
+
+def changefeed_root(name: ChangefeedName, incarnation: str) -> str:
+    """Where everything of one changefeed is kept, without a slash at its end. Raises ConfigError for a name that cannot be one."""
+    check_name(name)
+    if not re.fullmatch(r"[A-Za-z0-9_.:+-]+", incarnation):
+        raise ConfigError(
+            f"incarnation {incarnation!r} of changefeed {name} cannot be part of a key", hint="report this changefeed's create-time"
+        )
+    return f"{ROOT}{name.cluster}/{name.namespace}/{name.id}/{incarnation}"
+
+
+def check_name(name: ChangefeedName) -> None:
+    """Raises ConfigError. TiCDC's names are letters, digits and -; a keyspace's may have _ too."""
+    for setting, part in (("cluster", name.cluster), ("namespace", name.namespace), ("id", name.id)):
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", part):
+            raise ConfigError(
+                f"{part!r} cannot be a changefeed's {setting}: expected letters, digits and -", hint=f"set changefeed.{setting}"
+            )
+
+
+class EtcdClient:
+    """Safe to share between threads. Opens its connections when they are needed; `close` ends them.
+
+    Every call raises CoordinationLost (no endpoint answered in time), ConfigError (user, password, certificates),
+    StorageFull, or CoordinationError for anything else that etcd says.
+    """
+
+    def __init__(self, section: EtcdSection) -> None:
+        """Raises ConfigError for endpoints or files that cannot be used; does not connect."""
+        self.section = section
+        self._rpc = etcd_messages()
+        self._lock = threading.Lock()
+        self._password = read_secret(section.password_file)
+        self._token = ""
+        credentials = section_credentials("etcd.tls", section.tls)
+        self._channels = [(endpoint, _channel(endpoint, credentials)) for endpoint in section.endpoints]
+        self._first = 0
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+        for _, channel in self._channels:
+            channel.close()
+
+    def get(self, key: str) -> Entry | None:
+        found = self._range(self._rpc.RangeRequest(key=key.encode()), None)
+        return found[0] if found else None
+
+    def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[Entry]:
+        """Everything that begins with `prefix`, of one revision, in the order of the keys."""
+        return self._range(self._rpc.RangeRequest(key=prefix.encode(), range_end=_after(prefix), keys_only=keys_only), None)
+
+    def transact(
+        self,
+        compares: Sequence[Compare],
+        writes: Sequence[Put | Delete],
+        *,
+        otherwise: Sequence[str] = (),
+        timeout_s: float | None = None,
+    ) -> Transaction:
+        """Carry out all `writes` if all `compares` hold, else none, and read the keys `otherwise`. At most OPERATIONS_MAX and
+        TRANSACTION_BYTES_MAX. Raises OwnershipLost when a put's lease has run out."""
+        request = self._rpc.TxnRequest(
+            compare=[self._compare(compare) for compare in compares],
+            success=[self._write(write) for write in writes],
+            failure=[self._rpc.RequestOp(request_range=self._rpc.RangeRequest(key=key.encode())) for key in otherwise],
+        )
+        answer = self._call("KV", "Txn", request, timeout_s)
+        entries = () if answer.succeeded else tuple(_first_entry(response.response_range) for response in answer.responses)
+        return Transaction(answer.succeeded, answer.header.revision, entries)
+
+    def grant(self, ttl_s: int) -> int:
+        """A new lease's number; it lives for `ttl_s` or more, from when this was called or later."""
+        return int(self._call("Lease", "LeaseGrant", self._rpc.LeaseGrantRequest(TTL=ttl_s), None).ID)
+
+    def keep_alive(self, lease: int, *, timeout_s: float | None = None) -> bool:
+        """Let the lease begin again. False: it has run out, and there is nothing to keep."""
+        answers = self._call("Lease", "LeaseKeepAlive", self._rpc.LeaseKeepAliveRequest(ID=lease), timeout_s)
+        return bool(answers and answers[0].TTL > 0)
+
+    def revoke(self, lease: int, *, timeout_s: float | None = None) -> None:
+        """End the lease, and its keys with it. Nothing to do when it has run out."""
+        self._call("Lease", "LeaseRevoke", self._rpc.LeaseRevokeRequest(ID=lease), timeout_s, gone_is_fine=True)
+
+    def _range(self, request: Any, timeout_s: float | None) -> list[Entry]:
+        return [_entry(found) for found in self._call("KV", "Range", request, timeout_s).kvs]
+
+    def _compare(self, compare: Compare) -> Any:
+        made = self._rpc.Compare(key=compare.key.encode(), result=self._rpc.Compare.EQUAL)
+        match compare.what:
+            case "created":
+                made.target, made.create_revision = self._rpc.Compare.CREATE, compare.revision
+            case "modified":
+                made.target, made.mod_revision = self._rpc.Compare.MOD, compare.revision
+        return made
+
+    def _write(self, write: Put | Delete) -> Any:
+        """The only place where a write is made."""
+        key = write.key if isinstance(write, Put) else write.prefix
+        if not key.startswith(ROOT) or len(key) == len(ROOT):
+            raise CoordinationError(f"etcd key {key} is not ours to write", hint=f"report this: only keys below {ROOT} are")
+        if isinstance(write, Put):
+            return self._rpc.RequestOp(request_put=self._rpc.PutRequest(key=key.encode(), value=write.value, lease=write.lease))
+        return self._rpc.RequestOp(request_delete_range=self._rpc.DeleteRangeRequest(key=key.encode(), range_end=_after(key)))
+
+    def _call(self, service: str, method: str, request: Any, timeout_s: float | None, *, gone_is_fine: bool = False) -> Any:
+        """Ask the endpoints in turn, beginning with the one that answered last. What is left of the time is shared out among
+        the endpoints that are left, so that a silent one cannot use up all of it."""
+        if self._closed:
+            raise CoordinationError(
+                f"etcd was asked ({method}) after its client was closed", hint="report this: what uses a client ends before it"
+            )
+        deadline = time.monotonic() + min(timeout_s or self.section.timeout_s, self.section.timeout_s)
+        count, lost = len(self._channels), []
+        for turn in range(count):
+            at = (self._first + turn) % count
+            endpoint, channel = self._channels[at]
+            until = time.monotonic() + (deadline - time.monotonic()) / (count - turn)
+            try:
+                answer = self._ask(channel, service, method, request, until)
+            except grpc.RpcError as error:
+                if gone_is_fine and error.code() == grpc.StatusCode.NOT_FOUND:
+                    return None
+                if error.code() not in _AWAY:
+                    raise self._translated(error, endpoint, method) from error
+                lost.append(f"{endpoint}: {error.code().name}, {error.details()}")
+            else:
+                self._first = at
+                return answer
+        raise CoordinationLost(
+            f"etcd does not answer ({method}): {'; '.join(lost)}",
+            hint="see that PD runs, and check etcd.endpoints and etcd.tls in the sidecar's settings; it is tried again",
+        )
+
+    def _ask(self, channel: grpc.Channel, service: str, method: str, request: Any, until: float) -> Any:
+        """One endpoint, with a fresh token if etcd wants one."""
+        if not self.section.user:
+            return self._send(channel, service, method, request, until, "")
+        token = self._token or self._login(channel, until, former="")
+        try:
+            return self._send(channel, service, method, request, until, token)
+        except grpc.RpcError as error:
+            if error.code() not in _TOKEN:
+                raise
+        return self._send(channel, service, method, request, until, self._login(channel, until, former=token))
+
+    def _login(self, channel: grpc.Channel, until: float, *, former: str) -> str:
+        """A token for the user; empty if etcd has authentication off, as its own clients do."""
+        with self._lock:
+            if self._token and self._token != former:
+                return self._token  # another thread was faster
+            request = self._rpc.AuthenticateRequest(name=self.section.user, password=self._password)
+            try:
+                self._token = self._send(channel, "Auth", "Authenticate", request, until, "").token
+            except grpc.RpcError as error:
+                if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                    raise ConfigError(
+                        f"etcd does not know user {self.section.user!r} with this password: {error.details()}",
+                        hint="check etcd.user and etcd.password_file in the sidecar's settings",
+                    ) from error
+                if error.code() != grpc.StatusCode.FAILED_PRECONDITION:
+                    raise
+                self._token = ""
+            return self._token
+
+    def _send(self, channel: grpc.Channel, service: str, method: str, request: Any, until: float, token: str) -> Any:
+        stub = getattr(getattr(self._rpc, f"{service}Stub")(channel), method)
+        options = {"timeout": max(until - time.monotonic(), 0.001), "metadata": (("token", token),) if token else None}
+        if method == "LeaseKeepAlive":
+            return list(stub(iter((request,)), **options))
+        return stub(request, **options)
+
+    def _translated(self, error: Any, endpoint: str, method: str) -> TicdcDumpError:
+        said = f"etcd at {endpoint} ({method}): {error.details()}"
+        user = f"user {self.section.user!r}" if self.section.user else "no user"
+        match error.code():
+            case grpc.StatusCode.PERMISSION_DENIED:
+                return ConfigError(
+                    f"{said}; it was asked as {user}",
+                    hint=f"grant the user of etcd.user read on /tidb/cdc/ and readwrite on {ROOT} (by prefix)",
+                )
+            case grpc.StatusCode.UNAUTHENTICATED:
+                return ConfigError(f"{said}; it was asked as {user}", hint="set etcd.user and etcd.password_file")
+            case grpc.StatusCode.INVALID_ARGUMENT if not self.section.user:
+                return ConfigError(
+                    f"{said}; it was asked as {user}", hint="if etcd has authentication on, set etcd.user and etcd.password_file"
+                )
+            case grpc.StatusCode.RESOURCE_EXHAUSTED:
+                return StorageFull(said, hint="if etcd's space is used up: compact and defragment it, then disarm its NOSPACE alarm")
+            case grpc.StatusCode.NOT_FOUND:
+                return OwnershipLost(said, hint="the lease has run out; acquire ownership again")
+        return CoordinationError(f"{said} ({error.code().name})", hint="look into the log of etcd (PD)")
+
+
+def _entry(found: Any) -> Entry:
+    return Entry(found.key.decode(), found.value, found.create_revision, found.mod_revision, found.lease)
+
+
+def _first_entry(found: Any) -> Entry | None:
+    return _entry(found.kvs[0]) if found.kvs else None
+
+
+def _after(prefix: str) -> bytes:
+    """The first key behind all that begin with `prefix`, which does not end in the last byte there is."""
+    data = prefix.encode()
+    return data[:-1] + bytes([data[-1] + 1])
+
+
+def _channel(endpoint: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+    if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s/:]+):\d{1,5}", endpoint):
+        raise ConfigError(
+            f"etcd endpoint {endpoint!r} is not host:port", hint="set etcd.endpoints to PD's client addresses, without a scheme"
+        )
+    first_ms, most_ms = RECONNECT_MS
+    options = [
+        ("grpc.initial_reconnect_backoff_ms", first_ms),
+        ("grpc.min_reconnect_backoff_ms", most_ms),
+        ("grpc.max_reconnect_backoff_ms", most_ms),
+        ("grpc.keepalive_time_ms", PING_MS),
+        ("grpc.keepalive_timeout_ms", PING_MS // 2),
+        ("grpc.max_receive_message_length", ANSWER_BYTES_MAX),
+        ("grpc.enable_http_proxy", 0),
+    ]
+    return grpc.insecure_channel(endpoint, options) if credentials is None else grpc.secure_channel(endpoint, credentials, options)

@@ -1,0 +1,208 @@
+"""`ProgressStore` in etcd: the log's projection, which operators and the next owner read.
+
+    {root}/progress                       head: JSON of Progress without its tables, and how many parts there are of which generation
+    {root}/progress/{generation}/{part}   JSON of PART_TABLES tables each, zlib
+
+- A save writes the head and only the parts that changed, in one transaction: what it costs PD grows with what a window
+  closed, not with the number of tables. (10,000 tables at once are 2 MB, more than etcd takes.)
+- What does not fit into one transaction is written aside as a new generation, in several, and counts from the head on that
+  names it. So a load, which is one read of one revision, never sees half of a save.
+- Every transaction passes the owner's fence and compares the head as it was last seen: a request that etcd carries out late,
+  after it was given up and sent again, changes nothing.
+- An etcd that is away for a moment is tried again, for less than the lease; then CoordinationLost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+from uuid import uuid4
+
+import stamina
+
+from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, Entry, EtcdClient, Put
+from sidecar.adapters.etcd.owner import EtcdOwner
+from sidecar.core.progress import Progress, TableProgress, progress_from_json
+from sidecar.errors import CoordinationError, CoordinationLost
+
+PART_TABLES = 8
+"""A closed window touches a few tables: smaller parts are more keys, larger ones more bytes for each change."""
+
+RETRY_LEASES = 0.5
+"""A save is tried again for so much of a lease: long enough for an election in etcd, and over before the lease is."""
+
+RETRY_WAIT_S = 0.05, 0.5
+
+Parts = dict[int, bytes]
+
+
+def load_progress(client: EtcdClient, root: str) -> Progress | None:
+    """What was saved last, None if nothing was. For everybody: reading needs no ownership. Raises CoordinationError if what is
+    there is no progress."""
+    found = _read(client, f"{root}/progress")
+    return found.progress if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The head as last seen. `modified` 0: there is none. `progress` None: its parts were not read."""
+
+    modified: int
+    generation: str
+    progress: Progress | None
+
+
+class EtcdProgress:
+    """`ProgressStore` of the changefeed at `root`. `save` is for `owner`'s process; one thread saves."""
+
+    def __init__(self, client: EtcdClient, root: str, owner: EtcdOwner) -> None:
+        self.client = client
+        self.owner = owner
+        self._head = f"{root}/progress"
+        self._stored: _Stored | None = None
+
+    def load(self) -> Progress | None:
+        """As `load_progress`."""
+        self._stored = _read(self.client, self._head)
+        return self._stored.progress if self._stored else None
+
+    def save(self, progress: Progress) -> None:
+        """Durable when it returns. Raises OwnershipLost if another one owns the changefeed, and CoordinationLost if etcd
+        stays away; then the save may have been carried out or not, and may be repeated."""
+        first_s, most_s = RETRY_WAIT_S
+        limit_s = self.owner.lease_s * RETRY_LEASES
+        retries = stamina.retry_context(CoordinationLost, attempts=None, timeout=limit_s, wait_initial=first_s, wait_max=most_s)
+        for attempt in retries:
+            with attempt:
+                self._save(progress)
+
+    def _save(self, progress: Progress) -> None:
+        stored = self._stored or self._look()
+        changed = _changed(stored.progress, progress)
+        if changed is None or len(batches := list(_batches(changed))) > 1:
+            self._rewrite(progress, stored)
+        else:
+            self._write(progress, stored, stored.generation, [*self._puts(stored.generation, batches[0] if batches else {})])
+
+    def _rewrite(self, progress: Progress, stored: _Stored) -> None:
+        """A new generation under a name of its own, so that nothing of a former attempt can come late into it. What those left
+        behind goes first, the former generation with the head."""
+        generation = uuid4().hex[:12]
+        found = {
+            entry.key.removeprefix(f"{self._head}/").partition("/")[0] for entry in self.client.get_prefix(f"{self._head}/", keys_only=True)
+        }
+        left = sorted(found - {stored.generation})
+        for start in range(0, len(left), OPERATIONS_MAX):
+            self._transact(stored, [Delete(f"{self._head}/{name}/") for name in left[start : start + OPERATIONS_MAX]])
+        for batch in _batches(_parts(progress)):
+            self._transact(stored, self._puts(generation, batch))
+        self._write(progress, stored, generation, [Delete(f"{self._head}/{stored.generation}/")] if stored.modified else [])
+
+    def _write(self, progress: Progress, stored: _Stored, generation: str, writes: Sequence[Put | Delete]) -> None:
+        """The head, and with it what makes it true."""
+        parts = -(-len(progress.tables) // PART_TABLES)
+        found = dataclasses.replace(progress, tables=()).to_json() | {
+            "tables": len(progress.tables),
+            "parts": parts,
+            "generation": generation,
+        }
+        head = json.dumps(found, ensure_ascii=False).encode()
+        modified = self._transact(stored, [Put(self._head, head), *writes])
+        self._stored = _Stored(modified, generation, progress)
+
+    def _transact(self, stored: _Stored, writes: Sequence[Put | Delete]) -> int:
+        """etcd's revision after it. A head that is another than the one seen last, also by an attempt of ours whose reply was
+        lost, is looked at again, and all of it written."""
+        done = self.owner.fenced(writes, compares=[Compare(self._head, "modified", stored.modified)])
+        if done.succeeded:
+            return done.revision
+        self._stored = None
+        raise CoordinationLost(f"etcd key {self._head} was written meanwhile", hint="it is read and written again")
+
+    def _look(self) -> _Stored:
+        """The head alone: enough to replace all of it, also when what is there cannot be read."""
+        found = self.client.get(self._head)
+        if found is None:
+            return _Stored(0, "", None)
+        try:
+            return _Stored(found.modified, str(json.loads(found.value)["generation"]), None)
+        except (KeyError, TypeError, ValueError):
+            return _Stored(found.modified, "unreadable", None)
+
+    def _puts(self, generation: str, parts: Parts) -> list[Put]:
+        return [Put(_part_key(self._head, generation, part), data) for part, data in parts.items()]
+
+
+def _read(client: EtcdClient, head_key: str) -> _Stored | None:
+    entries = {entry.key: entry for entry in client.get_prefix(head_key)}
+    head = entries.get(head_key)
+    if head is None:
+        return None
+    try:
+        return _decoded(head, entries)
+    except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
+        raise CoordinationError(
+            f"etcd key {head_key} is not a dump's progress: {error!r}",
+            hint=f"delete it (etcdctl del --prefix {head_key}): it only repeats what the log holds, and is written again from there",
+        ) from error
+
+
+def _decoded(head: Entry, entries: dict[str, Entry]) -> _Stored:
+    found: dict[str, Any] = json.loads(head.value)
+    generation = str(found["generation"])
+    parts = [entries[_part_key(head.key, generation, part)].value for part in range(int(found["parts"]))]
+    tables = list(chain.from_iterable(json.loads(zlib.decompress(part)) for part in parts))
+    if len(tables) != found["tables"]:
+        raise ValueError(f"{len(tables)} tables instead of {found['tables']}")
+    return _Stored(head.modified, generation, progress_from_json(found | {"tables": tables}))
+
+
+def _part_key(head_key: str, generation: str, part: int) -> str:
+    return f"{head_key}/{generation}/{part:05d}"
+
+
+def _changed(before: Progress | None, after: Progress) -> Parts | None:
+    """The parts that differ; None if there is nothing to compare with, or not as many tables."""
+    if before is None or len(before.tables) != len(after.tables):
+        return None
+    return _parts(after, unlike=before.tables)
+
+
+def _parts(progress: Progress, *, unlike: tuple[TableProgress, ...] = ()) -> Parts:
+    """By number; without those that are in `unlike` as they are."""
+    found = {}
+    for part, start in enumerate(range(0, len(progress.tables), PART_TABLES)):
+        tables = progress.tables[start : start + PART_TABLES]
+        if tables != unlike[start : start + PART_TABLES]:
+            found[part] = _encoded(dataclasses.replace(progress, tables=tables))
+    return found
+
+
+def _encoded(progress: Progress) -> bytes:
+    data = zlib.compress(json.dumps(progress.to_json()["tables"], ensure_ascii=False, separators=(",", ":")).encode())
+    if len(data) > TRANSACTION_BYTES_MAX:
+        first, last = progress.tables[0].table, progress.tables[-1].table
+        raise CoordinationError(
+            f"the progress of tables {first} to {last} takes {len(data)} bytes, and etcd {TRANSACTION_BYTES_MAX} at most",
+            hint="dump with fewer keys or a shorter predicate at a time",
+        )
+    return data
+
+
+def _batches(parts: Parts) -> Iterator[Parts]:
+    """Cut so that each fits into a transaction beside the head and a delete."""
+    batch: Parts = {}
+    size = 0
+    for part, data in parts.items():
+        if batch and (len(batch) >= OPERATIONS_MAX - 2 or size + len(data) > TRANSACTION_BYTES_MAX):
+            yield batch
+            batch, size = {}, 0
+        batch[part] = data
+        size += len(data)
+    if batch:
+        yield batch

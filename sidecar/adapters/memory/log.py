@@ -1,0 +1,143 @@
+"""The twins in memory: a segment log, a progress store and tables that never change, for simulations and tests.
+
+    MemoryDisk      what survives; several logs can be opened over one, as a former owner and the next one
+    MemoryLog       dropping it is a crash; nothing of the log lives in it that a new one would not recover
+
+Manifests, schemas and progress are kept as the bytes that would be written, so that their formats are exercised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from sidecar.core.model import Change, Seq, TableName, TableSchema
+from sidecar.log.layout import (
+    Contents,
+    check_next,
+    data_name,
+    files_of,
+    first_needed,
+    keep_from,
+    manifest_name,
+    missing_files,
+    read_manifest,
+    retained_name,
+    schemas_name,
+    schemas_of,
+    taken,
+)
+from sidecar.log.manifest import DataFile, Manifest, schemas_from_json, schemas_to_json, to_json
+
+
+@dataclass(slots=True)
+class MemoryDisk:
+    """Files by kind and name; `floor` stands for the notes of retention."""
+
+    manifests: dict[str, bytes] = field(default_factory=dict)
+    rows: dict[str, list[Change]] = field(default_factory=dict)
+    chunks: dict[str, pa.Table] = field(default_factory=dict)
+    schemas: dict[str, bytes] = field(default_factory=dict)
+    floor: int = 0
+
+    def __str__(self) -> str:
+        return "in memory"
+
+    def names(self) -> list[str]:
+        notes = [retained_name(Seq(self.floor))] if self.floor else []
+        return [*self.manifests, *self.rows, *self.chunks, *self.schemas, *notes]
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            for kind in (self.manifests, self.rows, self.chunks, self.schemas):
+                kind.pop(name, None)
+
+
+class MemoryLog:
+    """`SegmentLog` over a MemoryDisk. Reading needs no `recover`."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.disk = disk
+        self._run: range = range(0)
+        self._orphans: list[str] = []
+
+    def recover(self, *, epoch: int) -> Manifest | None:
+        contents = Contents.of(self.disk.names())
+        self._run = contents.run(self.disk)
+        manifests = [self._read(Seq(seq)) for seq in self._run[-1:]]
+        if any(chunk_epoch < epoch for chunk_epoch in contents.chunks.values()):
+            manifests = [self._read(Seq(seq)) for seq in self._run]
+        named = set().union(*map(files_of, manifests))
+        if missing := named - contents.names:
+            raise missing_files(self.disk, missing)
+        self._orphans = contents.orphans(self._run, named=named, epoch=epoch)
+        return manifests[-1] if manifests else None
+
+    def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:  # noqa: ARG002 - rows are kept as they are
+        check_next(self.disk, self._run, seq)
+        rows = list(changes)
+        if not rows:
+            return DataFile(None, 0, 0)
+        name = data_name(seq, epoch=epoch)
+        self.disk.rows[name] = rows
+        return DataFile(name, len(rows), sum(len(change.key) + len(change.value) for change in rows))
+
+    def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
+        data = schemas_to_json(dict(schemas))
+        name = schemas_name(data)
+        self.disk.schemas[name] = data
+        return name
+
+    def commit(self, manifest: Manifest) -> None:
+        repeated = bool(self._run) and manifest.seq == self._run[-1]
+        if not repeated:
+            check_next(self.disk, self._run, manifest.seq)
+        data = to_json(manifest)
+        if manifest.seq < self.disk.floor or self.disk.manifests.setdefault(manifest_name(manifest.seq), data) != data:
+            raise taken(self.disk, manifest.seq)
+        self._run = range(self._run.start, manifest.seq + 1)
+        self.disk.remove(self._orphans)
+        self._orphans = []
+
+    def retain(self, *, delivered: Seq, open_from: Seq | None) -> int:
+        """As `FolderLog.retain`, all at once."""
+        if not self._run:
+            return 0
+        undelivered = [first_needed(self._read(Seq(seq))) for seq in self._run if seq > delivered]
+        gone = range(self._run.start, keep_from(self._run, delivered=delivered, open_from=open_from, undelivered=undelivered))
+        if gone and manifest_name(Seq(self._run.stop)) in self.disk.manifests:
+            raise taken(self.disk, Seq(self._run.stop))
+        removed = [self._read(Seq(seq)) for seq in gone]
+        if removed:
+            self._run = range(gone.stop, self._run.stop)
+            self.disk.floor = gone.stop
+            schemas = set[str]().union(*map(schemas_of, removed)).difference(*(schemas_of(self._read(Seq(seq))) for seq in self._run))
+            below = Contents.of(self.disk.names()).below(Seq(gone.stop))
+            self.disk.remove([*below, *(name for manifest in removed for name in files_of(manifest)), *schemas])
+        return len(removed)
+
+    def write_chunk(self, path: str, rows: pa.Table) -> int:
+        """As `segment_log.write_chunk`."""
+        self.disk.chunks[path] = rows
+        return int(rows.nbytes)
+
+    def manifest(self, seq: Seq) -> Manifest | None:
+        """The manifest of segment `seq`, None if it does not exist."""
+        name = manifest_name(seq)
+        data = self.disk.manifests.get(name)
+        return None if data is None else read_manifest(self.disk, name, data)
+
+    def read_data(self, manifest: Manifest) -> list[Change]:
+        return [] if manifest.data is None else self.disk.rows[manifest.data]
+
+    def read_chunk(self, path: str) -> pa.Table:
+        return self.disk.chunks[path]
+
+    def read_schemas(self, path: str) -> dict[TableName, TableSchema]:
+        return schemas_from_json(self.disk.schemas[path], name=path)
+
+    def _read(self, seq: Seq) -> Manifest:
+        name = manifest_name(seq)
+        return read_manifest(self.disk, name, self.disk.manifests[name])

@@ -1,0 +1,337 @@
+"""A chunk's SELECT, and its rows as canonical text (model.Kind) in Arrow columns.
+
+- Every column is brought to text by the server, in the SELECT list, so that no driver's types come between. What differs
+  between servers is the spelling of floats: they are spelt again here, as `repr`.
+- Columns get positions for names: an alias that is a column's name would hide it (facts/measured.md).
+- `connectorx` fills Arrow columns outside Python's lock, on a connection of its own for each SELECT; `pymysql` needs no wheel
+  and works wherever a session does. Both give the same table; a test holds them equal over every type.
+- connectorx tells errors as text. So whatever goes wrong there is asked again by pymysql, which tells its code.
+- A NULL in a NOT NULL column ends the read: a server gives it where it cannot tell a value, and nothing is guessed.
+- SQL shows what a DDL makes of a table before its commit_ts in part (a column that is being dropped, a type that is being
+  modified; facts/tidb.md 5), and the feed tells of the DDL later still. Rows whose columns are not those of the schema in force
+  are no chunk but a Misfit. Columns only go forward, so what they are after the SELECT they were in it, if the schema in force
+  was reached before: that is looked at when the table's key is learned.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pymysql
+
+from sidecar.adapters.tidb.schema import TableFacts, has_columns_of, read_facts, read_key
+from sidecar.adapters.tidb.sql import ANSWER_GRACE_S, CONNECT_TIMEOUT_S, Flavour, Session, carried_out, code_of, kill_statement
+from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, order_by, qualified, quoted_table, thinned
+from sidecar.core.messages import Brackets, ReadChunk
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema
+from sidecar.errors import ConfigError, SourceError
+
+T = TypeVar("T")
+
+_MISFIT_CODES = frozenset({1049, 1051, 1054, 1146, 8028})
+"""Unknown database, table, column; ErrInfoSchemaChanged, which TiDB gives a statement that a DDL overtook, when it came to stay."""
+
+FILTERED = (
+    "if a DDL did this, it must come by the feed: see that no event filter of the changefeed leaves it out, then start the dump again;"
+    " or GRANT SELECT on the table to source.user"
+)
+
+_ZEROFILL = r"^0+([0-9])"
+
+
+class _Asked(Protocol):
+    """A question to the server that is tried again while its errors pass. Raises SourceError."""
+
+    def __call__(self, action: Callable[[], T], /) -> T: ...
+
+
+class Reader(Protocol):
+    """A SELECT's rows: one string column for each of its columns, named by position. Raises pymysql's errors."""
+
+    def __call__(self, session: Session, sql: str, columns: int, *, setup: Sequence[str] = ()) -> pa.Table: ...
+
+
+# ---- the SELECT -----------------------------------------------------------------------------------------------------
+
+
+def chunk_select(schema: TableSchema, key: ReadKey, *, after: Key | None, upper: Key | None, where: str | None, rows_max: int) -> str:
+    """The first `rows_max` rows with key in `(after, upper]`, all columns as text, and `_tidb_rowid` last if that is the key.
+
+    Raises keyset.NotAKey.
+    """
+    columns = [*schema.columns, *(part.column for part in key.columns if key.by_rowid)]
+    selected = ", ".join(f"{as_text(column, qualified(schema.name, column.name))} AS c{index}" for index, column in enumerate(columns))
+    condition = between(key, after=after, upper=upper, where=where)
+    return f"SELECT {selected} FROM {quoted_table(schema.name)}{condition}{order_by(key)} LIMIT {rows_max}"
+
+
+def key_select(key: ReadKey, rest: str) -> str:
+    """The key alone as text; `rest` is what follows the table's name."""
+    selected = ", ".join(
+        f"{as_text(part.column, qualified(key.table, part.column.name))} AS c{index}" for index, part in enumerate(key.columns)
+    )
+    return f"SELECT {selected} FROM {quoted_table(key.table)}{rest}"
+
+
+def as_text(column: Column, place: str) -> str:
+    """The expression that gives the column at `place` as canonical text, but for the spelling of floats."""
+    match column.kind:
+        case "binary":
+            return f"HEX({place})"
+        case "int" | "uint" | "bit":
+            return f"CAST({place} + 0 AS CHAR)"  # + 0: without the zeros of ZEROFILL, and a bit as its number
+        case "float" | "double":
+            return f"CAST({place} * 1E0 AS CHAR)"  # a float as its double; + 0E0 would lose the sign of -0
+        case "year":
+            return f"LPAD(CAST({place} AS CHAR), 4, '0')"
+        case _:
+            return f"CAST({place} AS CHAR)"
+
+
+def canonical(found: pa.Table, columns: Sequence[Column], *, where: str) -> pa.Table:
+    """The SELECT's columns under their names, floats spelt as `repr`. Raises SourceError that begins with `where`."""
+    arrays = []
+    for index, column in enumerate(columns):
+        values = found.column(index)
+        if values.null_count and not column.nullable:
+            raise SourceError(
+                f"{where}: the server gave NULL for column {column.name}, which is NOT NULL",
+                hint="start the dump again; if it repeats, the server cannot tell a value: see its log",
+            )
+        match column.kind:
+            case "float" | "double":
+                arrays.append(_reprs(values))
+            case "decimal":
+                arrays.append(pc.replace_substring_regex(values, _ZEROFILL, r"\1"))
+            case _:
+                arrays.append(values)
+    return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(column.name, pa.string()) for column in columns]))
+
+
+def _reprs(texts: pa.ChunkedArray) -> pa.Array:
+    return pa.array([None if text is None else repr(float(text)) for text in texts.to_pylist()], pa.string())
+
+
+# ---- a chunk --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows in canonical text under the schema's names; the rest as in ChunkFile and ChunkRead."""
+
+    rows: pa.Table
+    last: Key | None
+    read_tso: CommitTs | None
+    exhausted: bool
+    bounds: tuple[Key, ...]
+    read_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """The table is not as the schema in force says."""
+
+    reason: str
+    hint: str = FILTERED
+
+
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    """The schemas between two DDLs, and what was learned of their tables' keys and statistics meanwhile."""
+
+    schemas: Mapping[TableName, TableSchema]
+    keys: dict[TableName, tuple[ReadKey, TableFacts]] = field(default_factory=dict)
+
+
+class ChunkReader:
+    """Carries out ReadChunk up to the file. Any number of threads, each with its session; `follow` from any: a read goes by what
+    was in force when it began, and leaves nothing that it learned to what comes after."""
+
+    def __init__(self, schemas: Mapping[TableName, TableSchema], reader: Reader) -> None:
+        self._in_force = _InForce(schemas)
+        self._reader = reader
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        self._in_force = _InForce(schemas)
+
+    def read(self, session: Session, command: ReadChunk, *, stopped: Callable[[], bool]) -> Chunk | Misfit:
+        """Raises SourceError."""
+        in_force = self._in_force
+        doing = f"reading chunk {command.number} of {command.table}"
+        schema = in_force.schemas.get(command.table)
+        if schema is None:
+            raise SourceError(f"{doing}: its schema is not known", hint="leave it out of the dump: the changefeed does not carry it")
+
+        def asked(action: Callable[[], T]) -> T:
+            return carried_out(session, action, doing=doing, stopped=stopped)
+
+        try:
+            known = in_force.keys.get(command.table)
+            learned = known or asked(lambda: _learn(session, schema))
+            if isinstance(learned, Misfit):
+                return replace(learned, reason=f"{doing}: {learned.reason}")
+            fitted = known is not None or asked(lambda: has_columns_of(session, schema))
+            if fitted:
+                in_force.keys[command.table] = learned
+            found = self._read(session, command, schema, *learned, asked=asked, doing=doing)
+            # told after the SELECT, whose own error says more: a missing right hides columns too
+            return found if fitted else Misfit(f"{doing}: {_changed(schema)}")
+        except SourceError as error:
+            if not isinstance(error.__cause__, pymysql.err.MySQLError) or code_of(error.__cause__) not in _MISFIT_CODES:
+                raise
+            if command.where is not None and asked(lambda: has_columns_of(session, schema)):
+                raise  # the table is as it was told: the predicate is wrong
+            return Misfit(error.message)
+
+    def _read(
+        self,
+        session: Session,
+        command: ReadChunk,
+        schema: TableSchema,
+        key: ReadKey,
+        facts: TableFacts,
+        *,
+        asked: _Asked,
+        doing: str,
+    ) -> Chunk | Misfit:
+        flavour = asked(lambda: session.flavour)
+        if command.brackets is Brackets.SNAPSHOT and flavour is not Flavour.TIDB:
+            raise SourceError(f"{doing}: {flavour.value} does not tell a snapshot's timestamp", hint="dump with --brackets watermark")
+        try:  # one row more than asked for tells whether any is left
+            sql = chunk_select(schema, key, after=command.after, upper=command.upper, where=command.where, rows_max=command.rows_max + 1)
+        except NotAKey as error:
+            raise SourceError(f"{doing}: {error}", hint="the table's key has changed: restart the dump") from error
+        found, read_tso, read_s = asked(lambda: self._select(session, sql, len(schema.columns) + key.by_rowid, command.brackets))
+        if not asked(lambda: has_columns_of(session, schema)):
+            return Misfit(f"{doing}: {_changed(schema)}")
+        rows = canonical(found.slice(0, command.rows_max), schema.columns, where=doing)
+        last = _last_key(key, rows, found) if rows.num_rows else command.after
+        exhausted = found.num_rows <= command.rows_max
+        bounds: tuple[Key, ...] = ()
+        if command.bounds_max > 0 and not exhausted and last is not None:
+            pieces = _pieces(facts, command)
+            bounds = asked(lambda: bounds_above(session, key, last, upper=command.upper, count=pieces))
+        return Chunk(rows, last, read_tso, exhausted, bounds, read_s)
+
+    def _select(self, session: Session, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
+        """The rows, their snapshot's TSO if that is the bracket, and the seconds of the SELECT."""
+        if brackets is Brackets.WATERMARK:
+            started_s = time.monotonic()
+            return self._reader(session, sql, columns), None, time.monotonic() - started_s
+        session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        try:
+            read_tso = CommitTs(int(session.rows("SELECT @@tidb_current_ts")[0][0]))
+            started_s = time.monotonic()
+            found = self._reader(session, sql, columns, setup=[f"SET tidb_snapshot = '{read_tso}'"])
+            read_s = time.monotonic() - started_s
+            session.rows("ROLLBACK")
+        except BaseException:
+            session.close()  # the transaction must not be the next chunk's
+            raise
+        return found, read_tso, read_s
+
+
+def _learn(session: Session, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:
+    facts = read_facts(session, schema.name).get(schema.name)
+    if facts is None:
+        return Misfit(f"{schema.name} does not exist, or this account may not see it")
+    return read_key(schema, facts, session.flavour), facts
+
+
+def _changed(schema: TableSchema) -> str:
+    return f"the columns of {schema.name} are not those that the feed's DDLs have told of ({', '.join(schema.column_names())})"
+
+
+def _last_key(key: ReadKey, rows: pa.Table, found: pa.Table) -> Key:
+    """Of the chunk's last row. `_tidb_rowid` comes after the schema's columns."""
+    last = rows.num_rows - 1
+    if key.by_rowid:
+        return (str(found.column(rows.num_columns)[last].as_py()),)
+    return tuple(str(rows.column(part.column.name)[last].as_py()) for part in key.columns)
+
+
+def _pieces(facts: TableFacts, command: ReadChunk) -> int:
+    """Into how many pieces the rest is worth cutting: none smaller than a chunk, by the table's statistics if it has any."""
+    return min(command.bounds_max, max(1, facts.rows // command.rows_max)) if facts.rows else command.bounds_max
+
+
+def bounds_above(session: Session, key: ReadKey, last: Key, *, upper: Key | None, count: int) -> tuple[Key, ...]:
+    """At most `count` keys above `last`, rising, the last one being the highest that there is up to `upper`; empty if none is.
+
+    TiDB tells a row of each region. Elsewhere integers are cut evenly and other keys not at all: finding them would cost a scan.
+    Raises pymysql's errors.
+    """
+    highest = session.rows(key_select(key, f"{between(key, after=last, upper=upper)}{order_by(key, descending=True)} LIMIT 1"))
+    if not highest:
+        return ()
+    if count > 1 and session.flavour is Flavour.TIDB:
+        sample = f" TABLESAMPLE REGIONS(){between(key, after=last, upper=highest[0])}{order_by(key)}"
+        cuts = [row for row in session.rows(key_select(key, sample)) if row != highest[0]]
+        return (*thinned(cuts, count=count - 1), highest[0])
+    return evenly_between(key, last, highest[0], count=count)
+
+
+# ---- readers --------------------------------------------------------------------------------------------------------
+
+
+def reader(wanted: Literal["auto", "connectorx", "pymysql"], *, mutual_tls: bool) -> Reader:
+    """`auto`: connectorx where it is installed and can log in as the settings ask. Raises ConfigError."""
+    if wanted == "pymysql" or (wanted == "auto" and mutual_tls):
+        return read_by_pymysql
+    if mutual_tls:
+        raise ConfigError("source.reader connectorx cannot log in with source.tls.cert_file", hint='set source.reader = "pymysql"')
+    try:
+        import connectorx
+    except ImportError as error:
+        if wanted == "auto":
+            return read_by_pymysql
+        raise ConfigError(
+            "source.reader is connectorx, which is not installed", hint='pip install connectorx, or set source.reader = "pymysql"'
+        ) from error
+    return _ConnectorX(connectorx.read_sql)
+
+
+def read_by_pymysql(session: Session, sql: str, columns: int, *, setup: Sequence[str] = ()) -> pa.Table:  # noqa: ARG001  (the session is set up already)
+    rows = session.rows(sql)
+    found: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * columns
+    return pa.table(
+        [pa.chunked_array([pa.array(values, pa.string())]) for values in found], names=[f"c{index}" for index in range(columns)]
+    )
+
+
+class _ConnectorX:
+    """`Reader`. connectorx can be neither interrupted nor given a timeout, so it runs on a thread that can be left behind; its
+    statement is found at the server by a mark of its own, and killed."""
+
+    def __init__(self, read_sql: Callable[..., pa.Table]) -> None:
+        self._read_sql = read_sql
+
+    def __call__(self, session: Session, sql: str, columns: int, *, setup: Sequence[str] = ()) -> pa.Table:
+        found = self._read(session, sql, [*session.setup, *setup])
+        if found is None or found.num_columns != columns or any(field.type != pa.string() for field in found.schema):
+            return read_by_pymysql(session, sql, columns)
+        return found
+
+    def _read(self, session: Session, sql: str, setup: list[str]) -> pa.Table | None:
+        """None: it failed, or was left behind."""
+        found: list[pa.Table] = []
+        mark = f"ticdc-dump {secrets.token_hex(8)}"
+        options = {"return_type": "arrow", "protocol": "text", "pre_execution_query": setup}
+
+        def read() -> None:
+            try:
+                found.append(self._read_sql(session.account.url(), f"{sql} /* {mark} */", **options))
+            except BaseException:  # noqa: BLE001  (its panics are no Exception; pymysql finds out what is the matter)
+                return
+
+        overdue_s = CONNECT_TIMEOUT_S + session.account.statement_timeout_s + ANSWER_GRACE_S
+        if not session.waits_for(read, name="connectorx", timeout_s=overdue_s):
+            kill_statement(session.account, mark)
+            return None
+        return found[0] if found else None

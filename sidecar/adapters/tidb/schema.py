@@ -1,0 +1,301 @@
+"""The tables as TiCDC decodes them, and what their SELECTs are ordered by: both from information_schema alone.
+
+- A table's schema is the one that `codecs.table_info` makes of TiDB's own TableInfo; a test holds them equal.
+- The handle key is TiCDC's (tidb_indexes.py). Ids of tables and partitions are TiDB's; other servers tell none.
+- TiDB keeps the rows of a table without a clustered primary key by `_tidb_rowid`, so they are read by it: a key of any type
+  will do. Not in a partitioned table: after EXCHANGE PARTITION two rows of it may have one `_tidb_rowid`.
+- All tables are read by a handful of queries, however many there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sidecar.adapters.tidb.indexes import grouped, handle_key, unique_indexes
+from sidecar.adapters.tidb.snapshot import as_of, present_ts
+from sidecar.adapters.tidb.sql import Account, Flavour, Row, Session, carried_out
+from sidecar.config import SourceSection
+from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, rowid_key, unreadable
+from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
+from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError
+from sidecar.ports import TableEstimate
+
+T = TypeVar("T")
+
+_SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema', 'inspection_schema')"
+_SCOPE = f"LOWER(TABLE_SCHEMA) NOT IN {_SYSTEM}"
+
+_KINDS: dict[str, Kind] = {
+    "tinyint": "int", "smallint": "int", "mediumint": "int", "int": "int", "bigint": "int",
+    "float": "float", "double": "double", "decimal": "decimal", "bit": "bit", "year": "year", "json": "json", "vector": "vector",
+    "date": "date", "time": "time", "datetime": "datetime", "timestamp": "timestamp", "enum": "enum", "set": "set",
+    "char": "text", "varchar": "text", "tinytext": "text", "text": "text", "mediumtext": "text", "longtext": "text",
+    "binary": "binary", "varbinary": "binary", "tinyblob": "binary", "blob": "binary", "mediumblob": "binary", "longblob": "binary",
+}  # fmt: skip
+_SIZES = re.compile(r"\w+\((\d+)(?:,(\d+))?\)")
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b"}
+_JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What orders reads, and statistics. `clustered` None: the server does not say. `charsets`: a text column's character set
+    and collation."""
+
+    rows: int | None
+    bytes: int | None
+    clustered: bool | None
+    partitioned: bool
+    charsets: Mapping[str, tuple[str, str]]
+
+
+class TidbSchemas:
+    """`SchemaSource`. Each call has a connection of its own, so any thread may ask."""
+
+    def __init__(self, settings: SourceSection) -> None:
+        self._account = Account.of(settings)
+
+    def tables(self, at_ts: CommitTs | None = None) -> Mapping[TableName, TableSchema]:
+        """As the port, or as they were at `at_ts`: a DDL with that commit_ts is in them. Raises FeedUnsuitable for a column type that
+        this version does not know, SourceError also for a time that is garbage-collected or where the source keeps none."""
+        if at_ts is None:
+            return self._ask("reading the tables' schemas", read_schemas)
+        doing = f"reading the tables' schemas as of TSO {at_ts}"
+        return self._ask(doing, lambda session: as_of(session, at_ts, read_schemas))
+
+    def names(self) -> frozenset[TableName]:
+        """Of the same tables at the moment of the call, for little. As of a TSO where there is one: a TiDB server may be behind with
+        the schemas that it keeps. Raises SourceError."""
+
+        def present(session: Session) -> frozenset[TableName]:
+            now_ts = present_ts(session)
+            return frozenset(read_ids(session) if now_ts is None else as_of(session, now_ts, read_ids))
+
+        return self._ask("reading the tables' names", present)
+
+    def now_ts(self) -> CommitTs | None:
+        """A TSO of the source, above every commit that was answered before; None if it keeps no such time. Raises SourceError."""
+        return self._ask("asking for a TSO", present_ts)
+
+    def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
+        """As the port. Raises SourceError."""
+        schemas, facts, flavour = self._ask(
+            "reading the tables' statistics", lambda session: (read_schemas(session), read_facts(session), session.flavour)
+        )
+        return [_estimate(table, schemas.get(table), facts.get(table), flavour) for table in tables]
+
+    def key_predicate(self, table: TableName, keys: Sequence[Key]) -> str:
+        """As the port. Raises SourceError."""
+        schemas, facts = self._ask(
+            f"reading the schema of {table}", lambda session: (read_schemas(session, table), read_facts(session, table))
+        )
+        if table not in schemas or not schemas[table].key:
+            raise RefusedRequest(f"{table} does not exist or has no key by which TiCDC replicates it", hint="check the table's name")
+        try:
+            return one_of(_handle_read_key(schemas[table], facts[table]), keys)
+        except NotAKey as error:
+            raise RefusedRequest(
+                f"--keys of {table}: {error}", hint="give each key as the columns' values in the key's order, as TiDB shows them"
+            ) from error
+
+    def _ask(self, doing: str, question: Callable[[Session], T]) -> T:
+        with closing(Session(self._account)) as session:
+            return carried_out(session, lambda: question(session), doing=doing)
+
+
+def _estimate(table: TableName, schema: TableSchema | None, facts: TableFacts | None, flavour: Flavour) -> TableEstimate:
+    if schema is None or facts is None:
+        return TableEstimate(table, None, None, "", refused=f"{table} does not exist: check the name, or create it first")
+    try:
+        key = read_key(schema, facts, flavour)
+    except SourceError as error:
+        return TableEstimate(table, facts.rows, facts.bytes, "", refused=str(error))
+    return TableEstimate(table, facts.rows, facts.bytes, _in_words(key, facts, flavour))
+
+
+def _in_words(key: ReadKey, facts: TableFacts, flavour: Flavour) -> str:
+    if key.by_rowid:
+        return key.columns[0].column.name
+    names = ", ".join(part.column.name for part in key.columns)
+    return f"clustered primary key ({names})" if facts.clustered and flavour is Flavour.TIDB else f"key ({names})"
+
+
+# ---- what orders the SELECTs ----------------------------------------------------------------------------------------
+
+
+def read_key(schema: TableSchema, facts: TableFacts, flavour: Flavour) -> ReadKey:
+    """Raises SourceError for a table that cannot be read in pieces, with the reason and the way out."""
+    if not schema.key:
+        raise SourceError(
+            f"{schema.name} has neither a primary key nor a unique key of NOT NULL columns: TiCDC does not replicate it",
+            hint="give it such a key, or leave it out of the dump",
+        )
+    if flavour is Flavour.TIDB and facts.clustered is False and not facts.partitioned:
+        return rowid_key(schema.name)
+    if reason := unreadable(key_columns(schema)):
+        raise SourceError(
+            f"{schema.name} cannot be read in pieces: {reason}",
+            hint="give it a primary key of other columns (with TiDB also: PRIMARY KEY … NONCLUSTERED), or leave it out of the dump",
+        )
+    return _handle_read_key(schema, facts)
+
+
+def _handle_read_key(schema: TableSchema, facts: TableFacts) -> ReadKey:
+    return ReadKey(schema.name, tuple(KeyColumn(column, *facts.charsets.get(column.name, ("", ""))) for column in key_columns(schema)))
+
+
+def read_facts(session: Session, table: TableName | None = None) -> dict[TableName, TableFacts]:
+    """Of every table, or of one. Raises pymysql's errors."""
+    scope, values = _scope(table)
+    pk_type = "TIDB_PK_TYPE" if session.flavour is Flavour.TIDB else "NULL"
+    charsets: dict[TableName, dict[str, tuple[str, str]]] = defaultdict(dict)
+    found = session.rows(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.columns"
+        f" WHERE CHARACTER_SET_NAME IS NOT NULL AND {scope}",
+        values,
+    )
+    for schema_name, table_name, column, charset, collation in found:
+        charsets[TableName(schema_name, table_name)][column] = (charset, collation)
+    found = session.rows(
+        f"SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS, DATA_LENGTH, {pk_type}, CREATE_OPTIONS FROM information_schema.tables WHERE {scope}",
+        values,
+    )
+    return {
+        (name := TableName(schema_name, table_name)): TableFacts(
+            rows=None if rows is None else int(rows),
+            bytes=None if length is None else int(length),
+            clustered=None if pk is None else pk == "CLUSTERED",
+            partitioned="partitioned" in (options or "").lower(),
+            charsets=charsets.get(name, {}),
+        )
+        for schema_name, table_name, rows, length, pk, options in found
+    }
+
+
+# ---- schemas --------------------------------------------------------------------------------------------------------
+
+
+def read_schemas(session: Session, table: TableName | None = None) -> dict[TableName, TableSchema]:
+    """Of every table, or of one. Raises FeedUnsuitable, pymysql's errors."""
+    scope, values = _scope(table)
+    tables = read_ids(session, table)
+    columns = _columns(session, scope, values)
+    indexes = unique_indexes(session, scope, values)
+    partitions = _partition_ids(session, scope, values)
+    json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
+    found = {}
+    for name, number in tables.items():
+        in_feed = _in_feed(name, columns[name], json_columns)
+        ids = partitions.get(name) or ((number,) if number else ())
+        found[name] = TableSchema(name, in_feed, handle_key(in_feed, indexes.get(name, ())), number, ids)
+    return found
+
+
+def read_ids(session: Session, table: TableName | None = None) -> dict[TableName, int]:
+    """Of every table, or of one; 0 where the server tells none. Raises pymysql's errors."""
+    scope, values = _scope(table)
+    table_id = "TIDB_TABLE_ID" if session.flavour is Flavour.TIDB else "0"
+    found = session.rows(
+        f"SELECT TABLE_SCHEMA, TABLE_NAME, {table_id} FROM information_schema.tables WHERE TABLE_TYPE = 'BASE TABLE' AND {scope}", values
+    )
+    return {TableName(schema_name, table_name): int(number) for schema_name, table_name, number in found}
+
+
+def has_columns_of(session: Session, schema: TableSchema) -> bool:
+    """Whether SQL shows exactly the columns of `schema` at this moment. One query. Raises pymysql's errors."""
+    scope, values = _scope(schema.name)
+    json_columns: frozenset[tuple[TableName, str]] = frozenset()
+    if session.flavour is Flavour.MARIADB:
+        json_columns = frozenset((schema.name, column.name) for column in schema.columns if column.kind == "json")
+    try:
+        return _in_feed(schema.name, _columns(session, scope, values)[schema.name], json_columns) == schema.columns
+    except FeedUnsuitable:
+        return False  # of a type that the schema cannot have
+
+
+def _columns(session: Session, scope: str, values: tuple[str, ...] | None) -> dict[TableName, list[Row]]:
+    return grouped(
+        session.rows(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, EXTRA"
+            f" FROM information_schema.columns WHERE {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION",
+            values,
+        )
+    )
+
+
+def _in_feed(table: TableName, rows: Iterable[Row], json_columns: frozenset[tuple[TableName, str]]) -> tuple[Column, ...]:
+    return tuple(_column(table, row, json_columns) for row in rows if "VIRTUAL" not in row[4].upper())
+
+
+def _partition_ids(session: Session, scope: str, values: tuple[str, ...] | None) -> dict[TableName, tuple[int, ...]]:
+    """Of the partitioned tables, in the order of the partitions."""
+    if session.flavour is not Flavour.TIDB:
+        return {}
+    found = session.rows(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TIDB_PARTITION_ID FROM information_schema.partitions"
+        f" WHERE PARTITION_NAME IS NOT NULL AND {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, PARTITION_ORDINAL_POSITION",
+        values,
+    )
+    return {table: tuple(int(number) for (number,) in rows) for table, rows in grouped(found).items()}
+
+
+def _scope(table: TableName | None) -> tuple[str, tuple[str, ...] | None]:
+    if table is None:
+        return _SCOPE, None
+    return "TABLE_SCHEMA = %s AND TABLE_NAME = %s", tuple(table)
+
+
+def _column(table: TableName, row: Row, json_columns: frozenset[tuple[TableName, str]]) -> Column:
+    name, nullable, data_type, column_type, _ = row
+    kind = _KINDS.get(data_type.lower())
+    if kind is None:
+        raise FeedUnsuitable(
+            f"table {table}, column {name}: type {column_type} is unknown",
+            hint="leave the table out by the changefeed's filter, or run a ticdc-dump that knows this type",
+        )
+    if kind == "int" and "unsigned" in column_type.lower():
+        kind = "uint"
+    if kind == "text" and (table, name) in json_columns:
+        kind = "json"
+    first, second = _sizes(column_type)
+    fixed_length = kind in ("bit", "decimal") or data_type.lower() == "binary"
+    return Column(
+        name=name,
+        kind=kind,
+        nullable=nullable.upper() == "YES",
+        length=first if fixed_length else -1,
+        scale=second if kind == "decimal" else first if kind in ("time", "datetime", "timestamp") else 0,
+        elements=labels(column_type) if kind in ("enum", "set") else (),
+    )
+
+
+def _sizes(column_type: str) -> tuple[int, int]:
+    """20 and 4 of `decimal(20,4)`; 0 for what is not there."""
+    found = _SIZES.match(column_type)
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+
+
+def labels(column_type: str) -> tuple[str, ...]:
+    """The labels in `enum('a','it''s')`."""
+    return tuple(
+        _ESCAPE.sub(lambda found: "'" if found[1] is None else _ESCAPED.get(found[1], found[1]), label)
+        for label in _LABEL.findall(column_type)
+    )
+
+
+def _json_columns(session: Session, scope: str, values: tuple[str, ...] | None) -> frozenset[tuple[TableName, str]]:
+    """MariaDB's JSON is LONGTEXT with a check of its own."""
+    rows = session.rows(
+        f"SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CHECK_CLAUSE FROM information_schema.check_constraints"
+        f" WHERE {scope.replace('TABLE_SCHEMA', 'CONSTRAINT_SCHEMA')}",
+        values,
+    )
+    found = [(TableName(schema, table), _JSON_CHECK.fullmatch(clause)) for schema, table, clause in rows]
+    return frozenset((table, match[1].replace("``", "`")) for table, match in found if match)

@@ -1,0 +1,271 @@
+"""The source: marks and chunk SELECTs carried out by threads of its own, so that no call waits for the database (P3).
+
+    request ──► marks ──► one thread ──────────────┐
+            └─► reads ──► up to `readers_max` ──────┴──► results
+
+- Marks are sent strictly one after another, in the order of the commands.
+- The watermark row is ours while it holds what we wrote last. A new owner reads what it holds before its first UPDATE, so an
+  UPDATE of a former owner that comes later matches nothing. An UPDATE whose answer was lost is sent again: it matches once.
+- A chunk's file is durable before its ChunkRead is told. A read changes nothing and may be done again.
+- A SELECT whose rows are not of the schema in force is told with a TSO taken after it (ChunkMisfit): a DDL that did this before is at
+  or below. A server that tells no TSO cannot say so, and the command fails.
+- What SQL cannot do ends the command (SourceFailed). What else goes wrong (the log's storage, a defect) is raised by
+  `results`, in the thread that waits for it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from queue import SimpleQueue
+
+import pyarrow as pa
+import pymysql
+
+from sidecar.adapters.tidb.read import ChunkReader, Misfit, reader
+from sidecar.adapters.tidb.snapshot import present_ts
+from sidecar.adapters.tidb.sql import Account, Session, carried_out, code_of
+from sidecar.config import SourceSection
+from sidecar.core.chunk import ChunkFile
+from sidecar.core.messages import (
+    READERS_MAX,
+    ChunkMisfit,
+    ChunkRead,
+    Command,
+    MarkFenced,
+    MarkSent,
+    ReadChunk,
+    SendMark,
+    SourceEvent,
+    SourceFailed,
+)
+from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema
+from sidecar.errors import ConfigError, SourceError
+from sidecar.log.layout import chunk_name
+from sidecar.process.background import Background
+from sidecar.ticdc.changefeed import ChangefeedName
+
+WriteChunk = Callable[[str, pa.Table], int]
+"""Write the table durably under this path of the log and return the file's size in bytes."""
+
+CLOSE_WAIT_S = 5.0
+"""Threads that have not heard by then are left behind; they are daemons and report to nobody."""
+
+CHANGEFEED_ID_LENGTH_MAX = 128
+
+MARK_SCHEMA_DDL = f"CREATE DATABASE IF NOT EXISTS {MARK_TABLE.schema}"
+MARK_TABLE_DDL = f"""CREATE TABLE IF NOT EXISTS {MARK_TABLE} (
+  id BIGINT NOT NULL AUTO_INCREMENT,
+  changefeed_id VARCHAR({CHANGEFEED_ID_LENGTH_MAX}) NOT NULL,
+  unique_identifier VARCHAR(32) NOT NULL,
+  event_type TINYINT NOT NULL,
+  create_time INT NOT NULL,
+  update_time INT NOT NULL,
+  PRIMARY KEY (id),
+  UNIQUE KEY (changefeed_id)
+)"""
+"""One row for each changefeed. An UPDATE touches no column of a key: TiCDC would split it in two."""
+
+_NOT_THERE = frozenset({1049, 1146})
+_DEFAULT = "default"
+
+
+def ensure_mark_table(settings: SourceSection) -> None:
+    """Create the watermark table unless it is there; a right to create is needed only if it is not. Raises SourceError."""
+
+    def ensure() -> None:
+        try:
+            session.rows(f"SELECT id, changefeed_id, unique_identifier, event_type, create_time, update_time FROM {MARK_TABLE} LIMIT 0")
+        except pymysql.err.MySQLError as error:
+            if code_of(error) not in _NOT_THERE:
+                raise
+            session.rows(MARK_SCHEMA_DDL)
+            session.rows(MARK_TABLE_DDL)
+
+    with closing(Session(Account.of(settings))) as session:
+        carried_out(session, ensure, doing=f"creating the watermark table {MARK_TABLE}")
+
+
+class TidbSource:
+    """`Source`. `request`, `follow` and `results` are for one thread."""
+
+    def __init__(
+        self,
+        settings: SourceSection,
+        *,
+        schemas: Mapping[TableName, TableSchema],
+        write_chunk: WriteChunk,
+        changefeed_id: str,
+        readers_max: int = READERS_MAX,
+    ) -> None:
+        """Raises ConfigError. Nothing is asked of the server before the first command."""
+        self._account = Account.of(settings)
+        self._write_chunk = write_chunk
+        self._readers_max = readers_max
+        self._closed = threading.Event()
+        self._marks: SimpleQueue[Command | None] = SimpleQueue()
+        self._reads: SimpleQueue[Command | None] = SimpleQueue()
+        self._done: SimpleQueue[SourceEvent] = SimpleQueue()
+        self._reading = 0
+        self._sessions: list[Session] = []
+        self._threads: dict[str, Background] = {}
+        self._chunks = ChunkReader(schemas, reader(settings.reader, mutual_tls=bool(settings.tls.cert_file)))
+        self._mark_row = MarkRow(changefeed_id)
+
+    def request(self, command: Command) -> None:
+        match command:
+            case SendMark():
+                self._marks.put(command)
+                if "tidb-marks" not in self._threads:
+                    self._start("tidb-marks", self._marks)
+            case ReadChunk():
+                self._reads.put(command)
+                self._reading += 1
+                readers = sum(name.startswith("tidb-reader") for name in self._threads)
+                if readers < min(self._reading, self._readers_max):
+                    self._start(f"tidb-reader-{readers}", self._reads)
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        self._chunks.follow(schemas)
+
+    def results(self) -> Sequence[SourceEvent]:
+        """As the port. Raises what a thread of ours died of, after the events that came before it. Nothing once closed."""
+        events: list[SourceEvent] = []
+        if self._closed.is_set():
+            return events
+        while not self._done.empty():
+            events.append(self._done.get())
+        if not events:
+            for thread in self._threads.values():
+                thread.check()
+        self._reading -= sum(
+            isinstance(event, ChunkRead | ChunkMisfit) or (isinstance(event, SourceFailed) and isinstance(event.command, ReadChunk))
+            for event in events
+        )
+        return events
+
+    def close(self) -> None:
+        """Ends SELECTs by closing their connections. What was under way may yet be done; nobody will be told."""
+        self._closed.set()
+        for session in self._sessions:
+            session.interrupt()
+        for name in self._threads:
+            (self._marks if name == "tidb-marks" else self._reads).put(None)
+        give_up_s = time.monotonic() + CLOSE_WAIT_S
+        for thread in self._threads.values():
+            thread.close(max(0.0, give_up_s - time.monotonic()))
+
+    # ---- threads ---------------------------------------------------------------------------------------------------
+
+    def _start(self, name: str, commands: SimpleQueue[Command | None]) -> None:
+        session = Session(self._account)
+        self._sessions.append(session)
+        self._threads[name] = Background(partial(self._work, session, commands), name=name)
+
+    def _work(self, session: Session, commands: SimpleQueue[Command | None], _: threading.Event) -> None:
+        with closing(session):
+            while (command := commands.get()) is not None and not self._closed.is_set():
+                try:
+                    event = self._carry_out(session, command)
+                except SourceError as error:
+                    event = SourceFailed(command, reason=error.message, hint=error.hint)
+                if event is not None:
+                    self._done.put(event)
+
+    def _carry_out(self, session: Session, command: Command) -> SourceEvent | None:
+        match command:
+            case SendMark():
+                doing = f"sending mark {command.uuid} ({MARK_TABLE})"
+                return carried_out(session, partial(self._mark_row.update, session, command), doing=doing, stopped=self._closed.is_set)
+            case ReadChunk():
+                return self._read(session, command)
+
+    def _read(self, session: Session, command: ReadChunk) -> SourceEvent | None:
+        chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
+        if self._closed.is_set():
+            return None
+        if isinstance(chunk, Misfit):
+            doing = f"asking for a TSO after chunk {command.number} of {command.table}"
+            schema_ts = carried_out(session, lambda: present_ts(session), doing=doing, stopped=self._closed.is_set)
+            if schema_ts is None:
+                return SourceFailed(command, reason=chunk.reason, hint=chunk.hint)
+            return ChunkMisfit(command, schema_ts, reason=chunk.reason, hint=chunk.hint)
+        path = chunk_name(command.dump_id, epoch=command.epoch, number=command.number)
+        file = ChunkFile(
+            table=command.table,
+            path=path,
+            rows=chunk.rows.num_rows,
+            bytes=self._write_chunk(path, chunk.rows),
+            after=command.after,
+            last=chunk.last,
+            read_tso=chunk.read_tso,
+        )
+        return ChunkRead(command.number, file, chunk.exhausted, bounds=chunk.bounds, read_s=chunk.read_s)
+
+
+def mark_row_id(name: ChangefeedName) -> str:
+    """How the watermark row names this changefeed: by its id alone where that is unique, in the default namespace and cluster."""
+    return name.id if (name.cluster, name.namespace) == (_DEFAULT, _DEFAULT) else str(name)
+
+
+class MarkRow:
+    """The watermark row of one changefeed, as its owner. `_holds`: what this owner wrote last, None before it read the row."""
+
+    def __init__(self, changefeed_id: str) -> None:
+        """Raises ConfigError for an id that does not fit into the row."""
+        if len(changefeed_id) > CHANGEFEED_ID_LENGTH_MAX:
+            raise ConfigError(
+                f"changefeed id {changefeed_id!r} is longer than the {CHANGEFEED_ID_LENGTH_MAX} characters of {MARK_TABLE}.changefeed_id",
+                hint="create a changefeed with a shorter id",
+            )
+        self.changefeed_id = changefeed_id
+        self._holds: str | None = None
+
+    def update(self, session: Session, mark: SendMark) -> MarkSent | MarkFenced | SourceFailed:
+        """One attempt; repeating it is harmless. Raises pymysql's errors."""
+        holds = self._holds
+        if holds is None:
+            holds = self._holds = self._present(session) or self._created(session)
+        changed = session.change(
+            f"UPDATE {MARK_TABLE} SET unique_identifier = %s, event_type = %s, update_time = UNIX_TIMESTAMP()"
+            " WHERE changefeed_id = %s AND unique_identifier = %s",
+            (mark.uuid, int(mark.kind), self.changefeed_id, holds),
+        )
+        if not changed:
+            found = self._present(session)
+            if found != mark.uuid:  # else it is our own UPDATE, whose answer was lost
+                return self._lost(mark, holds, found)
+        self._holds = mark.uuid
+        return MarkSent(mark.uuid)
+
+    def _lost(self, mark: SendMark, holds: str, found: str | None) -> MarkFenced | SourceFailed:
+        if found is None:
+            self._holds = None
+            return SourceFailed(
+                mark,
+                reason=f"the row of changefeed {self.changefeed_id} in {MARK_TABLE} is gone",
+                hint="let nothing else write that table; start the dump again, which writes a new row",
+            )
+        return MarkFenced(
+            mark,
+            reason=f"the row of changefeed {self.changefeed_id} in {MARK_TABLE} holds {found}, not {holds}, which this sidecar wrote last",
+            hint="another sidecar dumps the same changefeed: stop one of them",
+        )
+
+    def _present(self, session: Session) -> str | None:
+        rows = session.rows(f"SELECT unique_identifier FROM {MARK_TABLE} WHERE changefeed_id = %s", (self.changefeed_id,))
+        return str(rows[0][0]) if rows else None
+
+    def _created(self, session: Session) -> str:
+        """A row with a uuid that is no dump's. If somebody was faster, the row is theirs and told so by the next UPDATE."""
+        uuid = secrets.token_hex(16)
+        session.change(
+            f"INSERT INTO {MARK_TABLE} (changefeed_id, unique_identifier, event_type, create_time, update_time)"
+            " VALUES (%s, %s, %s, UNIX_TIMESTAMP(), UNIX_TIMESTAMP()) ON DUPLICATE KEY UPDATE changefeed_id = changefeed_id",
+            (self.changefeed_id, uuid, int(MarkKind.HIGH)),
+        )
+        return uuid

@@ -1,0 +1,326 @@
+"""One session with TiDB (or a server that speaks its protocol): how it is set up, which errors pass, what they mean.
+
+- A session reads the present: stale reads, old timestamps and snapshots that the cluster may have as defaults are switched
+  off, because a chunk must be read inside its window. A variable that this version does not have is no danger.
+- Times are UTC, text is utf8mb4, and statements end by themselves after `statement_timeout_s`.
+- Errors are told apart by code only. `passes` are those that another attempt, on a fresh connection, can do without; all
+  others end the command. Each becomes a SourceError with the way out.
+- One thread uses a session; `interrupt` may come from another one and wakes it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import pymysql
+import stamina
+
+from sidecar.config import SourceSection, Tls, read_secret
+from sidecar.core.model import MARK_TABLE
+from sidecar.errors import ConfigError, SourceError, SourceLost
+from sidecar.process.background import Background
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+CONNECT_TIMEOUT_S = 10.0
+ANSWER_GRACE_S = 10.0
+"""The server ends a statement by itself; so much later it counts as lost."""
+
+RETRY_WAIT_MAX_S = 2.0
+
+_PACKET_BYTES_MAX = 1 << 30
+"""The protocol's own limit of a value."""
+
+_UNKNOWN_VARIABLE = 1193
+
+_PASSING = frozenset(
+    {
+        0, 2002, 2003, 2006, 2013, 2055,  # the client has no connection any more
+        1040, 1203, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927,  # the server is full, stops, or dropped us
+        1205, 1213, 1020, 1317,  # lock wait, deadlock, record changed, interrupted
+        1969, 3024,  # the statement took too long (MariaDB, MySQL and TiDB)
+        1105, 8002, 8005, 8022, 8027, 8028,  # TiDB: region errors without a code of their own, conflicts, schema behind
+        8229, 8252, 8253, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9008, 9010, 9011, 9012, 9013,  # PD, TiKV, TiFlash
+    }
+)  # fmt: skip
+"""Codes after which another attempt can succeed (facts/measured.md, TiDB's error list). 0: PyMySQL's closed connection."""
+
+_NO_RIGHT = frozenset({1044, 1142, 1143, 1227})
+_NO_LOGIN = frozenset({1045, 1698, 1130})
+_NOT_THERE = frozenset({1049, 1051, 1054, 1146})
+_TOO_LONG = frozenset({1969, 3024})
+
+
+class Flavour(Enum):
+    TIDB = "TiDB"
+    MARIADB = "MariaDB"
+    MYSQL = "MySQL"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """How to log in. Read once: the password's file may go away."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    tls: Tls
+    statement_timeout_s: float
+    retry_s: float
+
+    @classmethod
+    def of(cls, settings: SourceSection) -> Account:
+        """Raises ConfigError if the password's file cannot be read."""
+        return cls(
+            host=settings.host,
+            port=settings.port,
+            user=settings.user,
+            password=read_secret(settings.password_file),
+            tls=settings.tls,
+            statement_timeout_s=settings.statement_timeout_s,
+            retry_s=settings.retry_s,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}:{self.port}"
+
+    def url(self) -> str:
+        """For connectorx. Mutual TLS has no place in it."""
+        who = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
+        options = {"tcp_connect_timeout_ms": int(CONNECT_TIMEOUT_S * 1000), "tcp_keepalive_time_ms": 10_000}
+        tls = f"&ssl-mode=VERIFY_IDENTITY&ssl-ca={quote(self.tls.ca_file, safe='')}" if self.tls.ca_file else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"mysql://{who}@{host}:{self.port}/?" + "&".join(f"{name}={value}" for name, value in options.items()) + tls
+
+
+class Session:
+    """A connection that opens when it is needed. After an error that passes it is closed, and opens afresh when asked again."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self._connection: pymysql.Connection[Any] | None = None
+        self._setup: tuple[str, ...] = ()
+        self._flavour = Flavour.TIDB
+        self._interrupted = False
+        self._wake = threading.Event()
+
+    @property
+    def flavour(self) -> Flavour:
+        self._open()
+        return self._flavour
+
+    @property
+    def setup(self) -> tuple[str, ...]:
+        """The statements that make any other connection read as this one does."""
+        self._open()
+        return self._setup
+
+    def rows(self, sql: str, values: Sequence[object] | None = None) -> tuple[Row, ...]:
+        """All rows. `values` fill `%s`; without them `%` is itself. Raises pymysql's errors: see `carried_out`."""
+        with self._open().cursor() as cursor:
+            cursor.execute(sql, values)
+            return tuple(cursor.fetchall())
+
+    def change(self, sql: str, values: Sequence[object]) -> int:
+        """Carry out a write and return how many rows it changed."""
+        with self._open().cursor() as cursor:
+            return int(cursor.execute(sql, values))
+
+    def waits_for(self, work: Callable[[], None], *, name: str, timeout_s: float) -> bool:
+        """Do `work` on a thread that `interrupt` and the timeout leave behind. True when it is done. Raises what it raises."""
+        wake = self._wake = threading.Event()
+
+        def run(_: threading.Event) -> None:
+            try:
+                work()
+            finally:
+                wake.set()
+
+        working = Background(run, name=name)
+        if self._interrupted or not wake.wait(timeout_s) or self._interrupted:
+            return False
+        working.close()
+        working.check()
+        return True
+
+    def close(self) -> None:
+        """Without a word to the server: it may not be listening."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection._force_close()
+
+    def interrupt(self) -> None:
+        """For good: whoever waits for an answer hears that the connection is lost, and no other one is opened."""
+        self._interrupted = True
+        self._wake.set()
+        sock = getattr(self._connection, "_sock", None)  # PyMySQL offers no way to wake a reader
+        if sock is not None:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return  # it is closed already
+
+    def _open(self) -> pymysql.Connection[Any]:
+        if self._interrupted:
+            raise pymysql.err.OperationalError(2013, "the session was ended by us")
+        if self._connection is None:
+            connection = _connect(self.account)
+            try:
+                self._flavour, self._setup = _set_up(connection, self.account)
+            except BaseException:
+                connection._force_close()
+                raise
+            self._connection = connection
+        return self._connection
+
+
+def _connect(account: Account) -> pymysql.Connection[Any]:
+    timeout_s = account.statement_timeout_s + ANSWER_GRACE_S
+    tls = account.tls
+    try:
+        return pymysql.connect(
+            host=account.host,
+            port=account.port,
+            user=account.user,
+            password=account.password,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=int(CONNECT_TIMEOUT_S),
+            read_timeout=timeout_s,
+            write_timeout=timeout_s,
+            max_allowed_packet=_PACKET_BYTES_MAX,
+            ssl_ca=tls.ca_file or None,
+            ssl_cert=tls.cert_file or None,
+            ssl_key=tls.key_file or None,
+            ssl_verify_cert=bool(tls.ca_file) or None,
+            ssl_verify_identity=bool(tls.ca_file) or None,
+            ssl_disabled=not tls.ca_file,
+        )
+    except OSError as error:  # a file of TLS: what the network says comes as pymysql's own error
+        raise ConfigError(
+            f"source.tls cannot be used: {error}", hint="check the paths of source.tls and that this user may read them"
+        ) from error
+
+
+def _set_up(connection: pymysql.Connection[Any], account: Account) -> tuple[Flavour, tuple[str, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT VERSION()")
+        version = str(next(iter(cursor.fetchone() or ("",))))
+        flavour = Flavour.TIDB if "TiDB" in version else Flavour.MARIADB if "MariaDB" in version else Flavour.MYSQL
+        done = []
+        for statement in setup_statements(flavour, statement_timeout_s=account.statement_timeout_s):
+            try:
+                cursor.execute(statement)
+            except pymysql.err.MySQLError as error:
+                if code_of(error) != _UNKNOWN_VARIABLE:
+                    raise
+            else:
+                done.append(statement)
+    return flavour, tuple(done)
+
+
+def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[str, ...]:
+    """What a session of ours sets. Strict: nothing that does not fit is cut; zero dates are legal."""
+    common = ("SET NAMES utf8mb4", "SET time_zone = '+00:00'", "SET sql_mode = 'STRICT_TRANS_TABLES'")
+    match flavour:
+        case Flavour.TIDB:
+            present = (
+                "SET tidb_snapshot = ''",
+                "SET tidb_low_resolution_tso = OFF",
+                "SET tidb_read_staleness = 0",
+                "SET tidb_enable_external_ts_read = OFF",
+            )
+            return (*common, *present, f"SET max_execution_time = {int(statement_timeout_s * 1000)}")
+        case Flavour.MARIADB:
+            return (*common, f"SET max_statement_time = {statement_timeout_s}")
+        case Flavour.MYSQL:
+            return (*common, f"SET max_execution_time = {int(statement_timeout_s * 1000)}")
+
+
+def kill_statement(account: Account, mark: str) -> None:
+    """End the statement that has `mark` in its text, on a connection of its own. What cannot be killed ends by its timeout."""
+    session = Session(account)
+    try:
+        view = "cluster_processlist" if session.flavour is Flavour.TIDB else "processlist"
+        running = f"SELECT ID FROM information_schema.{view} WHERE INFO LIKE %s AND ID <> CONNECTION_ID()"
+        for (number,) in session.rows(running, (f"%{mark}%",)):
+            session.rows(f"KILL QUERY {number}")
+    except pymysql.err.MySQLError:
+        return  # the server is gone, or the statement is
+    finally:
+        session.close()
+
+
+# ---- errors ---------------------------------------------------------------------------------------------------------
+
+
+def carried_out(session: Session, action: Callable[[], T], *, doing: str, stopped: Callable[[], bool] = lambda: False) -> T:
+    """What `action` returns, tried again on a fresh connection while its errors pass, for `retry_s`, and not after `stopped`.
+
+    `action` must be harmless to repeat. Raises SourceError that says what was being done (`doing`) and the way out.
+    """
+    account = session.account
+
+    def again(error: Exception) -> bool:
+        return passes(error) and not stopped()
+
+    try:
+        for attempt in stamina.retry_context(again, attempts=None, timeout=account.retry_s, wait_max=RETRY_WAIT_MAX_S):
+            with attempt:
+                try:
+                    return action()
+                except pymysql.err.MySQLError as error:
+                    if passes(error):
+                        session.close()
+                    raise
+    except (pymysql.err.MySQLError, UnicodeDecodeError) as error:
+        raise source_error(error, account, doing) from error
+    raise AssertionError("an attempt returns or raises")
+
+
+def passes(error: Exception) -> bool:
+    """Whether another attempt on a fresh connection can succeed without anybody changing anything."""
+    return isinstance(error, pymysql.err.MySQLError) and code_of(error) in _PASSING
+
+
+def code_of(error: Exception) -> int:
+    """The server's or client's error code, -1 for an error without one."""
+    code = error.args[0] if error.args else -1
+    return code if isinstance(code, int) else -1
+
+
+def source_error(error: Exception, account: Account, doing: str) -> SourceError:
+    code = code_of(error)
+    text = error.args[1] if code >= 0 and len(error.args) > 1 else error
+    kind = SourceLost if passes(error) else SourceError
+    return kind(f"{account}: {doing} failed: {text} (error {code})", hint=_hint(error, code, account))
+
+
+def _hint(error: Exception, code: int, account: Account) -> str:
+    if code in _NO_RIGHT:
+        return (
+            f"give the account its rights: GRANT SELECT ON *.* TO '{account.user}'@'%' (or on each dumped schema); "
+            f"GRANT INSERT, UPDATE ON {MARK_TABLE} TO '{account.user}'@'%'"
+        )
+    if code in _NO_LOGIN:
+        return "check source.user and source.password_file, and from which hosts the account may log in"
+    if code in _NOT_THERE:
+        return (
+            f"if it is {MARK_TABLE} that is missing, create it as README.md shows; else a DDL changed the table: see that no event "
+            "filter of the changefeed leaves DDLs out"
+        )
+    if code in _TOO_LONG:
+        return "raise source.statement_timeout_s, or dump with smaller chunks (--chunk-rows)"
+    if isinstance(error, UnicodeDecodeError):
+        return "a text column holds bytes that are no text of its character set: repair the row, or leave the table out of the dump"
+    if code in _PASSING:
+        return f"it was tried for {account.retry_s:g} s: see that TiDB is up and reachable, then resume the dump"
+    return "this error is not one that passes: look it up in TiDB's error codes, remove its cause, then start the dump again"

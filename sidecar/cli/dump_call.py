@@ -1,0 +1,157 @@
+"""What all commands of a dump have in common: their options, the way to the sidecar and back, and how a failure is told.
+
+    typer  ─ Options ─►  DumpCommand  ─ Call ─►  the command's own function  ─►  exit code
+
+`Options` is the one list of the options: typer makes them of its fields as it makes a command's own of its parameters, and a command
+that declares one of the same name puts its own in the place. A command's function finds its `Call` in the context.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from stamina import instrumentation
+from typer.core import TyperCommand
+
+from sidecar.cli.dump_view import status_view
+from sidecar.cli.terminal import console_for, tell
+from sidecar.config import Tls, read_secret
+from sidecar.control.client import (
+    EXIT_REFUSED,
+    EXIT_UNREACHABLE,
+    PATIENCE_S,
+    Access,
+    CallFailed,
+    ControlClient,
+    OwnerLookup,
+    find_address,
+)
+from sidecar.control.wire import status_json
+from sidecar.errors import TicdcDumpError
+from sidecar.ticdc.changefeed import ChangefeedName
+from ticdc_dump.v1 import control_pb2 as pb
+
+EXIT_INTERRUPTED = 130
+
+Ignored = Annotated[str, typer.Option(hidden=True)]
+"""A flag of TiCDC's that means nothing here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    changefeed_id: Annotated[str, typer.Option("--changefeed-id", "-c", help="The changefeed.", show_default=False)]
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", "--keyspace", "-k", help="The changefeed's namespace; TiCDC's new architecture: keyspace.")
+    ] = "default"
+    sidecar: Annotated[
+        str, typer.Option(envvar="TICDC_DUMP_ADDR", help="The sidecar's control address, HOST:PORT; default: by --pd, else this machine.")
+    ] = ""
+    pd: Annotated[str, typer.Option("--pd", "--etcd", help="PD (etcd) addresses, split by commas, to find the sidecar's address in.")] = ""
+    cluster_id: Annotated[str, typer.Option(help="TiCDC's --cluster-id, with --pd.")] = "default"
+    ca: Annotated[str, typer.Option(help="CA certificate path for TLS, to the sidecar and to PD.")] = ""
+    cert: Annotated[str, typer.Option(help="Certificate path for mutual TLS.")] = ""
+    key: Annotated[str, typer.Option(help="Private key path for mutual TLS.")] = ""
+    token_file: Annotated[str, typer.Option(help="File of the sidecar's token; else the token in TICDC_DUMP_TOKEN.")] = ""
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to go on asking a sidecar that does not answer.")] = PATIENCE_S
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (for --watch one a line) and nothing else.")] = False
+    server: Ignored = ""
+    user: Ignored = ""
+    password: Ignored = ""
+    log_level: Ignored = ""
+
+    def client(self, owner_address: OwnerLookup) -> ControlClient:
+        """Raises CallFailed where etcd names no owner; ConfigError for a token's file that cannot be read."""
+        tls = Tls(ca_file=self.ca, cert_file=self.cert, key_file=self.key)
+        token = read_secret(self.token_file) or os.environ.get("TICDC_DUMP_TOKEN", "")
+        changefeed = ChangefeedName(self.cluster_id, self.namespace or "default", self.changefeed_id)
+        address = find_address(
+            self.sidecar,
+            endpoints=[endpoint for endpoint in self.pd.split(",") if endpoint.strip()],
+            tls=tls,
+            changefeed=changefeed if changefeed.id else None,
+            owner_address=owner_address,
+        )
+        return ControlClient(address, Access(tls=tls, token=token, patience_s=self.timeout))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One command's way to the sidecar and back to the user."""
+
+    changefeed: pb.Changefeed
+    client: ControlClient
+    as_json: bool
+    console: Console
+
+    def dump_request(self) -> pb.DumpRequest:
+        return pb.DumpRequest(changefeed=self.changefeed)
+
+    def show(self, status: pb.DumpStatus, *, done: str = "") -> None:
+        """`done`: what the command did, in words for people."""
+        if self.as_json:
+            typer.echo(json.dumps(status_json(status)))
+            return
+        if done:
+            self.console.print(done, highlight=False, markup=False, soft_wrap=True)
+        self.console.print(status_view(status))
+
+
+def call_of(context: typer.Context) -> Call:
+    found = context.find_object(Call)
+    assert found is not None, "a DumpCommand gives it before the body runs"
+    return found
+
+
+class DumpCommand(TyperCommand):
+    """Takes `Options` beside the command's own; its function returns the exit code, None for 0. The context's settings bring, as its
+    object, the `OwnerLookup` for --pd."""
+
+    def __init__(self, name: str | None, *, params: list[Any] | None = None, **given: Any) -> None:
+        self._own = {param.name: param for param in params or ()}
+        common = [param for param in _common_params() if param.name not in self._own]
+        super().__init__(name, params=[*common, *self._own.values()], **given)
+
+    def invoke(self, ctx: Any) -> None:
+        options = Options(**{field.name: ctx.params[field.name] for field in fields(Options)})
+        ctx.params = {name: value for name, value in ctx.params.items() if name in self._own}
+        body = super().invoke
+
+        def called(call: Call) -> int | None:
+            ctx.obj = call
+            code: int | None = body(ctx)
+            return code
+
+        raise typer.Exit(_exit_code(options, ctx.obj, called))
+
+
+def _common_params() -> list[Any]:
+    app = typer.Typer(add_completion=False)
+    app.command()(Options)
+    return list(typer.main.get_command(app).params)
+
+
+def _exit_code(options: Options, owner_address: OwnerLookup, body: Callable[[Call], int | None]) -> int:
+    instrumentation.set_on_retry_hooks([])  # a retry is part of asking; the answer alone is for the user
+    try:
+        with options.client(owner_address) as client:
+            changefeed = pb.Changefeed(namespace=options.namespace, id=options.changefeed_id)
+            return body(Call(changefeed, client, options.as_json, console_for(as_json=options.as_json))) or 0
+    except TicdcDumpError as error:
+        exit_code, reason = _how_it_failed(error)
+        tell(error, reason=reason, as_json=options.as_json)
+        return exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _how_it_failed(error: TicdcDumpError) -> tuple[int, str]:
+    """The exit code, and one word for programs."""
+    if isinstance(error, CallFailed):
+        return error.exit_code, error.reason
+    return (EXIT_UNREACHABLE, "unreachable") if error.retryable else (EXIT_REFUSED, "error")

@@ -1,0 +1,233 @@
+"""The commands of a dump, the same as `ticdc-dump dumpstart …` and as `cdc cli changefeed dumpstart …`.
+
+A command makes one request of the control service and shows its answer: text for people, `--json` one object for programs
+(for `--watch` one a line; an error is an object too: ok, exit_reason, error). Logic about dumps lives in the service.
+
+    exit code  0 done                                   4 no such changefeed here
+               1 the dump failed (dumpquery)            5 the sidecar is not reachable
+               2 wrong usage                            6 not allowed: the token
+               3 refused in this state, or an error   130 interrupted
+
+TiCDC's flags are taken as `cdc` takes them; those that mean nothing here (--server, --user, --password, --log-level) are
+taken too, so that scripts need not tell the commands apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from typing import Annotated, NoReturn
+
+import typer
+
+from sidecar.cli.dump_call import DumpCommand, call_of
+from sidecar.cli.dump_view import look, preview_view, statuses_table
+from sidecar.cli.terminal import View
+from sidecar.control.client import EXIT_REFUSED, OwnerLookup, owner_in_etcd
+from sidecar.control.wire import BRACKETS, STATE_NAMES, preview_json, status_json
+from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.core.messages import READERS_MAX, Brackets
+from sidecar.core.model import TableName
+from sidecar.core.progress import OVER
+from sidecar.errors import RefusedRequest
+from sidecar.ticdc.table_rules import TableRules, split_rules
+from ticdc_dump.v1 import control_pb2 as pb
+
+EXIT_DUMP_FAILED = 1
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 the dump failed (dumpquery), 2 wrong usage, 3 refused in this state or an error, 4 no such changefeed,"
+    " 5 sidecar not reachable, 6 not allowed, 130 interrupted."
+)
+
+
+def register(app: typer.Typer, *, owner_address: OwnerLookup = owner_in_etcd) -> None:
+    """Add the commands to `app`. `owner_address` finds a sidecar in etcd, for --pd."""
+    for body in (dumpstart, dumppause, dumpresume, dumprestart, dumpstop, dumpquery, dumplist):
+        settings = {"help_option_names": ["-h", "--help"], "obj": owner_address}
+        app.command(cls=DumpCommand, epilog=EXIT_CODES, context_settings=settings)(body)
+
+
+def run(arguments: list[str], *, program: str) -> NoReturn:
+    """The commands as a program of their own, which its help calls `program`. Ends the process."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    register(app)
+    app(arguments, prog_name=program)
+    raise AssertionError("typer ends the process")
+
+
+# ---- the commands --------------------------------------------------------------------------------------------------------
+
+
+def dumpstart(
+    context: typer.Context,
+    tables: Annotated[
+        str, typer.Option(help="Tables, as TiCDC's table rules: shop.*,!shop.event_* (default: all of the changefeed).")
+    ] = "",
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(help='Only these handle keys of a table: \'shop.orders:[1,2,["a","b"]]\'. May be given again, for other tables.'),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TABLE:PREDICATE", help="Only rows for which this is true: 'shop.orders:amount > 5'. May be given again."),
+    ] = None,
+    brackets: Annotated[
+        Brackets, typer.Option(help="watermark: marks in the watermark table; snapshot: no write at the source.")
+    ] = Brackets.WATERMARK,
+    chunk_rows: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, show_default=False, help="Rows a SELECT asks for; 0: as the sidecar is set.")
+    ] = 0,
+    readers: Annotated[
+        int, typer.Option(min=0, max=READERS_MAX, show_default=False, help="SELECTs at one time; 0: as the sidecar is set.")
+    ] = 0,
+    rows_per_second: Annotated[int, typer.Option(min=0, max=2**63 - 1, show_default=False, help="Read no faster; 0: no bound.")] = 0,
+    bytes_per_second: Annotated[int, typer.Option(min=0, max=2**63 - 1, show_default=False, help="Read no faster; 0: no bound.")] = 0,
+    dry_run: Annotated[
+        bool, typer.Option(help="Show tables, estimated rows, bytes and time, and what would stop it. Starts nothing.")
+    ] = False,
+) -> int | None:
+    """Start a dump of the rows that exist. With --keys or --where and no --tables: of those tables only."""
+    call = call_of(context)
+    request = pb.StartRequest(
+        changefeed=call.changefeed,
+        dump_id=_new_dump_id(),
+        brackets=BRACKETS[brackets],
+        chunk_rows=chunk_rows,
+        keys=[parse_keys(text) for text in keys or ()],
+        where=[parse_where(text) for text in where or ()],
+        readers=readers,
+        rows_per_second=rows_per_second,
+        bytes_per_second=bytes_per_second,
+    )
+    request.table_rules.extend(_rules(tables) or _named(request))
+    if not dry_run:
+        call.show(call.client.call("Start", request), done=f"dump {request.dump_id} is started")
+        return None
+    found = call.client.call("Preview", request)
+    if call.as_json:
+        typer.echo(json.dumps(preview_json(found)))
+    call.console.print(preview_view(found))
+    return EXIT_REFUSED if found.refusals else None
+
+
+def dumppause(context: typer.Context) -> None:
+    """Pause the dump at the next chunk boundary. Live changes go on."""
+    call = call_of(context)
+    call.show(call.client.call("Pause", call.dump_request()), done="the dump is paused")
+
+
+def dumpresume(context: typer.Context) -> None:
+    """Go on with a paused dump, after the last chunk in the log."""
+    call = call_of(context)
+    call.show(call.client.call("Resume", call.dump_request()), done="the dump goes on")
+
+
+def dumprestart(context: typer.Context) -> None:
+    """Stop the dump and start the same one from the beginning, under a new dump id."""
+    call = call_of(context)
+    request = pb.RestartRequest(changefeed=call.changefeed, new_dump_id=_new_dump_id())
+    call.show(call.client.call("Restart", request), done=f"dump {request.new_dump_id} is started")
+
+
+def dumpstop(context: typer.Context) -> None:
+    """End the dump. It cannot be resumed; what it has delivered stays."""
+    call = call_of(context)
+    call.show(call.client.call("Stop", call.dump_request()), done="the dump is stopped")
+
+
+def dumpquery(
+    context: typer.Context,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the progress until the dump is over.")] = False,
+) -> int | None:
+    """Show the dump: progress of each table, rates, lags, and what it is waiting for."""
+    call = call_of(context)
+    if not watch:
+        status = call.client.call("Query", call.dump_request())
+        call.show(status)
+        return _exit_code(status)
+    with View(call.console) as view:
+        for status in call.client.watch(call.dump_request()):
+            if call.as_json:
+                typer.echo(json.dumps(status_json(status)))
+            view.show(look(status))
+            if STATE_NAMES[status.state] in OVER or not status.dump_id:
+                return _exit_code(status)
+    return None
+
+
+def dumplist(
+    context: typer.Context,
+    changefeed_id: Annotated[  # noqa: ARG001  # decides who is asked
+        str, typer.Option("--changefeed-id", "-c", help="With --pd: the changefeed whose sidecar is asked.", show_default=False)
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", "--keyspace", "-k", help="Only of this namespace; default: all.", show_default=False)
+    ] = "",
+) -> None:
+    """List the dumps of the sidecar that is asked."""
+    call = call_of(context)
+    found = call.client.call("List", pb.ListRequest(namespace=namespace))
+    if call.as_json:
+        typer.echo(json.dumps({"dumps": [status_json(status) for status in found.dumps]}))
+    call.console.print(statuses_table(found.dumps))
+
+
+def _exit_code(status: pb.DumpStatus) -> int | None:
+    return EXIT_DUMP_FAILED if status.state == pb.DUMP_STATE_FAILED else None
+
+
+# ---- what the options say ------------------------------------------------------------------------------------------------
+
+
+def _new_dump_id() -> str:
+    """Chosen before the first attempt, so that all attempts of a request start one dump."""
+    return secrets.token_hex(DUMP_ID_LENGTH // 2)
+
+
+def _rules(text: str) -> list[str]:
+    rules = split_rules(text)
+    try:
+        TableRules.of(rules)
+    except RefusedRequest as refused:
+        raise typer.BadParameter(str(refused), param_hint="--tables") from refused
+    return rules
+
+
+def _named(request: pb.StartRequest) -> list[str]:
+    """Rules for exactly the tables that keys and predicates name."""
+    named = [(one.schema, one.table) for one in (*request.keys, *request.where)]
+    return [".".join('"' + name.replace('"', '""') + '"' for name in table) for table in dict.fromkeys(named)]
+
+
+def parse_where(text: str) -> pb.TablePredicate:
+    """`schema.table:predicate`. Raises BadParameter."""
+    table, predicate = _of_table(text, "--where", "'shop.orders:amount > 5'")
+    return pb.TablePredicate(schema=table.schema, table=table.table, predicate=predicate)
+
+
+def parse_keys(text: str) -> pb.TableKeys:
+    """`schema.table:[key, …]`, a key being a value, or an array of values if the handle key has several columns. Numbers are
+    kept as they are written. Raises BadParameter."""
+    example = '\'shop.orders:[1,2,["a","b"]]\''
+    table, found = _of_table(text, "--keys", example)
+    try:
+        keys = json.loads(found, parse_int=str, parse_float=str, parse_constant=str)
+    except ValueError as error:
+        raise typer.BadParameter(f"{found}: {error}; expected a JSON array, as in {example}", param_hint="--keys") from error
+    rows = [key if isinstance(key, list) else [key] for key in keys] if isinstance(keys, list) else []
+    if not rows or not all(row and all(isinstance(value, str) for value in row) for row in rows):
+        raise typer.BadParameter(f"{found}: expected an array of texts, numbers, or arrays of them, as in {example}", param_hint="--keys")
+    return pb.TableKeys(schema=table.schema, table=table.table, keys=[pb.Key(values=row) for row in rows])
+
+
+def _of_table(text: str, option: str, example: str) -> tuple[TableName, str]:
+    """A table and what follows the colon after it. A name with a dot or a colon in it is quoted, as in a table rule."""
+    name = r'(?:`((?:``|[^`])+)`|"((?:""|[^"])+)"|([^.:`"]+))'
+    found = re.match(rf"\s*{name}\.{name}\s*:(.*)", text, re.DOTALL)
+    if found is None:
+        raise typer.BadParameter(f"{text}: expected schema.table and a colon, as in {example}", param_hint=option)
+    ticks, quotes, plain, table_ticks, table_quotes, table_plain, rest = (part or "" for part in found.groups())
+    schema = ticks.replace("``", "`") or quotes.replace('""', '"') or plain
+    table = table_ticks.replace("``", "`") or table_quotes.replace('""', '"') or table_plain.rstrip()
+    return TableName(schema, table), rest.strip()

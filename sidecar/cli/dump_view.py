@@ -1,0 +1,197 @@
+"""A dump's status for people, as a picture and as a line; and what a dump would read, and which dumps there are.
+
+Made of `DumpStatus` alone, so that what is shown is what the service says. Texts of the server are shown as they are, never
+as markup. Long lists are cut: the tables that move, then a line that says how many there are of the rest; `--json` has all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import islice
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sidecar.cli.terminal import Look, moment
+from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES
+from ticdc_dump.v1 import control_pb2 as pb
+
+TABLES_SHOWN = 20
+DDL_CHARS_MAX = 120
+LANE_LAG_SHOWN_S = 2.0
+"""Lanes closer to the foremost one than this are fine, and only counted."""
+LANES_SHOWN = 5
+STATE_STYLES = {"running": "green", "paused": "yellow", "failed": "bold red", "finished": "bold green"}
+
+
+def look(status: pb.DumpStatus) -> Look:
+    """For `--watch`: a line tells at once when the state changes, or what is waited for."""
+    kind = (status.dump_id, status.state, status.waiting_for.partition(" ")[0])
+    return Look(kind, picture=partial(status_view, status), line=partial(plain_line, status))
+
+
+def plain_line(status: pb.DumpStatus) -> str:
+    done = sum(table.complete_at_tso > 0 for table in status.tables)
+    rows = sum(table.rows for table in status.tables)
+    parts = [
+        f"{status.changefeed.namespace}/{status.changefeed.id}  dump {status.dump_id or '-'} {STATE_NAMES[status.state]}",
+        f"{done}/{len(status.tables)} tables  {rows:,} rows  {status.rows_per_second:,.0f} rows/s  eta {duration(status.eta_s)}",
+        f"resolved lag {status.resolved_lag_s:.1f} s  delivery lag {status.delivery_lag_s:.1f} s  {status.open_windows} windows open",
+    ]
+    parts += [f"waiting for {status.waiting_for}"] if status.waiting_for else []
+    parts += [f"reason: {status.reason}"] if status.reason else []
+    return "  ".join(parts)
+
+
+def status_view(status: pb.DumpStatus) -> RenderableType:
+    facts = Table.grid(padding=(0, 2))
+    for name, value in _facts(status):
+        facts.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(value))
+    return Group(facts, *([_tables(status)] if status.tables else []))
+
+
+def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
+    state = STATE_NAMES[status.state]
+    yield "changefeed", f"{status.changefeed.namespace}/{status.changefeed.id}"
+    if status.dump_id:
+        yield "dump", f"{status.dump_id}, {BRACKETS_NAMES[status.brackets]} brackets"
+    yield "state", Text(state if status.dump_id else "no dump has been started", style=STATE_STYLES.get(state, ""))
+    if status.reason:
+        yield "reason", status.reason
+    if status.tables:
+        yield "progress", _progress(status)
+    lag = f"{status.resolved_lag_s:.1f} s" if status.resolved_tso else "-"
+    yield "resolved", f"{moment(status.resolved_tso)}  lag {lag}"
+    yield "delivered", f"{moment(status.delivered_tso)}  lag {status.delivery_lag_s:.1f} s"
+    yield "waiting for", Text(status.waiting_for, style="yellow") if status.waiting_for else "nothing"
+    yield "live changes", f"{status.changes:,} logged, {status.repeats:,} repeats dropped, {status.segments:,} segments"
+    if status.last_ddl_tso:
+        yield "last DDL", Text(f"{moment(status.last_ddl_tso)}  {status.last_ddl[:DDL_CHARS_MAX]}")
+    if status.lanes:
+        yield "lanes", _lanes(status.lanes)
+    yield "owner", f"{status.owner}, epoch {status.epoch}, merge worker {status.merge_worker or '-'}"
+    if status.last_error:
+        yield "last error", status.last_error
+
+
+def _progress(status: pb.DumpStatus) -> str:
+    done = sum(table.complete_at_tso > 0 for table in status.tables)
+    rows, size = sum(table.rows for table in status.tables), sum(table.bytes for table in status.tables)
+    text = f"{done:,} of {len(status.tables):,} tables, {rows:,} rows, {amount(size)}, {status.open_windows} windows open"
+    if status.state == pb.DUMP_STATE_RUNNING:
+        text += f", {status.rows_per_second:,.0f} rows/s, {amount(status.bytes_per_second)}/s, eta {duration(status.eta_s)}"
+    return text
+
+
+def _lanes(lanes: Sequence[pb.LaneStatus]) -> str:
+    """The ones that hold the stream, by name."""
+    late = [lane for lane in lanes if not lane.resolved_tso or lane.lag_s > LANE_LAG_SHOWN_S]
+    late.sort(key=lambda lane: (bool(lane.resolved_tso), -lane.lag_s))
+    names = [f"{lane.lane} {f'{lane.lag_s:.0f} s behind' if lane.resolved_tso else 'has not joined'}" for lane in late[:LANES_SHOWN]]
+    more = [f"{len(late) - LANES_SHOWN} more behind"] if len(late) > LANES_SHOWN else []
+    return ", ".join([f"{len(lanes)}", *names, *more])
+
+
+def _tables(status: pb.DumpStatus) -> Table:
+    """The tables that move first, then those that wait, then those that are done."""
+    found = Table(box=None, padding=(0, 2), header_style="dim")
+    for heading in ("table", "dump", "rows", "of about", "chunks", ""):
+        found.add_column(heading, justify="right" if heading in ("rows", "of about", "chunks") else "left", no_wrap=True)
+    ordered = sorted(status.tables, key=lambda table: 2 if table.complete_at_tso else 0 if table.chunks else 1)
+    for table in ordered[:TABLES_SHOWN]:
+        found.add_row(
+            Text(f"{table.schema}.{table.table}"),
+            ProgressBar(total=_total(table), completed=_total(table) if table.complete_at_tso else table.rows, width=30),
+            f"{table.rows:,}",
+            f"{table.rows_estimated:,}" if table.rows_estimated else "",
+            f"{table.chunks:,}",
+            _table_state(table, status),
+        )
+    rest = ordered[TABLES_SHOWN:]
+    if rest:
+        found.add_row(Text(f"… {len(rest):,} more tables: {_counted(rest)}; --json shows all", style="dim"))
+    return found
+
+
+def _total(table: pb.TableStatus) -> int:
+    return max(table.rows_estimated, table.rows, 1)
+
+
+def _table_state(table: pb.TableStatus, status: pb.DumpStatus) -> str:
+    if table.complete_at_tso:
+        return f"complete at {moment(table.complete_at_tso)}"
+    return STATE_NAMES[status.state] if table.chunks else "waiting"
+
+
+def _counted(tables: Sequence[pb.TableStatus]) -> str:
+    done = sum(table.complete_at_tso > 0 for table in tables)
+    waiting = sum(not table.complete_at_tso and not table.chunks for table in tables)
+    counts = ((len(tables) - done - waiting, "under way"), (waiting, "waiting"), (done, "complete"))
+    return ", ".join(f"{count:,} {name}" for count, name in counts if count)
+
+
+def preview_view(preview: pb.DumpPreview) -> RenderableType:
+    """What a dump would read, and what is against it."""
+    found = Table(box=None, padding=(0, 2), header_style="dim")
+    for heading in ("table", "rows (about)", "bytes (about)", "read by"):
+        found.add_column(heading, justify="left" if heading in ("table", "read by") else "right", no_wrap=heading != "read by")
+    dumped = [table for table in preview.tables if not table.refused]
+    refused = [table for table in preview.tables if table.refused]
+    for table in islice(sorted(dumped, key=lambda table: -table.rows), TABLES_SHOWN):
+        rows, size = (f"{table.rows:,}" if table.rows else "?"), (amount(table.bytes) if table.bytes else "?")
+        found.add_row(Text(f"{table.schema}.{table.table}"), rows, size, Text(table.read_by))
+    lines: list[RenderableType] = [found]
+    if len(dumped) > TABLES_SHOWN:
+        lines.append(Text(f"… {len(dumped) - TABLES_SHOWN:,} more tables; --json shows all", style="dim"))
+    rows, size = sum(table.rows for table in dumped), sum(table.bytes for table in dumped)
+    takes = f"about {duration(preview.seconds)}" if preview.seconds else "time unknown before the first dump"
+    lines.append(Text(f"{len(dumped):,} tables, about {rows:,} rows, {amount(size)}, {takes}"))
+    lines += [Text(f"left out: {table.schema}.{table.table}: {table.refused}") for table in refused[:TABLES_SHOWN]]
+    lines += [Text(f"… {len(refused) - TABLES_SHOWN:,} more are left out; --json shows all")] if len(refused) > TABLES_SHOWN else []
+    lines += [Text(f"would be refused: {refusal}", style="bold red") for refusal in preview.refusals]
+    return Group(*lines)
+
+
+def statuses_table(statuses: Iterable[pb.DumpStatus]) -> Table:
+    found = Table(box=None, padding=(0, 2), header_style="dim")
+    for heading in ("changefeed", "dump", "state", "tables", "rows", "resolved lag", "waiting for", "owner"):
+        found.add_column(heading, justify="right" if heading in ("tables", "rows", "resolved lag") else "left")
+    for status in statuses:
+        done = sum(table.complete_at_tso > 0 for table in status.tables)
+        found.add_row(
+            Text(f"{status.changefeed.namespace}/{status.changefeed.id}"),
+            status.dump_id or "-",
+            STATE_NAMES[status.state],
+            f"{done:,}/{len(status.tables):,}",
+            f"{sum(table.rows for table in status.tables):,}",
+            f"{status.resolved_lag_s:.1f} s",
+            Text(status.waiting_for),
+            Text(status.owner),
+        )
+    return found
+
+
+def amount(size: float) -> str:
+    """Bytes, in the unit that leaves one to four digits before the point."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them; a question mark for 0, which means unknown."""
+    if seconds <= 0:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{max(rest, 1)} s"

@@ -1,0 +1,78 @@
+"""What people see while something runs: in a terminal one picture, redrawn in place; elsewhere, for logs and pipes, a line every few
+seconds and at every change of kind. Both are made of the same `Look`, so that a log says what the terminal showed.
+
+What is looked at is not known here. Texts are shown as they are, never as markup. What ended a command is told here too.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+
+import typer
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from sidecar.core.model import physical_ms
+from sidecar.errors import TicdcDumpError
+
+PLAIN_LINE_EVERY_S = 2.0
+PLAIN_WIDTH = 200
+"""Columns where there is no terminal: lines are not folded."""
+REDRAWN_A_SECOND = 8
+
+
+def console_for(*, as_json: bool) -> Console:
+    """With `as_json` it says nothing: the one JSON object is printed beside it."""
+    return Console(quiet=as_json, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+def tell(error: TicdcDumpError, *, reason: str, as_json: bool) -> None:
+    """What ended a command: for people on standard error, for programs as one object. `reason`: one word for programs."""
+    if as_json:
+        typer.echo(json.dumps({"ok": False, "exit_reason": reason, "error": str(error)}))
+    else:
+        typer.echo(f"error: {error}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One moment. `kind`: a line tells a change of it at once. Either `picture` or `line` is called, or neither."""
+
+    kind: object
+    picture: Callable[[], RenderableType]
+    line: Callable[[], str]
+
+
+class View:
+    def __init__(self, console: Console, now_s: Callable[[], float] = monotonic) -> None:
+        in_terminal = console.is_terminal and not console.quiet
+        self._live = Live(console=console, refresh_per_second=REDRAWN_A_SECOND) if in_terminal else None
+        self._console, self._now_s = console, now_s
+        self._kind: object = None
+        self._shown_s = 0.0
+
+    def __enter__(self) -> View:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, look: Look) -> None:
+        if self._live is not None:
+            self._live.update(look.picture())
+        elif look.kind != self._kind or self._now_s() - self._shown_s >= PLAIN_LINE_EVERY_S:
+            self._kind, self._shown_s = look.kind, self._now_s()
+            self._console.print(look.line(), highlight=False, markup=False, soft_wrap=True)
+
+
+def moment(ts: int) -> str:
+    """A TSO as UTC time; a dash for none."""
+    return datetime.fromtimestamp(physical_ms(ts) / 1000, UTC).strftime("%H:%M:%S.%f")[:-3] if ts else "-"

@@ -1,0 +1,128 @@
+"""A replay for people: its looks while it runs, made of `Status` alone, and the verdict at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sidecar.cli.terminal import Look, moment
+from sidecar.core.model import TableName
+from sidecar.core.progress import TableProgress
+from sidecar.replay.status import Status
+from sidecar.verify.table_replay import Findings
+from sidecar.verify.verify import Verdict
+
+RATE_OVER_S = 1.5
+"""Segments come about once a second of recorded time: a shorter look sees one or none."""
+
+
+class _Rates:
+    """Per second, from one shown status to the next."""
+
+    def __init__(self) -> None:
+        self._before: Status | None = None
+        self.changes_s = self.dump_rows_s = 0.0
+
+    def take(self, status: Status) -> None:
+        if self._before is not None and status.elapsed_s - self._before.elapsed_s >= RATE_OVER_S:
+            seconds = status.elapsed_s - self._before.elapsed_s
+            self.changes_s = (status.changes - self._before.changes) / seconds
+            self.dump_rows_s = (status.dump_rows - self._before.dump_rows) / seconds
+        elif self._before is not None:
+            return
+        self._before = status
+
+
+class ReplayLooks:
+    """Looks at one replay, in the order of its statuses: rates are from one to a later one."""
+
+    def __init__(self) -> None:
+        self._rates = _Rates()
+
+    def look(self, status: Status) -> Look:
+        self._rates.take(status)
+        return Look(status.phase, picture=partial(self._picture, status), line=partial(self._line, status))
+
+    def _line(self, status: Status) -> str:
+        done = sum(table.complete_at is not None for table in status.progress.tables) if status.progress else 0
+        state = f"{status.progress.state} {done}/{len(status.progress.tables)} tables" if status.progress else "none"
+        parts = (
+            f"{status.elapsed_s:6.1f}s {status.phase:<10} resolved {moment(status.resolved_ts):<12}",
+            f"live {status.changes} ({self._rates.changes_s:.0f}/s)",
+            f"dump {state}, {status.dump_rows} rows ({self._rates.dump_rows_s:.0f}/s), {status.dropped} dropped",
+            f"{status.open_windows} windows open",
+            f"delivered {status.delivered}/{status.logged}",
+            *([f"{status.crashes} crashes"] if status.crashes else []),
+        )
+        return "  ".join(parts)
+
+    def _picture(self, status: Status) -> RenderableType:
+        facts = Table.grid(padding=(0, 2))
+        for name, value in self._facts(status):
+            facts.add_row(Text(name, style="dim"), value)
+        return Group(facts, _table_bars(status))
+
+    def _facts(self, status: Status) -> Iterable[tuple[str, str]]:
+        yield "phase", f"{status.phase}, {status.elapsed_s:.0f} s, {100 * status.played:.0f} % of the recording"
+        yield "resolved", moment(status.resolved_ts)
+        yield "live changes", f"{status.changes:,}  ({self._rates.changes_s:,.0f}/s)  repeats dropped {status.repeats:,}"
+        yield "dump rows", f"{status.dump_rows:,}  ({self._rates.dump_rows_s:,.0f}/s)  dropped in windows {status.dropped:,}"
+        yield "windows open", str(status.open_windows)
+        yield "segments", f"{status.delivered} of {status.logged} delivered"
+        if status.crashes:
+            yield "crashes", str(status.crashes)
+
+
+def _table_bars(status: Status) -> Table:
+    bars = Table(box=None, padding=(0, 2), header_style="dim")
+    for heading in ("table", "dump", "rows", "chunks", ""):
+        bars.add_column(heading, justify="right" if heading in ("rows", "chunks") else "left", no_wrap=True)
+    for table in status.progress.tables if status.progress else ():
+        total = max(status.estimates.get(table.table, 0), table.rows, 1)
+        done = total if table.complete_at is not None else table.rows
+        bars.add_row(
+            str(table.table),
+            ProgressBar(total=total, completed=done, width=30),
+            f"{table.rows:,}",
+            f"{table.chunks:,}",
+            _state(table, status),
+        )
+    return bars
+
+
+def _state(table: TableProgress, status: Status) -> str:
+    if table.complete_at is not None:
+        return f"complete at {moment(table.complete_at)}"
+    return str(status.progress.state) if status.progress and table.chunks else "waiting"
+
+
+def verdict_table(verdict: Verdict, dropped: Mapping[TableName, int]) -> Table:
+    """The end of a replay: rows at the end, output rows from the log and from the dump, chunk rows dropped in windows,
+    truth snapshots compared, and whether the table equalled every one of them."""
+    found = Table(box=None, padding=(0, 2), header_style="bold")
+    for heading in ("table", "rows", "log", "dump", "dropped", "truths", "verdict"):
+        found.add_column(heading, justify="left" if heading in ("table", "verdict") else "right", no_wrap=True)
+    for table in verdict.tables:
+        text = Text("equal", style="green") if table.equal else Text("DIFFERENT", style="bold red")
+        counts = (table.rows, table.from_log, table.from_dump, dropped.get(table.table, 0), table.snapshots_compared)
+        found.add_row(str(table.table), *(f"{count:,}" for count in counts), text)
+    return found
+
+
+def findings(verdict: Verdict) -> Iterable[str]:
+    """What is wrong, a line a key, and why a table could not be compared."""
+    for table in verdict.tables:
+        if table.reason is not None:
+            yield f"{table.table}: {table.reason}"
+        for kind in ("missing", "extra", "different", "went_back"):
+            found: Findings = getattr(table, kind)
+            if found.count:
+                yield f"{table.table}: {found.count} {kind.replace('_', ' ')}"
+            yield from (f"  {', '.join(sample.key)} at {sample.at_ts}: {sample.what}" for sample in found.samples)
+    for name, place in verdict.unexpected.items():
+        yield f"{name}: must not be in the output ({place})"

@@ -1,0 +1,145 @@
+"""What a sidecar is doing, as one value that its threads may share; and the rule that answers "why is it slow".
+
+The pipeline's thread makes a new `SidecarStatus` after each step and puts it into one attribute; whoever reads the
+attribute has a whole and consistent picture, without a lock. Nothing in here is ever changed.
+
+`waiting_for` names one cause, the first that applies going down the stream: a part that is behind because an earlier one
+is must not be blamed. The causes of the stream come before those of the dump, for a dump yields to the stream (P3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sidecar.core.model import CommitTs, Lane, TableName
+from sidecar.core.progress import DumpState, Progress
+from sidecar.ticdc.changefeed import ChangefeedName
+
+LANE_STILL_MAX_S = 10.0
+"""TiCDC resolves at least once a second; a lane that rests ten times as long is stuck, whatever the others do."""
+TICDC_LAG_MAX_S = 10.0
+"""Above what TiCDC is behind in a healthy cluster (one to a few seconds)."""
+SEQUENCE_LAG_MAX_S = 5.0
+"""From what TiCDC resolved to what the log holds: one slow write to a remote log passes unnamed."""
+DELIVERY_LAG_MAX_S = 5.0
+"""Above a batch that took long; the dump itself backs off earlier (`sidecar.pipeline.DELIVERY_LAG_MAX_S`)."""
+SOURCE_STILL_MAX_S = 5.0
+"""A chunk is sized to be read in about a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    """`resolved_ts` None: the lane has not joined, and holds the stream. `lag_s`: behind the foremost lane."""
+
+    lane: Lane
+    resolved_ts: CommitTs | None
+    lag_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarStatus:
+    """Lags in seconds: `resolved_lag_s` from the wall clock to `resolved_ts`, the log's position; `delivery_lag_s` the age of
+    the oldest segment that a sink has not accepted. `delivered_ts`: what every sink has accepted. Rates are the dump's over
+    the last seconds. `eta_s` None: unknown. `estimates`: rows of each table by the source's statistics, without those that
+    have none. `changes`, `repeats` and `spilled_rows` count since this owner began, `dropped_rows`: of chunks, since the merge
+    worker began, because their key was touched in the window. `ddls`: passed since this owner began, `last_ddl_ts` and `last_ddl` the
+    newest of them. `segments` is the log's length. `owner`: host:pid.
+    `merge_worker`: running, starting, stopped or external. Texts are empty for nothing."""
+
+    changefeed: ChangefeedName
+    epoch: int
+    owner: str
+    progress: Progress | None = None
+    resolved_ts: CommitTs | None = None
+    delivered_ts: CommitTs | None = None
+    open_windows: int = 0
+    resolved_lag_s: float = 0.0
+    delivery_lag_s: float = 0.0
+    lanes: tuple[LaneStatus, ...] = ()
+    waiting_for: str = ""
+    rows_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    eta_s: float | None = None
+    changes: int = 0
+    repeats: int = 0
+    segments: int = 0
+    spilled_rows: int = 0
+    dropped_rows: int = 0
+    ddls: int = 0
+    last_ddl_ts: CommitTs | None = None
+    last_ddl: str = ""
+    merge_worker: str = ""
+    last_error: str = ""
+    estimates: Mapping[TableName, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What decides what is waited for; the zeros are those of a stream without a dump that is up to date.
+
+    `unjoined`: lanes without a first resolved mark. `stillest`: the lane that has not moved for longest, for `still_s`, and what the
+    feed knows of why, if anything.
+    `ticdc_lag_s`: from the wall clock to the least resolved ts of all lanes; `sequence_lag_s`: from there to the log's
+    position. `batch_s` and `batch_sink_s`: the merge worker's last batch, and how much of it was spent in sinks.
+    `source_still_s`: since the source was asked for what it has not finished; `source_doing`: what that is.
+    `windows_full`: no window may open before one closes in the log. `throttled`: the pace that the operator set holds.
+    """
+
+    dump: DumpState | None = None
+    unjoined: tuple[Lane, ...] = ()
+    stillest: Lane | None = None
+    still_s: float = 0.0
+    still_because: str = ""
+    ticdc_lag_s: float = 0.0
+    sequence_lag_s: float = 0.0
+    delivery_lag_s: float = 0.0
+    merge_worker: str = "running"
+    batch_s: float = 0.0
+    batch_sink_s: float = 0.0
+    source_still_s: float = 0.0
+    source_doing: str = "a SELECT"
+    windows_full: bool = False
+    throttled: bool = False
+
+
+def waiting_for(measured: Measured) -> str:
+    """What holds the stream, or else the dump, up: `cause: a few words`; empty: nothing. The causes are lane, TiCDC,
+    sequencing, Spark, sink, paused, source and throttled."""
+    return _stream(measured) or _dump(measured)
+
+
+def _stream(m: Measured) -> str:
+    if m.unjoined:
+        others = f" and {len(m.unjoined) - 1} more" if len(m.unjoined) > 1 else ""
+        return f"lane: {m.unjoined[0]}{others} without a resolved mark yet"
+    if m.stillest is not None and m.still_s > LANE_STILL_MAX_S:
+        because = f" ({m.still_because})" if m.still_because else ""
+        return f"lane: {m.stillest} has not moved for {m.still_s:.0f} s{because}"
+    if m.ticdc_lag_s > TICDC_LAG_MAX_S:
+        return f"TiCDC: what it resolved is {m.ticdc_lag_s:.0f} s old"
+    if m.sequence_lag_s > SEQUENCE_LAG_MAX_S:
+        return f"sequencing: the log is {m.sequence_lag_s:.0f} s behind what TiCDC resolved"
+    if m.delivery_lag_s > DELIVERY_LAG_MAX_S:
+        return _delivery(m)
+    return ""
+
+
+def _delivery(m: Measured) -> str:
+    if m.merge_worker not in ("running", "external"):
+        return f"Spark: the merge worker is {m.merge_worker}, delivery is {m.delivery_lag_s:.0f} s behind"
+    if m.batch_sink_s > m.batch_s / 2:
+        return f"sink: {m.batch_sink_s:.1f} s of the last batch's {m.batch_s:.1f} s, delivery is {m.delivery_lag_s:.0f} s behind"
+    return f"Spark: delivery is {m.delivery_lag_s:.0f} s behind"
+
+
+def _dump(m: Measured) -> str:
+    if m.dump is DumpState.PAUSED:
+        return "paused: dumpresume goes on"
+    if m.dump is not DumpState.RUNNING:
+        return ""
+    if m.source_still_s > SOURCE_STILL_MAX_S:
+        return f"source: {m.source_doing} has been running for {m.source_still_s:.0f} s"
+    if m.windows_full:
+        return "TiCDC: open windows wait for their marks to come back"
+    return "throttled: by the pace that dumpstart set" if m.throttled else ""

@@ -1,0 +1,302 @@
+"""A dump that is there: its plan, readers, windows and marks, from the first command to the last window (design 6, 7).
+
+Which chunk is read and which mark is sent when. What follows for the dump's state is `dump.Dump`'s: this tells a Failure, and whether
+all is `complete`, and reads the state only to know whether it may go on.
+
+A DDL (`changed`) takes from a table's windows and readers whatever is not in the log yet: it is read again with the columns after
+it. A SELECT that did not fit the table waits, without holding up others, until every DDL before its failure has passed.
+
+Invariants: a SELECT begins after its low mark is committed and its chunk is durable before the high mark is sent; marks
+are sent in the order of the commands; what a former dump asked for changes nothing; a pause takes effect at a chunk boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import assert_never
+
+from sidecar.core.chunk import ClosedWindow
+from sidecar.core.dump_reader import Closing, Doubts, Idle, Opening, Overtaken, Reader, Reading, Snapshot, overtaken
+from sidecar.core.dump_start import Ground
+from sidecar.core.marks import Marks, mark_number, mark_uuid
+from sidecar.core.messages import (
+    Brackets,
+    ChunkMisfit,
+    ChunkRead,
+    Command,
+    MarkFenced,
+    MarkSent,
+    ReadChunk,
+    SegmentBuilt,
+    SendMark,
+    SourceEvent,
+    SourceFailed,
+)
+from sidecar.core.model import Mark, MarkKind, Seq
+from sidecar.core.plan import Plan, Work
+from sidecar.core.progress import DumpState, Progress
+from sidecar.core.schema_step import TableStep
+from sidecar.core.window import MarkedWindows, Windows
+from sidecar.errors import MarkRowTaken, SourceError
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The dump cannot go on."""
+
+    reason: str
+
+
+class Run:
+    """`progress`: the present one, changed by `record` only. `windows`: those that are open."""
+
+    def __init__(self, progress: Progress, ground: Ground) -> None:
+        self.progress = progress
+        self._ground = ground
+        self._plan = Plan(progress.tables)
+        self.windows = Windows(progress.dump_id)
+        self._window_number = 0
+        self._marks = Marks(ground.changefeed_id, partial(mark_number, progress.dump_id, ground.epoch))
+        self._marked = MarkedWindows(self.windows, self._marks)
+        self._readers: list[Reader] = [Idle() for _ in range(progress.pace.readers or ground.limits.readers)]
+        self._doubts = Doubts()
+
+    # ---- what the dump asks ----------------------------------------------------------------------------------------
+
+    def record(self, state: DumpState, *, seq: Seq | None = None, reason: str | None = None) -> None:
+        """A newer progress: this state, and what the log holds of the tables. `seq`: the segment in which windows closed."""
+        self.progress = replace(
+            self.progress,
+            state=state,
+            revision=self.progress.revision + 1,
+            seq=self.progress.seq if seq is None else seq,
+            reason=reason,
+            tables=tuple(self._plan.progress.values()),
+        )
+
+    def complete(self) -> bool:
+        """Whether the log holds all of every table."""
+        return self._plan.complete()
+
+    def next(self) -> list[Command]:
+        """What can begin now: idle readers open windows while the bounds allow."""
+        commands: list[Command] = []
+        for place, reader in enumerate(self._readers):
+            if not isinstance(reader, Idle) or self.full():
+                continue
+            work = self._plan.claim()
+            if work is None:
+                break
+            commands.append(self._open_window(place, work))
+        return commands
+
+    def handle(self, event: SourceEvent) -> list[Command] | Failure:
+        """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""
+        match event:
+            case MarkSent(uuid):
+                return self._on_mark_sent(uuid)
+            case ChunkRead():
+                return self._on_chunk_read(event)
+            case ChunkMisfit():
+                return self._on_misfit(event)
+            case MarkFenced():
+                return self._on_mark_not_sent(event.command.uuid, event)
+            case SourceFailed():
+                return self._on_failed(event)
+            case _:
+                assert_never(event)
+
+    def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
+        """The windows that close in this segment, oldest first. Raises MarkError and changes nothing."""
+        closed = [*self._marked.seen(marks), *self.windows.close_snapshots(built.upto_ts)]
+        for window in closed:
+            self._plan.closed(window)
+        for work in self._doubts.settled(built.upto_ts):
+            self._plan.release(work)
+        return tuple(closed)
+
+    def changed(self, steps: Collection[TableStep]) -> bool:
+        """A DDL is the last thing in the segment just built; `steps` are the tables that it changed. Whether any is the dump's."""
+        dumped = self._plan.progress.keys()
+        mine = [step for step in steps if (step.before in dumped if step.before else self.progress.grows and step.after not in dumped)]
+        if not mine:
+            return False
+        before = {step.before for step in mine if step.before is not None}
+        self.windows.drop(before)
+        self._doubts.forget(before)
+        self._readers = [overtaken(reader, before) for reader in self._readers]
+        self._plan.change(mine)
+        return True
+
+    def full(self) -> bool:
+        """Whether what is read and not closed in the log has reached its bounds."""
+        limits = self._ground.limits
+        return len(self.windows) >= limits.open_windows_max or self.windows.bytes_held() >= limits.chunk_bytes_max
+
+    # ---- a window begins, goes on, ends ----------------------------------------------------------------------------
+
+    def _open_window(self, place: int, work: Work) -> Command:
+        self._window_number += 1
+        window = self._window_number
+        self.windows.open(window, next_seq=self._ground.next_seq)
+        match self.progress.brackets:
+            case Brackets.SNAPSHOT:
+                read = self._read_chunk(work)
+                self._readers[place] = Snapshot(window, read.number, self._ground.after_ts, work)
+                return read
+            case Brackets.WATERMARK:
+                number, mark = self._send_mark(window, MarkKind.LOW)
+                self._readers[place] = Opening(window, number, self._chunks_a_window(work), work)
+                return mark
+            case _:
+                assert_never(self.progress.brackets)
+
+    def _go_on(self, place: int, window: int, *, chunks_left: int, work: Work | None) -> Command:
+        """The window's next chunk, of range `work` or, where nothing is left of that (None), of the next one; or its high mark.
+
+        The range is released before the high mark is sent: whoever claims it sends its own high mark later, so a range's
+        windows close in the order of its chunks.
+        """
+        if not self._may_read(chunks_left):
+            if work is not None:
+                self._plan.release(work)
+            return self._close_window(place, window)
+        work = work or self._plan.claim()
+        if work is None:
+            return self._close_window(place, window)
+        read = self._read_chunk(work)
+        self._readers[place] = Reading(window, read.number, chunks_left - 1, work)
+        return read
+
+    def _may_read(self, chunks_left: int) -> bool:
+        running = self.progress.state is DumpState.RUNNING
+        return running and chunks_left > 0 and self.windows.bytes_held() < self._ground.limits.chunk_bytes_max
+
+    def _close_window(self, place: int, window: int) -> Command:
+        number, mark = self._send_mark(window, MarkKind.HIGH)
+        self._readers[place] = Closing(number)
+        return mark
+
+    def _send_mark(self, window: int, kind: MarkKind) -> tuple[int, SendMark]:
+        number = self._marked.send(window, kind)
+        return number, SendMark(mark_uuid(self.progress.dump_id, self._ground.epoch, number), kind)
+
+    def _read_chunk(self, work: Work) -> ReadChunk:
+        self._ground.chunks += 1
+        return ReadChunk(
+            dump_id=self.progress.dump_id,
+            epoch=self._ground.epoch,
+            number=self._ground.chunks,
+            table=work.table,
+            after=self._plan.after(work),
+            upper=self._plan.upper(work),
+            rows_max=self._rows_wanted(work),
+            brackets=self.progress.brackets,
+            where=self._plan.progress[work.table].where,
+            bounds_max=self._plan.bounds_wanted(work),
+        )
+
+    def _chunks_a_window(self, work: Work) -> int:
+        return self.progress.pace.chunks_a_window(self._rows_wanted(work), at_most=self._ground.limits.window_chunks_max)
+
+    def _rows_wanted(self, work: Work) -> int:
+        bound = self.progress.pace.rows_per_s or self.progress.chunk_rows
+        return self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, bound))
+
+    # ---- what the source told --------------------------------------------------------------------------------------
+
+    def _on_mark_sent(self, uuid: str) -> list[Command]:
+        number = self._marks.number_of(uuid)
+        for place, reader in enumerate(self._readers):
+            match reader:
+                case Opening(window, mark, chunks_left, work) if mark == number:
+                    return [self._go_on(place, window, chunks_left=chunks_left, work=work if isinstance(work, Work) else None)]
+                case Closing(mark) if mark == number:
+                    self._readers[place] = Idle()
+                    return []
+                case Idle() | Opening() | Reading() | Snapshot() | Closing():
+                    pass
+                case _:
+                    assert_never(reader)
+        return []
+
+    def _on_mark_not_sent(self, uuid: str, event: MarkFenced | SourceFailed) -> list[Command] | Failure:
+        if self._marks.number_of(uuid) is None:
+            return []
+        if self._marks.was_seen(uuid):
+            return self._on_mark_sent(uuid)  # the answer was lost, the feed knows better
+        if isinstance(event, MarkFenced):
+            raise MarkRowTaken(f"the watermark row was changed by another writer: {event.reason}", hint=event.hint)
+        return _failure(event)
+
+    def _on_chunk_read(self, event: ChunkRead) -> list[Command] | Failure:
+        if (found := self._reader_of(event.number)) is None:
+            return []
+        place, reader = found
+        work = reader.work
+        if isinstance(work, Overtaken):
+            return self._without_chunk(place, reader)
+        self._doubts.fitted(work.table)
+        match reader:
+            case Reading(window, _, chunks_left):
+                self._plan.read(work, event)
+                self.windows.add(window, event.file)
+                return [self._go_on(place, window, chunks_left=chunks_left, work=None if event.exhausted else work)]
+            case Snapshot(window, _, asked_ts):
+                try:
+                    self.windows.add_snapshot(window, event.file, after_ts=asked_ts)
+                except SourceError as error:
+                    return Failure(str(error))
+                self._plan.read(work, event)
+                self._plan.release(work)
+                self._readers[place] = Idle()
+                return []
+            case _:
+                assert_never(reader)
+
+    def _on_failed(self, event: SourceFailed) -> list[Command] | Failure:
+        match event.command:
+            case SendMark(uuid):
+                return self._on_mark_not_sent(uuid, event)
+            case ReadChunk(number=number):
+                if (found := self._reader_of(number)) is None:
+                    return []
+                place, reader = found
+                return self._without_chunk(place, reader) if isinstance(reader.work, Overtaken) else _failure(event)
+            case _:
+                assert_never(event.command)
+
+    def _on_misfit(self, event: ChunkMisfit) -> list[Command] | Failure:
+        if (found := self._reader_of(event.command.number)) is None:
+            return []
+        place, reader = found
+        if isinstance(reader.work, Work):
+            if self._doubts.too_many(reader.work.table):
+                return _failure(event)
+            self._doubts.add(reader.work, until_ts=event.schema_ts)
+        return self._without_chunk(place, reader)
+
+    def _without_chunk(self, place: int, reader: Reading | Snapshot) -> list[Command]:
+        """The SELECT is over and its rows are not wanted."""
+        match reader:
+            case Reading(window, _, chunks_left):
+                return [self._go_on(place, window, chunks_left=chunks_left, work=None)]
+            case Snapshot(window):
+                self.windows.discard(window)
+                self._readers[place] = Idle()
+                return []
+            case _:
+                assert_never(reader)
+
+    def _reader_of(self, chunk: int) -> tuple[int, Reading | Snapshot] | None:
+        """The place of whoever reads this chunk, and the reader; None: nobody of this dump."""
+        for place, reader in enumerate(self._readers):
+            if isinstance(reader, Reading | Snapshot) and reader.chunk == chunk:
+                return place, reader
+        return None
+
+
+def _failure(event: SourceFailed | ChunkMisfit) -> Failure:
+    return Failure(f"{event.reason} ({event.hint})")

@@ -1,0 +1,41 @@
+"""What a way of the changes brings to a term, made from the settings and the changefeed's definition: a `make.py` in each folder.
+
+Feed, codec and schemas belong together: Kafka's messages name their tables, which after a DDL are TiDB's at that TSO; raw key-values
+have ids, and the tables follow TiDB's DDL jobs, which come with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sidecar.codecs.contract import Codec
+from sidecar.config import Config
+from sidecar.ports import Feed, Schemas
+from sidecar.ticdc.changefeed import Changefeed
+from sidecar.ticdc.scope import LiveScope
+
+
+class LiveFeed(Feed, Protocol):
+    """A feed with connections of its own."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """For one term. `feed` begins to listen or to connect: for the owner only. `still_because`: what the feed knows of why it does not
+    move."""
+
+    codec: Codec
+    schemas: Schemas
+    feed: Callable[[], LiveFeed]
+    still_because: Callable[[], str] = lambda: ""
+
+
+Note = Callable[[str], None]
+"""Told what an operator should know."""
+
+Make = Callable[[Config, Changefeed, LiveScope, Note], Brought]
+"""Raises FeedUnsuitable for a changefeed that cannot be served that way. The scope follows the schemas that are brought."""

@@ -1,0 +1,71 @@
+"""One question of `rounds` at a time, in two steps: the source tells its tables' topics, then the brokers tell which topics exist.
+
+Neither step holds the caller longer than it says. The brokers are asked after the source has told, for all topics at once. A question
+that is begun drops the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sidecar.feeds.kafka.client import Cluster, TopicsAnswer
+from sidecar.feeds.kafka.names import Names
+from sidecar.feeds.kafka.rounds import Answer, Question
+
+
+@dataclass(frozen=True, slots=True)
+class _OfSource:
+    question: Question
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _OfBrokers:
+    question: Question
+    present: frozenset[str]
+    asked: TopicsAnswer
+
+
+class Asking:
+    """`present`: the topics of the source's tables, asked in the background; None: they are those where the log is."""
+
+    def __init__(self, cluster: Cluster, present: Callable[[], frozenset[str]] | None) -> None:
+        self._cluster = cluster
+        self._names = None if present is None else Names(present)
+        self._step: _OfSource | _OfBrokers | None = None
+
+    def begin(self, question: Question) -> None:
+        if self._names is None:
+            self._ask_brokers(question, question.at_log)
+        else:
+            self._step = _OfSource(question, self._names.ask())
+
+    def answer(self, *, wait_s: float) -> Answer | None:
+        """Waits so long for each step. Raises what the source raises, and FeedUnsuitable where the brokers refuse."""
+        if self._names is not None and isinstance(self._step, _OfSource):
+            present = self._names.told(self._step.number, wait_s=wait_s)
+            if present is not None:
+                self._ask_brokers(self._step.question, present)
+        if not isinstance(self._step, _OfBrokers) or not self._step.asked.wait(wait_s):
+            return None
+        done, self._step = self._step, None
+        return Answer(done.question, done.present, done.asked.topics())
+
+    def waits_for(self) -> str:
+        """Whom, in words; empty: nobody."""
+        match self._step:
+            case _OfSource():
+                return "the source to tell its tables, which have topics of their own"
+            case _OfBrokers():
+                return "the brokers to tell their topics"
+            case None:
+                return ""
+
+    def close(self) -> None:
+        self._step = None
+        if self._names is not None:
+            self._names.close()
+
+    def _ask_brokers(self, question: Question, present: frozenset[str]) -> None:
+        self._step = _OfBrokers(question, present, self._cluster.ask(question.at_log | present | question.known))

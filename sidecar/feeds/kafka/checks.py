@@ -1,0 +1,241 @@
+"""What a Kafka feed needs: a changefeed whose stream can carry a dump, and its topics as they really are.
+
+- The definition is judged by ticdc/suitability; the tables count where TiDB told them, else the settings alone.
+- Every partition must get resolved marks: one that does not holds every other lane back for ever. TiCDC sends them to the first
+  `partition-num` partitions of a topic only (facts: tiflow, topic manager and DDL sink).
+- What the log wants to read on from must be there still: asked by the feed's own `seek`, which is what a start does.
+- The feed's end is noted before the probe of the watermark table is written, and watched for it after.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from sidecar.adapters.etcd.changefeed import read_checkpoint_ts
+from sidecar.codecs.contract import Codec
+from sidecar.config import KafkaSection
+from sidecar.core.model import MARK_TABLE, Lane, TableName
+from sidecar.errors import FeedLost, FeedUnsuitable
+from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, Tables, age_s, of_problem
+from sidecar.feeds.kafka.client import REQUEST_TIMEOUT_S, Cluster
+from sidecar.feeds.kafka.feed import KafkaFeed
+from sidecar.feeds.kafka.lanes import PartitionKey
+from sidecar.feeds.kafka.make import brokers_of, client_of, reading
+from sidecar.feeds.kafka.tail import Tail
+from sidecar.process.checks import Check, Finding, Found, Key, Options, Skip, Told, failed, listed, ok, warning
+from sidecar.ticdc.changefeed import KAFKA_SCHEMES, Changefeed
+from sidecar.ticdc.changefeed_info import codec_of, kafka_place
+from sidecar.ticdc.event_filter import mark_table_problem
+from sidecar.ticdc.suitability import problems
+from sidecar.ticdc.topics import topics as topics_of
+
+TOPICS_ANSWER_S = 10.0
+LOOK_BACK_S = 15.0
+QUEUE_BYTES_MAX = 32 << 20
+LAG_HIGH_S = 30.0
+"""TiCDC is seconds behind while all is well."""
+WATCH_GRACE_S = 15.0
+"""Beyond `wait_s`, for a poll that is under way."""
+KAFKA_S = 60.0
+
+Partitions = tuple[PartitionKey, ...]
+
+SETTINGS: Key[None] = Key("changefeed settings")
+KAFKA: Key[Cluster] = Key("kafka")
+TOPICS: Key[Partitions] = Key("topics")
+OFFSETS: Key[None] = Key("offsets")
+MESSAGES: Key[Tail] = Key("messages")
+RESOLVED: Key[None] = Key("resolved marks")
+LAG: Key[None] = Key("lag")
+ARRIVES: Key[None] = Key("watermark arrives")
+
+
+def checks(options: Options) -> Sequence[Check[Any]]:
+    watch_s = options.wait_s + WATCH_GRACE_S
+    return (
+        Check(SETTINGS, lambda it: settings(it[CHANGEFEED], it.get(SCHEMAS, None)), "sink-uri (changefeed)", (CHANGEFEED,), before=TABLES),
+        Check(KAFKA, lambda it: kafka(it[CHANGEFEED], it.config.kafka), "kafka.brokers, kafka.client", (CHANGEFEED,), before=MARK),
+        Check(TOPICS, lambda it: topics(it[CHANGEFEED], it[KAFKA], it.get(TABLES, {})), "sink-uri (changefeed)", (KAFKA,), before=MARK),
+        Check(OFFSETS, _offsets, "retention.ms (Kafka), log.uri", (TOPICS, LOG), KAFKA_S, before=MARK),
+        Check(MESSAGES, _messages, "protocol (changefeed: sink-uri)", (TOPICS,), KAFKA_S, before=MARK),
+        Check(RESOLVED, _resolved, "sink-uri (changefeed)", (STATE, MESSAGES), watch_s),
+        Check(LAG, lambda it: lag(it[MESSAGES], it.get(CLOCK, 0.0)), "TiCDC: the changefeed's lag", (RESOLVED,)),
+        Check(ARRIVES, _mark_arrives, "filter.rules (changefeed)", (STATE, MESSAGES, MARK), watch_s),
+    )
+
+
+def settings(changefeed: Changefeed, existing: Tables | None) -> Told[None]:
+    against = [problem for problem in problems(changefeed, existing) if problem.setting != "state"]
+    yield from map(of_problem, against)
+    if not against:
+        by = f"judged by {len(existing)} tables" if existing is not None else "judged without the tables"
+        yield ok(f"protocol, whole rows, filter and dispatchers are fit for a dump ({by})")
+
+
+def kafka(changefeed: Changefeed, section: KafkaSection) -> Told[Cluster]:
+    if changefeed.sink.scheme not in KAFKA_SCHEMES:
+        raise Skip("the changefeed's sink is none of Kafka's: see 'changefeed settings'")
+    cluster = Cluster(brokers_of(changefeed, section), client_of(changefeed, section))
+    try:
+        count = cluster.broker_count()
+    except FeedLost:
+        cluster.check(wait_s=1.0)  # what librdkafka would repeat for ever is told by its callback
+        raise cluster.lost(REQUEST_TIMEOUT_S) from None
+    cluster.answered()
+    yield ok(f"{count} brokers, by {cluster.brokers}")
+    return cluster
+
+
+def topics(changefeed: Changefeed, cluster: Cluster, carried: Tables) -> Told[Partitions]:
+    """TiCDC makes a topic when its first table comes, and sends resolved marks to it from then on."""
+    default = kafka_place(changefeed).topic
+    wanted = topics_of(changefeed, default, [name for name, schema in carried.items() if schema.key])
+    asked = cluster.ask(wanted)
+    found = asked.topics() if asked.wait(TOPICS_ANSWER_S) else None
+    if found is None:
+        raise cluster.lost(TOPICS_ANSWER_S)
+    makes_itself = changefeed.sink.parameters.get("auto-create-topic", "true").lower() not in ("false", "0", "f")
+    for name in sorted(wanted - found.keys()):
+        what = f"topic {name} does not exist"
+        if name == default or not makes_itself:
+            hint = "create it with the partitions that partition-num names, or see why TiCDC could not (its log)"
+            yield failed(what, setting="Kafka: create the topic (changefeed: sink-uri, auto-create-topic)", hint=hint)
+        else:
+            yield warning(what, setting="sink.dispatchers (changefeed)", hint="TiCDC makes it with its first row: then check again")
+    partitions = tuple((name, number) for name, topic in sorted(found.items()) for number in range(topic.partitions))
+    if partitions:
+        yield ok(f"{len(found)} topics with {len(partitions)} partitions: {listed(sorted(found))}")
+    return partitions
+
+
+def _offsets(it: Found) -> Told[None]:
+    last = it[LOG]
+    if last is None or not last.positions:
+        yield ok("the log is new and begins at what is there")
+        return
+    feed = _feed(it)
+    try:
+        feed.seek(last.positions)
+    finally:
+        feed.close()
+    yield ok(f"all {len(last.positions)} partitions have what the log reads on from")
+
+
+def _feed(it: Found) -> KafkaFeed:
+    wanted = frozenset(topic for topic, _ in it[TOPICS])
+    section = replace(it.config.kafka, queue_bytes_max=min(it.config.kafka.queue_bytes_max, QUEUE_BYTES_MAX))
+    return reading(it[CHANGEFEED], section, lambda: wanted, lambda: wanted)
+
+
+def _messages(it: Found) -> Told[Tail]:
+    """The newest ones are read; from its end on the feed is watched."""
+    cluster, partitions = it[KAFKA], it[TOPICS]
+    feed = _feed(it)
+    it.opened.callback(feed.close)
+    tail = Tail(feed, _codec(it[CHANGEFEED]), kept_tables=_with_times(it.get(TABLES, {})))
+    whole = tail.look_back(cluster.available(partitions), timeout_s=LOOK_BACK_S)
+    tail.begin(cluster.available(partitions))
+    cut = "" if whole else f" (as many as came in {LOOK_BACK_S:.0f} s)"
+    yield ok(f"the newest {tail.messages} messages{cut} are {tail.codec.name}, of {len(tail.tables)} tables")
+    existing = it.get(SCHEMAS, None)
+    if existing is not None and (unseen := sorted(tail.tables - existing.keys())):
+        yield of_unseen(unseen, user=it.config.source.user, sees_every_table=it.get(RIGHTS, False))  # what the check found
+    return tail
+
+
+def _with_times(carried: Tables) -> frozenset[TableName]:
+    return frozenset(name for name, schema in carried.items() if any(column.kind == "timestamp" for column in schema.columns))
+
+
+def of_unseen(tables: list[TableName], *, user: str, sees_every_table: bool) -> Finding:
+    what = f"the feed has rows of {listed(tables)}, which this account does not see in information_schema"
+    if sees_every_table:
+        hint = "nothing if they were dropped since; the sidecar stops at such rows if its log has not passed them"
+        return warning(what, setting="the tables", hint=hint)
+    grants = "; ".join(f"GRANT SELECT ON `{table.schema}`.`{table.table}` TO '{user}'@'%'" for table in tables[:10])
+    return failed(what, setting="GRANT SELECT", hint=f"{grants}; or leave the tables out by filter.rules, if they were not dropped since")
+
+
+def _codec(changefeed: Changefeed) -> Codec:
+    try:
+        return codec_of(changefeed)
+    except FeedUnsuitable:
+        raise Skip("the changefeed's protocol cannot carry a dump: see 'changefeed settings'") from None
+
+
+def _resolved(it: Found) -> Told[None]:
+    tail, wait_s = it[MESSAGES], it.options.wait_s
+    lanes = tail.lanes()
+    tail.watch(lambda: lanes <= tail.resolved.keys(), timeout_s=wait_s)
+    silent = sorted(lanes - tail.resolved.keys())
+    if not silent:
+        yield ok(f"all {len(lanes)} partitions got one within {wait_s:g} s")
+        return
+    if not tail.resolved:
+        what = f"no partition got any within {wait_s:g} s; {_checkpoint(it)}"
+        hint = "see that TiCDC runs and the changefeed advances (cdc cli changefeed query); with much lag give a longer --wait"
+        yield failed(what, setting="TiCDC: the changefeed", hint=hint)
+        return
+    what = f"no resolved mark within {wait_s:g} s in {listed(silent)}"
+    yield failed(what, setting="partition-num (changefeed: sink-uri)", hint=_of_partition_num(it[CHANGEFEED], it[TOPICS], silent))
+
+
+def _of_partition_num(changefeed: Changefeed, partitions: Partitions, silent: list[Lane]) -> str:
+    topic = silent[0].split("/")[1]
+    there = sum(name == topic for name, _ in partitions)
+    given = changefeed.sink.parameters.get("partition-num", "")
+    if given.isdecimal() and int(given) < there:
+        how = f"topic {topic} has {there} partitions and TiCDC marks only the first {given}: set partition-num={there}"
+    else:
+        how = f"let TiCDC count the {there} partitions of topic {topic} again"
+    return f"{how} (cdc cli changefeed pause, update --sink-uri=…, resume)"
+
+
+def _checkpoint(it: Found) -> str:
+    ts = read_checkpoint_ts(it[ETCD], it[CHANGEFEED].name)
+    if ts is None:
+        return "TiCDC has recorded no checkpoint"
+    return f"TiCDC's checkpoint is {age_s(ts, clock_ahead_s=it.get(CLOCK, 0.0)):.0f} s old"
+
+
+def lag(tail: Tail, clock_ahead_s: float) -> Told[None]:
+    lag_s = age_s(min(tail.resolved.values()), clock_ahead_s=clock_ahead_s)
+    what = f"the feed is {lag_s:.1f} s behind the cluster's clock"
+    if lag_s > LAG_HIGH_S:
+        hint = "windows close only that late, and a dump takes as much longer: see TiCDC's resolved and checkpoint lag"
+        yield warning(what, setting="TiCDC: the changefeed's lag", hint=hint)
+    else:
+        yield ok(what)
+
+
+def _mark_arrives(it: Found) -> Told[None]:
+    """The probe that 'watermark write' sent, if the feed carries it."""
+    _check_marks_pass(it[CHANGEFEED])
+    tail, (uuid, written_s), wait_s = it[MESSAGES], it[MARK], it.options.wait_s
+    if tail.watch(lambda: uuid in tail.marks, timeout_s=max(1.0, wait_s - (time.time() - written_s))):
+        yield ok(f"the UPDATE of {MARK_TABLE} came by the feed, with commit_ts {tail.marks[uuid]}")
+        return
+    ahead_s = it.get(CLOCK, 0.0)
+    passed = bool(tail.resolved) and age_s(max(tail.resolved.values()), clock_ahead_s=ahead_s) < time.time() - written_s - 1.0
+    if passed:
+        what = f"the feed has passed the UPDATE of {MARK_TABLE} and does not have it"
+        hint = f"let the changefeed's filter.rules and event-filters pass {MARK_TABLE}, and see that source.host is its upstream TiDB"
+        yield failed(what, setting="filter (changefeed), source.host", hint=hint)
+    else:
+        what = f"the UPDATE of {MARK_TABLE} has not come within {wait_s:g} s, and neither has a resolved mark after it"
+        hint = "see 'resolved marks' and 'lag'; with much lag give a longer --wait"
+        yield failed(what, setting="TiCDC: the changefeed's lag", hint=hint)
+
+
+def _check_marks_pass(changefeed: Changefeed) -> None:
+    """Raises Skip where the definition alone says that marks do not get through."""
+    try:
+        passes = mark_table_problem(changefeed) is None
+    except FeedUnsuitable:
+        passes = False
+    if not passes:
+        raise Skip("marks do not get through the changefeed's filter: see 'changefeed settings'")

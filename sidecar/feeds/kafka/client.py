@@ -1,0 +1,281 @@
+"""The edge to librdkafka: its settings, its error codes, and what the cluster is asked about topics.
+
+- What decides correctness is set here and cannot be overridden: `kafka.client` holds TLS, SASL and network settings only.
+- An error is classed by its code. What librdkafka repairs by itself is no error; what it would repeat for ever although
+  a person must act (a password, a certificate, an ACL) is FeedUnsuitable; what is not known stops.
+- TLS and login errors also come from a broker that is just starting. So they refuse only while no broker has answered
+  yet; after that they are named when the outage has lasted too long.
+- Nothing here waits without a bound. Logs go to `logging`, errors of background threads to whoever calls `check`.
+- No request of the admin client that goes to a group's coordinator: librdkafka 2.16 aborts the process when the
+  connection is lost meanwhile (confluentinc/librdkafka issues 3663, 4605; pull request 5397).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not for mypy
+
+from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, TicdcDumpError
+from sidecar.feeds.kafka.lanes import PartitionKey, Topic
+
+OUTAGE_MAX_S = 30.0
+"""Without any answer of any broker. A rolling restart of a cluster takes less, an operator's patience not much more."""
+
+REQUEST_TIMEOUT_S = 5.0
+"""For one question to the cluster; librdkafka reconnects within."""
+
+FETCHES_PART = QUEUE_PART = 8
+"""Of `queue_bytes_max` an eighth each is for fetches under way and for what waits in the queue: librdkafka looks at its queue
+before a fetch, not after it. The rest is for the batch that was taken: first as librdkafka has it, then as bytes."""
+
+FETCH_BYTES_MIN = 64 << 10
+RESPONSE_BYTES_MAX = 1 << 30
+"""A broker sends one batch of messages even where it is larger than what a fetch asks for (KIP-74)."""
+
+_log = logging.getLogger("sidecar.feeds.kafka.feed")
+
+
+class _DebugLog:
+    """librdkafka tells each try to connect as an error. What matters of that comes by `Cluster`; the rest is for a search."""
+
+    def log(self, level: int, form: str, *values: object) -> None:  # noqa: ARG002 - the shape of logging.Logger.log
+        _log.debug(form, *values)
+
+
+_ALSO_OURS = {"bootstrap.servers", "metadata.broker.list", "group.instance.id", "max.partition.fetch.bytes", "queued.min.messages"}
+"""Beside those of `consumer_settings`, whose other names some of them are."""
+
+_REPAIRED = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._RESOLVE,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._WAIT_COORD,
+        KafkaError._WAIT_CACHE,
+        KafkaError._NODE_UPDATE,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_BROKER,
+        KafkaError._NOENT,  # "No leaders found": asked for offsets while no partition has a leader
+        KafkaError._DESTROY_BROKER,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FETCH_SESSION_ID_NOT_FOUND,
+        KafkaError.INVALID_FETCH_SESSION_EPOCH,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""librdkafka goes on by itself after these; a topic or partition that is gone is seen by `TopicsAnswer`."""
+
+_NO_SUCH_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+
+_REFUSED = {
+    KafkaError._SSL: "check kafka.client ssl.ca.location (and ssl.certificate.location, ssl.key.location for mutual TLS), and that "
+    "the names in kafka.brokers are those in the brokers' certificates",
+    KafkaError._AUTHENTICATION: "check kafka.client sasl.mechanism and sasl.username, and the password in kafka.sasl_password_file",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "check kafka.client sasl.username, and the password in kafka.sasl_password_file",
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: "set kafka.client sasl.mechanism to one that the brokers have",
+    KafkaError.ILLEGAL_SASL_STATE: "check kafka.client security.protocol and sasl.mechanism",
+}
+_FORBIDDEN = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant this user Read and Describe on the changefeed's topics",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "grant this user Read and Describe on the consumer group kafka.group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant this user what the brokers ask for on the cluster",
+}
+
+
+def refusal(error: KafkaError, where: str) -> FeedUnsuitable | None:
+    """What to raise for an error at `where`; None if librdkafka repairs it by itself."""
+    return None if error.code() in _REPAIRED else _refused(error, where)
+
+
+def _refused(error: KafkaError, where: str) -> FeedUnsuitable:
+    told = f"{error.name()}: {error.str()}"
+    if hint := _REFUSED.get(error.code()) or _FORBIDDEN.get(error.code()):
+        return FeedUnsuitable(f"Kafka refuses {where}: {told}", hint=hint)
+    return FeedUnsuitable(
+        f"Kafka has an error for {where} that is not known here: {told}",
+        hint="look into the brokers' logs; when the cause is gone, start the sidecar again: it goes on where the log ends",
+    )
+
+
+def check_client(client: Mapping[str, str]) -> None:
+    """Raises ConfigError for a setting that the feed itself must decide."""
+    ours = consumer_settings(group="", queue_bytes_max=1, brokers=1).keys() | _ALSO_OURS
+    if taken := sorted(ours & client.keys()):
+        raise ConfigError(
+            f"kafka.client sets {', '.join(taken)}, which the feed itself decides",
+            hint="remove it: kafka.client is for TLS, SASL and the network; brokers, group and queue_bytes_max have settings of their own",
+        )
+
+
+def common_settings(brokers: str, client: Mapping[str, str]) -> dict[str, Any]:
+    return {"client.id": "ticdc-dump", "reconnect.backoff.max.ms": "1000", **client, "bootstrap.servers": brokers, "logger": _DebugLog()}
+
+
+def consumer_settings(*, group: str, queue_bytes_max: int, brokers: int) -> dict[str, Any]:
+    """librdkafka's queue is one for all partitions (its `queued.max.messages.kbytes` is then not a bound for each), and each
+    of `brokers` has one fetch under way. The bound is passed by one message larger than a broker's part, at most once a broker."""
+    fetch_bytes_max = max(FETCH_BYTES_MIN, queue_bytes_max // FETCHES_PART // brokers)
+    return {
+        "group.id": group,
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": "false",
+        "enable.partition.eof": "false",
+        "check.crcs": "true",
+        "queued.max.messages.kbytes": str(max(1, queue_bytes_max // QUEUE_PART >> 10)),
+        "fetch.max.bytes": str(fetch_bytes_max),
+        "fetch.message.max.bytes": str(min(fetch_bytes_max, 1 << 20)),
+        "message.max.bytes": "1000",  # else librdkafka raises fetch.max.bytes to it
+        "receive.message.max.bytes": str(RESPONSE_BYTES_MAX),
+        "fetch.queue.backoff.ms": "10",  # by default a full queue stops a partition for a second
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsAnswer:
+    """A question about topics, by name, that is under way."""
+
+    futures: Mapping[str, Future[Any]]
+
+    def wait(self, timeout_s: float) -> bool:
+        return not wait(self.futures.values(), timeout_s).not_done
+
+    def topics(self) -> dict[str, Topic] | None:
+        """The topics that exist; None if no broker could tell. Raises FeedUnsuitable where the cluster refuses."""
+        found: dict[str, Topic] = {}
+        useless = False
+        for name, future in self.futures.items():
+            error = _error_of(future)
+            if error is None:
+                topic = future.result()
+                number = (topic.topic_id.get_most_significant_bits(), topic.topic_id.get_least_significant_bits())
+                found[name] = Topic(str(topic.topic_id) if any(number) else None, len(topic.partitions))
+            elif error.code() not in _NO_SUCH_TOPIC:
+                if refused := refusal(error, f"topic {name}"):
+                    raise refused
+                useless = True
+        return None if useless else found
+
+
+class Cluster:
+    """Asks about topics and offsets. `brokers`: host:port, separated by commas. Raises ConfigError for settings that are wrong."""
+
+    def __init__(self, brokers: str, client: Mapping[str, str]) -> None:
+        check_client(client)
+        self.brokers = brokers
+        self._answered = False
+        self._trouble: KafkaError | None = None
+        self._admin = open_client(AdminClient, common_settings(brokers, client) | {"error_cb": self.note})
+
+    def note(self, error: KafkaError) -> None:
+        """librdkafka's error callback, of any client of this cluster; called by `check` and by the consumer's own calls.
+
+        What a person must repair is not hidden by what follows from it: a refused password is told once a broker, and then
+        "all brokers are down", often before anybody looks."""
+        if self._trouble is None or _rank(error) >= _rank(self._trouble):
+            self._trouble = error
+
+    def check(self, *, wait_s: float = 0.0) -> None:
+        """Raises FeedUnsuitable for what a person must repair before a first answer can come, or at any time an ACL."""
+        self._admin.poll(wait_s)
+        if self._trouble is None:
+            return
+        code = self._trouble.code()
+        if code in _FORBIDDEN or code == KafkaError._FATAL or (code in _REFUSED and not self._answered):
+            raise _refused(self._trouble, f"the connection to {self.brokers}")
+
+    def answered(self) -> None:
+        self._answered, self._trouble = True, None
+
+    def lost(self, seconds: float) -> TicdcDumpError:
+        """What to raise after so long without an answer."""
+        trouble = self._trouble
+        if trouble is not None and trouble.code() in _REFUSED:
+            return _refused(trouble, f"the connection to {self.brokers}")
+        last = f"; the last error is {trouble.name()}: {trouble.str()}" if trouble else ""
+        return FeedLost(
+            f"no Kafka broker of {self.brokers} has answered for {seconds:.0f} s{last}",
+            hint="start the brokers, or correct kafka.brokers; if they ask for TLS or a login, set kafka.client security.protocol",
+        )
+
+    def ask(self, topics: Iterable[str]) -> TopicsAnswer:
+        """Begin to ask which of `topics` exist, with how many partitions."""
+        names = sorted(topics)
+        return TopicsAnswer(self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S) if names else {})
+
+    def broker_count(self) -> int:
+        return len(self._done(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "the cluster").nodes)
+
+    def available(self, partitions: Iterable[PartitionKey]) -> dict[PartitionKey, tuple[int, int]]:
+        """`(first, end)` for each: the oldest offset that is there, and the one that the next message will get."""
+        keys = sorted(partitions)
+        first = self._offsets(keys, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # it has no types
+        end = self._offsets(keys, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # it has no types
+        return {key: (first[key], end[key]) for key in keys}
+
+    def _offsets(self, keys: list[PartitionKey], spec: OffsetSpec) -> dict[PartitionKey, int]:
+        if not keys:
+            return {}
+        asked = self._admin.list_offsets({TopicPartition(*key): spec for key in keys}, request_timeout=REQUEST_TIMEOUT_S)
+        return {(at.topic, at.partition): self._done(future, f"{at.topic}/{at.partition}").offset for at, future in asked.items()}
+
+    def _done(self, future: Future[Any], what: str) -> Any:
+        """The result. Raises FeedUnsuitable for a refusal, else FeedLost."""
+        if error := _error_of(future):
+            raise refusal(error, what) or FeedLost(
+                f"Kafka at {self.brokers} does not answer for {what}: {error.name()}: {error.str()}",
+                hint="wait until every partition has a leader, and start the brokers that are down",
+            )
+        return future.result()
+
+
+def _rank(error: KafkaError) -> int:
+    return 2 if error.code() in _FORBIDDEN else 1 if error.code() in _REFUSED else 0
+
+
+def _error_of(future: Future[Any]) -> KafkaError | None:
+    failure = future.exception()
+    if failure is None:
+        return None
+    if not isinstance(failure, KafkaException):
+        raise failure
+    error: KafkaError = failure.args[0]
+    return error
+
+
+def open_client(kind: type[Any], settings: dict[str, Any]) -> Any:
+    """A librdkafka client. Raises ConfigError for a setting that it does not know or cannot use."""
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        raise ConfigError(
+            f"librdkafka cannot use the settings in kafka.client: {error.args[0].str()}",
+            hint="see librdkafka's CONFIGURATION.md for the names and values; files must be readable for this user",
+        ) from error

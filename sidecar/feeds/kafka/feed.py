@@ -1,0 +1,168 @@
+"""TiCDC's Kafka topics as a feed: a lane is a partition, `kafka/{topic}/{partition}`, a position is a Kafka offset.
+
+**A lane must join before R may pass it by.** So what completes a round of all lanes is held until the source has told its tables and
+the brokers their topics, both asked after it came (`rounds`); without an answer R waits.
+
+    start     where reading begins, without a gap        reading   the consumer: messages in order, the outage clock
+    rounds    what may be released, what is asked        asking    the question, in the background
+    commits   offsets for operators, written and never read
+
+`poll` waits for neither of those who are asked: it returns within its timeout, or ANSWER_WAIT_S a step, whatever they do. `lanes` asks
+nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sidecar.core.model import Lane, Message
+from sidecar.errors import FeedLost
+from sidecar.feeds.kafka.asking import Asking
+from sidecar.feeds.kafka.client import Cluster
+from sidecar.feeds.kafka.commits import Commits
+from sidecar.feeds.kafka.lanes import PartitionKey, partition_of
+from sidecar.feeds.kafka.reading import KafkaSettings, Reading
+from sidecar.feeds.kafka.rounds import TOPICS_AGAIN_S, Rounds
+from sidecar.feeds.kafka.start import Start, Wanted
+from sidecar.ports import Clock
+
+ANSWER_WAIT_S = 0.1
+"""How long a poll waits for the topics that it needs; a broker nearby takes about 2 ms. Then the next poll goes on waiting."""
+
+
+class _SystemClock:
+    def now_s(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """From a seek to the next, or to the close."""
+
+    reading: Reading
+    rounds: Rounds
+    asking: Asking
+    commits: Commits
+
+
+class KafkaFeed:
+    """sidecar.ports.Feed over all partitions of `topics()`, those of the tables where the log is, and `present()`, those of the tables
+    that the source has now. `topics` is cheap. `present` may wait for the source and raise: `seek` waits for it, after that it is
+    asked by a thread of its own, and `poll` raises what it raised. None: the same topics.
+
+    A topic that does not exist is no lane yet: TiCDC makes topics when their first table comes. One thread calls all but the
+    constructor.
+
+    Raises ConfigError for settings that cannot be used; FeedLost when no broker answers for OUTAGE_MAX_S. After an error
+    only `seek` and `close` may follow.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topics: Callable[[], frozenset[str]],
+        *,
+        present: Callable[[], frozenset[str]] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.group = settings.group
+        self._settings = settings
+        self._topics = topics
+        self._present = present or topics
+        self._by_table = present is not None
+        self._clock = clock or _SystemClock()
+        self._cluster = Cluster(settings.brokers, settings.client)
+        self._open: _Open | None = None
+
+    def lanes(self) -> frozenset[Lane]:
+        """As of the topics read after all that was delivered had arrived; empty before `seek`. Asks nobody."""
+        return frozenset() if self._open is None else self._open.rounds.lanes(self._topics())
+
+    def seek(self, positions: Mapping[Lane, int]) -> None:
+        """Waits for the source, the brokers, and then for leaders, FIRST_ANSWER_MAX_S each. Empty positions: a new log, from what is
+        there.
+
+        Raises FeedUnsuitable for a gap, or where the brokers refuse; FeedLost, and changes nothing, if none answers.
+        """
+        wanted = {partition_of(lane): position for lane, position in positions.items()}
+        at_log, present = self._topics(), self._present()
+        may_go = frozenset(topic for topic, _ in wanted) - at_log - present if self._by_table else frozenset[str]()
+        start = Start(self._cluster, self._clock, Wanted(wanted, at_log | present, may_go))
+        self._end()
+        now_s = self._clock.now_s()
+        commits = Commits(self._cluster.note, now_s=now_s)
+        reading = Reading(self._cluster, self._settings, commits.done)
+        rounds = Rounds(start.topics, at_log=at_log, present=present, now_s=now_s)
+        self._open = _Open(reading, rounds, Asking(self._cluster, self._present if self._by_table else None), commits)
+        reading.join(start.positions)
+
+    def poll(self, *, timeout_s: float) -> Sequence[Message]:
+        """Raises FeedUnsuitable for a gap, a topic that is gone, or where the brokers refuse; FeedLost after an outage; and what
+        `present` raised."""
+        assert self._open is not None, "poll comes after seek"
+        reading, rounds, asking = self._open.reading, self._open.rounds, self._open.asking
+        self._cluster.check()
+        self._open.commits.send_if_due(reading.commit, now_s=self._clock.now_s())
+        released: Sequence[Message] = ()
+        if not rounds.held:
+            released = rounds.take(reading.take(timeout_s), now_s=self._clock.now_s())
+        if not rounds.held:
+            self._learn(self._open, wait_s=0.0)
+            return released
+        pause_s = min(timeout_s, TOPICS_AGAIN_S)
+        self._learn(self._open, wait_s=max(pause_s, ANSWER_WAIT_S))
+        if rounds.told:
+            return rounds.release(self._read_to_end(self._open))
+        if not asking.waits_for():
+            self._cluster.check(wait_s=pause_s)
+        return ()
+
+    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
+        for lane, position in positions.items():
+            partition = partition_of(lane)
+            if self._open is not None and partition in self._open.reading.positions:
+                self._open.commits.acknowledge(partition, position)
+
+    def still_because(self) -> str:
+        """For people, when no lane moves: whom a complete round waits for; empty if there is none. Called by who calls `poll`."""
+        waits_for = self._open.asking.waits_for() if self._open is not None and self._open.rounds.held else ""
+        return f"waits for {waits_for}" if waits_for else ""
+
+    def close(self) -> None:
+        """Waits a second at most for the source, and one for the brokers. The feed can be used again after `seek`."""
+        if self._open is not None:
+            self._open.commits.send(self._open.reading.commit, now_s=self._clock.now_s())
+            self._end()
+
+    def _learn(self, at: _Open, *, wait_s: float) -> None:
+        """Ask if it is time to, and take in what has been answered."""
+        now_s = self._clock.now_s()
+        if question := at.rounds.ask(self._topics(), now_s=now_s):
+            at.asking.begin(question)
+        answer = at.asking.answer(wait_s=wait_s)
+        if answer is None:
+            return
+        if answer.found is None:
+            at.reading.unanswered(now_s)
+        else:
+            at.reading.answered()
+        learned = at.rounds.learn(answer, now_s=now_s)
+        at.reading.leave(learned.left)
+        at.commits.forget(learned.left)
+        at.reading.join(dict.fromkeys(learned.joined, 0))
+
+    def _read_to_end(self, at: _Open) -> frozenset[PartitionKey]:
+        """Which of those without tables are; none where the brokers cannot tell: R waits, and the next round asks again."""
+        try:
+            ends = self._cluster.available(at.rounds.without_tables())
+        except FeedLost:
+            return frozenset()
+        return frozenset(partition for partition, (_, end) in ends.items() if at.reading.positions[partition] >= end)
+
+    def _end(self) -> None:
+        if self._open is not None:
+            ending, self._open = self._open, None
+            ending.asking.close()
+            ending.reading.close()

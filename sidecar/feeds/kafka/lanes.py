@@ -1,0 +1,65 @@
+"""The names of Kafka's lanes and topics, and what is said of one that cannot be read on: a gap, a hole, a topic that is gone. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.model import Lane
+from sidecar.errors import FeedUnsuitable
+
+PartitionKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`id`: of this very topic, not of one with its name; None from brokers before 2.8."""
+
+    id: str | None
+    partitions: int
+
+
+START_ANEW = (
+    "what is lost cannot be read again: start a new changefeed into an empty topic with a new log, and dump again; "
+    "give the topic a longer retention.ms than the sidecar may ever be stopped"
+)
+
+
+def lane_of(partition: PartitionKey) -> Lane:
+    return Lane(f"kafka/{partition[0]}/{partition[1]}")
+
+
+def partition_of(lane: Lane) -> PartitionKey:
+    """Raises FeedUnsuitable for the lane of another kind of feed."""
+    match lane.split("/"):
+        case ["kafka", topic, number] if topic and number.isdecimal():
+            return topic, int(number)
+    raise FeedUnsuitable(
+        f"the log has a position in lane {lane}, which is no partition of Kafka", hint="give this changefeed a log of its own, or a new one"
+    )
+
+
+def gone(partition: PartitionKey, topic: Topic | None) -> FeedUnsuitable:
+    there = f"has only {topic.partitions} partitions" if topic else "does not exist"
+    return FeedUnsuitable(f"{lane_of(partition)} is read by this log, and topic {partition[0]} {there}", hint=START_ANEW)
+
+
+def made_anew(name: str, known: Topic, topic: Topic) -> FeedUnsuitable:
+    return FeedUnsuitable(
+        f"topic {name} was deleted and made anew (its id was {known.id} and is {topic.id}): what was in it is lost", hint=START_ANEW
+    )
+
+
+def gap(partition: PartitionKey, wanted: int, first: int, end: int) -> FeedUnsuitable:
+    why = "retention has removed what is between" if wanted < first else "the topic was made anew or cut off"
+    return FeedUnsuitable(
+        f"{lane_of(partition)} cannot be read from {wanted}: topic {partition[0]}, partition {partition[1]} has offsets "
+        f"{first} to {end} (exclusive); {why}",
+        hint=START_ANEW,
+    )
+
+
+def hole(partition: PartitionKey, wanted: int, found: int) -> FeedUnsuitable:
+    return FeedUnsuitable(
+        f"{lane_of(partition)} goes on at {found} where {wanted} was expected: messages between them are not there",
+        hint="set cleanup.policy=delete on the topic and let nothing but this changefeed write it, without transactions; " + START_ANEW,
+    )

@@ -1,0 +1,56 @@
+"""The topics of the tables that the source has at present, fetched in the background: nobody who asks waits for the source.
+
+An answer counts for a question only if it was fetched after the question came. What ends the fetching, known or unknown, is raised
+by the next look, in the asking thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Condition, Event
+
+from sidecar.process.background import Background
+
+CLOSE_WAIT_S = 1.0
+_END = 0
+
+
+class Names:
+    """`present` may wait and raise; it is called by one thread at a time, the background's."""
+
+    def __init__(self, present: Callable[[], frozenset[str]]) -> None:
+        self._present = present
+        self._asked = 0
+        self._told, self._topics = 0, frozenset[str]()
+        self._to_do: SimpleQueue[int] = SimpleQueue()
+        self._change = Condition()
+        self._background = Background(self._work, name="kafka-feed-names")
+
+    def ask(self) -> int:
+        """The number of the question, for `told`."""
+        self._asked += 1
+        self._to_do.put(self._asked)
+        return self._asked
+
+    def told(self, number: int, *, wait_s: float) -> frozenset[str] | None:
+        """What the source told after question `number` came, None as long as it has not. Raises what ended the fetching."""
+        with self._change:
+            self._change.wait_for(lambda: self._told >= number, wait_s)
+            topics = self._topics if self._told >= number else None
+        self._background.check()
+        return topics
+
+    def close(self) -> None:
+        """A source that does not answer is left behind after CLOSE_WAIT_S."""
+        self._to_do.put(_END)
+        self._background.close(CLOSE_WAIT_S)
+
+    def _work(self, _: Event) -> None:
+        while (number := self._to_do.get()) != _END:
+            if not self._to_do.empty():
+                continue  # what is fetched for a later question answers this one too
+            topics = self._present()
+            with self._change:
+                self._told, self._topics = number, topics
+                self._change.notify_all()

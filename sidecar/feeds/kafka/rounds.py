@@ -1,0 +1,184 @@
+"""Which lanes there are, what of their messages may be released, and what must be asked before. Pure: no I/O, time is an argument.
+
+- **A lane must join before R may pass it by.** TiCDC sends resolved mark T, in any lane, after every change <= T was
+  written, so the lane of each was there before that mark. Before R moves to T every lane has delivered something since
+  the first mark >= T came. So the messages that complete such a round are held, and with them all that comes after, until a
+  question that began after they came is answered. What was asked before is too old; without an answer R waits.
+  An answer is as good as the broker that gives it: one that lags behind its controller leaves a new partition out.
+- The topics of the source's present tables count as well as those of the tables where the log is: the DDL that makes or renames
+  a table comes in the table's own topic. A question asks for both, after mark T came, when the table is there.
+- TiCDC marks a topic only as long as it has a table. One that has none at present leaves R alone in each round in which it was
+  read up to an end that was asked for after the round's messages came: nothing <= T is behind it.
+- Else a lane never leaves. Its topic gone, smaller, or made anew (another topic id) stops.
+
+The caller's order: `take`; `ask` whenever it likes; `learn` with the answer; and while `held`, `release` once `told`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sidecar.core.model import Lane, Message
+from sidecar.feeds.kafka.lanes import PartitionKey, Topic, gone, lane_of, made_anew, partition_of
+
+TOPICS_EVERY_S = 5.0
+"""Without messages of every lane the topics are read again so often: for what appears, what is gone, and for a sign of life."""
+
+TOPICS_AGAIN_S = 0.2
+"""After an answer of no use, and while there is no lane at all."""
+
+GONE_MAX_S = 10.0
+"""A topic that is there and that brokers do not know for so long is gone. Shorter: one of them is just starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which topics do the source's tables have at present; and which of those, of `at_log` and of `known` exist?"""
+
+    number: int
+    at_log: frozenset[str]
+    known: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`present`: the topics of the source's tables; `found`: those that exist, None if no broker could tell."""
+
+    question: Question
+    present: frozenset[str]
+    found: Mapping[str, Topic] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Read `joined` from their beginning, and `left` no more."""
+
+    joined: frozenset[PartitionKey] = frozenset()
+    left: frozenset[PartitionKey] = frozenset()
+
+
+class Rounds:
+    """Begins with the partitions of `topics`, which exist; `at_log` and `present` are the tables' topics that were asked for."""
+
+    def __init__(self, topics: Mapping[str, Topic], *, at_log: frozenset[str], present: frozenset[str], now_s: float) -> None:
+        self.held: Sequence[Message] = ()
+        self.told = False
+        self._topics = dict(topics)
+        self._lanes = {partition: lane_of(partition) for name, topic in topics.items() for partition in _partitions(name, 0, topic)}
+        self._with_tables, self._asked_for = present, at_log | present
+        self._unheard = set(self._lanes)
+        self._at_end: frozenset[PartitionKey] = frozenset()
+        self._question = Question(0, frozenset(), frozenset())
+        self._asking = False
+        self._ask_at_s = now_s
+        self._gone_since_s: float | None = None
+
+    def lanes(self, at_log: frozenset[str]) -> frozenset[Lane]:
+        """Those that R waits for. A topic that got its first table by a DDL in the log, and that nobody was asked for yet, is a lane
+        without marks."""
+        unasked = {lane_of((topic, 0)) for topic in at_log - self._asked_for}
+        return frozenset(unasked | {lane for partition, lane in self._lanes.items() if partition not in self._at_end})
+
+    def without_tables(self) -> frozenset[PartitionKey]:
+        """Those that TiCDC marks no more."""
+        return frozenset(partition for partition in self._lanes if partition[0] not in self._with_tables)
+
+    # ---- what comes -------------------------------------------------------------------------------------------------
+
+    def take(self, messages: Sequence[Message], *, now_s: float) -> Sequence[Message]:
+        """What may be released at once: all, or nothing if they complete a round. Not while messages are held."""
+        if self.held:
+            raise AssertionError("messages are held, and more were taken")
+        self._unheard.difference_update(partition_of(lane) for lane in {message.lane for message in messages})
+        if self._unheard or not messages:
+            return messages
+        self.held, self.told = messages, False
+        self._asking, self._ask_at_s = False, now_s
+        return ()
+
+    def release(self, read_to_end: Collection[PartitionKey]) -> Sequence[Message]:
+        """The round ends. `read_to_end`: of those without tables, up to an end that was asked for since the round is held."""
+        if not self.told:
+            raise AssertionError("the topics were not told since the round's messages came")
+        self._at_end = self.without_tables() & frozenset(read_to_end)
+        self._unheard = {partition for partition in self._lanes if partition[0] in self._with_tables}
+        released, self.held, self.told = self.held, (), False
+        return released
+
+    # ---- what is asked ----------------------------------------------------------------------------------------------
+
+    def ask(self, at_log: frozenset[str], *, now_s: float) -> Question | None:
+        """The question that it is time to begin; any other is void then."""
+        if self._asking or (now_s < self._ask_at_s and at_log <= self._asked_for):
+            return None
+        self._asking = True
+        self._question = Question(self._question.number + 1, at_log, frozenset(self._topics))
+        return self._question
+
+    def learn(self, answer: Answer, *, now_s: float) -> Learned:
+        """Raises FeedUnsuitable for a topic that is gone or made anew. What answers a void question changes nothing."""
+        if not self._asking or answer.question != self._question:
+            return Learned()
+        self._asking, self._ask_at_s = False, now_s + TOPICS_AGAIN_S
+        if answer.found is None:
+            return Learned()
+        asked_for = answer.question.at_log | answer.present
+        left = self._leave(asked_for, answer.found)
+        if self._something_is_gone(answer.found, now_s):
+            return Learned(left=left)
+        if self._lanes:
+            self._ask_at_s = now_s + TOPICS_EVERY_S
+        self._follow_tables(answer.present)
+        self._asked_for = asked_for
+        self.told = bool(self.held)
+        return Learned(self._join(answer.found), left)
+
+    def _follow_tables(self, present: frozenset[str]) -> None:
+        """Topics that have tables hold R, from now on; those that have none any more are left out when the next round ends."""
+        came = {partition for partition in self._lanes if partition[0] in present - self._with_tables}
+        self._with_tables = present
+        self._at_end -= came
+        self._unheard = {partition for partition in self._unheard | came if partition[0] in present}
+
+    def _join(self, found: Mapping[str, Topic]) -> frozenset[PartitionKey]:
+        """What was not there when the log began, or when this process did, is read from its very beginning."""
+        joined: set[PartitionKey] = set()
+        for name, topic in found.items():
+            if name in self._topics or name in self._asked_for:
+                joined |= _partitions(name, self._topics[name].partitions if name in self._topics else 0, topic)
+                self._topics[name] = topic
+        self._lanes |= {partition: lane_of(partition) for partition in joined}
+        self._unheard |= joined
+        return frozenset(joined)
+
+    def _leave(self, asked_for: frozenset[str], found: Mapping[str, Topic]) -> frozenset[PartitionKey]:
+        """Topics without tables that were deleted, if all of them was read, are forgotten."""
+        left: set[PartitionKey] = set()
+        for name, known in list(self._topics.items()):
+            topic, partitions = found.get(name), _partitions(name, 0, known)
+            if name not in asked_for and (topic is None or topic.id != known.id) and partitions <= self._at_end:
+                del self._topics[name]
+                left |= partitions
+        for partition in left:
+            del self._lanes[partition]
+        self._at_end -= left
+        self._unheard -= left
+        return frozenset(left)
+
+    def _something_is_gone(self, found: Mapping[str, Topic], now_s: float) -> bool:
+        for name, known in self._topics.items():
+            topic = found.get(name)
+            if topic is not None and topic.id is not None and known.id is not None and topic.id != known.id:
+                raise made_anew(name, known, topic)
+            if topic is None or topic.partitions < known.partitions:
+                self._gone_since_s = now_s if self._gone_since_s is None else self._gone_since_s
+                if now_s - self._gone_since_s > GONE_MAX_S:
+                    raise gone((name, topic.partitions if topic else 0), topic)
+                return True
+        self._gone_since_s = None
+        return False
+
+
+def _partitions(name: str, first: int, topic: Topic) -> set[PartitionKey]:
+    return {(name, number) for number in range(first, topic.partitions)}

@@ -1,0 +1,48 @@
+"""What any feed of raw key-values needs, in place of Kafka: a filter that can be followed on them, and the tables' infos.
+
+That marks come back by the feed cannot be probed here: senders speak with the owner alone, and TiKV's feed begins where its log ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sidecar.adapters.tidb.infos import TidbInfos
+from sidecar.config import SourceSection
+from sidecar.feeds.checks import CHANGEFEED, TIDB, of_problem
+from sidecar.feeds.kv.suitability import refuse_filter, refuse_old_tidb
+from sidecar.process.checks import Check, Found, Key, Told, ok
+from sidecar.ticdc.changefeed import Changefeed
+from sidecar.ticdc.suitability import problems_of_key_values
+
+INFOS_S = 60.0
+
+SETTINGS: Key[None] = Key("changefeed settings")
+INFOS: Key[None] = Key("table infos")
+BROUGHT: Key[None] = Key("key-values")
+
+
+def checks(brought: Callable[[Found], Told[None]]) -> Sequence[Check[Any]]:
+    """`brought`: whether whoever brings the key-values can."""
+    return (
+        Check(SETTINGS, lambda it: settings(it[CHANGEFEED]), "filter (changefeed)", (CHANGEFEED,)),
+        Check(INFOS, lambda it: infos(it.config.source), "source.status_port", (TIDB,), INFOS_S),
+        Check(BROUGHT, brought, "tikv.pd, push.listen"),
+    )
+
+
+def settings(changefeed: Changefeed) -> Told[None]:
+    refuse_filter(changefeed.filter)
+    against = [problem for problem in problems_of_key_values(changefeed) if problem.setting != "state"]
+    yield from map(of_problem, against)
+    if not against:
+        yield ok("its filter can be followed on raw key-values")
+
+
+def infos(source: SourceSection) -> Told[None]:
+    """What a new log would begin with."""
+    found = TidbInfos(source).snapshot()
+    refuse_old_tidb(found.version, fast_create_table=found.fast_create_table)
+    tables = sum(len(list(schema.tables)) for schema in found.schemas)
+    yield ok(f"TiDB's status port tells {tables} tables' infos at {found.ts}")

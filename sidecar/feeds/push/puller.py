@@ -1,0 +1,269 @@
+"""Key-values pushed by custom sinks in TiCDC's place, as a Puller: senders connect, open spans and send (feed.proto).
+
+    server    bytes between the network and boxes, credit counted down    threads of gRPC and of the streams
+    session   one sender's conversation                                   │
+    spans     who owns what, what a mark is worth                         │ only where `poll`, `want`, `acknowledge` run
+    credits   who may send how much                                       │
+    puller    senders in turn, silence, what stops the sidecar            │
+
+Everything that decides runs in `poll`: what has arrived waits as bytes until it is asked for, so the order in which messages
+count is the order in which they are taken here, one of each sender in turn. Silence is measured in time in which somebody polls:
+a sidecar that slept blames no sender.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import grpc
+
+from sidecar.config import PushSection
+from sidecar.core.model import CommitTs
+from sidecar.errors import FeedLost, FeedUnsuitable, MessageUnreadable, TicdcDumpError
+from sidecar.feeds.push.credits import Credits
+from sidecar.feeds.push.server import PushServer
+from sidecar.feeds.push.session import Session, StreamEnds, Terms
+from sidecar.feeds.push.spans import Loss, Part, Spans, Wanted, describe
+from sidecar.ports import Clock
+from sidecar.rowcodec.key_values import KeyRange, KvEvent
+from sidecar.ticdc.changefeed import ChangefeedName
+
+TAKEN_PART = 4
+"""A poll ends at this part of `queue_bytes_max`: the senders go on with the rest of their credit meanwhile."""
+
+POLL_BYTES_MAX = 2 << 20
+"""And at this: what is decoded in some tens of milliseconds, so that the pipeline comes back to the dump and to operators."""
+
+AWAY_MIN_S = 1.0
+"""Between two polls; longer is time in which nobody was here to hear a sender."""
+
+CHECKS_IN_SILENCE = 4
+"""How often silence is looked for in `silent_max_s`: each time all parts are looked at."""
+
+ENDS_TOLD = 3
+"""Of the streams that ended last, in the text of a FeedLost: often they say why nobody is there."""
+
+
+class _SystemClock:
+    def now_s(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class SenderView:
+    """A sender for operators. `resolved_ts`: up to where all that it owns has been delivered; None if it owns nothing."""
+
+    sender: str
+    peer: str
+    spans: int
+    waiting_bytes: int
+    resolved_ts: CommitTs | None
+    silent_s: float
+
+
+class PushPuller:
+    """sidecar.ports.Puller; listens from the constructor on. `changefeed`: senders of another are refused; None: none is.
+
+    One thread calls all but `senders`. Raises ConfigError where it cannot listen as the settings say.
+    """
+
+    def __init__(self, push: PushSection, *, changefeed: ChangefeedName | None = None, clock: Clock | None = None) -> None:
+        self._silent_max_s = push.silent_max_s
+        self._take_bytes_max = min(push.queue_bytes_max // TAKEN_PART, POLL_BYTES_MAX)
+        self._clock = clock or _SystemClock()
+        self._terms = Terms(str(changefeed or ""), push.silent_max_s)
+        self._lock = Lock()
+        self._spans = Spans()
+        self._credits = Credits(push.queue_bytes_max)
+        self._sessions: dict[int, Session] = {}
+        self._turns: deque[Session] = deque()
+        self._by_name: dict[str, Session] = {}
+        self._ends: deque[str] = deque(maxlen=ENDS_TOLD)
+        self._failure: TicdcDumpError | None = None
+        self._away_s = 0.0
+        self._left_s = self._clock.now_s()
+        self._check_at_s = self._left_s
+        self._server = PushServer(push)
+        self.port = self._server.port
+
+    # ---- the port -------------------------------------------------------------------------------------------------------
+
+    def want(self, wanted: Mapping[KeyRange, CommitTs]) -> None:
+        with self._lock:
+            changed = self._spans.want(wanted, now_s=self._now_s())
+            self._tell_losses(changed.losses)
+            if changed.begun or changed.ended:
+                begun = [(begun, wanted[begun]) for begun in changed.begun]
+                for session in self._sessions.values():
+                    if session.name:
+                        session.tell_wanted(begun, changed.ended)
+
+    def poll(self, *, timeout_s: float) -> Sequence[KvEvent]:
+        """Raises MessageUnreadable for a broken sender; FeedLost, or FeedUnsuitable if what a sender can give begins too late,
+        for a range without a sender, or whose sender is silent, for `silent_max_s`. After an error only `close` may follow."""
+        now_s = self._clock.now_s()
+        self._away_s += away_s if (away_s := now_s - self._left_s) > AWAY_MIN_S else 0.0
+        try:
+            return self._poll(now_s + timeout_s)
+        finally:
+            self._left_s = self._clock.now_s()
+
+    def acknowledge(self, durable: Mapping[KeyRange, CommitTs]) -> None:
+        with self._lock:
+            for opening, ts in self._spans.acknowledge(durable):
+                self._sessions[opening.stream].stream.tell_durable(opening.span, ts)
+
+    def close(self) -> None:
+        self._server.close()
+
+    def senders(self) -> list[SenderView]:
+        """Those that are connected, and those whose last messages wait, by name. From any thread."""
+        with self._lock:
+            now_s = self._now_s()
+            named = sorted((session for session in self._sessions.values() if session.name), key=lambda session: session.name)
+            return [_view(session, now_s) for session in named]
+
+    # ---- taking in ------------------------------------------------------------------------------------------------------
+
+    def _poll(self, until_s: float) -> Sequence[KvEvent]:
+        while True:
+            self._server.arrived.clear()
+            with self._lock:
+                events, more = self._take()
+                if not events and self._failure is not None:
+                    raise self._failure
+                if not events and not more:
+                    self._check_silence()
+            left_s = until_s - self._clock.now_s()
+            if events or left_s <= 0:
+                return events
+            if not more:
+                self._server.arrived.wait(left_s)
+
+    def _take(self) -> tuple[list[KvEvent], bool]:
+        """One message of each sender in turn, until nothing waits or it is enough for one poll; whether more may wait."""
+        now_s = self._now_s()
+        for stream in self._server.new_streams():
+            self._sessions[stream.number] = Session(stream, self._spans, self._credits, self._terms, now_s=now_s)
+            self._turns.append(self._sessions[stream.number])
+        events: list[KvEvent] = []
+        bytes_left, idle = self._take_bytes_max, 0
+        while idle < len(self._turns) and bytes_left > 0 and self._failure is None:
+            session = self._turns[0]
+            self._turns.rotate(-1)
+            taken_bytes = self._take_one(session, events, now_s)
+            idle = idle + 1 if taken_bytes is None else 0
+            bytes_left -= taken_bytes or 0
+        for session in self._turns:
+            if session.name and not session.stream.gone() and (bytes := self._credits.grant(session.stream.number)):
+                session.stream.grant(bytes)
+        return events, idle < len(self._turns)
+
+    def _take_one(self, session: Session, events: list[KvEvent], now_s: float) -> int | None:
+        """The bytes of its next message; None if there was nothing to do."""
+        if session.predecessor is not None:
+            if not session.predecessor.finished:
+                return None
+            session.predecessor = None
+        gone, data = session.stream.gone(), session.stream.next()
+        if data is None:
+            if not gone:
+                return None
+            if self._by_name.get(session.name) is session:
+                self._ends.append(f"{session}: its connection ended")
+            self._finish(session, now_s)
+            return 0
+        greeted = bool(session.name)
+        try:
+            taken = session.take(data, now_s=now_s)
+        except StreamEnds as end:
+            self._end(session, end.code, end.text, now_s)
+        except MessageUnreadable as error:
+            self._failure = error
+            self._end(session, grpc.StatusCode.INVALID_ARGUMENT, str(error), now_s)
+        else:
+            events += taken.events
+            self._tell_losses(taken.losses)
+            if not greeted:
+                self._succeed(session)
+        return len(data)
+
+    def _succeed(self, session: Session) -> None:
+        """A new stream of a sender's name: the former one ends, and what arrived of it comes first."""
+        former = self._by_name.get(session.name)
+        self._by_name[session.name] = session
+        if former is not None and not former.finished:
+            session.predecessor = former
+            former.stream.end(grpc.StatusCode.ABORTED, f"a newer stream, from {session.stream.peer}, has the name {session.name}")
+            self._credits.close(former.stream.number, waiting=former.stream.waiting_bytes())
+
+    def _end(self, session: Session, code: grpc.StatusCode, text: str, now_s: float) -> None:
+        session.stream.end(code, text)
+        session.stream.discard()
+        self._ends.append(f"{session}: {text.partition(chr(10))[0]}")
+        self._finish(session, now_s)
+
+    def _finish(self, session: Session, now_s: float) -> None:
+        session.finish(now_s=now_s)
+        del self._sessions[session.stream.number]
+        self._turns.remove(session)
+        if self._by_name.get(session.name) is session:
+            del self._by_name[session.name]
+
+    def _tell_losses(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            self._sessions[loss.opening.stream].tell_lost(loss)
+
+    # ---- silence --------------------------------------------------------------------------------------------------------
+
+    def _now_s(self) -> float:
+        """In time in which somebody polls."""
+        return self._clock.now_s() - self._away_s
+
+    def _check_silence(self) -> None:
+        now_s = self._now_s()
+        if now_s < self._check_at_s:
+            return
+        self._check_at_s = now_s + self._silent_max_s / CHECKS_IN_SILENCE
+        for session in [*self._sessions.values()]:
+            if not session.name and session.silent_s(now_s) > self._silent_max_s:
+                self._end(session, grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello came", now_s)
+        for wanted in self._spans:
+            for part in wanted.parts:
+                if part.owner is None and now_s - part.since_s > self._silent_max_s:
+                    raise self._nobody(wanted, part, now_s)
+                if part.owner is not None:
+                    owner = self._sessions[part.owner.stream]
+                    if (silent_s := owner.silent_s(now_s)) > self._silent_max_s:
+                        raise FeedLost(
+                            f"{describe(wanted.range)}: {owner}, who sends it, has said nothing for {silent_s:.0f} s",
+                            hint="see whether that TiCDC node lives and reaches this sidecar; it is taken up again when it does",
+                        )
+
+    def _nobody(self, wanted: Wanted, part: Part, now_s: float) -> TicdcDumpError:
+        which = describe(wanted.range)
+        if (part.start, part.end) != wanted.range:
+            which += f", of it {part.start.hex()} to {part.end.hex()}"
+        if wanted.too_late is not None and wanted.too_late.available_ts > part.upto_ts:
+            sender, available_ts = wanted.too_late
+            return FeedUnsuitable(
+                f"{which} is complete up to {part.upto_ts}, and sender {sender} can give it from {available_ts} only: "
+                "what was committed between them is lost",
+                hint="move the changefeed's checkpoint back below that ts, or begin with an empty log",
+            )
+        ends = "; streams that ended last: " + "; ".join(self._ends) if self._ends else ""
+        senders = ", ".join(sorted(self._by_name)) or "none"
+        return FeedLost(
+            f"{which}: no sender has sent it for {now_s - part.since_s:.0f} s (senders: {senders}){ends}",
+            hint="see whether the changefeed runs, and whether its custom sinks reach this sidecar's push.listen",
+        )
+
+
+def _view(session: Session, now_s: float) -> SenderView:
+    owned = session.owned()
+    resolved_ts = min((part.upto_ts for opening in owned for part in opening.parts), default=None)
+    return SenderView(session.name, session.stream.peer, len(owned), session.stream.waiting_bytes(), resolved_ts, session.silent_s(now_s))

@@ -1,0 +1,12 @@
+"""The ways of the changes by the setting `feed`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sidecar.feeds.contract import Make
+from sidecar.feeds.kafka import make as kafka
+from sidecar.feeds.push import make as push
+from sidecar.feeds.tikv import make as tikv
+
+MAKES: Mapping[str, Make] = {"kafka": kafka.make, "push": push.make, "tikv": tikv.make}

@@ -1,0 +1,22 @@
+"""Whether PD answers, of which everything about TiKV is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from sidecar.config import TikvSection
+from sidecar.feeds.kv.checks import checks as of_key_values
+from sidecar.feeds.tikv.pd import PdClient
+from sidecar.process.checks import Check, Options, Told, ok
+
+
+def checks(_: Options) -> Sequence[Check[Any]]:
+    return of_key_values(lambda it: pd(it.config.tikv, it.opened))
+
+
+def pd(section: TikvSection, opened: ExitStack) -> Told[None]:
+    client = PdClient(section)
+    opened.callback(client.close)
+    yield ok(f"PD of cluster {client.cluster_id()} answers: TSO {client.tso()}")

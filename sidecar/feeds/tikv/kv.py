@@ -1,0 +1,152 @@
+"""TiKV's calls about locks, each to the leader of the region that has the keys. One try: whoever asks comes again later.
+
+- Where a region is, is asked of PD for each use: what is remembered is old just when a region is in trouble.
+- An answer of the region's that it cannot serve, and a store that cannot be reached, are FeedLost. What TiKV says of a key or a
+  transaction and nobody expects is MessageUnreadable: no fate may be read out of such an answer.
+- Keys of a keyspace (API v2) have it in front, and the request says so; TiKV refuses them otherwise.
+- Not for several threads at once.
+
+From tikv src/server/service/kv.rs, src/storage/mod.rs (check_api_version); client-go internal/locate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import grpc
+
+from sidecar.core.model import CommitTs
+from sidecar.errors import FeedLost, MessageUnreadable
+from sidecar.feeds.tikv.channel import Connect, refusal, status_text
+from sidecar.feeds.tikv.pd import PdClient
+from sidecar.feeds.tikv.regions import Part, Region, cut, encoded
+from sidecar.rowcodec.key_values import KeyRange
+from ticdc_dump.tikv import kvrpcpb_pb2, metapb_pb2, tikvpb_pb2_grpc
+
+CALL_MAX_S = 10.0
+"""For one answer; a leader gives it in milliseconds, and what it does not give may be asked again."""
+
+LOCKS_MAX = 1024
+"""Of one scan, as TiCDC asks."""
+
+_KEYSPACE_MARK, _KEYSPACE_BYTES = b"x", 4
+
+
+class KvCalls:
+    """Locks are kvrpcpb.LockInfo. All raise FeedLost, FeedUnsuitable, MessageUnreadable."""
+
+    def __init__(self, pd: PdClient, connect: Connect) -> None:
+        self._pd = pd
+        self._connect = connect
+        self._channels: dict[str, Any] = {}
+
+    def parts(self, wanted: KeyRange) -> Sequence[tuple[KeyRange, Region]]:
+        return [(part.range, _served(part)) for part in cut(wanted, self._pd.regions(wanted.start, wanted.end))]
+
+    def by_region(self, keys: Iterable[bytes]) -> Sequence[tuple[Region, list[bytes]]]:
+        """Each key once, with those of its region; the first key's region first."""
+        found: list[tuple[Region, list[bytes]]] = []
+        for key in dict.fromkeys(keys):
+            mine = next((group for region, group in found if _has(region, key)), None)
+            if mine is not None:
+                mine.append(key)
+            else:
+                found.append((self._region(key), [key]))
+        return found
+
+    def scan_locks(self, region: Region, within: KeyRange, *, max_ts: int) -> Sequence[Any]:
+        """At most LOCKS_MAX, in the order of their keys, of transactions that began at `max_ts` or before."""
+        request = kvrpcpb_pb2.ScanLockRequest(max_version=max_ts, start_key=within.start, end_key=within.end, limit=LOCKS_MAX)
+        return list(self._ask(region, "KvScanLock", request, within.start).locks)
+
+    def transaction(self, lock: Any, now_ts: CommitTs, *, rolls_back_if_gone: bool = False, as_sync: bool = False) -> Any:
+        """CheckTxnStatusResponse about `lock`'s transaction. TiKV rolls back one whose TTL is over, but no async commit unless
+        `as_sync`. None: it has neither a primary lock nor an end, and has been given none, for want of `rolls_back_if_gone`."""
+        request = kvrpcpb_pb2.CheckTxnStatusRequest(
+            primary_key=lock.primary_lock,
+            lock_ts=lock.lock_version,
+            caller_start_ts=0,
+            current_ts=now_ts,
+            rollback_if_not_exist=rolls_back_if_gone,
+            force_sync_commit=as_sync,
+            verify_is_primary=True,
+        )
+        return self._ask(
+            self._region(lock.primary_lock), "KvCheckTxnStatus", request, lock.primary_lock, may_be_gone=not rolls_back_if_gone
+        )
+
+    def secondaries(self, region: Region, keys: Sequence[bytes], start_ts: int) -> Any:
+        """CheckSecondaryLocksResponse. Ends the transaction, rolled back, if one of the keys has neither a lock nor an end."""
+        request = kvrpcpb_pb2.CheckSecondaryLocksRequest(keys=keys, start_version=start_ts)
+        return self._ask(region, "KvCheckSecondaryLocks", request, keys[0])
+
+    def end(self, region: Region, keys: Sequence[bytes], start_ts: int, *, commit_ts: int) -> None:
+        """Commits a transaction's locks of these keys, or rolls them back: `commit_ts` 0."""
+        request = kvrpcpb_pb2.ResolveLockRequest(start_version=start_ts, commit_version=commit_ts, keys=keys)
+        self._ask(region, "KvResolveLock", request, keys[0])
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def _region(self, key: bytes) -> Region:
+        return self.parts(KeyRange(key, key + b"\0"))[0][1]
+
+    def _ask(self, region: Region, name: str, request: Any, key: bytes, *, may_be_gone: bool = False) -> Any:
+        assert region.leader_store is not None
+        store = self._pd.store(region.leader_store)
+        if store is None:
+            raise FeedLost(f"PD knows no store {region.leader_store}, which is to lead region {region.id}", hint=_SEE_STORES)
+        where = f"TiKV store {store.id} ({store.address}), asked for {name} of region {region.id},"
+        request.context.CopyFrom(_context(region, key))
+        if store.address not in self._channels:
+            self._channels[store.address] = self._connect(store.address)
+        try:
+            stub = tikvpb_pb2_grpc.TikvStub(self._channels[store.address])  # type: ignore[no-untyped-call]  # generated without types
+            answer = getattr(stub, name)(request, timeout=CALL_MAX_S)
+        except grpc.RpcError as error:
+            self._channels.pop(store.address).close()  # one that failed waits before it connects again
+            raise refusal(error, where) or FeedLost(f"{where} does not answer: {status_text(error)}", hint=_SEE_STORES) from error
+        if answer.HasField("region_error"):
+            raise FeedLost(f"{where} cannot: {_text(answer.region_error)}", hint=_SEE_STORES)
+        if may_be_gone and answer.error.HasField("txn_not_found"):
+            return None
+        if answer.HasField("error"):
+            raise MessageUnreadable(f"{where} says: {_text(answer.error)}", hint=_REPORT)
+        return answer
+
+
+def _served(part: Part) -> Region:
+    if part.region is None:
+        raise FeedLost(
+            f"PD knows no region, or no leader of it, for keys [{part.range.start.hex()}, {part.range.end.hex()})", hint=_SEE_STORES
+        )
+    return part.region
+
+
+def _has(region: Region, key: bytes) -> bool:
+    place = encoded(key)
+    return region.start <= place and (not region.end or place < region.end)
+
+
+def _context(region: Region, key: bytes) -> Any:
+    context = kvrpcpb_pb2.Context(
+        region_id=region.id,
+        region_epoch=metapb_pb2.RegionEpoch(conf_ver=region.conf_ver, version=region.version),
+        peer=metapb_pb2.Peer(id=region.leader_peer, store_id=region.leader_store),
+        request_source="ticdc-dump",
+    )
+    if key.startswith(_KEYSPACE_MARK):
+        context.api_version = kvrpcpb_pb2.V2
+        context.keyspace_id = int.from_bytes(key[1:_KEYSPACE_BYTES])
+    return context
+
+
+def _text(error: Any) -> str:
+    return " ".join(str(error).split()) or "an error of an unknown kind"
+
+
+_SEE_STORES = "see PD and this TiKV store; it is tried again by itself"
+_REPORT = "end this transaction by reading its rows in TiDB; if it comes again, report this with the TiKV version"

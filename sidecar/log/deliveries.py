@@ -1,0 +1,53 @@
+"""`Deliveries` from the merge worker's file in the log's folder, read in the background: asking costs nothing."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from sidecar.core.model import Seq
+from sidecar.log import storage
+from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.log.storage import Folder
+from sidecar.process.background import Background
+
+READ_EVERY_S = 0.25
+"""Short beside a batch, so that the back-off hears of a delivery soon; four small reads a second on S3."""
+
+
+class LogDeliveries:
+    """`report` is what the worker last wrote, None before the first; `trouble` why it cannot be read at the moment."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self.report: DeliveryReport | None = None
+        self.trouble = ""
+        self._reading: Background | None = None
+
+    def start(self) -> None:
+        self._read()
+        self._reading = Background(self._run, name="deliveries")
+
+    def check(self) -> None:
+        """Raises what reading broke of: `accepted` would stand still."""
+        if self._reading is not None:
+            self._reading.check()
+
+    def accepted(self) -> Seq | None:
+        return self.report.seq if self.report is not None else None
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+
+    def _run(self, ending: Event) -> None:
+        while not ending.wait(READ_EVERY_S):
+            self._read()
+
+    def _read(self) -> None:
+        """A file that cannot be read is shown, not raised: the log's own writes tell about a broken storage, and stop."""
+        try:
+            data = storage.read_files(self._folder, [DELIVERED_NAME]).get(DELIVERED_NAME)
+            self.report = None if data is None else report_from_json(data)
+            self.trouble = ""
+        except (storage.StorageError, ValueError) as error:
+            self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be read: {error!r}"

@@ -1,0 +1,32 @@
+"""What a storage's errors mean to who needs the log: the one mapping for writing it, reading it and telling about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from sidecar.errors import LogBroken, LogUnreachable, StorageFull
+from sidecar.log import storage
+
+
+@contextmanager
+def storage_errors(place: object) -> Iterator[None]:
+    """Raises StorageFull, LogUnreachable (both end by themselves) or LogBroken for a StorageError; Parquet's errors are LogBroken."""
+    try:
+        yield
+    except storage.Full as error:
+        raise StorageFull(
+            f"no room left in {place}: {error}", hint="make room or enlarge the storage: nothing is lost, it goes on by itself"
+        ) from error
+    except storage.Unreachable as error:
+        raise LogUnreachable(
+            f"{place} cannot be reached: {error}",
+            hint="make the storage reachable for this process: nothing is lost, it goes on by itself",
+        ) from error
+    except (storage.StorageError, pa.ArrowException) as error:
+        raise LogBroken(
+            f"{place} cannot be read or written: {error}",
+            hint="make it exist and be reachable and writable for this process, then start again: nothing acknowledged is lost",
+        ) from error

@@ -1,0 +1,170 @@
+"""The names of the log's files, and what a listing of them means (design 5). Pure: a listing in, a verdict out.
+
+    {seq}-{epoch}.parquet   rows            {seq}.json             the manifest, created exclusively
+    schemas/{sha256}.json   by content      chunks/{dump}/{epoch}-{number}.parquet
+    retained-{seq}          every segment below seq has been removed, or is being removed
+
+- The segments that exist are one run without a gap; retention may have removed its beginning.
+- What is below the highest `retained-` is nobody's, whatever part of it is left.
+- Data of a later segment than the next one means that manifests are gone: that is broken, not orphaned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from sidecar.core.model import Seq
+from sidecar.errors import LogBroken, LogTaken
+from sidecar.log.manifest import Manifest, ManifestUnreadable, from_json
+
+IDENTITY_NAME = "changefeed.txt"
+"""Which changefeed's log it is: `Changefeed.log_id`."""
+
+_MANIFEST = re.compile(r"(\d{20})\.json")
+_DATA = re.compile(r"(\d{20})-(\d{10})\.parquet")
+_CHUNK = re.compile(r"chunks/[^/]+/(\d{10})-\d{8}\.parquet")
+_RETAINED = re.compile(r"retained-(\d{20})")
+
+
+def manifest_name(seq: Seq) -> str:
+    return f"{seq:020d}.json"
+
+
+def is_manifest(name: str) -> bool:
+    return _MANIFEST.fullmatch(name) is not None
+
+
+def data_name(seq: Seq, *, epoch: int) -> str:
+    return f"{seq:020d}-{epoch:010d}.parquet"
+
+
+def chunk_name(dump_id: str, *, epoch: int, number: int) -> str:
+    return f"chunks/{dump_id}/{epoch:010d}-{number:08d}.parquet"
+
+
+def schemas_name(data: bytes) -> str:
+    return f"schemas/{hashlib.sha256(data).hexdigest()[:16]}.json"
+
+
+def retained_name(seq: Seq) -> str:
+    return f"retained-{seq:020d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A listing, sorted by kind. `floor`: segments below it are retained away, 0 if none ever was."""
+
+    names: frozenset[str]
+    manifests: tuple[int, ...]
+    data: dict[str, tuple[int, int]]
+    chunks: dict[str, int]
+    floor: int
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Contents:
+        manifests: list[int] = []
+        data: dict[str, tuple[int, int]] = {}
+        chunks: dict[str, int] = {}
+        floor, all_names = 0, frozenset(names)
+        for name in all_names:
+            if found := _MANIFEST.fullmatch(name):
+                manifests.append(int(found[1]))
+            elif found := _DATA.fullmatch(name):
+                data[name] = (int(found[1]), int(found[2]))
+            elif found := _CHUNK.fullmatch(name):
+                chunks[name] = int(found[1])
+            elif found := _RETAINED.fullmatch(name):
+                floor = max(floor, int(found[1]))
+        return cls(all_names, tuple(sorted(manifests)), data, chunks, floor)
+
+    def run(self, log: object) -> range:
+        """The segments that exist, without a gap. Raises LogBroken."""
+        present = [seq for seq in self.manifests if seq >= self.floor]
+        start = self.floor or (present[0] if present else 0)
+        run = range(start, start + len(present))
+        gap = next((expected for expected, seq in zip(run, present, strict=True) if seq != expected), None)
+        beyond = [seq for seq, _ in self.data.values() if seq > run.stop]
+        if gap is None and (beyond or (self.floor and not present)):
+            gap = run.stop
+        if gap is not None:
+            raise LogBroken(
+                f"segment log {log}: manifest {manifest_name(Seq(gap))} is missing, but there are files of later segments",
+                hint="restore it from a backup, or start a new log folder and dump again",
+            )
+        return run
+
+    def below(self, seq: Seq) -> list[str]:
+        """Manifests, data and notes of segments below `seq`."""
+        manifests = [manifest_name(Seq(found)) for found in self.manifests if found < seq]
+        data = [name for name, (found, _) in self.data.items() if found < seq]
+        notes = [name for name in self.names if (note := _RETAINED.fullmatch(name)) and int(note[1]) < seq]
+        return manifests + data + notes
+
+    def orphans(self, run: range, *, named: Collection[str], epoch: int) -> list[str]:
+        """What no manifest names and no later one will: left by earlier epochs, or below the floor.
+
+        Data of another owner's attempt at a segment in the middle of the log stays until the segment is retained away.
+        """
+        data = [name for name, (seq, by) in self.data.items() if by < epoch and seq >= run.stop - 1 and name not in named]
+        chunks = [name for name, by in self.chunks.items() if by < epoch and name not in named]
+        return [*self.below(Seq(run.start)), *data, *chunks]
+
+
+def check_next(log: object, run: range, seq: Seq) -> None:
+    """Raises LogBroken unless `seq` comes right after the last segment."""
+    if seq != run.stop:
+        raise LogBroken(
+            f"segment log {log}: segment {seq} does not follow the last one: the next is {run.stop}",
+            hint="restart the sidecar, which reads the log again; if it repeats, report it: this is a defect of ticdc-dump",
+        )
+
+
+def keep_from(run: range, *, delivered: Seq, open_from: Seq | None, undelivered: Iterable[Seq]) -> Seq:
+    """The first segment that must stay (see `FolderLog.retain`). `undelivered`: first segments of windows to deliver."""
+    return Seq(min([delivered, run[-1], *undelivered, *([] if open_from is None else [open_from])]))
+
+
+def files_of(manifest: Manifest) -> set[str]:
+    """The data and chunk files that it names."""
+    chunks = {chunk.path for window in manifest.windows for chunk in window.chunks}
+    return chunks if manifest.data is None else chunks | {manifest.data}
+
+
+def schemas_of(manifest: Manifest) -> frozenset[str]:
+    return frozenset(filter(None, (manifest.schemas, manifest.next_schemas)))
+
+
+def first_needed(manifest: Manifest) -> Seq:
+    """The first segment that must be there to deliver this one with its windows."""
+    return min((window.first_seq for window in manifest.windows), default=manifest.seq)
+
+
+def read_manifest(log: object, name: str, data: bytes) -> Manifest:
+    """Raises LogBroken."""
+    try:
+        manifest = from_json(data, name=name)
+        if manifest_name(manifest.seq) != name:
+            raise ManifestUnreadable(f"manifest {name} says that it is segment {manifest.seq}")
+    except ManifestUnreadable as error:
+        raise LogBroken(
+            f"segment log {log}: {error}",
+            hint="if a newer ticdc-dump wrote it, run that one; else restore it from a backup, or start a new log folder and dump again",
+        ) from error
+    return manifest
+
+
+def missing_files(log: object, names: Collection[str]) -> LogBroken:
+    return LogBroken(
+        f"segment log {log}: {min(names)}, which a manifest names, is gone ({len(names)} files in all)",
+        hint="restore it from a backup, or start a new log folder and dump again",
+    )
+
+
+def taken(log: object, seq: Seq) -> LogTaken:
+    return LogTaken(
+        f"segment log {log}: segment {seq} was written by another owner",
+        hint="nothing: this process is fenced off and stops, the other one goes on; if both are to run, give each its own log",
+    )

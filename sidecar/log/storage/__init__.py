@@ -1,0 +1,49 @@
+"""Files on any storage: whole and durable when written, and with the same errors everywhere. A leaf of the house.
+
+folder     a URL to a picklable Folder              errors     what a storage says, for every back end
+dispatch   the functions that everybody calls, and the contract of a back end
+local, s3, memory   the back ends, each with the same functions; a driver's errors end in its file
+"""
+
+from sidecar.log.storage.dispatch import (
+    create_exclusively,
+    exists,
+    is_temporary,
+    keeps_exclusive,
+    list_folders,
+    list_names,
+    make_durable,
+    new_file,
+    open_to_read,
+    read_file,
+    read_files,
+    remove,
+    write_atomically,
+    write_in_order,
+)
+from sidecar.log.storage.errors import Absent, Full, Refused, StorageError, Unreachable
+from sidecar.log.storage.folder import Folder, open_folder
+
+__all__ = [
+    "Absent",
+    "Folder",
+    "Full",
+    "Refused",
+    "StorageError",
+    "Unreachable",
+    "create_exclusively",
+    "exists",
+    "is_temporary",
+    "keeps_exclusive",
+    "list_folders",
+    "list_names",
+    "make_durable",
+    "new_file",
+    "open_folder",
+    "open_to_read",
+    "read_file",
+    "read_files",
+    "remove",
+    "write_atomically",
+    "write_in_order",
+]

@@ -1,0 +1,170 @@
+"""What can be done with files in a folder, whatever it is on: the one place that looks at a folder's protocol.
+
+What is written here appears under its name whole and durable, or not at all. Every function raises StorageErrors
+(sidecar/log/storage/errors.py) and no others of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import IO, Protocol
+
+import sidecar.log.storage.local as local  # `from sidecar.log.storage import` would ask the package's face, which asks this file
+import sidecar.log.storage.memory as memory
+import sidecar.log.storage.s3 as s3
+from sidecar.log.storage.errors import Absent, Refused
+from sidecar.log.storage.folder import Folder
+
+_TEMPORARY = re.compile(r"\.[^/]+\.tmp")
+
+
+class Backend(Protocol):
+    """What each storage does in its own way; the functions of the same names below say what."""
+
+    READS_AT_ONCE_MAX: int
+    """More than 1 where a small read waits for the network."""
+
+    def list_names(self, folder: Folder, *, deep: bool, beginning: str) -> list[str]:
+        """In any order."""
+        ...
+
+    def list_folders(self, folder: Folder) -> list[str]:
+        """In any order."""
+        ...
+
+    def exists(self, folder: Folder, name: str) -> bool: ...
+
+    def read_file(self, folder: Folder, name: str) -> bytes: ...
+
+    def open_to_read(self, folder: Folder, name: str) -> AbstractContextManager[IO[bytes]]: ...
+
+    def new_file(self, folder: Folder, name: str, *, durable: bool) -> AbstractContextManager[IO[bytes]]: ...
+
+    def make_durable(self, folder: Folder, names: Sequence[str]) -> None: ...
+
+    def write_in_order(self, folder: Folder, files: Sequence[tuple[str, bytes]]) -> None: ...
+
+    def create(self, folder: Folder, name: str, data: bytes) -> bool:
+        """False when a file of that name is there, whatever is in it."""
+        ...
+
+    def remove(self, folder: Folder, names: Sequence[str]) -> None: ...
+
+
+_BACKENDS: dict[str, Backend] = {"file": local, "s3": s3, "memory": memory}
+
+
+def _of(folder: Folder) -> Backend:
+    if folder.protocol not in _BACKENDS:
+        raise Refused(errno.ENOTSUP, f"how {folder.protocol}:// writes durably is not known here", str(folder))
+    return _BACKENDS[folder.protocol]
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def list_names(folder: Folder, *, deep: bool, beginning: str = "") -> list[str]:
+    """Names of the files in the folder, and below it if `deep`, relative to it and sorted; empty when there is no folder.
+
+    `beginning`: names that begin otherwise may be left out, which S3 does. Raises Absent for a bucket that does not exist.
+    """
+    return sorted(_of(folder).list_names(folder, deep=deep, beginning=beginning))
+
+
+def list_folders(folder: Folder) -> list[str]:
+    """Names of the folders directly in the folder, sorted. Raises Absent when there is no such folder."""
+    return sorted(_of(folder).list_folders(folder))
+
+
+def exists(folder: Folder, name: str) -> bool:
+    return _of(folder).exists(folder, name)
+
+
+def read_file(folder: Folder, name: str) -> bytes:
+    """Raises Absent, which is a FileNotFoundError."""
+    return _of(folder).read_file(folder, name)
+
+
+def read_files(folder: Folder, names: Iterable[str]) -> dict[str, bytes]:
+    """The files of these names, in parallel where that helps; those that do not exist are left out."""
+    asked, at_once = list(names), _of(folder).READS_AT_ONCE_MAX
+    if at_once == 1 or len(asked) < 2:
+        found = [_read_if_there(folder, name) for name in asked]
+    else:
+        with ThreadPoolExecutor(at_once) as readers:
+            found = list(readers.map(partial(_read_if_there, folder), asked))
+    return {name: data for name, data in zip(asked, found, strict=True) if data is not None}
+
+
+def _read_if_there(folder: Folder, name: str) -> bytes | None:
+    try:
+        return read_file(folder, name)
+    except Absent:
+        return None
+
+
+def open_to_read(folder: Folder, name: str) -> AbstractContextManager[IO[bytes]]:
+    """A file that can be read anywhere (Parquet is read from its end), not wholly held in memory. Raises Absent.
+
+    An OSError of the block is taken for the storage's.
+    """
+    return _of(folder).open_to_read(folder, name)
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+def new_file(folder: Folder, name: str, *, durable: bool = True) -> AbstractContextManager[IO[bytes]]:
+    """A file to write in a stream: it appears under `name`, replacing what is there, when the block ends without error.
+
+    `durable` False: it is whole but may be lost, until `make_durable` is called for it. For many files at once.
+    An OSError of the block is taken for the storage's.
+    """
+    return _of(folder).new_file(folder, name, durable=durable)
+
+
+def make_durable(folder: Folder, names: Iterable[str]) -> None:
+    """The files of these names, written by `new_file`, are durable when it returns. Many wait for the disk together."""
+    _of(folder).make_durable(folder, list(names))
+
+
+def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
+    """Write the files durably, all in one folder, as many `write_atomically` would: after a crash, the first ones are there."""
+    _of(folder).write_in_order(folder, files)
+
+
+def write_atomically(folder: Folder, name: str, data: bytes) -> None:
+    """Durable when it returns; a reader sees the old bytes or the new ones."""
+    with new_file(folder, name) as file:
+        file.write(data)
+
+
+def create_exclusively(folder: Folder, name: str, data: bytes) -> bool:
+    """Create the file, whole and durable, if no file has that name; False if another one has.
+
+    A file that already holds equal bytes counts as created by this call, because the answer to an earlier attempt may
+    have been lost (S3, NFS): so `data` must tell its writer from any other.
+    """
+    return _of(folder).create(folder, name, data) or _read_if_there(folder, name) == data
+
+
+def keeps_exclusive(folder: Folder, probe: str) -> bool:
+    """Whether `create_exclusively` is exclusive here: some S3-like storages pass over `If-None-Match`, some mounts have no links. Leaves
+    the file `probe` behind."""
+    create_exclusively(folder, probe, b"first")
+    return not create_exclusively(folder, probe, b"second")
+
+
+def remove(folder: Folder, names: Iterable[str]) -> None:
+    """Remove the files, in this order where the storage has one; a name that does not exist is no error."""
+    _of(folder).remove(folder, list(names))
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a listed name is a temporary file of `new_file` or `create_exclusively` (a crash leaves them behind)."""
+    return _TEMPORARY.fullmatch(name.rpartition("/")[2]) is not None

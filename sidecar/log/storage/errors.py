@@ -1,0 +1,48 @@
+"""What a storage says when it does not do what it is asked, whichever it is.
+
+    Absent        there is no such file, folder or bucket
+    Full          no room: an operator ends it by making some
+    Unreachable   no answer, or it asks to be left alone for a while: it ends by itself
+    Refused       anything else: not allowed, not a folder, broken
+
+Each back end raises these and nothing else, told apart by errno or error code, with the driver's own error as the cause. They are
+OSErrors because FileNotFoundError, which `Absent` is, is one. What they mean to the product is decided by who asked.
+"""
+
+from __future__ import annotations
+
+import errno
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.ESTALE})
+
+
+class StorageError(OSError):
+    """Any of them."""
+
+
+class Absent(StorageError, FileNotFoundError):
+    pass
+
+
+class Full(StorageError):
+    pass
+
+
+class Unreachable(StorageError):
+    pass
+
+
+class Refused(StorageError):
+    pass
+
+
+def by_errno(error: OSError) -> StorageError:
+    """The one that an error of the operating system is."""
+    if error.errno in _FULL:
+        return Full(str(error))
+    if isinstance(error, TimeoutError | ConnectionError) or error.errno in _UNREACHABLE:
+        return Unreachable(repr(error))
+    if isinstance(error, FileNotFoundError):
+        return Absent(repr(error))
+    return Refused(repr(error))

@@ -1,0 +1,179 @@
+"""S3 and what speaks like it, through s3fs: one PUT or one multipart upload a file, exclusive by `If-None-Match: *`.
+
+Errors are told apart by S3's error code and HTTP status, which s3fs keeps as the cause. That is why this is not `obstore`, which
+would bring GCS and Azure: its errors (0.12) have neither, so a full bucket (507), a busy one (503) and one out of reach are told by
+their text only, and a PUT that met another in flight (409, to be sent again) looks like one that came too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+import fsspec
+from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore ships no types
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    EndpointConnectionError,
+    HTTPClientError,
+)
+
+from sidecar.log.storage.errors import Full, Refused, StorageError, Unreachable, by_errno
+from sidecar.log.storage.folder import Folder
+
+READS_AT_ONCE_MAX = 16
+"""Small reads wait for the network, not for the CPU; more than this only queues in the connection pool."""
+
+PART_BYTES = 8 << 20
+"""What an open upload holds in memory; S3 takes 10,000 parts, so a file may have 80 GB."""
+
+DELETE_KEYS_MAX = 1000
+"""S3's own bound on one DeleteObjects."""
+
+CONFLICT_TRIES = 5
+"""S3 answers 409 to a conditional PUT that met another one in flight, and asks for it to be sent again."""
+
+_FULL_CODES = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded"})
+"""MinIO and Ceph; S3 itself is never full."""
+
+_FULL_STATUS = 507
+_UNREACHABLE_STATUS = frozenset({500, 502, 503, 504})
+_NO_ANSWER = (ConnectionClosedError, EndpointConnectionError, HTTPClientError)
+"""botocore's own, after its retries and s3fs'."""
+
+
+def fs(folder: Folder) -> Any:
+    """s3fs' file system; fsspec keeps one for equal options."""
+    return fsspec.filesystem("s3", **folder.options)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except StorageError:
+        raise
+    except (OSError, BotoCoreError, ClientError) as error:
+        raise _translated(error) from error
+
+
+def _translated(error: Exception) -> StorageError:
+    code, status = _answer(error)
+    if code in _FULL_CODES or status == _FULL_STATUS:
+        return Full(str(error))
+    if status in _UNREACHABLE_STATUS or isinstance(error, _NO_ANSWER) or isinstance(error.__cause__, _NO_ANSWER):
+        return Unreachable(repr(error))
+    return by_errno(error) if isinstance(error, OSError) else Refused(repr(error))
+
+
+def _answer(error: BaseException) -> tuple[str | None, int | None]:
+    """S3's error code and HTTP status behind an error; None when there was no answer."""
+    for found in (error, error.__cause__):
+        response = getattr(found, "response", None)
+        if isinstance(response, dict):
+            return response.get("Error", {}).get("Code"), response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return None, None
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+@_errors()
+def list_names(folder: Folder, *, deep: bool, beginning: str) -> list[str]:
+    if beginning:  # s3fs takes a prefix or a depth
+        names = _relative(folder, fs(folder).find(folder.root, prefix=beginning))
+        return [name for name in names if deep or "/" not in name]
+    return _relative(folder, fs(folder).find(folder.root, maxdepth=None if deep else 1))
+
+
+@_errors()
+def list_folders(folder: Folder) -> list[str]:
+    found = fs(folder).ls(folder.root, detail=True)
+    return _relative(folder, [entry["name"].rstrip("/") for entry in found if entry["type"] == "directory"])
+
+
+def _relative(folder: Folder, paths: list[str]) -> list[str]:
+    root = fs(folder)._strip_protocol(folder.root).rstrip("/")  # the form in which it answers
+    return [path[len(root) + 1 :] for path in paths]
+
+
+@_errors()
+def exists(folder: Folder, name: str) -> bool:
+    try:
+        fs(folder).info(folder.path(name))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@_errors()
+def read_file(folder: Folder, name: str) -> bytes:
+    return bytes(fs(folder).cat_file(folder.path(name)))
+
+
+@contextmanager
+def open_to_read(folder: Folder, name: str) -> Iterator[IO[bytes]]:
+    with _errors(), fs(folder).open(folder.path(name), "rb") as file:
+        yield file
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def new_file(folder: Folder, name: str, *, durable: bool) -> Iterator[IO[bytes]]:  # noqa: ARG001  # S3 has no other
+    with _errors():
+        upload = fs(folder).open(folder.path(name), "wb", block_size=PART_BYTES)
+        try:
+            yield upload
+            upload.close()
+        except BaseException:
+            upload.closed = True  # or its destructor would complete the upload
+            with suppress(Exception):  # the first error counts; parts left behind are the bucket's lifecycle rule's to remove
+                upload.discard()
+            raise
+
+
+def make_durable(folder: Folder, names: Sequence[str]) -> None:
+    """They are since their upload ended."""
+
+
+def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
+    for name, data in files:
+        with new_file(folder, name, durable=True) as file:
+            file.write(data)
+
+
+@_errors()
+def create(folder: Folder, name: str, data: bytes) -> bool:
+    for _ in range(CONFLICT_TRIES):
+        try:
+            fs(folder).pipe_file(folder.path(name), data, mode="create")
+        except OSError as error:
+            code, _status = _answer(error)
+            if isinstance(error, FileExistsError) or code in ("PreconditionFailed", "412"):
+                return False
+            if code != "ConditionalRequestConflict":
+                raise
+            conflict = error
+        else:
+            return True
+    raise conflict
+
+
+@_errors()
+def remove(folder: Folder, names: Sequence[str]) -> None:
+    for start in range(0, len(names), DELETE_KEYS_MAX):
+        _delete_objects(folder, names[start : start + DELETE_KEYS_MAX])
+
+
+def _delete_objects(folder: Folder, names: Sequence[str]) -> None:
+    """One DeleteObjects. s3fs's own bulk delete passes over the keys that S3 refused to delete."""
+    split = [fs(folder).split_path(folder.path(name)) for name in names]
+    answer = fs(folder).call_s3(
+        "delete_objects", Bucket=split[0][0], Delete={"Objects": [{"Key": key} for _, key, _ in split], "Quiet": True}
+    )
+    if refused := answer.get("Errors"):
+        raise Refused(f"S3 did not delete {len(refused)} objects: {refused[0].get('Code')}, {refused[0].get('Key')}")

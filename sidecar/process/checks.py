@@ -1,0 +1,215 @@
+"""What a check of the preflight is, and how checks are carried out: one after another, each within its bound.
+
+- A check yields findings and returns what it found out, for those after it: they ask `Found` by its key. Its status is the worst of its
+  findings: ok < warning < failed; what it raises of `sidecar.errors` is one more finding that failed, with the error's own way out.
+- A check that needs another one is skipped, naming it, where that one failed or was skipped. All others run.
+- Every finding that is not ok names the setting to change, and how: a key of the sidecar's file, a setting of the changefeed,
+  a GRANT, a setting of Kafka.
+- A check that outlives its bound has failed. It is left behind: what it was waiting for closes with `Found`.
+- An error that is none of ours is a defect: told as such, and the process says so by its exit code; the rest runs on.
+
+It must not know what is checked: `preflight/` has what every sidecar needs, `feeds/` what each way of the changes does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from time import monotonic
+from typing import Any, Generic, TypeVar, cast
+
+from sidecar.config import Config
+from sidecar.errors import TicdcDumpError
+from sidecar.process.background import Background
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+BOUND_S = 30.0
+"""Of a check that waits for one answer: longer than any client of ours tries to connect."""
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+_WORST_FIRST = (Status.FAILED, Status.WARNING, Status.OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`setting`: what to change, `hint`: how; both empty where all is well."""
+
+    status: Status
+    what: str
+    setting: str = ""
+    hint: str = ""
+
+
+def ok(what: str) -> Finding:
+    return Finding(Status.OK, what)
+
+
+def warning(what: str, *, setting: str, hint: str) -> Finding:
+    return Finding(Status.WARNING, what, setting, hint)
+
+
+def failed(what: str, *, setting: str, hint: str) -> Finding:
+    return Finding(Status.FAILED, what, setting, hint)
+
+
+class Skip(Exception):
+    """Raised by a check that finds out by itself that it cannot say anything. `setting`, `hint`: what would let it."""
+
+    def __init__(self, why: str, *, setting: str = "", hint: str = "") -> None:
+        super().__init__(why)
+        self.why, self.setting, self.hint = why, setting, hint
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`write`: probe by writing (a key, a file, a row). `spark`: start a session. `wait_s`: for what must come by the feed."""
+
+    write: bool = True
+    spark: bool = False
+    wait_s: float = 15.0
+
+
+Told = Generator[Finding, None, T]
+"""What a check is carried out as: it yields findings, and returns what others may need of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Generic[T]):
+    """A check's name, by which others ask for what it found."""
+
+    name: str
+
+
+class Found:
+    """What the checks found so far. What they open is put on `opened`, and closes with it."""
+
+    def __init__(self, config: Config, options: Options) -> None:
+        self.config, self.options = config, options
+        self.opened = ExitStack()
+        self._found: dict[str, object] = {}
+
+    def __getitem__(self, key: Key[T]) -> T:
+        """Only for a check that needs it."""
+        return cast("T", self._found[key.name])
+
+    def get(self, key: Key[T], otherwise: D) -> T | D:
+        """`otherwise`, where that check came to no end."""
+        return cast("T | D", self._found.get(key.name, otherwise))
+
+    def note(self, key: Key[T], found: T) -> None:
+        self._found[key.name] = found
+
+    def close(self) -> None:
+        self.opened.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Generic[T]):
+    """`setting`: what to change where the check ends with an error of ours or does not end. `before`: of a feed's own checks, the
+    common one that it precedes; None: it comes after them all."""
+
+    key: Key[T]
+    body: Callable[[Found], Told[T]]
+    setting: str
+    needs: tuple[Key[Any], ...] = ()
+    bound_s: float = BOUND_S
+    before: Key[Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+
+def in_order(common: Sequence[Check[Any]], own: Sequence[Check[Any]]) -> list[Check[Any]]:
+    """The common checks with those of a feed in their places."""
+    placed: list[Check[Any]] = []
+    for check in common:
+        placed += [mine for mine in own if mine.before == check.key]
+        placed.append(check)
+    return placed + [mine for mine in own if mine.before is None]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`defect`: a check broke by an error that is none of ours."""
+
+    name: str
+    status: Status
+    findings: tuple[Finding, ...]
+    took_s: float = 0.0
+    defect: bool = False
+
+
+def carried_out(checks: Sequence[Check[Any]], found: Found, shown: Callable[[Result], object] = lambda _: None) -> list[Result]:
+    """One result for each check, in order; `shown` hears each as soon as it is there."""
+    results: dict[str, Result] = {}
+    for check in checks:
+        missing = [need.name for need in check.needs if results[need.name].status in (Status.FAILED, Status.SKIPPED)]
+        if missing:
+            skipped = Finding(Status.SKIPPED, f"needs {' and '.join(map(repr, missing))}")
+            result = Result(check.name, Status.SKIPPED, (skipped,))
+        else:
+            result = _within_bound(check, found)
+        results[check.name] = result
+        shown(result)
+    return list(results.values())
+
+
+def _within_bound(check: Check[Any], found: Found) -> Result:
+    findings: list[Finding] = []
+    began_s = monotonic()
+    work = Background(lambda _: _gather(check, found, findings), name=f"preflight {check.name}")
+    work.close(check.bound_s)
+    in_time, told = not work.alive, list(findings)
+    if not in_time:
+        hint = "see what is slow or does not answer there, then check again"
+        told.append(failed(f"no answer within {check.bound_s:.0f} s", setting=check.setting, hint=hint))
+    try:
+        work.check()
+    except Exception as error:  # noqa: BLE001  (a defect of one check is told, and must not hide what the others find)
+        what = f"the check itself broke: {type(error).__name__}: {error}"
+        told.append(failed(what, setting="none", hint="report this: it is a defect of ticdc-dump"))
+        return Result(check.name, Status.FAILED, tuple(told), monotonic() - began_s, defect=True)
+    return Result(check.name, _worst(told), tuple(told), monotonic() - began_s)
+
+
+def _gather(check: Check[T], found: Found, findings: list[Finding]) -> None:
+    """One by one: what was found before an error counts."""
+    told = check.body(found)
+    try:
+        while True:
+            findings.append(next(told))
+    except StopIteration as end:
+        found.note(check.key, end.value)
+    except Skip as skip:
+        findings.append(Finding(Status.SKIPPED, skip.why, skip.setting, skip.hint))
+    except TicdcDumpError as error:
+        findings.append(of_error(error, setting=check.setting))
+
+
+def of_error(error: TicdcDumpError, *, setting: str) -> Finding:
+    return failed(error.message, setting=setting, hint=error.hint)
+
+
+def _worst(findings: Sequence[Finding]) -> Status:
+    """Skipped only where nothing else was found."""
+    there = {finding.status for finding in findings}
+    return next((status for status in _WORST_FIRST if status in there), Status.SKIPPED if there else Status.OK)
+
+
+def listed(names: Iterable[object], *, most: int = 10) -> str:
+    """The first of them, and how many more there are."""
+    texts = [str(name) for name in names]
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more

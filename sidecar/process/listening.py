@@ -1,0 +1,142 @@
+"""Who may reach a gRPC server of this process: the rules that the control service and the push feed share.
+
+    loopback            as it is, or with TLS, or with a token
+    anywhere else       mutual TLS, or TLS with a token: nothing less is listened with
+
+A token without TLS would cross the network for all to read. With a token every call needs it, `authorization: Bearer …`,
+compared in constant time; what answers without is named by the server that has it. With `tls.ca_file` every connection needs
+a certificate of that authority. `section` is the name of the settings' section, for what an operator reads.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Literal
+
+import grpc
+
+from sidecar.config import ControlSection, PushSection, Tls, read_secret
+from sidecar.errors import ConfigError, with_hint
+from sidecar.process.tls import server_credentials
+
+SectionName = Literal["control", "push"]
+Settings = ControlSection | PushSection
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """What differs for those who read an error. `peers`: who connects. `harm`: what one who may not could do there."""
+
+    port: int
+    peers: str
+    harm: str
+    give_token: str
+
+
+_TEXTS: dict[SectionName, _Texts] = {
+    "control": _Texts(8310, "clients", "stop the dump", "give the sidecar's own with --token-file or TICDC_DUMP_TOKEN"),
+    "push": _Texts(8312, "senders", "write into the dump", "send metadata `authorization: Bearer …` with that of push.token_file"),
+}
+
+
+def interceptors(section: SectionName, settings: Settings, *, open_prefixes: Sequence[str] = ()) -> Sequence[grpc.ServerInterceptor]:
+    """What asks for the token, if there is one; methods that begin so are open to all. Raises ConfigError for what is unsafe."""
+    token = read_token(section, settings)
+    check_listening(section, settings.listen, settings.tls, has_token=bool(token))
+    return [_TokenInterceptor(section, token, open_prefixes)] if token else []
+
+
+def bind(section: SectionName, server: grpc.Server, settings: Settings) -> int:
+    """The port. Raises ConfigError for files that are unreadable and an address that is taken."""
+    tls = settings.tls
+    try:
+        if not tls.cert_file:
+            return int(server.add_insecure_port(settings.listen))
+        return int(server.add_secure_port(settings.listen, server_credentials(tls)))
+    except RuntimeError as error:  # grpc's only sign of a port that is taken or a certificate that it cannot use
+        raise ConfigError(
+            f"{section}.listen {settings.listen} cannot be listened on: {error}",
+            hint="see whether another process has the port, whether the address is this machine's, and whether the PEM files fit",
+        ) from error
+
+
+def read_token(section: SectionName, settings: Settings) -> str:
+    """Empty: none is asked for. Raises ConfigError for a token that nobody could send."""
+    token = read_secret(settings.token_file)
+    if settings.token_file and not token:
+        raise ConfigError(f"{section}.token_file {settings.token_file} is empty", hint="write a token into it, or remove the setting")
+    if not token.isascii() or not token.isprintable() or token != token.strip():
+        raise ConfigError(
+            f"the token in {section}.token_file {settings.token_file} is not one line of ASCII",
+            hint="write one such as `openssl rand -hex 32`",
+        )
+    return token
+
+
+def check_listening(section: SectionName, listen: str, tls: Tls, *, has_token: bool) -> None:
+    """Raises ConfigError for an address that needs more protection than it has, or that is none."""
+    texts = _TEXTS[section]
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(
+            f"{section}.listen is {listen!r}, expected host:port",
+            hint=f"use 127.0.0.1:{texts.port}, or [::]:{texts.port} for all addresses",
+        )
+    if bool(tls.cert_file) != bool(tls.key_file) or (tls.ca_file and not tls.cert_file):
+        raise ConfigError(
+            f"{section}.tls needs cert_file and key_file together, and ca_file only with them",
+            hint=f"give the server's certificate and key; add ca_file to ask {texts.peers} for certificates",
+        )
+    if is_loopback(listen) or (tls.cert_file and (tls.ca_file or has_token)):
+        return
+    missing = "a token goes over the network unencrypted" if has_token else f"anybody who reaches it could {texts.harm}"
+    raise ConfigError(
+        f"{section}.listen is {listen}, beyond this machine, and {missing}",
+        hint=f"set {section}.tls cert_file and key_file, with ca_file (mutual TLS) or {section}.token_file; or listen on 127.0.0.1",
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether `host:port` is reached from this machine only, without asking a resolver: other names are not."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc ships no types
+    def __init__(self, section: SectionName, token: str, open_prefixes: Sequence[str]) -> None:
+        self._expected = f"Bearer {token}".encode()
+        self._open = tuple(open_prefixes)
+        self._text = with_hint("the token is missing or wrong", _TEXTS[section].give_token)
+        # Of this shape for methods of every shape: the others would wait for a request before they refuse.
+        self._refusing = grpc.stream_stream_rpc_method_handler(self._refuse)
+
+    def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
+        if handler_call_details.method.startswith(self._open):
+            return continuation(handler_call_details)
+        given = dict(handler_call_details.invocation_metadata).get("authorization", "")
+        data = given if isinstance(given, bytes) else given.encode()
+        return continuation(handler_call_details) if hmac.compare_digest(data, self._expected) else self._refusing
+
+    def _refuse(self, requests: Any, context: grpc.ServicerContext) -> None:  # noqa: ARG002  # a handler's shape
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, self._text)
+
+
+def port_problem(listen: str) -> str | None:
+    """Why nobody could listen there now."""
+    host, _, port = listen.rpartition(":")
+    try:
+        places = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in places:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except (OSError, ValueError, OverflowError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return None

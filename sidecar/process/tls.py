@@ -1,0 +1,56 @@
+"""gRPC's TLS, made of the PEM files that a `Tls` of the settings or the command line names: for those who listen and those who connect.
+
+    a server        needs certificate and key; with `ca_file` every client needs a certificate of that authority
+    a connection    trusts `ca_file`, or else the machine's authorities; certificate and key, both, are for mutual TLS
+
+Whether there must be TLS at all is decided by who uses it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+
+from sidecar.config import Tls
+from sidecar.errors import ConfigError
+
+PEM = "the certificate or key"
+
+
+def server_credentials(tls: Tls) -> grpc.ServerCredentials:
+    """Raises ConfigError for a file that cannot be read."""
+    return grpc.ssl_server_credentials(
+        [(read_pem(tls.key_file), read_pem(tls.cert_file))],
+        root_certificates=read_pem(tls.ca_file) if tls.ca_file else None,
+        require_client_auth=bool(tls.ca_file),
+    )
+
+
+def channel_credentials(tls: Tls, section: str = "") -> grpc.ChannelCredentials:
+    """`section`: where the files are set, for what an operator reads. Raises ConfigError for a file that cannot be read."""
+
+    def given(name: str) -> bytes | None:
+        path: str = getattr(tls, name)
+        return read_pem(path, f"{section}.{name}" if section else PEM) if path else None
+
+    return grpc.ssl_channel_credentials(given("ca_file"), given("key_file"), given("cert_file"))
+
+
+def section_credentials(section: str, tls: Tls) -> grpc.ChannelCredentials | None:
+    """For a section of the settings whose `ca_file` makes a connection TLS; None without. Raises ConfigError for files that do not fit."""
+    if not tls.ca_file:
+        if tls.cert_file or tls.key_file:
+            raise ConfigError(f"{section} has a certificate and no ca_file", hint=f"set {section}.ca_file, or none of the three")
+        return None
+    if bool(tls.cert_file) != bool(tls.key_file):
+        raise ConfigError(f"{section} has only one of cert_file and key_file", hint="set both of them for mutual TLS, or none")
+    return channel_credentials(tls, section)
+
+
+def read_pem(path: str, what: str = PEM) -> bytes:
+    """Raises ConfigError."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{what} {path} cannot be read: {error.strerror}", hint="make it a PEM file for this user") from error

@@ -1,0 +1,41 @@
+"""The dump's progress in one JSON file, for a sidecar without etcd. The log's projection: it may be behind, or deleted."""
+
+from __future__ import annotations
+
+import json
+
+from sidecar.core.progress import Progress, progress_from_json
+from sidecar.errors import LogBroken
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import Folder
+
+
+class FileProgress:
+    """`ProgressStore` in the file `name` of a folder."""
+
+    def __init__(self, folder: Folder, name: str = "progress.json") -> None:
+        self.folder = folder
+        self.name = name
+
+    def load(self) -> Progress | None:
+        """Raises LogBroken for a file that cannot be read or is not one's progress."""
+        with storage_errors(self):
+            data = storage.read_files(self.folder, [self.name]).get(self.name)
+        if data is None:
+            return None
+        try:
+            return progress_from_json(json.loads(data))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise LogBroken(
+                f"{self} is not a dump's progress: {error!r}",
+                hint="delete the file: it only repeats what the log holds, and is written again from there",
+            ) from error
+
+    def save(self, progress: Progress) -> None:
+        data = json.dumps(progress.to_json(), ensure_ascii=False, separators=(",", ":")).encode()
+        with storage_errors(self):
+            storage.write_atomically(self.folder, self.name, data)
+
+    def __str__(self) -> str:
+        return f"progress file {self.folder}/{self.name}"

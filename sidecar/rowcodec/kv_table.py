@@ -1,0 +1,264 @@
+"""TiDB's TableInfo JSON to what decoding of raw key-values needs: column ids, handle layout, what an absent column means.
+
+Rules (facts/tidb.md 1.3, 2.7, 3; tiflow cdc/model/schema_storage.go, cdc/entry/mounter.go):
+- output columns are those of `table_info.table_schema`: public, not virtual, in offset order. Values are found by column
+  id alone, never by position; ids that no output column has are skipped.
+- a column absent from a row has its origin default; without one it is NULL if nullable, else TiCDC's zero value.
+- the handle is one int64 (pk_is_handle, or the hidden `_tidb_rowid`) or the memcomparable columns of the clustered
+  primary key. Under the new collation a key holds sort keys, and columns whose text they lose are in the value too.
+- amid MODIFY COLUMN a row may hold the new column in place of the old one, which is still the table's: `successor`, which the
+  schema history puts into TableInfo (schema/history.py). Amid DROP COLUMN of a column of the handle key rows have no key.
+- a partition's rows have the partition's id in their keys; while partitions are reorganised, the ids that are added and
+  dropped belong to the table as well.
+
+Charset binary alone tells binary from text here (values are bytes), so the BINARY attribute that `table_schema` refuses
+for JSON feeds is harmless and masked.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from sidecar.core.model import Column, TableSchema
+from sidecar.errors import FeedUnsuitable
+from sidecar.rowcodec.kv_table_fields import check_fields
+from sidecar.rowcodec.table_info import table_schema
+
+_NOT_NULL, _PRIMARY_KEY, _UNSIGNED, _BINARY = 1, 2, 32, 128
+_TYPE_VARCHAR = 15
+_PUBLIC = 5
+_WHOLE_COLUMN = -1
+_TABLE_INFO_HINT = "check that the table info is of a TiDB this ticdc-dump knows, and report it if so"
+
+
+@dataclass(frozen=True, slots=True)
+class KvColumn:
+    """`type_code` is MySQL's; `length` TableInfo's Flen (-1: none). `absent` is the canonical text of a row without it.
+
+    `successor`: what a row without this column has in its place; `absent` then counts for neither.
+    """
+
+    column: Column
+    id: int
+    type_code: int
+    unsigned: bool
+    length: int
+    collation: str
+    absent: str | None
+    successor: KvColumn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KvKeyPart:
+    """One column of a clustered primary key. `number` counts in `KvTable.columns`.
+
+    `is_whole`: the key alone tells the value; else the value must hold the column (prefix or lossy sort key).
+    """
+
+    number: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KvTable:
+    """One version of a table. `columns` are parallel to `schema.columns`. `physical_ids` are the table ids in its keys.
+
+    `int_handle` is the number of the column that is the handle itself, None if it is hidden or there is a common handle;
+    `key_parts` is empty unless the handle is a common one. `lost_key`: a column of the handle key that is being dropped, so
+    that no row can be told from another.
+    """
+
+    schema: TableSchema
+    id: int
+    physical_ids: frozenset[int]
+    columns: tuple[KvColumn, ...]
+    int_handle: int | None
+    key_parts: tuple[KvKeyPart, ...]
+    new_collation: bool
+    lost_key: str | None = None
+
+
+def kv_table(info: Mapping[str, Any], *, schema: str, new_collation: bool = True) -> KvTable:
+    """`schema` is the table's database. `new_collation`: TiDB's `mysql.tidb.new_collation_enabled` of the cluster.
+
+    Raises FeedUnsuitable for a column type that is unknown or a field that is absent.
+    """
+    try:
+        check_fields(info)
+        return _table(_without_binary_attribute(info), schema, new_collation)
+    except (LookupError, TypeError, ValueError, ArithmeticError, StopIteration) as error:
+        raise FeedUnsuitable(
+            f"the table info of {schema}.{info.get('name')} lacks or breaks a field: {error!r}", hint=_TABLE_INFO_HINT
+        ) from error
+
+
+def _without_binary_attribute(info: Mapping[str, Any]) -> dict[str, Any]:
+    def column(found: dict[str, Any]) -> dict[str, Any]:
+        field_type = found["type"]
+        if field_type["Charset"] == "binary":
+            return found
+        return found | {"type": field_type | {"Flag": field_type["Flag"] & ~_BINARY}}
+
+    return {**info, "cols": [column(found) for found in info["cols"]]}
+
+
+def _table(info: dict[str, Any], schema: str, new_collation: bool) -> KvTable:
+    shape = table_schema(info, schema=schema)
+    by_name = {found["name"]["O"]: found for found in info["cols"]}
+    columns = tuple(_with_successor(_column(column, by_name[column.name], shape), by_name[column.name], shape) for column in shape.columns)
+    int_handle: int | None = None
+    parts: tuple[KvKeyPart, ...] = ()
+    if info["pk_is_handle"]:
+        int_handle = next(n for n, column in enumerate(columns) if by_name[column.column.name]["type"]["Flag"] & _PRIMARY_KEY)
+        if columns[int_handle].column.kind not in ("int", "uint"):
+            raise ValueError(f"handle column {columns[int_handle].column.name} is no integer")
+    elif info["is_common_handle"]:
+        parts = _key_parts(info, columns, new_collation)
+    lost_key = next((name for name in shape.key if by_name[name].get("dropped")), None)
+    return KvTable(shape, info["id"], _physical_ids(info), columns, int_handle, parts, new_collation, lost_key)
+
+
+def _column(column: Column, found: dict[str, Any], shape: TableSchema) -> KvColumn:
+    field_type = found["type"]
+    return KvColumn(
+        column=column,
+        id=found["id"],
+        type_code=field_type["Tp"],
+        unsigned=bool(field_type["Flag"] & _UNSIGNED),
+        length=field_type["Flen"],
+        collation=field_type["Collate"],
+        absent=_absent(column, found, shape),
+    )
+
+
+def _with_successor(column: KvColumn, found: dict[str, Any], shape: TableSchema) -> KvColumn:
+    """TableInfo's column of the successor is as it was when it was made: not public, under a name of its own."""
+    if found.get("successor") is None:
+        return column
+    (made,) = _without_binary_attribute({"cols": [found["successor"] | {"state": _PUBLIC}]})["cols"]
+    info = {"name": {"O": shape.name.table}, "cols": [made], "pk_is_handle": False, "index_info": None}
+    (only,) = table_schema(info, schema=shape.name.schema).columns
+    return replace(column, successor=_column(only, made, shape))
+
+
+def _key_parts(info: dict[str, Any], columns: tuple[KvColumn, ...], new_collation: bool) -> tuple[KvKeyPart, ...]:
+    numbers = {column.column.name: number for number, column in enumerate(columns)}
+    primary = next(index for index in info["index_info"] or () if index["is_primary"])
+    parts = []
+    for found in primary["idx_cols"]:
+        number = numbers[found["name"]["O"]]
+        if columns[number].column.kind in ("json", "vector"):
+            raise ValueError(f"key column {columns[number].column.name} is of a type that no key has")
+        lossy = new_collation and _is_lossy(columns[number])
+        parts.append(KvKeyPart(number, is_whole=found["length"] == _WHOLE_COLUMN and not lossy))
+    return tuple(parts)
+
+
+def _is_lossy(column: KvColumn) -> bool:
+    """Whether the sort key loses text, so that TiDB writes the column into the value (types.NeedRestoredData)."""
+    if column.column.kind != "text" or column.collation == "utf8mb4_0900_bin":
+        return False
+    return not column.collation.endswith("_bin") or column.type_code == _TYPE_VARCHAR
+
+
+def _physical_ids(info: dict[str, Any]) -> frozenset[int]:
+    partition = info.get("partition")
+    if not partition or not partition["enable"]:
+        return frozenset({info["id"]})
+    lists = ("definitions", "adding_definitions", "dropping_definitions")
+    return frozenset(found["id"] for name in lists for found in partition.get(name) or ())
+
+
+# ---- absent columns -------------------------------------------------------------------------------------------------
+
+
+def _absent(column: Column, found: dict[str, Any], shape: TableSchema) -> str | None:
+    default = found["origin_default"]
+    if column.kind == "bit" and found["origin_default_bit"] is not None:
+        try:
+            return str(int.from_bytes(b64decode(found["origin_default_bit"], validate=True), "big"))
+        except Base64Error as error:
+            raise ValueError(f"origin_default_bit of {column.name}") from error
+    if default is None:
+        return None if column.nullable else _zero(column)
+    if column.kind == "timestamp" and not found["version"] and str(default).strip("0-: .") != "":
+        raise FeedUnsuitable(
+            f"table {shape.name}, column {column.name}: its default {default} is in the time zone of a TiDB before 2.1, not in UTC",
+            hint="set the column's default anew (alter table … alter column … set default), or leave the table out",
+        )
+    return _default_text(column, default)
+
+
+def _default_text(column: Column, default: Any) -> str:
+    """An origin default, which TableInfo holds as MySQL's text (or a JSON number), as canonical text."""
+    text = str(default)
+    match column.kind:
+        case "int" | "uint":
+            return str(int(Decimal(text)))
+        case "year":
+            return f"{int(text):04d}"
+        case "float" | "double":
+            return repr(float(text))
+        case "decimal":
+            return _decimal_text(text, column.scale)
+        case "binary":
+            return text.encode().hex().upper().ljust(2 * max(column.length, 0), "0")
+        case "time" | "datetime" | "timestamp":
+            return _with_fraction(text, column.scale)
+        case _:
+            return text
+
+
+def _decimal_text(text: str, scale: int) -> str:
+    try:
+        found = Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(f"a default of {text!r} for a decimal") from error
+    sign, digits, exponent = found.as_tuple()
+    if not isinstance(exponent, int) or exponent < -scale:
+        raise ValueError(f"a default of {text!r} for a decimal of scale {scale}")
+    unscaled = int("".join(map(str, digits)) or "0") * 10 ** (exponent + scale)
+    body = str(unscaled).rjust(scale + 1, "0")
+    whole = body if scale == 0 else f"{body[:-scale]}.{body[-scale:]}"
+    return f"-{whole}" if sign and unscaled else whole
+
+
+def _with_fraction(text: str, scale: int) -> str:
+    whole, _, digits = text.partition(".")
+    if digits[scale:].strip("0"):
+        raise ValueError(f"a default of {text!r} with more than {scale} digits after the point")
+    return f"{whole}.{digits[:scale].ljust(scale, '0')}" if scale else whole
+
+
+def _zero(column: Column) -> str:
+    """What TiCDC puts for a NOT NULL column that a row lacks (table.GetZeroValue; enum: its first label)."""
+    match column.kind:
+        case "int" | "uint" | "bit":
+            return "0"
+        case "float" | "double":
+            return "0.0"
+        case "decimal":
+            return _decimal_text("0", column.scale)
+        case "year":
+            return "0000"
+        case "date":
+            return "0000-00-00"
+        case "datetime" | "timestamp":
+            return _with_fraction("0000-00-00 00:00:00", column.scale)
+        case "time":
+            return _with_fraction("00:00:00", column.scale)
+        case "binary":
+            return "00" * max(column.length, 0)
+        case "enum":
+            return column.elements[0]
+        case "json":
+            return "null"
+        case "vector":
+            return "[]"
+        case "text" | "set":
+            return ""

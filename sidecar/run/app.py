@@ -1,0 +1,284 @@
+"""The sidecar's process: settings in, parts together, terms of ownership one after another, until it is told to stop.
+
+    standby --lease won--> term --retryable error--> standby (after a pause)
+                             |--lease lost, log taken--> standby
+                             '--any other error--> the process ends with it (P6), nothing skipped
+
+The control service, the metrics and the status live as long as the process; what may write lives as long as a term.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+import structlog
+
+from sidecar.adapters.clock import MonotonicClock
+from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd.owner import EtcdOwner, Holder, owner
+from sidecar.adapters.etcd.progress import EtcdProgress
+from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.adapters.tidb.source import TidbSource, mark_row_id
+from sidecar.config import Config
+from sidecar.control.requests import QueuedRequests
+from sidecar.control.security import ControlServer, serve
+from sidecar.control.service import ControlService, Served
+from sidecar.control.status import SidecarStatus
+from sidecar.errors import LogTaken, OwnershipLost, TicdcDumpError
+from sidecar.feeds.contract import Brought
+from sidecar.feeds.registry import MAKES
+from sidecar.log import storage
+from sidecar.log.delivered import DeliveryReport
+from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.spill import FileSpill
+from sidecar.pipeline import Outside, Pipeline
+from sidecar.ports import SegmentLog
+from sidecar.process.listening import check_listening, read_token
+from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
+from sidecar.run.gauge import Estimates, Gauge
+from sidecar.run.merge_process import MergeProcess
+from sidecar.run.metrics import MetricsServer, Tally
+from sidecar.run.term import Term
+from sidecar.ticdc.scope import LiveScope
+
+ACQUIRE_S = 1.0
+"""A standby looks up from waiting this often, to see whether it is to stop."""
+PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 30.0
+"""Between terms that ended with an error which a retry can help; doubled each time, until a term lives for long."""
+LONG_TERM_S = 60.0
+
+log = structlog.get_logger("ticdc-dump")
+
+
+class Sidecar:
+    """One process for one changefeed. `run` returns when told to stop, and raises what ends it."""
+
+    def __init__(self, config: Config, config_path: Path) -> None:
+        check_listening("control", config.control.listen, config.control.tls, has_token=bool(read_token("control", config.control)))
+        self.config = config
+        self.stopping = Event()
+        self.status: SidecarStatus | None = None
+        self.last_error = ""
+        self._rows_per_s = 0.0
+        self.requests = QueuedRequests()
+        self.tally = Tally()
+        self.clock = MonotonicClock()
+        self._config_path = config_path
+        self._closers: list[Callable[[], object]] = []
+        self._checks: list[Callable[[], object]] = []
+        self._worker: MergeProcess | None = None
+
+    def _prepare(self) -> None:
+        """Make the parts, again and again while only an outage is in the way: a machine may come up before its etcd does."""
+        pause_s = PAUSE_FIRST_S
+        while not self.stopping.is_set():
+            try:
+                self._make()
+                return
+            except TicdcDumpError as error:
+                self._close_parts()
+                if not error.retryable:
+                    raise
+                self._ended(error)
+            self.stopping.wait(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+    def _make(self) -> None:
+        config = self.config
+        self.client = EtcdClient(config.etcd)
+        self._closers.append(self.client.close)
+        self.changefeed = read_changefeed(self.client, config)
+        self.schemas = TidbSchemas(config.source)
+        self.scope = LiveScope(server_tz=config.kafka.server_tz)
+        folder = storage.open_folder(config.log.uri)
+        last = FolderLog(folder).recover(epoch=0)
+        self.ownership = EtcdOwner(
+            self.client,
+            self.root,
+            lease_s=config.etcd.lease_s,
+            holder=Holder(socket.gethostname(), os.getpid(), config.control.advertise or config.control.listen),
+            epoch_min=last.epoch + 1 if last else 1,
+        )
+        self._closers.append(self.ownership.release)
+        self.deliveries = LogDeliveries(folder)
+        self.deliveries.start()
+        self._closers.append(self.deliveries.close)
+        self._checks.append(self.deliveries.check)
+        self.estimates = Estimates(self.schemas)
+        self.server = self._serve()
+        self._closers.append(self.server.close)
+        if config.metrics.listen:
+            metrics = MetricsServer(config.metrics.listen, lambda: self.status, self._count)
+            self._closers.append(metrics.close)
+            self._checks.append(metrics.check)
+
+    @property
+    def root(self) -> str:
+        """Of this changefeed's keys in etcd."""
+        return changefeed_root(self.changefeed.name, self.changefeed.incarnation)
+
+    def _serve(self) -> ControlServer:
+        served = Served(
+            status=lambda: self.status,
+            owner_address=self._owner_address,
+            requests=self.requests,
+            schemas=self.schemas,
+            feed_scope=self.scope,
+            defaults=self.config.dump,
+            rows_per_s_before=lambda: self._rows_per_s,
+            case_sensitive=self.changefeed.filter.case_sensitive,
+        )
+        return serve(ControlService(served), self.config.control)
+
+    def run(self) -> None:
+        """Terms of ownership until `stopping`. Raises the error that ends the process."""
+        self._prepare()
+        if self.stopping.is_set():
+            return
+        pause_s = PAUSE_FIRST_S
+        log.info("waiting for the changefeed", changefeed=str(self.changefeed.name), control=self.config.control.listen)
+        while not self.stopping.is_set():
+            began_s = self.clock.now_s()
+            self._check_parts()
+            try:
+                epoch = self.ownership.acquire(timeout_s=ACQUIRE_S)
+                if epoch is None:
+                    continue
+                self._own(epoch)
+            except (OwnershipLost, LogTaken) as error:
+                self._ended(error)
+            except TicdcDumpError as error:
+                self._ended(error)
+                if not error.retryable:
+                    raise
+            pause_s = PAUSE_FIRST_S if self.clock.now_s() - began_s > LONG_TERM_S else min(pause_s * 2, PAUSE_MAX_S)
+            self.stopping.wait(pause_s)
+
+    def _own(self, epoch: int) -> None:
+        log.info("owner of the changefeed", epoch=epoch)
+        self.tally.terms += 1
+        self.changefeed = read_changefeed(self.client, self.config)
+        brought = MAKES[self.config.feed](self.config, self.changefeed, self.scope, log.warning)
+        term = Term(self.config, self.changefeed, self.ownership, epoch=epoch)
+        watch = ChangefeedWatch(self.client, self.config, self.changefeed)
+        at_once = True
+        try:
+            term.begin(partial(self._open, brought))
+            self._start_worker(epoch)
+            process = f"{socket.gethostname()}:{os.getpid()}"
+            gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
+
+            def seen(_: Pipeline, now_s: float) -> None:
+                watch.check()
+                self._check_parts()
+                if gauge.due(now_s):
+                    self.status = gauge.read(now_s, worker=self._worker_state(), last_error=self.last_error)
+                    self._rows_per_s = self.status.rows_per_s or self._rows_per_s
+
+            seen(term.pipeline, self.clock.now_s())
+            self.server.owner(owns=True)
+            term.run(self.stopping, seen)
+            at_once = False
+        finally:
+            self.status = None
+            self.server.owner(owns=False)
+            self.requests.abandon("this sidecar is no longer the owner of the changefeed")
+            watch.close()
+            term.close()
+            self._end_worker(at_once=at_once)
+            self.ownership.release()
+
+    def _open(self, brought: Brought, segments: SegmentLog, opened: ExitStack) -> Outside:
+        """Connect what a term has of its own; the rest lives as long as the process."""
+        config = self.config
+        feed = brought.feed()
+        opened.callback(feed.close)
+        source = TidbSource(
+            config.source,
+            schemas={},
+            write_chunk=partial(write_chunk, storage.open_folder(config.log.uri)),
+            changefeed_id=mark_row_id(self.changefeed.name),
+        )
+        opened.callback(source.close)
+        return Outside(
+            feed=feed,
+            codec=brought.codec,
+            log=segments,
+            source=source,
+            schemas=brought.schemas,
+            progress=EtcdProgress(self.client, self.root, self.ownership),
+            requests=self.requests,
+            clock=self.clock,
+            spill=FileSpill(config.log.spill_folder or None),
+            deliveries=self.deliveries,
+            through=self.scope.through,
+        )
+
+    def _count(self) -> Tally:
+        return replace(self.tally, worker_deaths=self.tally.worker_deaths + (self._worker.deaths if self._worker else 0))
+
+    def _ended(self, error: TicdcDumpError) -> None:
+        self.last_error = str(error)
+        ended = self.tally.terms_ended
+        ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
+        log.warning(
+            "ended, and tried again" if error.retryable else "ended", error=type(error).__name__, retryable=error.retryable, text=str(error)
+        )
+
+    # ---- the merge worker ------------------------------------------------------------------------------------------
+
+    def _start_worker(self, epoch: int) -> None:
+        if not self.config.spark.managed:
+            return
+        command = [sys.executable, "-m", "sidecar", "merge", "--config", str(self._config_path)]
+        command += ["--log-id", self.changefeed.log_id, "--epoch", str(epoch), "--end-with-stdin"]
+        self._worker = MergeProcess(command, lambda what: log.warning(what))
+        self._worker.start()
+
+    def _worker_state(self) -> str:
+        return "external" if self._worker is None else worker_state(self._worker.pid(), self.deliveries.report)
+
+    def _end_worker(self, *, at_once: bool) -> None:
+        if self._worker is not None:
+            self._worker.close(at_once=at_once)
+            self.tally.worker_deaths += self._worker.deaths
+            self._worker = None
+
+    # ---- the end ---------------------------------------------------------------------------------------------------
+
+    def _owner_address(self) -> str | None:
+        found = owner(self.client, self.root)
+        return found.address if found is not None else None
+
+    def close(self) -> None:
+        """Free everything, in the order opposite to its making."""
+        self.requests.close("the sidecar is ending")
+        self._close_parts()
+
+    def _check_parts(self) -> None:
+        """Raises what anything of ours in the background ended with: an unknown error ends the process, and says so (P6)."""
+        for check in self._checks:
+            check()
+        if self._worker is not None:
+            self._worker.check()
+
+    def _close_parts(self) -> None:
+        self._checks.clear()
+        while self._closers:
+            self._closers.pop()()
+
+
+def worker_state(pid: int | None, report: DeliveryReport | None) -> str:
+    """Of the worker with process id `pid`: a report that another one left says nothing of it."""
+    if pid is None:
+        return "stopped"
+    return report.state if report is not None and report.pid == pid else "starting"

@@ -1,0 +1,176 @@
+"""What the owner's pipeline is doing, as a `SidecarStatus`, made a few times a second by the thread that runs the pipeline.
+
+Everything is read from values that others keep anyway; what needs time (rates, a lane that rests) is kept here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
+
+from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, SidecarStatus, waiting_for
+from sidecar.core.model import CommitTs, Lane, TableName, physical_ms
+from sidecar.core.progress import OVER, Progress
+from sidecar.errors import TicdcDumpError
+from sidecar.log.deliveries import LogDeliveries
+from sidecar.pipeline import Pipeline
+from sidecar.ports import SchemaSource
+from sidecar.process.background import Background, still_running
+from sidecar.ticdc.changefeed import ChangefeedName
+
+STATUS_EVERY_S = 0.5
+RATE_OVER_S = 10.0
+"""Long enough to hold several segments, short enough that an operator sees a change of pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at_s: float
+    rows: int
+    bytes: int
+
+
+class Estimates:
+    """Rows of the dump's tables by the source's statistics, asked in the background: once a dump, and when it gets other tables."""
+
+    def __init__(self, schemas: SchemaSource) -> None:
+        self._schemas = schemas
+        self._asked: tuple[str, frozenset[TableName]] = ("", frozenset())
+        self._asking: list[Background] = []
+        self.rows: Mapping[TableName, int] = {}
+
+    def want(self, progress: Progress | None) -> None:
+        """Raises what asking broke of; a source that does not answer is no such thing."""
+        self._asking = still_running(self._asking)
+        if progress is None or progress.state in OVER:
+            return
+        tables = [table.table for table in progress.tables]
+        if (wanted := (progress.dump_id, frozenset(tables))) != self._asked:
+            self._asked = wanted
+            self._asking.append(Background(partial(self._ask, tables), name="estimates"))
+
+    def _ask(self, tables: Sequence[TableName], _: Event) -> None:
+        try:
+            found = self._schemas.estimates(tables)
+        except TicdcDumpError:
+            return  # shown as unknown: the dump's own SELECTs tell what is wrong with the source
+        self.rows = {estimate.table: estimate.rows for estimate in found if estimate.rows is not None}
+
+
+class Gauge:
+    """For one term of `owner`, host:pid. `still_because`: what the feed knows of why it does not move."""
+
+    def __init__(
+        self,
+        name: ChangefeedName,
+        owner: str,
+        pipeline: Pipeline,
+        deliveries: LogDeliveries,
+        estimates: Estimates,
+        still_because: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._name, self._owner, self._pipeline = name, owner, pipeline
+        self._deliveries, self._estimates, self._still_because = deliveries, estimates, still_because
+        self._samples: deque[_Sample] = deque()
+        self._moved: dict[Lane, tuple[CommitTs | None, float]] = {}
+        self._due_s = 0.0
+
+    def due(self, now_s: float) -> bool:
+        if now_s < self._due_s:
+            return False
+        self._due_s = now_s + STATUS_EVERY_S
+        return True
+
+    def read(self, now_s: float, *, worker: str, last_error: str) -> SidecarStatus:
+        """`now_s` by the pipeline's clock. `worker`: the merge worker's state in a word; `last_error`: what was retried last. Cheap: no
+        call of it waits."""
+        pipeline, wall_ms = self._pipeline, time.time() * 1000
+        progress, counts, report = pipeline.dump.progress, pipeline.counts, self._deliveries.report
+        self._estimates.want(progress)
+        ddl = pipeline.last_ddl
+        lanes = self._lanes(now_s)
+        rows_s, bytes_s = self._rates(now_s)
+        resolved_ts = pipeline.sequence.after_ts or None
+        least = min((lane.resolved_ts for lane in lanes if lane.resolved_ts is not None), default=None)
+        stillest, since_s = min(
+            ((lane, at_s) for lane, (_, at_s) in self._moved.items()), key=lambda found: found[1], default=(None, now_s)
+        )
+        delivery_lag_s = pipeline.delivery_lag_s()
+        measured = Measured(
+            dump=progress.state if progress else None,
+            unjoined=tuple(lane.lane for lane in lanes if lane.resolved_ts is None),
+            stillest=stillest,
+            still_s=now_s - since_s,
+            still_because=self._still_because() if now_s - since_s > LANE_STILL_MAX_S else "",
+            ticdc_lag_s=_behind_s(least, wall_ms),
+            sequence_lag_s=_ms(least, resolved_ts) / 1000,
+            delivery_lag_s=delivery_lag_s,
+            merge_worker=worker,
+            batch_s=report.batch_s if report else 0.0,
+            batch_sink_s=report.accept_s if report else 0.0,
+            source_still_s=pipeline.source_still_s(),
+            windows_full=pipeline.dump.full(),
+            throttled=pipeline.throttled_s() > 0,
+        )
+        return SidecarStatus(
+            changefeed=self._name,
+            epoch=pipeline.epoch,
+            owner=self._owner,
+            progress=progress,
+            resolved_ts=resolved_ts,
+            delivered_ts=(report.upto_ts or None) if report else None,
+            open_windows=pipeline.dump.open_windows(),
+            resolved_lag_s=_behind_s(resolved_ts, wall_ms),
+            delivery_lag_s=delivery_lag_s,
+            lanes=lanes,
+            waiting_for=waiting_for(measured),
+            rows_per_s=rows_s,
+            bytes_per_s=bytes_s,
+            eta_s=self._eta_s(progress, rows_s),
+            changes=counts.changes,
+            repeats=pipeline.sequence.repeats,
+            segments=pipeline.next_seq,
+            spilled_rows=pipeline.sequence.spilled_rows,
+            dropped_rows=sum(report.dropped.values()) if report else 0,
+            ddls=counts.ddls,
+            last_ddl_ts=ddl.commit_ts if ddl else None,
+            last_ddl=ddl.query if ddl else "",
+            merge_worker=measured.merge_worker,
+            last_error=last_error or self._deliveries.trouble or (report.error if report else ""),
+            estimates=self._estimates.rows,
+        )
+
+    def _lanes(self, now_s: float) -> tuple[LaneStatus, ...]:
+        lags = self._pipeline.lane_lags()
+        for lane, ts in lags.items():
+            if lane not in self._moved or self._moved[lane][0] != ts:
+                self._moved[lane] = (ts, now_s)
+        self._moved = {lane: self._moved[lane] for lane in lags}
+        foremost = max((ts for ts in lags.values() if ts is not None), default=None)
+        return tuple(LaneStatus(lane, ts, _ms(foremost, ts) / 1000) for lane, ts in sorted(lags.items()))
+
+    def _rates(self, now_s: float) -> tuple[float, float]:
+        counts = self._pipeline.counts
+        self._samples.append(_Sample(now_s, counts.dump_rows, counts.dump_bytes))
+        while now_s - self._samples[0].at_s > RATE_OVER_S:
+            self._samples.popleft()
+        first, seconds = self._samples[0], now_s - self._samples[0].at_s
+        return ((counts.dump_rows - first.rows) / seconds, (counts.dump_bytes - first.bytes) / seconds) if seconds else (0.0, 0.0)
+
+    def _eta_s(self, progress: Progress | None, rows_s: float) -> float | None:
+        if progress is None or progress.state in OVER or not rows_s:
+            return None
+        left = [self._estimates.rows.get(t.table, 0) - t.rows for t in progress.tables if t.complete_at is None]
+        return sum(max(rows, 0) for rows in left) / rows_s if self._estimates.rows else None
+
+
+def _ms(later: CommitTs | None, earlier: CommitTs | None) -> float:
+    return 0.0 if later is None or earlier is None else max(physical_ms(later) - physical_ms(earlier), 0)
+
+
+def _behind_s(ts: CommitTs | None, wall_ms: float) -> float:
+    return 0.0 if ts is None else max(wall_ms - physical_ms(ts), 0.0) / 1000

@@ -1,0 +1,142 @@
+"""Prometheus metrics and /healthz over HTTP. Everything is read from the published status when it is asked for.
+
+`/healthz` answers 200 while the process can do its duty: as the owner, or as a standby. Whether it is the owner is
+`ticdc_dump_owner`; a lag that grows is for an alert to judge, not for a probe that would restart the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from stamina.instrumentation import get_prometheus_counter
+
+from sidecar.control.status import SidecarStatus
+from sidecar.core.progress import DumpState
+from sidecar.errors import ConfigError
+from sidecar.process.background import Background
+
+TABLES_MAX = 1000
+"""Series a metric by table: what is above is summed under the table `…`."""
+REST = "…"
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counted by the process itself, over all its terms. `terms_ended`: by the class of the error that ended them."""
+
+    terms: int = 0
+    worker_deaths: int = 0
+    terms_ended: dict[str, int] = field(default_factory=dict)
+
+
+class _StatusCollector(Collector):
+    def __init__(self, status: Callable[[], SidecarStatus | None], tally: Callable[[], Tally]) -> None:
+        self._status, self._tally = status, tally
+
+    def collect(self) -> Iterator[Metric]:
+        status, tally = self._status(), self._tally()
+        yield GaugeMetricFamily("ticdc_dump_owner", "1 while this process owns its changefeed", value=float(status is not None))
+        yield CounterMetricFamily("ticdc_dump_terms", "Terms of ownership begun", value=tally.terms)
+        yield CounterMetricFamily("ticdc_dump_merge_worker_deaths", "Merge workers that had to be started again", value=tally.worker_deaths)
+        ended = CounterMetricFamily("ticdc_dump_terms_ended", "Terms that an error ended", labels=["error"])
+        for error, count in tally.terms_ended.items():
+            ended.add_metric([error], count)
+        yield ended
+        retries = get_prometheus_counter()  # what stamina retried: etcd, TiDB, the control client
+        if retries is not None:
+            yield from retries.collect()
+        if status is not None:
+            yield from _stream(status)
+            yield from _dump(status)
+
+
+def _stream(status: SidecarStatus) -> Iterator[Metric]:
+    def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+        return GaugeMetricFamily(f"ticdc_dump_{name}", text, value=value)
+
+    yield gauge("epoch", "The owner's epoch", status.epoch)
+    yield gauge("resolved_tso", "The log's position, a TSO", status.resolved_ts or 0)
+    yield gauge("delivered_tso", "What every sink has accepted, a TSO", status.delivered_ts or 0)
+    yield gauge("resolved_lag_seconds", "Wall clock against the log's position", status.resolved_lag_s)
+    yield gauge("delivery_lag_seconds", "Age of the oldest segment that a sink has not accepted", status.delivery_lag_s)
+    yield gauge("segments", "Segments ever written to the log", status.segments)
+    yield gauge("merge_worker_up", "1 while the merge worker runs", float(status.merge_worker in ("running", "external")))
+    yield CounterMetricFamily("ticdc_dump_changes", "Live changes logged in this term", value=status.changes)
+    yield CounterMetricFamily("ticdc_dump_repeats", "Changes dropped as repeats in this term", value=status.repeats)
+    yield CounterMetricFamily("ticdc_dump_spilled_rows", "Changes that waited on disk in this term", value=status.spilled_rows)
+    yield CounterMetricFamily("ticdc_dump_ddls", "DDLs passed in this term", value=status.ddls)
+    yield gauge("last_ddl_tso", "Commit of the newest DDL passed in this term, a TSO; 0: none", status.last_ddl_ts or 0)
+    dropped = "Chunk rows left out because their key was touched in the window, since the merge worker began"
+    yield CounterMetricFamily("ticdc_dump_dropped_rows", dropped, value=status.dropped_rows)
+    lag = GaugeMetricFamily("ticdc_dump_lane_lag_seconds", "Behind the foremost lane", labels=["lane"])
+    joined = GaugeMetricFamily("ticdc_dump_lane_joined", "1 once the lane had a resolved mark", labels=["lane"])
+    for lane in status.lanes:
+        lag.add_metric([lane.lane], lane.lag_s)
+        joined.add_metric([lane.lane], float(lane.resolved_ts is not None))
+    yield lag
+    yield joined
+
+
+def _dump(status: SidecarStatus) -> Iterator[Metric]:
+    state = GaugeMetricFamily("ticdc_dump_state", "1 for the dump's present state", labels=["state"])
+    for known in DumpState:
+        state.add_metric([known], float(status.progress is not None and status.progress.state is known))
+    yield state
+    yield GaugeMetricFamily("ticdc_dump_open_windows", "Windows read or being read and not closed in the log", value=status.open_windows)
+    yield GaugeMetricFamily("ticdc_dump_rows_per_second", "Of the dump, over the last seconds", value=status.rows_per_s)
+    yield GaugeMetricFamily("ticdc_dump_bytes_per_second", "Of the dump, over the last seconds", value=status.bytes_per_s)
+    yield GaugeMetricFamily("ticdc_dump_eta_seconds", "Until the dump is complete; 0: unknown", value=status.eta_s or 0.0)
+    waiting = GaugeMetricFamily("ticdc_dump_waiting", "1 while something holds the stream or the dump up", labels=["part"])
+    waiting.add_metric([status.waiting_for.partition(":")[0] or "nothing"], float(bool(status.waiting_for)))
+    yield waiting
+    rows = GaugeMetricFamily("ticdc_dump_table_rows", "Rows of the dump in the log", labels=["schema", "table"])
+    complete = GaugeMetricFamily("ticdc_dump_table_complete", "1 once the table is complete", labels=["schema", "table"])
+    tables = status.progress.tables if status.progress is not None else ()
+    for table in tables[:TABLES_MAX]:
+        rows.add_metric(table.table, table.rows)
+        complete.add_metric(table.table, float(table.complete_at is not None))
+    if rest := tables[TABLES_MAX:]:
+        rows.add_metric([REST, REST], sum(table.rows for table in rest))
+        complete.add_metric([REST, REST], float(all(table.complete_at is not None for table in rest)))
+    yield rows
+    yield complete
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """A scrape every few seconds is no news."""
+
+
+class MetricsServer:
+    """Answers /metrics and /healthz until `close`. `port`: the one it got, where the setting's is 0."""
+
+    def __init__(self, listen: str, status: Callable[[], SidecarStatus | None], tally: Callable[[], Tally]) -> None:
+        host, _, port = listen.rpartition(":")
+        registry = CollectorRegistry()
+        registry.register(_StatusCollector(status, tally))
+        ProcessCollector(registry=registry)
+        metrics = make_wsgi_app(registry)
+
+        def app(environ: dict[str, object], start_response: Callable[..., object]) -> object:
+            if environ["PATH_INFO"] == "/healthz":
+                start_response("200 OK", [("Content-Type", "text/plain")])
+                return [b"owner\n" if status() is not None else b"standby\n"]
+            return metrics(environ, start_response)
+
+        try:
+            self._server = make_server(host.strip("[]"), int(port), app, WSGIServer, _Quiet)  # type: ignore[arg-type]  # a WSGI app
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"metrics.listen {listen!r} cannot be listened on: {error}", hint="give host:port, or '' for none") from error
+        self.port = self._server.server_port
+        self._serving = Background(lambda _: self._server.serve_forever(), name="metrics")
+        self.check = self._serving.check
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._serving.close()

@@ -1,0 +1,45 @@
+"""What the changefeed carries of the tables there are, as DDLs change them. With it follows what operators may dump.
+
+It must not know who tells the tables: the `Schemas` of any feed do. The pipeline asks about a table that a DDL brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sidecar.core.model import MARK_TABLE, TableName, TableSchema
+from sidecar.ticdc.changefeed import Changefeed
+from sidecar.ticdc.event_filter import FilterRules, Left, Through, dump_scope
+
+
+class LiveScope:
+    """What the changefeed carries. `follow` gives it a new definition or other tables; the other calls may come from any thread."""
+
+    def __init__(self, *, server_tz: str) -> None:
+        self._server_tz = server_tz
+        self._through: dict[TableName, Through | Left] = {}
+        self.warnings: tuple[str, ...] = ()
+
+    def follow(self, changefeed: Changefeed, schemas: Mapping[TableName, TableSchema]) -> dict[TableName, TableSchema]:
+        """The tables of `schemas` that the changefeed has, the watermark table among them. Raises FeedUnsuitable."""
+        found = dump_scope(changefeed, schemas, server_tz=self._server_tz)
+        self._through, self.warnings = dict(found.tables), found.warnings
+        rules = FilterRules.of(changefeed)
+        return {table: schema for table, schema in schemas.items() if table == MARK_TABLE or rules.has(table)}
+
+    def through(self, table: TableName) -> tuple[bool, str]:
+        """Whether existing rows of `table` may be dumped, and the predicate of those that may, or why not."""
+        found = self._through.get(table)
+        match found:
+            case Through(predicate):
+                return True, predicate or ""
+            case Left(reason):
+                return False, reason
+            case None:
+                return False, "the changefeed's table rules leave it out, or the DDL that made it has not come by the feed yet"
+
+
+def ddls_hidden(changefeed: Changefeed, tables: Mapping[TableName, TableSchema]) -> bool:
+    """Whether the changefeed's filter leaves DDLs of any of `tables` out of the feed. Raises FeedUnsuitable."""
+    rules = FilterRules.of(changefeed)
+    return bool(changefeed.filter.ignore_txn_start_ts) or any(rules.hidden_ddls(table) for table in tables if rules.has(table))

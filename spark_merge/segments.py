@@ -1,0 +1,216 @@
+"""A segment's live rows as one task needs them: decoded, by table or as committed, in `commit_ts, rank, ordinal`, in bounded memory.
+
+- Of a segment as many tables are held at once as have ROWS_MAX rows together: a pass over the file for each such pack of tables.
+- A table, or a whole segment in its own order, that has more is streamed by row groups. Of a transaction that goes on over row groups at
+  most HELD_ROWS_MAX rows wait for its end; a larger one is read twice, deletes first (an update that moves a key is a delete and an
+  insert: deletes come first across the whole commit_ts).
+
+It must not know chunks, windows or sinks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import MARK_TABLE, Seq, TableName
+from sidecar.errors import LogBroken
+from sidecar.log.storage import Folder
+from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, RAW_CHANGES, Head
+from spark_merge.decode.rows import decode
+from spark_merge.read import iter_rows, read_rows
+
+ROWS_MAX = 200_000
+"""Rows of a segment that are held at once: some hundred megabytes."""
+
+FILE_BYTES_MAX = 64 << 20
+"""Of a segment's file as it lies in the log, packed, whose rows are held at once: fewer rows where they are large."""
+
+HELD_ROWS_MAX = 200_000
+"""Rows of one transaction that are held until its last row group has come."""
+
+MEMO_ROWS_MAX = 500_000
+"""Decoded rows that are kept because keys and live rows, or overlapping windows, ask for them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """`heads`: every segment that the task reads, by seq. `server_tz`: the TiCDC server's zone. Picklable."""
+
+    log: Folder
+    heads: Mapping[Seq, Head]
+    server_tz: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pack:
+    """Rows of some tables of one segment, as they are in the log."""
+
+    seq: Seq
+    tables: frozenset[TableName]
+    rows: pa.Table
+
+
+class Segments:
+    """For one task. What it keeps is bounded. `raw`: with the messages (RAW_CHANGES)."""
+
+    def __init__(self, source: Source, *, raw: bool) -> None:
+        self._source, self._raw = source, raw
+        self._tables: dict[Seq, Counter[TableName]] = {}
+        self._pack: _Pack | None = None
+        self._decoded: dict[tuple[Seq, TableName], pa.Table] = {}
+        self._decoded_rows = 0
+
+    def head(self, seq: Seq) -> Head:
+        found = self._source.heads.get(seq)
+        if found is None:
+            raise LogBroken(f"segment {seq} is needed by a window and was not given", hint="report this: it is a defect of ticdc-dump")
+        return found
+
+    def tables(self, seq: Seq) -> Counter[TableName]:
+        """Those that the segment has live rows of, and how many."""
+        if seq not in self._tables:
+            log, manifest = self._source.log, self.head(seq).manifest
+            if manifest.rows > self._rows_max(seq):
+                found = _count(iter_rows(log, manifest, columns=("schema", "table")))
+            else:
+                rows = read_rows(log, manifest, None)
+                found = _count(iter([rows]))
+                self._pack = _Pack(seq, frozenset(found), rows)
+            self._tables[seq] = found
+        return self._tables[seq]
+
+    def changes(self, seq: Seq, table: TableName | None) -> Iterator[pa.Table]:
+        """Of the table, or of all as they were committed; no empty one."""
+        tables = self.tables(seq)
+        if (tables.total() if table is None else tables[table]) > self._rows_max(seq):
+            yield from in_order(lambda: self._streamed(seq, table))
+            return
+        names = tables if table is None else [table]
+        found = _sorted(pa.concat_tables([self._schema.empty_table(), *(self._held(seq, name) for name in names)]))
+        if found.num_rows:
+            yield found
+
+    def decoded(self, seq: Seq, table: TableName) -> Iterator[pa.Table]:
+        """All changes of the table, in any order."""
+        if self.tables(seq)[table] > self._rows_max(seq):
+            yield from self._streamed(seq, table)
+        elif self.tables(seq)[table]:
+            yield self._held(seq, table)
+
+    def _rows_max(self, seq: Seq) -> int:
+        manifest = self.head(seq).manifest
+        return min(ROWS_MAX, manifest.rows * FILE_BYTES_MAX // max(manifest.bytes, 1))
+
+    def _held(self, seq: Seq, table: TableName) -> pa.Table:
+        place = (seq, table)
+        if place not in self._decoded:
+            found = self._changes(seq, _of_table(self._packed(seq, table).rows, table))
+            if self._decoded_rows + found.num_rows > MEMO_ROWS_MAX:
+                self._decoded, self._decoded_rows = {}, 0
+            self._decoded[place] = found
+            self._decoded_rows += found.num_rows
+        return self._decoded[place]
+
+    def _packed(self, seq: Seq, table: TableName) -> _Pack:
+        if self._pack is None or self._pack.seq != seq or table not in self._pack.tables:
+            tables, left = {table}, self._rows_max(seq) - self.tables(seq)[table]
+            for name in sorted(name for name in self.tables(seq) if name > table):  # tables are asked for by name, upwards
+                left -= self.tables(seq)[name]
+                if left < 0:
+                    break
+                tables.add(name)
+            wanted = pa.array(["\0".join(name) for name in tables])
+            groups = iter_rows(self._source.log, self.head(seq).manifest)
+            parts = [rows.filter(pc.is_in(_names(rows), value_set=wanted)) for rows in groups]
+            self._pack = _Pack(seq, frozenset(tables), pa.concat_tables(parts))
+        return self._pack
+
+    def _streamed(self, seq: Seq, table: TableName | None) -> Iterator[pa.Table]:
+        """A row group at a time, in the log's order."""
+        for rows in iter_rows(self._source.log, self.head(seq).manifest):
+            yield self._changes(seq, rows if table is None else _of_table(rows, table))
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return RAW_CHANGES if self._raw else CHANGES
+
+    def _changes(self, seq: Seq, rows: pa.Table) -> pa.Table:
+        head = self.head(seq)
+        if rows.num_rows == 0:
+            return self._schema.empty_table()
+        with_seq = rows.append_column("seq", pa.repeat(pa.scalar(seq, pa.int64()), rows.num_rows))
+        found = decode(with_seq, codec=head.manifest.codec, schemas=head.schemas, server_tz=self._source.server_tz)
+        return _with_messages(found, rows) if self._raw else found
+
+
+def _count(parts: Iterator[pa.Table]) -> Counter[TableName]:
+    found: Counter[TableName] = Counter()
+    for rows in parts:
+        counts = pc.value_counts(_names(rows))
+        names, numbers = counts.field("values").to_pylist(), counts.field("counts").to_pylist()
+        found.update({TableName(*name.split("\0")): number for name, number in zip(names, numbers, strict=True)})
+    found.pop(MARK_TABLE, None)
+    return found
+
+
+def _names(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(rows["schema"], rows["table"], "\0")
+
+
+def _of_table(rows: pa.Table, table: TableName) -> pa.Table:
+    return rows.filter(pc.and_(pc.equal(rows["schema"], table.schema), pc.equal(rows["table"], table.table)))
+
+
+def _with_messages(changes: pa.Table, rows: pa.Table) -> pa.Table:
+    """RAW_CHANGES: an update that was split has its message once, in the insert."""
+    at = pc.index_in(changes["ordinal"], value_set=rows["ordinal"].combine_chunks())
+    puts = pc.unique(changes.filter(pc.equal(changes["rank"], RANK_PUT))["ordinal"].combine_chunks())
+    split = pc.and_(pc.equal(changes["rank"], RANK_DELETE), pc.is_in(changes["ordinal"], value_set=puts))
+    at = pc.if_else(split, pa.scalar(None, at.type), at)
+    for name, column in (("message_key", "key"), ("message_value", "value"), ("lane", "lane"), ("position", "position")):
+        changes = changes.append_column(name, rows[column].take(at))
+    return changes
+
+
+def _sorted(changes: pa.Table) -> pa.Table:
+    """In `commit_ts, rank, ordinal`, as the log mostly has them."""
+    order = np.lexsort([changes[name].to_numpy() for name in ("ordinal", "rank", "commit_ts")])
+    return changes if np.array_equal(order, np.arange(len(order))) else changes.take(pa.array(order))
+
+
+def in_order(groups: Callable[[], Iterator[pa.Table]]) -> Iterator[pa.Table]:
+    """`groups` in `commit_ts, rank, ordinal`; they rise in commit_ts. A commit_ts is complete when a greater one has come: deletes of keys
+    that a later row group moves come before the puts of an earlier one."""
+    held: pa.Table | None = None
+    passed = -1
+    for group in groups():
+        rows = group if held is None else pa.concat_tables([held, group])
+        rows = _sorted(rows.filter(pc.greater(rows["commit_ts"], passed)))
+        if rows.num_rows == 0:
+            held = None
+            continue
+        commit_ts = rows["commit_ts"].to_numpy()
+        start_of_last = int(np.searchsorted(commit_ts, commit_ts[-1], side="left"))
+        if start_of_last:
+            yield rows.slice(0, start_of_last)
+        held = rows.slice(start_of_last)
+        if held.num_rows > HELD_ROWS_MAX:
+            passed, held = int(commit_ts[-1]), None
+            yield from _transaction(groups(), groups(), passed)
+    if held is not None and held.num_rows:
+        yield held
+
+
+def _transaction(first: Iterator[pa.Table], second: Iterator[pa.Table], commit_ts: int) -> Iterator[pa.Table]:
+    """Everything at `commit_ts`, deletes first, by reading twice."""
+    for rank, groups in ((RANK_DELETE, first), (RANK_PUT, second)):
+        for rows in groups:
+            wanted = rows.filter(pc.and_(pc.equal(rows["commit_ts"], commit_ts), pc.equal(rows["rank"], rank)))
+            if wanted.num_rows:
+                yield _sorted(wanted)

@@ -1,0 +1,1 @@
+"""The console sink: a line a delivered segment."""

@@ -1,0 +1,64 @@
+"""The console sink: one line a delivered segment, with its rows by table. For looking, not for keeping.
+
+It remembers nothing beyond the process: every start delivers the log from its beginning again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TextIO
+
+from sidecar.core.model import Seq, TableName
+from spark_merge.contract import Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, delivered
+from spark_merge.cut import spread, units
+from spark_merge.sinks.kind import SinkKind
+
+
+class ConsoleSink:
+    """`out` is standard output if it is not given."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = sys.stdout if out is None else out
+        self._accepted: Seq | None = None
+
+    def look(self) -> Seq | None:
+        return self._accepted
+
+    def open(self, *, epoch: int | None) -> Standing:
+        return Standing(Owner(epoch or 0, 1), self._accepted)
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:
+        groups = spread(units(heads, chunk_parts=cores), heads, cores=cores)
+        return Batch(tuple(heads), (tuple(Task(str(number), group) for number, group in enumerate(groups)),), count_rows)
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        for head, found in zip(batch.heads, delivered(batch, outcomes), strict=True):
+            self._out.write(_line(head, found.tables) + "\n")
+            self._accepted = head.seq
+        self._out.flush()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def count_rows(task: Task, portions: Iterator[Portion]) -> Outcome:
+    """The writer: counts what a real sink would write."""
+    counts: Counts = {}
+    for portion in portions:
+        place = (portion.unit.seq, portion.schema.name)
+        for piece in portion.pieces:
+            counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+    return Outcome(task.id, counts)
+
+
+def _line(head: Head, tables: Mapping[TableName, Rows]) -> str:
+    parts = [
+        f"{table}: {rows.log} live" + (f", {rows.dump} dumped, {rows.dropped} dropped" if rows.dump or rows.dropped else "")
+        for table, rows in sorted(tables.items())
+    ]
+    parts += [f"ddl: {ddl.query}" for ddl in head.ddls]
+    return f"segment {head.seq} up to {head.upto_ts}  " + ("; ".join(parts) or "no rows")
+
+
+CONSOLE = SinkKind(lambda _: ConsoleSink())

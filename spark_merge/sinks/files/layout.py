@@ -1,0 +1,287 @@
+"""An output folder: what is in it, under which names, and what its storage's errors mean.
+
+    _log.json                     whose output this is, in which format, and the constants of its units; before all else
+    {table folder}/{seq:020d}.{writer}.jsonl          all rows of one segment and table, in output order
+    {table folder}/{seq:020d}[-{part}].{writer}.parquet   live rows of one segment and table; part 1, 2 … share the segment's chunks
+    _ddl/{seq:020d}.json          the segment's DDLs, if it has any: they come after all its rows
+    _commits/{number:020d}.json   created exclusively, one after another: an owner opened the output, or accepted segments. THE POSITION
+    _segments/{seq:020d}.json     what is accepted, a file a segment, in order of seq: what readers go by; made of the commit
+    _head.json                    a commit at or before the last one, to find it without a listing; may be behind or absent
+    _exclusive.probe              that this storage lets a file be created once only was tried with it
+
+Readers go by `_segments` and the files named there, never by a listing of tables: a file that no segment names does not
+count. Every ts is a decimal string. A `{writer}` is `{owner's epoch}-{incarnation}-{attempt}`: no two tries share a name.
+
+A table folder is `{schema}.{table}`. Of both names ASCII letters, digits, `-` and `_` stay and every other byte of the
+UTF-8 text is `%XX`, a leading `_` of the schema too: names with an underscore in front are the layout's own, and Spark
+and Hive pass over them. So one dot parts the two, and each name is the percent-decoding of its half. Where that is
+longer than file systems take, the folder is its beginning, `~` and a hash; the true names are always in `_segments`.
+
+Version 1 (up to 0.1.0) had no commits and no writers in names. It is continued: its `_segments` say how far it is, its files are nobody's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+from urllib.parse import quote
+
+from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.errors import SinkError, StorageFull
+from sidecar.log import storage
+from sidecar.log.manifest import DdlRecord
+from spark_merge.contract import Owner
+
+FileFormat = Literal["jsonl", "parquet"]
+FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+
+SEGMENT_VERSION = 1
+"""Of `_segments` and `_ddl`."""
+FORMAT_VERSION = 2
+"""Of the folder: `_log.json`, `_commits`, `_head.json`."""
+IDENTITY = "_log.json"
+HEAD = "_head.json"
+PROBE = "_exclusive.probe"
+COMMITS = "_commits"
+SEGMENTS = "_segments"
+DDLS = "_ddl"
+
+FOLDER_NAME_BYTES_MAX = 200
+"""File systems take 255 in one name, the object stores 1024 in the whole path."""
+
+_RESTORE_HINT = "restore it, or deliver to a new folder from the log's beginning"
+_HEAD_BYTES, _HASH_DIGITS = 150, 32
+_WRITER = re.compile(r"\.(\d+)-(\d+)-[0-9a-f]+\.(?:jsonl|parquet)")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredFile:
+    """One file of a segment and table; `path` is relative to the output. Its rows are `from_log + from_dump`; `dropped`
+    are rows of chunks whose key was touched in the window."""
+
+    path: str
+    table: TableName
+    from_log: int
+    from_dump: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredSegment:
+    """`ddl` is the path of the segment's DDLs, None if it has none."""
+
+    seq: Seq
+    upto_ts: CommitTs
+    files: tuple[DeliveredFile, ...]
+    ddl: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`chunk_parts`: a table's chunks in a segment are spread over so many units; 0: they are among its live rows."""
+
+    log_id: str
+    file_format: str
+    chunk_parts: int
+    version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """`by`: drawn by the process that made it, so that two who open at once can tell whose it is. `accepted`: the last segment that is
+    accepted from here on. `segments`: those that this one accepts; none: `owner` opened."""
+
+    number: int
+    owner: Owner
+    by: str
+    accepted: Seq | None
+    segments: tuple[DeliveredSegment, ...] = ()
+
+
+def table_folder(table: TableName) -> str:
+    schema = _quoted(table.schema)
+    name = f"{'%5F' + schema[1:] if schema.startswith('_') else schema}.{_quoted(table.table)}"
+    if len(name) <= FOLDER_NAME_BYTES_MAX:
+        return name
+    return f"{name[:_HEAD_BYTES]}~{hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]}"
+
+
+def file_path(table: TableName, seq: int, file_format: FileFormat, *, part: int, owner: Owner, attempt: str) -> str:
+    """`attempt`: lower-case hex, another one whenever a task runs."""
+    place = f"{seq:020d}{f'-{part}' if part else ''}"
+    return f"{table_folder(table)}/{place}.{owner.epoch}-{owner.incarnation}-{attempt}.{file_format}"
+
+
+def segment_path(seq: int) -> str:
+    return f"{SEGMENTS}/{seq:020d}.json"
+
+
+def ddl_path(seq: int) -> str:
+    return f"{DDLS}/{seq:020d}.json"
+
+
+def commit_path(number: int) -> str:
+    return f"{COMMITS}/{number:020d}.json"
+
+
+def owner_of(name: str) -> Owner:
+    """Who wrote, or is writing, the file of a table folder; nobody, (-1, 0), for one of version 1."""
+    found = _WRITER.search(name)
+    return Owner(int(found[1]), int(found[2])) if found else Owner(-1, 0)
+
+
+def seq_of(name: str) -> Seq | None:
+    """The segment that a file name (without folder) is of; None for a name that is not the layout's."""
+    stem, _, _ = name.partition(".")[0].partition("-")
+    return Seq(int(stem)) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
+
+
+def segment_to_json(segment: DeliveredSegment) -> bytes:
+    return _json(_segment_to_plain(segment))
+
+
+def _segment_to_plain(segment: DeliveredSegment) -> dict[str, Any]:
+    return {
+        "version": SEGMENT_VERSION,
+        "seq": segment.seq,
+        "upto_ts": str(segment.upto_ts),
+        "files": [
+            {
+                "path": file.path,
+                "schema": file.table.schema,
+                "table": file.table.table,
+                "from_log": file.from_log,
+                "from_dump": file.from_dump,
+                "dropped": file.dropped,
+            }
+            for file in segment.files
+        ],
+        "ddl": segment.ddl,
+        "counts": {
+            "from_log": sum(file.from_log for file in segment.files),
+            "from_dump": sum(file.from_dump for file in segment.files),
+            "dropped": sum(file.dropped for file in segment.files),
+        },
+    }
+
+
+def segment_from_json(data: bytes, *, name: str) -> DeliveredSegment:
+    """The inverse. Raises SinkError naming the file for broken JSON, a missing field or a newer format version."""
+    with _reading(name):
+        return _segment_of(json.loads(data), name)
+
+
+def _segment_of(found: Any, name: str) -> DeliveredSegment:
+    _check_version(found["version"], (SEGMENT_VERSION,), name)
+    return DeliveredSegment(
+        seq=Seq(int(found["seq"])),
+        upto_ts=CommitTs(int(found["upto_ts"])),
+        files=tuple(
+            DeliveredFile(f["path"], TableName(f["schema"], f["table"]), int(f["from_log"]), int(f["from_dump"]), int(f["dropped"]))
+            for f in found["files"]
+        ),
+        ddl=found["ddl"],
+    )
+
+
+def commit_to_json(commit: Commit) -> bytes:
+    return _json(
+        {
+            "version": FORMAT_VERSION,
+            "number": commit.number,
+            "owner": list(commit.owner),
+            "by": commit.by,
+            "accepted": commit.accepted,
+            "segments": [_segment_to_plain(segment) for segment in commit.segments],
+        }
+    )
+
+
+def commit_from_json(data: bytes, *, name: str) -> Commit:
+    """The inverse. Raises SinkError naming the file."""
+    with _reading(name):
+        found = json.loads(data)
+        _check_version(found["version"], (FORMAT_VERSION,), name)
+        epoch, incarnation = found["owner"]
+        accepted = None if found["accepted"] is None else Seq(int(found["accepted"]))
+        segments = tuple(_segment_of(segment, name) for segment in found["segments"])
+        return Commit(int(found["number"]), Owner(int(epoch), int(incarnation)), str(found["by"]), accepted, segments)
+
+
+def head_to_json(number: int) -> bytes:
+    return _json({"version": FORMAT_VERSION, "number": number})
+
+
+def head_from_json(data: bytes, *, name: str) -> int:
+    """A commit's number. Raises SinkError naming the file."""
+    with _reading(name):
+        return int(json.loads(data)["number"])
+
+
+def ddls_to_json(seq: int, ddls: Sequence[DdlRecord]) -> bytes:
+    records = [{"commit_ts": str(d.commit_ts), "schema": d.schema, "table": d.table, "query": d.query} for d in ddls]
+    return _json({"version": SEGMENT_VERSION, "seq": seq, "ddls": records})
+
+
+def identity_to_json(identity: Identity) -> bytes:
+    return _json(
+        {
+            "version": identity.version,
+            "log_id": identity.log_id,
+            "format": identity.file_format,
+            "chunk_parts": identity.chunk_parts,
+        }
+    )
+
+
+def identity_from_json(data: bytes, *, name: str) -> Identity:
+    """Of version 1, too. Raises SinkError naming the file."""
+    with _reading(name):
+        found = json.loads(data)
+        _check_version(found["version"], (1, FORMAT_VERSION), name)
+        return Identity(str(found["log_id"]), str(found["format"]), int(found.get("chunk_parts", 0)), int(found["version"]))
+
+
+@contextmanager
+def storage_errors(place: object) -> Iterator[None]:
+    """What a StorageError means to a sink."""
+    try:
+        yield
+    except storage.Full as error:
+        raise StorageFull(
+            f"no room left in {place}: {error}", hint="make room or enlarge the storage: nothing is lost, it goes on by itself"
+        ) from error
+    except storage.StorageError as error:
+        raise SinkError(
+            f"{place} cannot be read or written: {error}",
+            hint="make it exist and be reachable and writable for this process, then start again: nothing accepted is lost",
+        ) from error
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _check_version(version: object, known: tuple[int, ...], name: str) -> None:
+    if version not in known:
+        raise SinkError(
+            f"{name} has format version {version}, this ticdc-dump knows {', '.join(map(str, known))}",
+            hint="run the version that wrote it, or deliver to a new folder",
+        )
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        raise SinkError(f"{name} is not readable: {error!r}", hint=_RESTORE_HINT) from error

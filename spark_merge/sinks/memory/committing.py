@@ -1,0 +1,66 @@
+"""The committing kind: each task is a transaction, which is seen at once and holds the task's slot.
+
+- The batch that is begun is on record before its first task: the next owner does the same cut, and what has its slot is not done again.
+- A transaction of a former owner fails, whatever it has written so far.
+- Tasks are a segment each, one stage after another: rows appear as committed, a chunk's at its high mark among the live ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sidecar.core.model import Seq
+from spark_merge.contract import Batch, Head, Outcome, Owner, Portion, Standing, Task
+from spark_merge.cut import units
+from spark_merge.sinks.memory.rows import read
+from spark_merge.sinks.memory.target import Begun, target
+
+
+class CommittingSink:
+    def __init__(self, name: str, *, log_id: str) -> None:
+        self._name, self._log_id = name, log_id
+        self._owner = Owner(-1, 0)
+
+    def look(self) -> Seq | None:
+        return target(self._name, self._log_id).accepted
+
+    def open(self, *, epoch: int | None) -> Standing:
+        to = target(self._name, self._log_id)
+        self._owner = to.take_over(epoch)
+        return Standing(self._owner, to.accepted, to.begun.last if to.begun else None)
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:  # noqa: ARG002 - the cut must not depend on the cores
+        to = target(self._name, self._log_id)
+        with to.writing(self._owner):
+            stages = tuple((Task(str(unit.seq), (unit,), order="segment"),) for unit in units(heads, chunk_parts=0))
+            to.begun = to.begun or Begun(heads[-1].seq, {task.id: None for (task,) in stages})
+            return Batch(tuple(heads), stages, Commit(self._name, self._log_id, self._owner))
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
+        target(self._name, self._log_id).advance(self._owner, batch)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The whole task in one transaction."""
+
+    name: str
+    log_id: str
+    owner: Owner
+
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        to = target(self.name, self.log_id)
+        with to.writing(self.owner):
+            if (done := to.slot(task.id)) is not None:
+                return done
+        counts, rows = read(portions)
+        outcome = Outcome(task.id, counts)
+        with to.writing(self.owner):
+            if to.slot(task.id) is None:
+                to.rows += rows
+                to.fill(task.id, outcome)
+        return outcome

@@ -1,0 +1,48 @@
+"""Portions as plain rows, in the form of the slow rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from spark_merge.contract import RANK_CHUNK, ChunkPiece, Counts, Piece, Portion, Rows
+from spark_merge.merge import key_text
+from spark_merge.rule import Image, OutputRow
+
+
+def read(portions: Iterator[Portion]) -> tuple[Counts, list[OutputRow]]:
+    """All of a task, in output order; an image has the columns of the portion's schema."""
+    counts: Counts = {}
+    rows: list[OutputRow] = []
+    for portion in portions:
+        place = (portion.unit.seq, portion.schema.name)
+        for piece in portion.pieces:
+            counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+            rows += _rows(portion, piece)
+    return counts, rows
+
+
+def _rows(portion: Portion, piece: Piece) -> Iterator[OutputRow]:
+    return _of_chunk(portion, piece) if isinstance(piece, ChunkPiece) else _of_changes(portion, piece)
+
+
+def _of_changes(portion: Portion, changes: pa.Table) -> Iterator[OutputRow]:
+    for row in changes.to_pylist():
+        before, after = _image(row["before"]), _image(row["after"])
+        key = tuple(json.loads(row["key"], strict=False))
+        yield OutputRow(row["seq"], row["commit_ts"], row["rank"], row["ordinal"], portion.schema.name, row["op"], key, before, after)
+
+
+def _of_chunk(portion: Portion, piece: ChunkPiece) -> Iterator[OutputRow]:
+    schema, found = portion.schema, piece.survivors
+    keys = key_text([found.rows.column(name) for name in schema.key]).to_pylist() if found.rows.num_rows else []
+    images = zip(*(column.to_pylist() for column in found.rows.columns), strict=True)
+    for key, ordinal, image in zip(keys, found.ordinals.to_pylist(), images, strict=True):
+        place = (portion.unit.seq, piece.due.high_ts, RANK_CHUNK, ordinal, schema.name)
+        yield OutputRow(*place, "insert", tuple(json.loads(key, strict=False)), None, image, piece.due.dump_id)
+
+
+def _image(texts: list[str | None] | None) -> Image | None:
+    return None if texts is None else tuple(texts)

@@ -1,0 +1,138 @@
+"""What a task does: `read → decode → merge →` the sink's writer. One function of segments and chunks, Arrow in, the writer out; no session.
+
+    unit ─► portions: each table's pieces in output order ─► writer ─► outcome
+
+- A window's keys are made by the task that has its chunks, once for all of them, out of the segments that the window reaches back to.
+- A segment is decoded with the schemas of its own manifest, and only those tables of it that the task asks for.
+- Memory: of a segment as many tables are held at once as have ROWS_MAX rows together; one that has more is streamed by row groups
+  (`segments.in_order`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
+from sidecar.errors import LogBroken
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import Folder
+from spark_merge.contract import (
+    ChunkPiece,
+    DueChunk,
+    Outcome,
+    Piece,
+    Portion,
+    Task,
+    Unit,
+    Writer,
+)
+from spark_merge.encode.block import schema_of
+from spark_merge.merge import survivors, touched
+from spark_merge.segments import Segments, Source
+
+
+def run(task: Task, writer: Writer, source: Source) -> Outcome:
+    """May run twice at once, on any machine. Raises what reading, decoding and the writer raise."""
+    return writer(task, portions(task, source))
+
+
+def needed(task: Task) -> set[Seq]:
+    """The segments that it reads: those of its units, and those that its windows reach back to."""
+    found = {unit.seq for unit in task.units}
+    for unit in task.units:
+        for chunk in unit.chunks:
+            found.update(Seq(seq) for seq in range(chunk.first_seq, chunk.seq))
+    return found
+
+
+def portions(task: Task, source: Source) -> Iterator[Portion]:
+    reader = _Reader(source, raw=task.raw)
+    for unit in task.units:
+        yield from _by_table(unit, reader) if task.order == "table" else _as_committed(unit, reader)
+
+
+def _by_table(unit: Unit, reader: _Reader) -> Iterator[Portion]:
+    chunks: defaultdict[TableName, list[DueChunk]] = defaultdict(list)
+    for chunk in unit.chunks:
+        chunks[chunk.table].append(chunk)
+    live = reader.segments.tables(unit.seq).keys() if unit.live else set[TableName]()
+    for table in sorted(live | chunks.keys()):
+        changes = reader.segments.changes(unit.seq, table) if unit.live else iter(())
+        yield Portion(unit, schema_of(reader.segments.head(unit.seq).schemas, table), _merged(changes, chunks[table], reader))
+
+
+def _as_committed(unit: Unit, reader: _Reader) -> Iterator[Portion]:
+    changes = reader.segments.changes(unit.seq, None) if unit.live else iter(())
+    for piece in _merged(changes, unit.chunks, reader):
+        for table, rows in _runs(piece):
+            yield Portion(unit, schema_of(reader.segments.head(unit.seq).schemas, table), iter([rows]))
+
+
+def _runs(piece: Piece) -> Iterator[tuple[TableName, Piece]]:
+    """`piece` cut where the table changes."""
+    if isinstance(piece, ChunkPiece):
+        yield piece.due.table, piece
+        return
+    names = pc.binary_join_element_wise(piece["schema"], piece["table"], "\0").combine_chunks().dictionary_encode()
+    codes = names.indices.to_numpy(zero_copy_only=False)
+    edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), piece.num_rows]
+    for start, end in pairwise(edges):
+        yield TableName(*names.dictionary[codes[start]].as_py().split("\0")), piece.slice(start, end - start)
+
+
+def _merged(changes: Iterator[pa.Table], chunks: Sequence[DueChunk], reader: _Reader) -> Iterator[Piece]:
+    """Changes with the chunks between them: a chunk after every change <= its high_ts, before every later one."""
+    due = sorted(chunks, key=lambda chunk: (chunk.high_ts, chunk.number), reverse=True)
+    for rows in changes:
+        commit_ts, start = rows["commit_ts"].to_numpy(), 0
+        while due and due[-1].high_ts < commit_ts[-1]:
+            end = int(np.searchsorted(commit_ts, due[-1].high_ts, side="right"))
+            if end > start:
+                yield rows.slice(start, end - start)
+            start = end
+            yield reader.open(due.pop())
+        yield rows.slice(start)
+    while due:
+        yield reader.open(due.pop())
+
+
+def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) -> ChunkPiece:
+    """`merge.survivors`. Raises LogBroken for a chunk file that is gone or unreadable, LogUnreachable."""
+    with storage_errors(f"chunk {due.path} of {due.table} in {log}"):
+        try:
+            return ChunkPiece(due, survivors(log, schema, due.path, keys))
+        except (storage.Absent, storage.Refused, pa.ArrowException) as error:
+            raise LogBroken(
+                f"chunk {due.path} of {due.table} cannot be read from {log}: {error!r}",
+                hint="restore the file from a backup, or start a new log folder and dump again",
+            ) from error
+
+
+class _Reader:
+    """Chunks with what the log says of their windows, beside the segments' own rows."""
+
+    def __init__(self, source: Source, *, raw: bool) -> None:
+        self.segments = Segments(source, raw=raw)
+        self._log = source.log
+        self._keys: dict[tuple[TableName, CommitTs, CommitTs], pa.Array] = {}
+
+    def open(self, due: DueChunk) -> ChunkPiece:
+        return open_chunk(self._log, schema_of(self.segments.head(due.seq).schemas, due.table), due, self._touched(due))
+
+    def _touched(self, due: DueChunk) -> pa.Array:
+        window = (due.table, due.low_ts, due.high_ts)
+        if window not in self._keys:
+            parts: list[pa.Array] = [pa.array([], pa.string())]
+            for seq in map(Seq, range(due.first_seq, due.seq + 1)):
+                manifest = self.segments.head(seq).manifest
+                if manifest.after_ts < due.high_ts and due.low_ts < manifest.upto_ts:
+                    parts += [touched(changes, due.low_ts, due.high_ts) for changes in self.segments.decoded(seq, due.table)]
+            self._keys[window] = pc.unique(pa.concat_arrays(parts))
+        return self._keys[window]

@@ -1,0 +1,212 @@
+"""The port's suite on the three twins, on the files sink in each format and on S3, and on a third party's that is found by entry point."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from sidecar.errors import OwnershipLost, SinkError
+from sidecar.log import storage
+from sidecar.log.storage import Folder, open_folder, s3
+from spark_merge.contract import Sink
+from spark_merge.sinks.files.reader import read_segments
+from spark_merge.sinks.kind import ENTRY_POINTS
+from spark_merge.sinks.memory.committing import CommittingSink
+from spark_merge.sinks.memory.hidden import HiddenSink
+from spark_merge.sinks.memory.versioned import VersionedSink
+from spark_merge.sinks.registry import open_sink
+from tests.contract.sink_port import Died, SinkPort, Story
+from tests.support.sinks import Here, Place, memory_place, place_of
+
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """A bucket on a real HTTP server, as the URI's parameters."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    parameters = f"endpoint=http://{host}:{port}&region=us-east-1&access-key=x&secret-access-key=y"
+    s3.fs(open_folder(f"s3://merged?{parameters}")).call_s3("create_bucket", Bucket="merged")
+    yield parameters
+    server.stop()
+
+
+class TestTwins(SinkPort):
+    @pytest.fixture(params=[HiddenSink, CommittingSink, VersionedSink])
+    def place(self, request: pytest.FixtureRequest) -> Place:
+        name, kind = f"twin-{next(numbers)}", request.param
+        return memory_place(name, lambda log_id: kind(name, log_id=log_id), versioned=kind is VersionedSink)
+
+    def test_what_a_committing_sink_had_begun_is_done_again_as_it_was(self, story: Story) -> None:
+        """A batch of two segments, one of whose tasks is done: the next owner's bounds would cut it to one."""
+        sink = story.place.sink()
+        batch, work = story.begin(sink)
+        work[0].carry_out()
+        standing = story.place.sink().open(epoch=None)
+        if standing.begun is None:
+            return  # the other kinds
+        assert standing.begun == batch.heads[-1].seq
+        delivered = story.delivery(segments_max=1).deliver()
+        assert [segment.seq for segment in delivered] == [head.seq for head in batch.heads]
+        story.finish()
+        story.check_end()
+
+
+class TestFiles(SinkPort):
+    @pytest.fixture(params=["jsonl", "parquet", "s3"])
+    def place(self, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+        if request.param == "s3":
+            return place_of(f"s3://merged/{tmp_path.name}?format=jsonl&{request.getfixturevalue('bucket')}")
+        return place_of(f"file://{tmp_path}/out?format={request.param}")
+
+    def test_a_death_between_any_two_durable_steps_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As the suite's own, but inside the sink: before and after each write, for each number of writes that went well."""
+        written = DurableSteps(monkeypatch)
+        for lived in range(1, 400):
+            written.left = lived
+            try:
+                delivery = story.delivery(segments_max=3)
+                while delivery.deliver():
+                    pass
+                break
+            except Died:
+                written.left = -1
+                story.check_beginning()
+        else:
+            pytest.fail("it never came to its end")
+        story.check_end()
+
+    def test_a_former_owner_frozen_in_its_sweep_removes_nothing_of_its_successors(
+        self, story: Story, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        _, work = story.begin(story.place.sink())
+        Here().run(work)
+        thawed: list[Callable[[], None]] = []
+
+        def frozen(folder: Folder, names: object) -> None:
+            former = story.place.sink()
+            thawed.append(lambda: storage.remove(folder, list(names)))  # type: ignore[call-overload]  # it goes on where it was
+            assert former is not None
+            raise Died
+
+        with monkeypatch.context() as patch:
+            patch.setattr(storage, "remove", frozen)
+            with pytest.raises(Died):
+                story.place.sink().open(epoch=None)
+        story.finish()
+        for go_on in thawed:
+            go_on()
+        assert thawed
+        story.check_end()
+
+    def test_a_reader_that_follows_never_loses_a_file(self, story: Story) -> None:
+        """What an entry names stays, whatever workers do after it."""
+        folder = open_folder(story.place.uri)
+        for segments_max in (1, 2, 3, 2, 2):
+            story.delivery(segments_max=segments_max).deliver()
+            story.begin_and_die()
+            for segment in read_segments(folder):
+                for file in segment.files:
+                    assert storage.exists(folder, file.path), file.path
+        story.finish()
+        story.check_end()
+
+    def test_an_owner_that_lost_a_race_to_open_comes_after_the_winner(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+        create, raced = storage.create_exclusively, list[str]()
+
+        def overtaken(folder: Folder, name: str, data: bytes) -> bool:
+            if not raced:
+                raced.append(name)
+                winner = story.delivery(segments_max=2)
+                winner.deliver()
+            return create(folder, name, data)
+
+        monkeypatch.setattr(storage, "create_exclusively", overtaken)
+        standing = story.place.sink().open(epoch=None)
+        assert (standing.owner.incarnation, standing.accepted) == (2, 1)
+        story.finish()
+        story.check_end()
+
+
+class DurableSteps:
+    """The storage's writes; the process dies before or after one of them when `left` comes to 0."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = -1
+        for name in ("create_exclusively", "write_atomically", "write_in_order", "make_durable", "remove"):
+            monkeypatch.setattr(storage, name, self._mortal(getattr(storage, name)))
+
+    def _mortal(self, call: Callable[..., object]) -> Callable[..., object]:
+        def step(*args: object) -> object:
+            self._live()
+            found = call(*args)
+            self._live()
+            return found
+
+        return step
+
+    def _live(self) -> None:
+        if self.left == 0:
+            raise Died
+        self.left -= 1
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A package that is installed beside ours, with a sink of its own: `shelf://NAME`."""
+    site = tmp_path / "site"
+    (site / "shelf_sink-1.0.dist-info").mkdir(parents=True)
+    (site / "shelf_sink-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf-sink\nVersion: 1.0\n")
+    (site / "shelf_sink-1.0.dist-info" / "entry_points.txt").write_text(
+        f"[{ENTRY_POINTS}]\nshelf = shelf_sink:SHELF\nbroken = shelf_sink:open_shelf\n"
+    )
+    (site / "shelf_sink.py").write_text(
+        "from spark_merge.sinks.kind import SinkKind\n"
+        "from spark_merge.sinks.memory.hidden import HiddenSink\n\n"
+        "def open_shelf(uri):\n"
+        "    return HiddenSink(uri.parts.netloc, log_id=uri.log_id)\n\n"
+        'SHELF = SinkKind(open_shelf, frozenset({"height"}))\n'
+    )
+    monkeypatch.syspath_prepend(str(site))
+    yield "shelf"
+    sys.modules.pop("shelf_sink", None)
+
+
+class TestThirdParty(SinkPort):
+    @pytest.fixture
+    def place(self, third_party: str) -> Place:
+        name = f"shelf-{next(numbers)}"
+
+        def make(log_id: str) -> Sink:
+            return open_sink(f"{third_party}://{name}?height=3", log_id=log_id)
+
+        return memory_place(name, make)
+
+    def test_its_uri_is_checked_as_ours_are(self, third_party: str) -> None:
+        with pytest.raises(SinkError, match="has no parameter depth") as refused:
+            open_sink(f"{third_party}://x?depth=3", log_id="log-1")
+        assert "height" in refused.value.hint
+        with pytest.raises(SinkError, match="is no SinkKind"):
+            open_sink("broken://x", log_id="log-1")
+        with pytest.raises(SinkError, match="no sink is known for nothing:") as unknown:
+            open_sink("nothing://x", log_id="log-1")
+        assert "shelf:" in unknown.value.hint
+        assert "file:" in unknown.value.hint
+
+
+def test_a_committing_task_of_a_former_owner_is_refused(tmp_path: Path) -> None:
+    name = f"twin-{next(numbers)}"
+    story = Story(tmp_path, memory_place(name, lambda log_id: CommittingSink(name, log_id=log_id)), seed=3)
+    _, work = story.begin(story.place.sink())
+    story.place.sink().open(epoch=None)
+    with pytest.raises(OwnershipLost):
+        work[0].carry_out()

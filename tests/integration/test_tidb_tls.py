@@ -1,0 +1,94 @@
+"""Both readers over TLS to a real server: only to whom the authority knows, with a certificate where it asks for one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import connectorx
+import pytest
+
+from sidecar.adapters.tidb.read import reader
+from sidecar.adapters.tidb.sql import Account, Session, carried_out
+from sidecar.config import Tls
+from sidecar.errors import ConfigError, SourceError
+from tests.support.services.mariadb import MariaDb
+from tests.support.services.tls import Authority
+
+pytestmark = pytest.mark.xdist_group("mariadb")
+
+PASSWORD = "p@ss w:rd"
+ACCOUNT = Account(host="tidb.example", port=4000, user="a@b", password="p/w:d", tls=Tls(), statement_timeout_s=2.5, retry_s=0.3)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def secured(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    """It lets the account in over TLS only."""
+    signed = authority.sign("mariadb")
+    settings = {"ssl": "ON", "ssl-ca": str(authority.ca_file), "ssl-cert": str(signed.cert_file), "ssl-key": str(signed.key_file)}
+    with MariaDb(tmp_path_factory.mktemp("mariadb"), settings=settings) as server:
+        server.execute(f"CREATE USER secured IDENTIFIED BY '{PASSWORD}' REQUIRE SSL", "GRANT ALL ON *.* TO secured")
+        server.execute(f"CREATE USER known IDENTIFIED BY '{PASSWORD}' REQUIRE X509", "GRANT ALL ON *.* TO known")
+        yield server
+
+
+def account(server: MariaDb, tls: Tls, *, user: str = "secured") -> Account:
+    return Account("localhost", server.port, user, PASSWORD, tls, statement_timeout_s=5, retry_s=0.3)
+
+
+def test_both_readers_come_in_over_tls(secured: MariaDb, authority: Authority) -> None:
+    session = Session(account(secured, Tls(ca_file=str(authority.ca_file))))
+    for name in ("connectorx", "pymysql"):
+        found = reader(name, mutual_tls=False)
+        assert found(session, "SELECT CAST(1 AS CHAR) AS c0", 1).to_pydict() == {"c0": ["1"]}
+    (cipher,) = session.rows("SHOW STATUS LIKE 'Ssl_cipher'")
+    assert cipher[1]
+    session.close()
+
+
+def test_connectorx_itself_comes_in_over_tls_and_only_to_whom_the_authority_knows(
+    secured: MariaDb, authority: Authority, tmp_path: Path
+) -> None:
+    """Its failures are asked again by pymysql, so they must be looked at where they happen. It tries for 30 s to connect."""
+    other = Authority(tmp_path / "other", "other-ca")
+    found = []
+
+    def ask(ca_file: Path) -> None:
+        url = account(secured, Tls(ca_file=str(ca_file))).url()
+        with contextlib.suppress(RuntimeError):
+            found.append(connectorx.read_sql(url, "SELECT CAST(1 AS CHAR) AS c0", return_type="arrow", protocol="text"))
+
+    ask(authority.ca_file)
+    assert len(found) == 1
+    assert not Session(ACCOUNT).waits_for(partial(ask, other.ca_file), name="stranger", timeout_s=2.0)
+    assert len(found) == 1
+
+
+def test_a_server_of_another_authority_is_refused(secured: MariaDb, tmp_path: Path) -> None:
+    session = Session(account(secured, Tls(ca_file=str(Authority(tmp_path / "other", "other-ca").ca_file))))
+    with pytest.raises(SourceError, match="certificate verify failed"):
+        carried_out(session, lambda: session.rows("SELECT 1"), doing="trying")
+
+
+def test_a_client_shows_its_certificate(secured: MariaDb, authority: Authority) -> None:
+    signed = authority.sign("client")
+    tls = Tls(ca_file=str(authority.ca_file), cert_file=str(signed.cert_file), key_file=str(signed.key_file))
+    session = Session(account(secured, tls, user="known"))
+    assert session.rows("SELECT 1") == ((1,),)
+    session.close()
+    without = Session(account(secured, Tls(ca_file=tls.ca_file), user="known"))
+    with pytest.raises(SourceError, match="1045"):
+        carried_out(without, lambda: without.rows("SELECT 1"), doing="trying")
+
+
+def test_a_file_of_tls_that_is_not_there_is_a_wrong_setting(secured: MariaDb) -> None:
+    session = Session(account(secured, Tls(ca_file="/nowhere/ca.pem")))
+    with pytest.raises(ConfigError, match=r"source\.tls"):
+        session.rows("SELECT 1")

@@ -1,0 +1,119 @@
+"""A process that has the libraries loaded and nothing of ours: each mutation is lived through in a fork of it.
+
+    a line in   {"file", "old", "new", "test"}     `old` is in `file` exactly once
+    a line out  {"code", "told"}                   pytest's exit code and the end of what it printed
+
+A fork loads the mutated module from the changed text and all others from disk: no copy of the source, and nothing that the mutation did
+outlives its fork. It must stay a process with one thread of Python's, so it loads no gRPC, which forks badly, and is started anew, not
+forked off a test worker.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[2]
+LIBRARIES = (
+    "pytest",
+    "hypothesis",
+    "xdist",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "pyspark.sql",
+    "cramjam",
+    "msgspec",
+    "moto.server",
+)
+"""What the named tests take longest to load."""
+OPTIONS = ("-x", "-p", "no:cacheprovider", "--timeout=120", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""The warning is of plugins that are loaded already."""
+TOLD_CHARS_MAX = 3000
+
+
+class Warm:
+    """The process, seen from a test."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.communicate()  # its input ends, and so does it
+
+    def run(self, *, file: str, old: str, new: str, test: str) -> tuple[int, str]:
+        """pytest's exit code for `test` with `old` replaced in `file`, and the end of what it printed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"file": file, "old": old, "new": new, "test": test}) + "\n")
+        told = json.loads(self._process.stdout.readline())
+        return told["code"], told["told"]
+
+
+class _Mutated(SourceFileLoader):
+    """Loads a module from other text than its file holds; bytecode is neither read nor written."""
+
+    def __init__(self, file: str, old: str, new: str) -> None:
+        super().__init__(file.removesuffix(".py").replace("/", "."), str(ROOT / file))
+        self._text = Path(self.path).read_text().replace(old, new)
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self._text.encode(), self.path)
+
+
+class _Finder(MetaPathFinder):
+    """Finds this one module, and leaves all others to whoever comes after."""
+
+    def __init__(self, loader: _Mutated) -> None:
+        self._loader = loader
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return spec_from_file_location(fullname, self._loader.path, loader=self._loader) if fullname == self._loader.name else None
+
+
+def _in_a_fork(asked: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryFile() as said:
+        child = os.fork()
+        if child == 0:
+            _live(asked, said.fileno())
+        _, status = os.waitpid(child, 0)
+        said.seek(0)
+        return {"code": os.waitstatus_to_exitcode(status), "told": said.read().decode(errors="replace")[-TOLD_CHARS_MAX:]}
+
+
+def _live(asked: dict[str, Any], said: int) -> None:
+    """Does not return: what pytest leaves behind goes with the process."""
+    code = -1
+    try:
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        sys.meta_path.insert(0, _Finder(_Mutated(asked["file"], asked["old"], asked["new"])))
+        pytest: Any = importlib.import_module("pytest")
+        code = int(pytest.main([*OPTIONS, asked["test"]]))
+    except BaseException:  # noqa: BLE001 - told, and the process ends
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    for line in sys.stdin:
+        print(json.dumps(_in_a_fork(json.loads(line))), flush=True)  # noqa: T201 - the answer

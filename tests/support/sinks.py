@@ -1,0 +1,98 @@
+"""Sinks' batches without Spark: tasks run here, as their pickles, and what a sink shows is looked at by table."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from sidecar.core.model import TableName
+from sidecar.log import storage
+from sidecar.log.storage import Folder, open_folder
+from spark_merge.contract import Outcome, Sink
+from spark_merge.delivery import Work
+from spark_merge.sinks.files.reader import read_output, read_segments
+from spark_merge.sinks.memory.target import target
+from spark_merge.sinks.registry import open_sink
+
+Shown = tuple[int, int, str, tuple[str | None, ...], tuple[str | None, ...] | None]
+"""seq, commit_ts, op, key, the row after it (None: deleted)."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """`delivery.Tasks` in this process. `before` is called before each task."""
+
+    cores: int = 2
+    before: Callable[[], object] = lambda: None
+
+    def run(self, work: Sequence[Work]) -> list[Outcome]:
+        return [self._run(one) for one in work]
+
+    def _run(self, work: Work) -> Outcome:
+        self.before()
+        outcome: Outcome = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(work)).carry_out()))
+        return outcome
+
+
+@dataclass(frozen=True)
+class Place:
+    """One output that outlives its sinks. `rows`: by table what a consumer has seen, in the order it saw it if `in_order`; only
+    the newest of each key if `versioned`."""
+
+    uri: str
+    make: Callable[[str], Sink]
+    rows: Callable[[], dict[TableName, list[Shown]]]
+    in_order: bool = True
+    versioned: bool = False
+
+    def sink(self, log_id: str = "log-1") -> Sink:
+        return self.make(log_id)
+
+
+def place_of(uri: str) -> Place:
+    """Of the files sink; its tables have the columns and key of tests/support/histories.py."""
+    folder = open_folder(uri)
+    if "parquet" in uri:
+        return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), lambda: _parquet(folder), in_order=False)
+    return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), lambda: _json_lines(folder))
+
+
+def memory_place(name: str, make: Callable[[str], Sink], *, versioned: bool = False) -> Place:
+    """Of a twin in memory whose target has this name."""
+
+    def rows() -> dict[TableName, list[Shown]]:
+        found: dict[TableName, list[Shown]] = {}
+        to = target(name, "log-1")
+        for row in to.newest.values() if versioned else to.rows:
+            found.setdefault(row.table, []).append((row.seq, row.commit_ts, row.op, row.key, row.after))
+        return found
+
+    return Place(f"memory {name}", make, rows, versioned=versioned)
+
+
+def _json_lines(folder: Folder) -> dict[TableName, list[Shown]]:
+    found: dict[TableName, list[Shown]] = {}
+    for row in read_output(folder):
+        shown = (row["seq"], int(row["commit_ts"]), row["op"], tuple(row["key"].values()), _texts(row["after"]))
+        found.setdefault(TableName(row["schema"], row["table"]), []).append(shown)
+    return found
+
+
+def _parquet(folder: Folder) -> dict[TableName, list[Shown]]:
+    found: dict[TableName, list[Shown]] = {}
+    for segment in read_segments(folder):
+        for file in segment.files:
+            for row in pq.read_table(io.BytesIO(storage.read_file(folder, file.path))).to_pylist():
+                image = tuple(None if value is None else str(value) for name, value in row.items() if not name.startswith("_"))
+                after = None if row["_op"] == "delete" else image
+                found.setdefault(file.table, []).append((row["_seq"], row["_commit_ts"], row["_op"], image[:2], after))
+    return found
+
+
+def _texts(image: dict[str, Any] | None) -> tuple[str | None, ...] | None:
+    return None if image is None else tuple(image.values())

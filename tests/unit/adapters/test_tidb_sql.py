@@ -1,0 +1,133 @@
+"""How a session is set up, which errors pass, and what an error tells the operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from sidecar.adapters.tidb.read import read_by_pymysql, reader
+from sidecar.adapters.tidb.sql import Account, Flavour, Session, carried_out, passes, setup_statements, source_error
+from sidecar.config import SourceSection, Tls
+from sidecar.errors import ConfigError, SourceError
+
+PASSWORD = "p@ss w:rd"
+ACCOUNT = Account(host="tidb.example", port=4000, user="a@b", password="p/w:d", tls=Tls(), statement_timeout_s=2.5, retry_s=0.3)
+LOST = pymysql.err.OperationalError(2013, "Lost connection")
+DENIED = pymysql.err.OperationalError(1142, "SELECT command denied")
+
+
+def test_a_session_of_tidb_reads_the_present_whatever_the_clusters_defaults_are() -> None:
+    found = setup_statements(Flavour.TIDB, statement_timeout_s=2.5)
+    assert {"SET tidb_snapshot = ''", "SET tidb_low_resolution_tso = OFF", "SET tidb_read_staleness = 0"} <= set(found)
+    assert "SET max_execution_time = 2500" in found
+    assert "SET time_zone = '+00:00'" in found
+
+
+@pytest.mark.parametrize(
+    ("flavour", "expected"), [(Flavour.MARIADB, "SET max_statement_time = 2.5"), (Flavour.MYSQL, "SET max_execution_time = 2500")]
+)
+def test_each_server_has_its_own_statement_timeout(flavour: Flavour, expected: str) -> None:
+    assert expected in setup_statements(flavour, statement_timeout_s=2.5)
+
+
+def test_a_url_quotes_what_is_in_the_account() -> None:
+    assert ACCOUNT.url().startswith("mysql://a%40b:p%2Fw%3Ad@tidb.example:4000/?")
+    assert "@[::1]:" in Account("::1", 1, "u", "", Tls(), 1, 1).url()
+
+
+def test_a_url_with_tls_checks_who_the_server_is() -> None:
+    found = Account("h", 1, "u", "", Tls(ca_file="/a b/ca.pem"), 1, 1).url()
+    assert "ssl-mode=VERIFY_IDENTITY&ssl-ca=%2Fa%20b%2Fca.pem" in found
+
+
+@pytest.mark.parametrize("code", [2003, 2006, 2013, 1205, 1213, 9007, 8002, 8022, 8028, 9005])
+def test_what_passes_is_known_by_its_code(code: int) -> None:
+    assert passes(pymysql.err.OperationalError(code, "text"))
+
+
+@pytest.mark.parametrize(
+    "error", [DENIED, pymysql.err.ProgrammingError(1064, "syntax"), pymysql.err.InternalError("no code"), ValueError(2013)]
+)
+def test_what_is_not_known_does_not_pass(error: Exception) -> None:
+    assert not passes(error)
+
+
+def test_an_action_is_tried_again_while_its_errors_pass() -> None:
+    errors = iter([LOST, pymysql.err.InternalError(9007, "conflict")])
+
+    def action() -> str:
+        for error in errors:
+            raise error
+        return "done"
+
+    assert carried_out(Session(replace(ACCOUNT, retry_s=30)), action, doing="trying") == "done"
+
+
+def test_an_action_is_tried_until_the_time_is_up() -> None:
+    tries = []
+
+    def action() -> None:
+        tries.append(1)
+        raise LOST
+
+    with pytest.raises(SourceError, match=r"a@b@tidb.example:4000: trying failed: Lost connection \(error 2013\)") as caught:
+        carried_out(Session(ACCOUNT), action, doing="trying")
+    assert len(tries) > 1
+    assert "tried for 0.3 s" in caught.value.hint
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_an_error_that_does_not_pass_or_comes_after_the_stop_is_not_tried_again(stopped: bool) -> None:
+    tries = []
+
+    def action() -> None:
+        tries.append(1)
+        raise LOST if stopped else DENIED
+
+    with pytest.raises(SourceError):
+        carried_out(Session(ACCOUNT), action, doing="trying", stopped=lambda: stopped)
+    assert len(tries) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (DENIED, "GRANT SELECT ON"),
+        (pymysql.err.OperationalError(1045, "denied"), "source.password_file"),
+        (pymysql.err.ProgrammingError(1146, "no table"), "leaves DDLs out"),
+        (pymysql.err.OperationalError(3024, "time"), "source.statement_timeout_s"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "no text of its character set"),
+        (pymysql.err.InternalError(1, "odd"), "not one that passes"),
+        (pymysql.err.InternalError("no code at all"), "not one that passes"),
+    ],
+)
+def test_every_error_has_a_way_out(error: Exception, hint: str) -> None:
+    assert hint in source_error(error, ACCOUNT, "x").hint
+
+
+def test_a_session_that_was_interrupted_opens_no_connection() -> None:
+    session = Session(ACCOUNT)
+    session.interrupt()
+    with pytest.raises(pymysql.err.OperationalError, match="2013"):
+        session.rows("SELECT 1")
+
+
+# ---- readers --------------------------------------------------------------------------------------------------------
+
+
+def test_auto_takes_connectorx_unless_the_login_is_by_certificate() -> None:
+    assert reader("auto", mutual_tls=False) is not read_by_pymysql
+    assert reader("auto", mutual_tls=True) is read_by_pymysql
+    assert reader("pymysql", mutual_tls=False) is read_by_pymysql
+    with pytest.raises(ConfigError, match=r"source\.reader"):
+        reader("connectorx", mutual_tls=True)
+
+
+def test_the_password_is_read_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    section = SourceSection(host="h", user="u", password_file=str(tmp_path / "secret"))
+    assert Account.of(section).password == "s3cret"
+    assert "s3cret" not in str(Account.of(section))

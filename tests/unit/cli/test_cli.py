@@ -1,0 +1,89 @@
+"""The command line as a user meets it: exit codes, errors with the way out, --json; the replay itself is in tests/spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sidecar.cli.main import main
+from tests.support.recordings import recording
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["ticdc-dump", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_the_package_is_the_program_for_processes_that_start_another_one() -> None:
+    done = subprocess.run([sys.executable, "-m", "sidecar", "merge", "--help"], capture_output=True, text=True, check=True)
+    assert "Run the Spark merge worker alone" in done.stdout
+
+
+def test_help_shows_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--help") == 0
+    assert "replay" in capsys.readouterr().out
+
+
+def test_wrong_usage_is_exit_code_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "replay", "--chunk-rows", "0", "somewhere") == 2
+    assert "chunk-rows" in capsys.readouterr().err
+
+
+def test_unknown_brackets_are_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "replay", "--brackets", "none", str(recording("demo"))) == 2
+    assert "recorded" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_recording_is_told_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(monkeypatch, "replay", str(tmp_path)) == 3
+    assert "what to do: give the folder of a recording" in capsys.readouterr().err
+
+
+def test_an_unknown_feed_names_the_known_ones(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "replay", str(recording("demo")), "--feed", "nope") == 3
+    assert "choose one of canal-json, open-protocol" in capsys.readouterr().err
+
+
+def test_rules_that_match_nothing_name_the_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "replay", str(recording("demo")), "--tables", "other.*") == 3
+    assert "shop.customer" in capsys.readouterr().err
+
+
+def test_an_unknown_sink_names_the_known_ones(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(monkeypatch, "replay", str(recording("demo")), "--sink", "ftp://x", "--out", str(tmp_path / "out")) == 3
+    assert "file:" in capsys.readouterr().err
+
+
+def test_verify_without_a_jsonl_sink_is_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(monkeypatch, "replay", str(recording("demo")), "--sink", "console:", "--out", str(tmp_path / "out")) == 3
+    assert "--no-verify" in capsys.readouterr().err
+
+
+def test_an_error_is_json_when_json_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "replay", str(recording("demo")), "--feed", "nope", "--json") == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is False
+    assert found["exit_reason"] == "error"
+    assert "what to do" in found["error"]
+
+
+@pytest.mark.recordings
+def test_an_out_folder_that_is_not_a_replays_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    precious = tmp_path / "thesis.txt"
+    precious.write_text("all of it")
+    assert run(monkeypatch, "replay", str(recording("demo")), "--out", str(tmp_path)) == 3
+    assert precious.read_text() == "all of it"
+    assert "empty folder" in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""The commands' options and their words, without a sidecar."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sidecar.cli import cdc
+from sidecar.cli.dump_commands import parse_keys, parse_where, register
+
+APP = typer.Typer()
+register(APP)
+COMMANDS = {str(command.callback.__name__): command for command in APP.registered_commands if command.callback is not None}
+
+
+def test_the_wrapper_lists_exactly_the_commands_that_there_are() -> None:
+    assert set(COMMANDS) == set(cdc.COMMANDS)
+    assert len(COMMANDS) == 7
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help_and_takes_ticdcs_flags(name: str) -> None:
+    assert COMMANDS[name].callback.__doc__
+    for flag in ("--help", "-h"):
+        shown = CliRunner().invoke(APP, [name, flag])
+        assert shown.exit_code == 0
+        for option in ("--changefeed-id", "-c", "--namespace", "-n", "--pd", "--ca", "--cert", "--key", "--json"):
+            assert "Exit codes: 0 done" in shown.output
+            assert re.search(rf"(^|[ ,/│]){option}\b", shown.output, re.MULTILINE), option
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "keys"),
+    [
+        ("shop.orders:[1,2]", "shop.orders", [["1"], ["2"]]),
+        ('shop.orders:[1,2,["a","b"]]', "shop.orders", [["1"], ["2"], ["a", "b"]]),
+        ("shop.orders : [18446744073709551615, -1.50]", "shop.orders", [["18446744073709551615"], ["-1.50"]]),
+        ("shop.orders:[99999999999999999999999999]", "shop.orders", [["99999999999999999999999999"]]),
+        ('shop.orders:["a:b.c"]', "shop.orders", [["a:b.c"]]),
+        ('`sh.op`."or:ders":[[1, "x"]]', "sh.op.or:ders", [["1", "x"]]),
+        ('`a``b`.t:["z"]', "a`b.t", [["z"]]),
+        ("名.表:[1]", "名.表", [["1"]]),
+    ],
+)
+def test_keys_are_read_as_they_are_written(text: str, table: str, keys: list[list[str]]) -> None:
+    found = parse_keys(text)
+    assert f"{found.schema}.{found.table}" == table
+    assert [list(key.values) for key in found.keys] == keys
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "shop.orders",
+            "orders:[1]",
+            ".orders:[1]",
+            "a.b.c:[1]",
+            "shop.orders:",
+            "shop.orders:1",
+            'shop.orders:{"a":1}',
+            "shop.orders:[1",
+        ),
+        *("shop.orders:[]", "shop.orders:[[]]", "shop.orders:[null]", "shop.orders:[true]", "shop.orders:[[[1]]]"),
+    ],
+)
+def test_keys_that_are_none_are_wrong_usage(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        parse_keys(text)
+
+
+def test_a_predicate_is_everything_after_the_first_colon() -> None:
+    found = parse_where("shop.orders: name = 'a:b' AND x > 1 ")
+    assert (found.schema, found.table, found.predicate) == ("shop", "orders", "name = 'a:b' AND x > 1")

@@ -1,0 +1,152 @@
+"""What people see: everything that matters, nothing cut off by width, long lists summarised, texts as they are."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from sidecar.cli.dump_view import TABLES_SHOWN, amount, duration, look, plain_line, preview_view, status_view, statuses_table
+from sidecar.cli.terminal import PLAIN_LINE_EVERY_S, View
+from ticdc_dump.v1 import control_pb2 as pb
+
+TSO = 470000000000000000
+
+
+def shown(renderable: object) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(renderable)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def picture(found: pb.DumpStatus) -> str:
+    return shown(status_view(found))
+
+
+def table(number: int, **given: int) -> pb.TableStatus:
+    return pb.TableStatus(schema="shop", table=f"t{number:05d}", **given)
+
+
+def status(*tables: pb.TableStatus, **given: object) -> pb.DumpStatus:
+    known: dict[str, object] = {"dump_id": "a" * 16, "state": pb.DUMP_STATE_RUNNING, "brackets": pb.BRACKETS_WATERMARK}
+    return pb.DumpStatus(changefeed=pb.Changefeed(namespace="default", id="cf"), tables=tables, **(known | given))  # type: ignore[arg-type]  # fields by name
+
+
+def test_the_picture_says_how_far_how_fast_and_why_it_is_slow() -> None:
+    text = picture(
+        status(
+            table(1, chunks=3, rows=300, rows_estimated=1000, bytes=2048),
+            table(2, chunks=1, rows=10, bytes=1024, complete_at_tso=TSO),
+            table(3),
+            rows_per_second=1234.5,
+            bytes_per_second=2048,
+            eta_s=75,
+            resolved_lag_s=0.4,
+            delivery_lag_s=1.2,
+            resolved_tso=TSO,
+            waiting_for="Spark: delivery is 9 s behind",
+            last_error="TiDB went away",
+            owner="here:1",
+            merge_worker="running",
+            lanes=[
+                pb.LaneStatus(lane="kafka/t/0", resolved_tso=TSO),
+                pb.LaneStatus(lane="kafka/t/1"),
+                pb.LaneStatus(lane="kafka/t/2", resolved_tso=1, lag_s=9),
+            ],
+        )
+    )  # fmt: skip
+    for part in (
+        "running", "1 of 3 tables, 310 rows, 3.0 KiB", "1,234 rows/s, 2.0 KiB/s, eta 1 min 15 s", "lag 0.4 s", "lag 1.2 s",
+        "Spark: delivery is 9 s behind", "TiDB went away", "here:1", "3, kafka/t/1 has not joined, kafka/t/2 9 s behind",
+        "shop.t00001", "1,000", "complete at", "waiting",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_ten_thousand_tables_are_summarised_those_that_move_first() -> None:
+    tables = [table(n, chunks=1, rows=1, complete_at_tso=TSO) for n in range(5000)] + [table(n) for n in range(5000, 9990)]
+    tables += [table(n, chunks=1, rows=5) for n in range(9990, 10_000)]
+    text = picture(status(*tables))
+    assert len(text.splitlines()) < TABLES_SHOWN + 15
+    assert all(f"shop.t{n:05d}" in text for n in range(9990, 10_000))
+    assert "… 9,980 more tables: 4,980 waiting, 5,000 complete; --json shows all" in text
+
+
+def test_texts_of_the_server_are_not_markup() -> None:
+    text = picture(status(table(1), state=pb.DUMP_STATE_FAILED, reason="[red]SELECT[/red] of [shop].t", waiting_for="[bold]x"))
+    assert "[red]SELECT[/red] of [shop].t" in text
+    assert "[bold]x" in text
+
+
+def test_without_a_dump_the_stream_is_shown() -> None:
+    text = picture(status(dump_id="", state=pb.DUMP_STATE_UNSPECIFIED, resolved_tso=TSO, changes=5))
+    assert "no dump has been started" in text
+    assert "5 logged" in text
+
+
+def test_a_plain_line_has_state_progress_and_cause() -> None:
+    line = plain_line(status(table(1, rows=5), reason="denied", waiting_for="source: x", state=pb.DUMP_STATE_FAILED))
+    assert "failed  0/1 tables  5 rows" in line
+    assert line.endswith("waiting for source: x  reason: denied")
+
+
+def test_plain_lines_come_at_every_change_of_state_and_not_more_often_than_asked() -> None:
+    console, now_s = Console(file=io.StringIO(), width=300), 100.0
+    with View(console, lambda: now_s) as view:
+        for state in (pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_PAUSED, pb.DUMP_STATE_PAUSED):
+            view.show(look(status(table(1), state=state)))
+        for _ in range(2):
+            now_s += PLAIN_LINE_EVERY_S
+            view.show(look(status(table(1), state=pb.DUMP_STATE_PAUSED)))
+            view.show(look(status(table(1), state=pb.DUMP_STATE_PAUSED)))
+        view.show(look(status(table(1), state=pb.DUMP_STATE_FINISHED)))
+    assert isinstance(console.file, io.StringIO)
+    assert [line.split()[3] for line in console.file.getvalue().splitlines()] == ["running", *["paused"] * 3, "finished"]
+
+
+def test_a_terminal_is_redrawn() -> None:
+    console = Console(file=io.StringIO(), width=120, height=40, force_terminal=True)
+    with View(console) as view:
+        view.show(look(status(table(1, chunks=1, rows=5, rows_estimated=10))))
+        view.show(look(status(table(1, chunks=2, rows=9, rows_estimated=10))))
+    assert isinstance(console.file, io.StringIO)
+    assert "\x1b[" in console.file.getvalue()
+    assert "9 rows" in console.file.getvalue()
+
+
+def test_a_preview_lists_what_is_read_what_is_left_out_and_what_is_against_it() -> None:
+    preview = pb.DumpPreview(
+        tables=[
+            *(pb.TablePreview(schema="s", table=f"t{n}", rows=n, bytes=n, read_by="_tidb_rowid") for n in range(100)),
+            *(pb.TablePreview(schema="s", table=f"x{n}", refused="no key") for n in range(50)),
+        ],
+        refusals=["a dump is running already"],
+        seconds=3700,
+    )
+    text = shown(preview_view(preview))
+    assert "s.t99 " in text
+    assert "… 80 more tables" in text
+    assert "100 tables, about 4,950 rows, 4.8 KiB, about 1 h 1 min" in text
+    assert "left out: s.x0: no key" in text
+    assert "30 more are left out" in text
+    assert "would be refused: a dump is running already" in text
+
+
+def test_the_list_is_a_line_a_dump() -> None:
+    assert "default/cf" in shown(statuses_table([status(table(1, rows=7))]))
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (3 << 30, "3.0 GiB"), (7 << 40, "7.0 TiB")]
+)
+def test_amounts(size: float, text: str) -> None:
+    assert amount(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "?"), (0.2, "1 s"), (59, "59 s"), (61, "1 min 1 s"), (3_700, "1 h 1 min"), (90_000, "1 d 1 h")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,101 @@
+"""The status on the wire: nothing of it is left out, and each enum goes both ways."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from sidecar.control.status import LaneStatus, SidecarStatus
+from sidecar.control.wire import BRACKETS, BRACKETS_ASKED, BRACKETS_NAMES, STATE_NAMES, STATES, dump_status, status_json
+from sidecar.core.messages import Brackets
+from sidecar.core.model import CommitTs, Lane, Seq, TableName
+from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.ticdc.changefeed import ChangefeedName
+from ticdc_dump.v1 import control_pb2 as pb
+
+ORDERS = TableName("shop", "orders")
+TS = CommitTs(470_000_000_000_000_000)
+FOR_METRICS_ONLY = {"spilled_rows", "dropped_rows"}
+STATUS = SidecarStatus(
+    changefeed=ChangefeedName("default", "ns", "cf"),
+    epoch=2,
+    owner="here:1",
+    progress=Progress(
+        dump_id="a" * 16,
+        state=DumpState.FAILED,
+        brackets=Brackets.SNAPSHOT,
+        chunk_rows=10,
+        epoch=1,
+        revision=1,
+        seq=Seq(1),
+        tables=(TableProgress(ORDERS, spans=(), chunks=3, rows=30, bytes=300, complete_at=TS),),
+        reason="denied",
+    ),
+    resolved_ts=TS,
+    delivered_ts=CommitTs(TS - 1),
+    open_windows=3,
+    resolved_lag_s=0.25,
+    delivery_lag_s=1.5,
+    lanes=(LaneStatus(Lane("kafka/t/0"), TS, 0.5),),
+    waiting_for="source: a SELECT",
+    rows_per_s=100.0,
+    bytes_per_s=1000.0,
+    eta_s=7.0,
+    changes=11,
+    repeats=12,
+    segments=13,
+    spilled_rows=14,
+    dropped_rows=15,
+    ddls=16,
+    last_ddl_ts=CommitTs(TS - 2),
+    last_ddl="DROP TABLE t",
+    merge_worker="running",
+    last_error="TiDB went away",
+    estimates={ORDERS: 40},
+)
+
+
+def test_every_value_of_a_status_is_on_the_wire_or_for_metrics_only() -> None:
+    wire = dump_status(STATUS)
+    for field in (field.name for field in fields(STATUS)):
+        other = (
+            replace(STATUS, **{field: type(getattr(STATUS, field))()}) if isinstance(getattr(STATUS, field), int | float | str) else None
+        )
+        if other is not None:
+            assert (dump_status(other) == wire) == (field in FOR_METRICS_ONLY), field
+
+
+def test_every_field_of_the_wire_is_filled() -> None:
+    wire = dump_status(STATUS)
+    for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0]):
+        empty = [field.name for field in message.DESCRIPTOR.fields if not getattr(message, field.name)]
+        assert not empty, type(message).__name__
+
+
+def test_the_dump_is_told_of_the_process_that_owns_the_changefeed_now() -> None:
+    wire = dump_status(STATUS)
+    assert (wire.epoch, wire.owner) == (2, "here:1")
+    assert (wire.resolved_tso, wire.delivered_tso, wire.last_ddl_tso) == (TS, TS - 1, TS - 2)
+    assert (wire.rows_per_second, wire.bytes_per_second, wire.eta_s) == (100.0, 1000.0, 7.0)
+    assert (wire.tables[0].rows_estimated, wire.tables[0].complete_at_tso) == (40, TS)
+
+
+def test_what_is_unknown_is_zero_and_without_a_dump_there_is_none() -> None:
+    wire = dump_status(SidecarStatus(STATUS.changefeed, epoch=1, owner="here:1"))
+    assert wire == pb.DumpStatus(changefeed=pb.Changefeed(namespace="ns", id="cf"), epoch=1, owner="here:1")
+    assert status_json(wire)["state"] == "none"
+    assert status_json(wire)["resolved_tso"] == "0"
+
+
+@pytest.mark.parametrize(("table", "ours", "message"), [(STATES, DumpState, pb.DumpState), (BRACKETS, Brackets, pb.Brackets)])
+def test_each_word_of_ours_is_one_of_the_wires_and_back(table: dict[object, int], ours: type, message: object) -> None:
+    values = set(message.values())  # type: ignore[attr-defined]  # a wrapper of protobuf's, whose type is not its stub's
+    assert set(table) == set(ours)  # type: ignore[call-overload]  # an enum
+    assert set(table.values()) == values - {0}
+
+
+def test_the_words_for_people_and_what_a_request_means_are_of_the_same_tables() -> None:
+    assert {STATE_NAMES[wire] for wire in STATES.values()} == {state.value for state in DumpState}
+    assert {BRACKETS_NAMES[wire]: BRACKETS_ASKED[wire] for wire in BRACKETS.values()} == {str(one): one for one in Brackets}
+    assert BRACKETS_ASKED[pb.BRACKETS_UNSPECIFIED] is Brackets.WATERMARK

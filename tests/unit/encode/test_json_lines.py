@@ -1,0 +1,111 @@
+"""JSON lines against Python's own JSON, value by value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.model import Column, TableName, TableSchema
+from spark_merge.contract import Survivors
+from spark_merge.encode.block import of_changes, of_chunk
+from spark_merge.encode.json_lines import json_lines
+from tests.support.deliveries import ORDERS, SCHEMA, Row, batches, change
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def lines(rows: Sequence[Row], schema: TableSchema = SCHEMA) -> list[dict[str, Any]]:
+    [batch] = batches(rows, rows_max=1000)
+    data = bytes(json_lines(of_changes(schema, 7, batch)))
+    assert data.endswith(b"\n")
+    return [json.loads(line) for line in data[:-1].split(b"\n")]
+
+
+def test_a_line_has_every_field_in_order() -> None:
+    [line] = lines([change(7, (1 << 60) + 1, before=["1", "a"], after=["1", "b"], ordinal=5)])
+    assert line == {
+        "seq": 7,
+        "ordinal": 5,
+        "commit_ts": str((1 << 60) + 1),
+        "schema": "shop",
+        "table": "orders",
+        "op": "update",
+        "key": {"id": "1"},
+        "before": {"id": "1", "name": "a"},
+        "after": {"id": "1", "name": "b"},
+        "origin": "log",
+        "dump_id": None,
+    }
+    assert list(line) == ["seq", "ordinal", "commit_ts", "schema", "table", "op", "key", "before", "after", "origin", "dump_id"]
+
+
+def test_a_null_image_is_null_and_a_null_value_is_null_in_its_image() -> None:
+    rows = [change(7, 1, after=["1", None]), change(7, 2, before=["2", None]), change(7, 3, before=["3", "x"], after=["3", None])]
+    assert [(line["before"], line["after"]) for line in lines(rows)] == [
+        (None, {"id": "1", "name": None}),
+        ({"id": "2", "name": None}, None),
+        ({"id": "3", "name": "x"}, {"id": "3", "name": None}),
+    ]
+
+
+def test_an_image_of_nothing_but_nulls_is_not_a_null_image() -> None:
+    [line] = lines([change(7, 1, after=[None, None])])
+    assert line["after"] == {"id": None, "name": None}
+
+
+def test_a_table_without_a_key_has_a_null_key() -> None:
+    [line] = lines([change(7, 1, after=["1", "x"])], TableSchema(ORDERS, SCHEMA.columns, ()))
+    assert line["key"] is None
+
+
+def test_the_key_is_of_the_new_image_and_of_a_deleted_row_the_old_one() -> None:
+    found = lines([change(7, 1, before=["1", "x"]), change(7, 2, after=["2", "x"]), change(7, 3, before=["3", "x"], after=["3", "y"])])
+    assert [line["key"]["id"] for line in found] == ["1", "2", "3"]
+
+
+def test_a_key_of_many_columns_is_in_key_order() -> None:
+    schema = TableSchema(ORDERS, SCHEMA.columns, ("name", "id"))
+    [line] = lines([change(7, 1, after=["1", "x"])], schema)
+    assert list(line["key"].items()) == [("name", "x"), ("id", "1")]
+
+
+def test_chunk_rows_are_inserts_of_the_dump() -> None:
+    survivors = Survivors(pa.table({"id": ["1", "4"], "name": ["a", None]}), pa.array([0, 3]), 2)
+    data = bytes(json_lines(of_chunk(SCHEMA, 7, commit_ts=90, dump_id="d1", survivors=survivors)))
+    found = [json.loads(line) for line in data.splitlines()]
+    assert [(r["ordinal"], r["commit_ts"], r["op"], r["origin"], r["dump_id"], r["before"], r["after"]) for r in found] == [
+        (0, "90", "insert", "dump", "d1", None, {"id": "1", "name": "a"}),
+        (3, "90", "insert", "dump", "d1", None, {"id": "4", "name": None}),
+    ]
+
+
+def test_no_rows_are_no_bytes() -> None:
+    survivors = Survivors(pa.table({"id": pa.array([], pa.string()), "name": pa.array([], pa.string())}), pa.array([], pa.int64()), 0)
+    assert bytes(json_lines(of_chunk(SCHEMA, 7, commit_ts=90, dump_id="d1", survivors=survivors))) == b""
+
+
+@pytest.mark.parametrize("text", ["\x00\x01\x1f\x7f", '"\\/', "\n\r\t\b\f", "\u2028\u2029\ufeff\uffff", "😀é漢", "null", "{}", ""])
+def test_every_text_comes_back(text: str) -> None:
+    without_nul = text.replace("\x00", "")  # MySQL permits it in no identifier
+    names = (f"a{without_nul}", f"b{without_nul}")
+    schema = TableSchema(TableName(f"s{text}", f"t{text}"), tuple(Column(name, "text") for name in names), names)
+    [line] = lines([change(7, 1, after=[text, f"{text}{text}"], table=schema.name)], schema)
+    assert line["after"] == line["key"] == dict(zip(names, (text, f"{text}{text}"), strict=True))
+    assert (line["schema"], line["table"]) == schema.name
+
+
+@given(st.lists(st.tuples(st.none() | TEXT, st.none() | TEXT, st.booleans()), min_size=1))
+def test_any_images_come_back(images: list[tuple[str | None, str | None, bool]]) -> None:
+    rows = [
+        change(7, number, before=[a, b] if deleted else None, after=None if deleted else [a, b])
+        for number, (a, b, deleted) in enumerate(images)
+    ]
+    assert [(line["before"], line["after"]) for line in lines(rows)] == [
+        ({"id": a, "name": b}, None) if deleted else (None, {"id": a, "name": b}) for a, b, deleted in images
+    ]

@@ -1,0 +1,74 @@
+"""What a Kafka feed brings to a term: schemas that move the scope, and topics that follow the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.config import KafkaSection, SourceSection
+from sidecar.core.model import MARK_TABLE, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
+from sidecar.errors import FeedUnsuitable
+from sidecar.feeds.kafka.make import feed_of, schemas_of
+from sidecar.ticdc.changefeed import ColumnSelector, Dispatcher
+from sidecar.ticdc.scope import LiveScope
+from tests.unit.ticdc.test_scope import BORN, OTHER, T, changefeed, tables
+
+
+def test_the_schemas_of_a_term_narrow_to_the_changefeed_and_move_its_scope() -> None:
+    class Now(TidbSchemas):
+        def now_ts(self) -> None:
+            return None
+
+        def tables(self, at_ts: object = None) -> Mapping[TableName, TableSchema]:
+            return tables(T, OTHER, MARK_TABLE)
+
+    source, scope = Now(SourceSection(host="h", user="u")), LiveScope(server_tz="UTC")
+    found = schemas_of(source, scope, changefeed(), tables(T), lambda note: None)
+    assert set(found.begin()) == {T, MARK_TABLE}
+    assert scope.through(T) == (True, "")
+
+
+def test_a_table_that_comes_and_that_a_setting_spoils_stops_the_feed() -> None:
+    class Growing(TidbSchemas):
+        def now_ts(self) -> CommitTs:
+            return CommitTs(100)
+
+        def tables(self, at_ts: CommitTs | None = None) -> Mapping[TableName, TableSchema]:
+            return tables(T, MARK_TABLE) if at_ts == 100 else tables(T, BORN, MARK_TABLE)
+
+    found = replace(changefeed(), column_selectors=(ColumnSelector(("shop.born",), ("!id",)),))
+    source, scope = Growing(SourceSection(host="h", user="u")), LiveScope(server_tz="UTC")
+    schemas = schemas_of(source, scope, found, tables(T), lambda note: None)
+    assert set(schemas.begin()) == {T, MARK_TABLE}
+    with pytest.raises(FeedUnsuitable, match="column-selectors"):
+        schemas.after([Ddl(CommitTs(200), Rank.DDL, *BORN, "CREATE TABLE born …", Lane("a"), 1)])
+
+
+def test_the_topics_are_those_of_the_tables_where_the_log_is_and_of_the_sources_own() -> None:
+    at_log = [tables(T)]
+    asked = 0
+
+    def names() -> list[TableName]:
+        nonlocal asked
+        asked += 1
+        return [T, BORN, OTHER]
+
+    by_table = changefeed(dispatchers=(Dispatcher(("shop.*",), "{schema}_{table}", ""),))
+    feed = feed_of(by_table, KafkaSection(), lambda: at_log[0], names)
+    assert feed._topics() == {"default", "shop_t"}
+    assert feed._present() == {"default", "shop_t", "shop_born"}, "what the rules leave out is not read"
+    at_log[0] = tables(BORN)
+    assert feed._topics() == {"default", "shop_born"}
+    assert asked == 1
+    feed = feed_of(changefeed(), KafkaSection(), lambda: at_log[0], names)
+    assert feed._present() == {"default"}
+    assert asked == 1, "nobody is asked where one topic has everything"
+
+
+def test_a_dispatcher_that_is_not_understood_is_refused_at_once() -> None:
+    broken = changefeed(dispatchers=(Dispatcher(("shop.*",), "{nothing}", ""),))
+    with pytest.raises(FeedUnsuitable, match="no topic expression"):
+        feed_of(broken, KafkaSection(), lambda: tables(T), lambda: [T])

@@ -1,0 +1,176 @@
+"""What the ways of raw key-values bring to a term, made from the settings: TiDB by SQL and status port are stood in for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from sidecar.adapters.memory.puller import MemoryPuller
+from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.config import Config, TikvSection
+from sidecar.core.model import MARK_TABLE, Column, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
+from sidecar.errors import ConfigError, FeedUnsuitable
+from sidecar.feeds.checks import CHANGEFEED, TIDB
+from sidecar.feeds.contract import Brought
+from sidecar.feeds.kafka.feed import KafkaFeed
+from sidecar.feeds.kv.make import of_key_values
+from sidecar.feeds.push import checks as push
+from sidecar.feeds.registry import MAKES
+from sidecar.feeds.tikv import checks as tikv
+from sidecar.feeds.tikv.puller import SlowestPart, TikvPuller, TikvView
+from sidecar.process.checks import Check, Found, Options, Status, Told, carried_out, ok
+from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
+from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange
+from sidecar.rowcodec.kv_layout import DDL_JOB_TABLE
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.ticdc.scope import LiveScope
+from tests.support.services.fake_tidb import FakeTidb
+from tests.unit.adapters.test_tidb_infos import StatusPort, schema_folder
+
+pytestmark = pytest.mark.recordings
+
+T = TypeVar("T")
+
+MARKS = "changefeed_dump.*"
+CUSTOMER, LEDGER = TableName("shop", "customer"), TableName("shop", "ledger")
+
+
+def changefeed(*rules: str, filters: tuple[EventFilter, ...] = ()) -> Changefeed:
+    """Of a custom sink, which no protocol judges."""
+    found = FeedFilter(rules=rules or ("*.*",), event_filters=filters)
+    return Changefeed(ChangefeedName("default", "default", "cf"), "1", "custom://sink", filter=found)
+
+
+@pytest.fixture
+def status() -> Iterator[StatusPort]:
+    port = StatusPort(schema_folder())
+    port.paths["/schema/mysql/tidb_ddl_job"] = (200, json.dumps(DDL_JOB_TABLE_INFO).encode())
+    yield port
+    port.close()
+
+
+@pytest.fixture
+def config(tmp_path: Path, status: StatusPort) -> Iterator[Config]:
+    with FakeTidb(tmp_path) as tidb:
+        tidb.history = {0: status.sql()}
+        tidb.finished_job = 700
+        found: dict[str, Any] = {"sinks": ["console:"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+        found |= {"log": {"uri": f"file://{tmp_path}/log"}, "feed": "push", "push": {"listen": "127.0.0.1:0"}}
+        source = msgspec.to_builtins(tidb.settings(status_port=status.port))
+        yield msgspec.convert(found | {"source": source}, Config)
+
+
+def made(config: Config, of: Changefeed) -> tuple[Brought, LiveScope]:
+    scope = LiveScope(server_tz="UTC")
+    return MAKES[config.feed](config, of, scope, pytest.fail), scope
+
+
+def test_key_values_begin_with_the_status_ports_tables_and_the_scope_follows_them(config: Config) -> None:
+    brought, scope = made(config, changefeed("shop.*", "!shop.ledger", MARKS))
+    tables = brought.schemas.begin()
+    assert brought.codec.name == "kv"
+    assert [bool(tables[name].key) for name in (CUSTOMER, LEDGER, MARK_TABLE, DDL_JOB_TABLE)] == [True, False, True, False]
+    assert scope.through(CUSTOMER) == (True, "")
+    assert scope.through(LEDGER)[0] is False
+
+
+def test_the_push_feed_wants_the_replicated_tables_and_the_ddl_jobs_and_ends_clean(config: Config) -> None:
+    brought, _ = made(config, changefeed("shop.*", MARKS))
+    tables = brought.schemas.begin()
+    feed = brought.feed()
+    try:
+        feed.seek({})
+        ids = {one for table in tables.values() if table.key for one in table.physical_ids}
+        assert feed.lanes() == {Lane("kv/ddl"), *(Lane(f"kv/{one}") for one in ids)}
+        assert DDL_JOB_TABLE_ID not in ids
+    finally:
+        feed.close()
+
+
+def test_a_ddl_without_a_text_changes_no_table(config: Config) -> None:
+    brought, _ = made(config, changefeed())
+    tables = brought.schemas.begin()
+    assert brought.schemas.after([Ddl(CommitTs(2000), Rank.DDL, "", "", "", Lane("kv/ddl"), 1999)]) == tables
+
+
+@pytest.mark.parametrize(
+    "filters", [EventFilter(("shop.*",), ignore_event=("insert",)), EventFilter(("*.*",), ignore_delete_value_expr="id > 1")]
+)
+def test_what_key_values_cannot_do_as_ticdc_does_is_refused(config: Config, filters: EventFilter) -> None:
+    with pytest.raises(FeedUnsuitable, match="drops rows"):
+        made(config, changefeed(filters=(filters,)))
+
+
+def test_marks_that_do_not_get_through_are_refused_whatever_the_sink(config: Config) -> None:
+    with pytest.raises(FeedUnsuitable, match="marks do not get through"):
+        made(config, changefeed("shop.*", "!changefeed_dump.*"))
+
+
+def test_tikv_without_pd_is_refused_by_name(config: Config) -> None:
+    brought, _ = made(msgspec.structs.replace(config, feed="tikv"), changefeed())
+    with pytest.raises(ConfigError, match=r"tikv\.pd names no endpoint"):
+        brought.feed()
+
+
+def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) -> None:
+    options, of = Options(), changefeed("shop.*", MARKS)
+    common: list[Check[Any]] = [Check(CHANGEFEED, lambda _: known(of), "x"), Check(TIDB, lambda _: known(None), "x")]
+    found = carried_out([*common, *push.checks(options)], Found(config, options))
+    assert [(result.name, result.status) for result in found[2:]] == [
+        ("changefeed settings", Status.OK), ("table infos", Status.OK), ("key-values", Status.OK),
+    ]  # fmt: skip
+    *_, told = carried_out([*common, *tikv.checks(options)], Found(msgspec.structs.replace(config, feed="tikv"), options))
+    assert told.name == "key-values"
+    assert "tikv.pd names no endpoint" in told.findings[0].what
+
+
+def known(value: T) -> Told[T]:
+    """Of a check that the test has carried out itself."""
+    yield ok("known")
+    return value
+
+
+def test_a_tikv_feed_that_does_not_move_says_what_it_waits_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = SlowestPart(KeyRange(b"a", b"b"), CommitTs(7), waits_for="waits for a lock of transaction 5")
+    brought, _ = made(msgspec.structs.replace(config, feed="tikv", tikv=TikvSection(pd=("127.0.0.1:1",))), changefeed())
+    assert brought.still_because() == ""
+    brought.schemas.begin()
+    with closing(brought.feed()):
+        monkeypatch.setattr(TikvPuller, "view", lambda _: TikvView(1, 1, 0, (), 0, 0, None, 0, 2, "no store", (part,)))
+        assert brought.still_because() == "waits for a lock of transaction 5"
+        monkeypatch.setattr(TikvPuller, "view", lambda _: TikvView(1, 1, 0, (), 0, 0, None, 0, 2, "no store", ()))
+        assert brought.still_because() == "looking for locks failed 2 times: no store"
+
+
+def test_a_kafka_feed_that_does_not_move_says_what_it_waits_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark_table = TableSchema(MARK_TABLE, (Column("id", "int", nullable=False),), ("id",))
+    monkeypatch.setattr(TidbSchemas, "tables", lambda *_: {MARK_TABLE: mark_table})
+    monkeypatch.setattr(KafkaFeed, "still_because", lambda _: "waits for the source")
+    of = replace(changefeed(), sink_uri="kafka://127.0.0.1:1/orders?protocol=open-protocol", protocol="open-protocol")
+    brought, _ = made(msgspec.structs.replace(config, feed="kafka"), of)
+    assert brought.still_because() == ""
+    brought.schemas.begin()
+    with closing(brought.feed()):
+        assert brought.still_because() == "waits for the source"
+
+
+def test_key_values_need_nobody_who_delivers_them_before_the_feed_is_asked_for(config: Config) -> None:
+    puller = MemoryPuller()
+    asked: list[MemoryPuller] = []
+
+    def make() -> MemoryPuller:
+        asked.append(puller)
+        return puller
+
+    brought = of_key_values(config, changefeed("shop.*", MARKS), LiveScope(server_tz="UTC"), make)
+    brought.schemas.begin()
+    assert not asked
+    with closing(brought.feed()):
+        assert asked == [puller]

@@ -1,0 +1,71 @@
+"""What a storage's errors become for whoever writes, reads or merges a log: one mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pyarrow as pa
+import pytest
+
+from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.errors import LogBroken, LogUnreachable, StorageFull, TicdcDumpError
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.manifest import Manifest
+from sidecar.log.segment_log import FolderLog
+from sidecar.log.storage import Folder, open_folder
+from spark_merge.contract import DueChunk
+from spark_merge.read import iter_rows, new_manifests, read_rows, read_schemas
+from spark_merge.task import open_chunk
+
+MANIFEST = Manifest(Seq(0), 1, CommitTs(0), CommitTs(1), "rows.parquet", 1, 1, {}, "schemas/x.json", "canal-json")
+SCHEMA = TableSchema(TableName("s", "t"), (Column("id", "int"),), ("id",))
+DUE = DueChunk(SCHEMA.name, CommitTs(0), CommitTs(1), Seq(0), Seq(0), 0, "d1", "c.parquet", 1)
+KINDS = [
+    (storage.Full("no room"), StorageFull, "no room left in /var/log: no room"),
+    (storage.Unreachable("no answer"), LogUnreachable, "/var/log cannot be reached: no answer"),
+    (storage.Absent("no bucket"), LogBroken, "/var/log cannot be read or written: no bucket"),
+    (storage.Refused("not allowed"), LogBroken, "/var/log cannot be read or written: not allowed"),
+    (pa.ArrowInvalid("no Parquet"), LogBroken, "/var/log cannot be read or written: no Parquet"),
+]
+
+
+@pytest.mark.parametrize(("error", "kind", "says"), KINDS)
+def test_each_error_of_the_storage_is_one_of_the_log(error: Exception, kind: type[TicdcDumpError], says: str) -> None:
+    with pytest.raises(kind, match=says) as raised, storage_errors("/var/log"):
+        raise error
+    assert raised.type is kind
+    assert raised.value.retryable is (kind is not LogBroken)
+    assert raised.value.__cause__ is error
+
+
+def test_what_is_not_the_storages_passes() -> None:
+    with pytest.raises(OSError, match="a socket") as raised, storage_errors("/var/log"):
+        raise OSError("a socket")
+    assert raised.type is OSError
+
+
+def fails(*_: object, **__: object) -> NoReturn:
+    raise storage.Unreachable("no answer")
+
+
+READS: dict[str, Callable[[Folder], object]] = {
+    "recover": lambda folder: FolderLog(folder).recover(epoch=1),
+    "manifests": lambda folder: new_manifests(folder, after=None, limit=1),
+    "schemas": lambda folder: read_schemas(folder, "schemas/x.json"),
+    "rows": lambda folder: read_rows(folder, MANIFEST, None),
+    "row groups": lambda folder: list(iter_rows(folder, MANIFEST)),
+    "chunk": lambda folder: open_chunk(folder, SCHEMA, DUE, pa.array([], pa.string())),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_storage_out_of_reach_is_a_matter_of_time_for_every_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Folder], object]
+) -> None:
+    for name in ("list_names", "read_file", "read_files", "create_exclusively", "open_to_read"):
+        monkeypatch.setattr(storage, name, fails)
+    with pytest.raises(LogUnreachable, match="goes on by itself"):
+        read(open_folder(str(tmp_path)))

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.model import Column, CommitTs, Kind, Lane, Seq, TableName, TableSchema
+from sidecar.log.manifest import DdlRecord, Manifest, ManifestUnreadable, from_json, schemas_from_json, schemas_to_json, to_json
+from tests.support.former import FORMER
+
+numbers = st.integers(0, (1 << 64) - 1)
+texts = st.text(max_size=8)
+ts = numbers.map(CommitTs)
+seqs = numbers.map(Seq)
+names = st.builds(TableName, texts, texts)
+keys = st.none() | st.lists(texts, min_size=1, max_size=2).map(tuple)
+chunk_files = st.builds(ChunkFile, names, texts, numbers, numbers, keys, keys, st.none() | ts)
+windows = st.builds(ClosedWindow, texts, ts, ts, seqs, st.lists(chunk_files, max_size=2).map(tuple))
+json_values = st.dictionaries(texts, st.none() | st.booleans() | numbers | texts | st.lists(texts, max_size=2), max_size=2)
+manifests = st.builds(
+    Manifest,
+    seq=seqs,
+    epoch=numbers,
+    after_ts=ts,
+    upto_ts=ts,
+    data=st.none() | texts,
+    rows=numbers,
+    bytes=numbers,
+    positions=st.dictionaries(texts.map(Lane), numbers, max_size=3),
+    schemas=texts,
+    codec=texts,
+    ddls=st.lists(st.builds(DdlRecord, ts, texts, texts, texts), max_size=2).map(tuple),
+    windows=st.lists(windows, max_size=2).map(tuple),
+    progress=st.none() | json_values,
+)
+columns = st.builds(
+    Column,
+    name=texts,
+    kind=st.sampled_from(get_args(Kind)),
+    nullable=st.booleans(),
+    length=st.integers(-1, 255),
+    scale=st.integers(0, 30),
+    elements=st.lists(texts, max_size=3).map(tuple),
+)
+schemas = st.dictionaries(
+    names,
+    st.tuples(st.lists(columns, max_size=3).map(tuple), st.lists(texts, max_size=2).map(tuple)),
+    max_size=3,
+).map(lambda found: {name: TableSchema(name, *parts) for name, parts in found.items()})
+
+
+@given(manifests)
+def test_a_manifest_comes_back_as_it_was(manifest: Manifest) -> None:
+    assert from_json(to_json(manifest), name="m") == manifest
+
+
+@given(manifests)
+def test_the_bytes_are_those_of_the_standard_librarys_json(manifest: Manifest) -> None:
+    data = to_json(manifest)
+    assert json.dumps(json.loads(data), separators=(",", ":"), ensure_ascii=False).encode() == data
+
+
+def test_a_manifest_of_version_0_1_0_is_written_again_bit_for_bit() -> None:
+    data = (FORMER / "samples" / "manifest.json").read_bytes()
+    found = from_json(data, name="m")
+    assert to_json(found) == data
+    assert (found.seq, found.upto_ts, found.positions) == (1 << 40, (1 << 64) - 1, {"kafka/ü/0": (1 << 63) + 5, "b": -1})
+    assert found.windows[0].chunks[0].last == ("a\tb", "\u0001\u007f")
+    assert found.windows[0].chunks[0].read_tso == (1 << 63) + 1
+    assert found.ddls[0].query == "ALTER\r\n\b\f\u001f"
+
+
+def test_schemas_of_version_0_1_0_are_written_again_bit_for_bit() -> None:
+    data = (FORMER / "samples" / "schemas.json").read_bytes()
+    assert schemas_to_json(schemas_from_json(data, name="s")) == data
+
+
+def test_what_earlier_versions_did_not_write_has_its_default() -> None:
+    found = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
+    del found["next_schemas"]
+    assert from_json(json.dumps(found).encode(), name="m").next_schemas is None
+    table = {"schema": "s", "table": "t", "key": ["id"], "columns": [["id", "int", False, -1, 0, []]]}
+    (schema,) = schemas_from_json(json.dumps([table]).encode(), name="s").values()
+    assert (schema.table_id, schema.physical_ids, schema.layout) == (0, (), "")
+
+
+@given(schemas)
+def test_schemas_come_back_as_they_were(found: dict[TableName, TableSchema]) -> None:
+    assert schemas_from_json(schemas_to_json(found), name="s") == found
+
+
+@given(schemas)
+def test_equal_schemas_are_equal_bytes_in_any_order(found: dict[TableName, TableSchema]) -> None:
+    assert schemas_to_json(dict(reversed(found.items()))) == schemas_to_json(found)
+
+
+@given(manifests)
+def test_no_ts_is_a_number_that_a_reader_of_doubles_would_round(manifest: Manifest) -> None:
+    found = json.loads(to_json(manifest))
+    assert all(isinstance(value, str) for value in ts_values(found))
+
+
+def ts_values(found: Any) -> list[Any]:
+    match found:
+        case dict():
+            here = [value for name, value in found.items() if name in ("after_ts", "upto_ts", "commit_ts", "low_ts", "high_ts")]
+            return here + [value for name, part in found.items() if name not in ("progress", "positions") for value in ts_values(part)]
+        case list():
+            return [value for part in found for value in ts_values(part)]
+        case _:
+            return []
+
+
+@given(manifests, st.data())
+def test_a_truncated_manifest_is_unreadable(manifest: Manifest, data: st.DataObject) -> None:
+    whole = to_json(manifest)
+    with pytest.raises(ManifestUnreadable, match="m1 is not readable"):
+        from_json(whole[: data.draw(st.integers(0, len(whole) - 1))], name="m1")
+
+
+def test_a_newer_format_says_which_version_to_run() -> None:
+    with pytest.raises(ManifestUnreadable, match="version 2, this ticdc-dump reads 1: run the version that wrote it"):
+        from_json(b'{"version": 2}', name="m1")
+
+
+@pytest.mark.parametrize("field", ["seq", "upto_ts", "data", "positions", "windows", "progress"])
+def test_a_missing_field_is_named(field: str) -> None:
+    found = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
+    del found[field]
+    with pytest.raises(ManifestUnreadable, match=field):
+        from_json(json.dumps(found).encode(), name="m1")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'[{"schema": "s"}]', b'[{"schema":"s","table":"t","key":[],"columns":[[1]]}]'])
+def test_broken_schemas_are_unreadable(data: bytes) -> None:
+    with pytest.raises(ManifestUnreadable, match="s1"):
+        schemas_from_json(data, name="s1")

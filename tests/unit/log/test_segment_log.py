@@ -1,0 +1,236 @@
+"""FolderLog's own promises: bounded memory, whole manifests, a full disk. What every log keeps is in tests/contract."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
+from sidecar.errors import LogBroken, LogUnreachable, StorageFull
+from sidecar.log.layout import manifest_name
+from sidecar.log.manifest import DATA_COLUMNS, Manifest, from_json
+from sidecar.log.segment_log import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ROWS_SCHEMA, FolderLog, write_chunk
+from sidecar.log.storage import Folder, open_folder
+
+
+def changes(count: int, *, value_bytes: int = 500) -> Iterator[Change]:
+    for number in range(count):
+        yield Change(CommitTs(number), Rank.PUT, "shop", "orders", b"%d" % number, os.urandom(value_bytes), Lane("kafka/orders/1"), number)
+
+
+def manifest(seq: int, *, progress: dict[str, Any] | None = None) -> Manifest:
+    return Manifest(Seq(seq), 1, CommitTs(seq), CommitTs(seq + 1), None, 0, 0, {}, "schemas/x.json", "canal-json", progress=progress)
+
+
+def opened(path: Path | Folder) -> FolderLog:
+    log = FolderLog(path if isinstance(path, Folder) else open_folder(str(path)))
+    log.recover(epoch=1)
+    return log
+
+
+# ---- the data file --------------------------------------------------------------------------------------------------
+
+
+def test_the_columns_are_the_contracts(tmp_path: Path) -> None:
+    data = opened(tmp_path).write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(3))
+    assert data.name is not None
+    found = pq.read_schema(tmp_path / data.name)
+    assert tuple(found.names) == DATA_COLUMNS
+    assert found.equals(ROWS_SCHEMA)
+    i, s, b = pa.int64(), pa.string(), pa.binary()
+    assert found.types == [i, i, s, s, s, s, b, b, s, i]
+
+
+@pytest.mark.parametrize(("count", "value_bytes"), [(ROW_GROUP_ROWS_MAX * 2 + 1, 1), (40, ROW_GROUP_BYTES_MAX // 10)])
+def test_row_groups_are_bounded_in_rows_and_bytes(tmp_path: Path, count: int, value_bytes: int) -> None:
+    data = opened(tmp_path).write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(count, value_bytes=value_bytes))
+    found = pq.read_metadata(tmp_path / str(data.name))
+    groups = [found.row_group(number) for number in range(found.num_row_groups)]
+    assert found.num_rows == count
+    assert len(groups) > 1
+    assert max(group.num_rows for group in groups) <= ROW_GROUP_ROWS_MAX
+    assert max(group.total_byte_size for group in groups) < ROW_GROUP_BYTES_MAX * 1.3
+    ordinals = pq.read_table(tmp_path / str(data.name), columns=["ordinal"]).column(0).to_pylist()
+    assert ordinals == list(range(count))
+    assert (tmp_path / str(data.name)).stat().st_size == data.bytes
+
+
+def test_a_transaction_longer_than_memory_passes_in_bounded_memory(tmp_path: Path) -> None:
+    """In a process of its own, whose peak is the kernel's figure: 125 MB of rows through less than 64 MiB."""
+    script = f"""
+import resource
+from sidecar.core.model import Seq
+from {__name__} import changes, opened
+from pathlib import Path
+log = opened(Path({str(tmp_path)!r}))
+log.write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(10))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+log.write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(250_000))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 64
+
+
+def test_an_error_in_the_middle_of_the_rows_is_passed_on_and_leaves_no_file(tmp_path: Path) -> None:
+    def breaks() -> Iterator[Change]:
+        yield from changes(ROW_GROUP_ROWS_MAX + 5, value_bytes=1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        opened(tmp_path).write_data(Seq(0), epoch=1, codec="canal-json", changes=breaks())
+    assert [path.name for path in tmp_path.iterdir()] == ["exclusive.probe"]
+
+
+# ---- the manifest ---------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_never_sees_half_a_manifest(tmp_path: Path) -> None:
+    count = 60
+    log = opened(tmp_path)
+    big = {"text": "x" * 300_000}
+
+    def write() -> None:
+        for seq in range(count):
+            log.commit(manifest(seq, progress=big))
+
+    writer = Thread(target=write)
+    writer.start()
+    deadline = time.monotonic() + 60
+    for seq in range(count):
+        path = tmp_path / manifest_name(Seq(seq))
+        while not path.exists():
+            assert time.monotonic() < deadline
+        assert from_json(path.read_bytes(), name=path.name).progress == big
+    writer.join()
+
+
+def test_temporary_files_of_a_crash_are_swept(tmp_path: Path) -> None:
+    left = [tmp_path / ".00000000000000000000.json.12-ab.tmp", tmp_path / "chunks" / "d1" / ".x.parquet.12-ab.tmp"]
+    left[1].parent.mkdir(parents=True)
+    for path in left:
+        path.write_bytes(b"half")
+    stranger = tmp_path / "README"
+    stranger.write_text("not the log's")
+    opened(tmp_path).commit(manifest(0))
+    assert not any(path.exists() for path in left)
+    assert stranger.exists()
+
+
+def test_retention_removes_a_bounded_number_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.log.segment_log.SEGMENTS_REMOVED_MAX", 2)
+    monkeypatch.setattr("sidecar.log.segment_log.MANIFESTS_READ_MAX", 3)
+    log = opened(tmp_path)
+    for seq in range(8):
+        log.commit(manifest(seq))
+    assert [log.retain(delivered=Seq(7), open_from=None) for _ in range(5)] == [2, 2, 2, 1, 0]
+    for seq in range(8, 16):
+        log.commit(manifest(seq))
+    fresh = opened(tmp_path)
+    assert [fresh.retain(delivered=Seq(9), open_from=None) for _ in range(5)] == [0, 0, 2, 0, 0]
+
+
+# ---- no room --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 1 MiB."""
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        assert "CI" not in os.environ, f"CI must be able to mount a tmpfs: {mounted.stderr}"
+        pytest.skip(f"a real full disk needs the right to mount a tmpfs: {mounted.stderr}")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with pytest.raises(OSError, match="No space"):
+        write_for_ever(filler)
+    return filler
+
+
+def write_for_ever(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
+Write = Callable[[FolderLog], object]
+ROWS = pa.table({"id": [os.urandom(64).hex() for _ in range(20_000)]})
+WRITES: dict[str, Write] = {
+    "data": lambda log: log.write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(1000)),
+    "manifest": lambda log: log.commit(manifest(0, progress={"text": "x" * 100_000})),
+    "schemas": lambda log: log.write_schemas({}),
+    "chunk": lambda log: write_chunk(log.folder, "chunks/d1/0000000001-00000001.parquet", ROWS.slice(0, 1000)),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_full_disk_is_told_leaves_nothing_and_passes_when_there_is_room(tiny_disk: Path, write: Write) -> None:
+    log = opened(tiny_disk)
+    for name in ("schemas", "chunks/d1"):
+        (tiny_disk / name).mkdir(parents=True)
+    filler = fill(tiny_disk)
+    with pytest.raises(StorageFull, match="make room") as full:
+        write(log)
+    assert full.value.retryable
+    assert {path.name for path in tiny_disk.rglob("*") if path.is_file()} == {"exclusive.probe", "filler"}
+    filler.unlink()
+    write(log)
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_a_segment(tiny_disk: Path) -> None:
+    log = opened(tiny_disk)
+    with pytest.raises(StorageFull):
+        log.write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(200_000))
+    with pytest.raises(StorageFull):
+        write_chunk(log.folder, "chunks/d1/0000000001-00000001.parquet", ROWS)
+    assert [path.name for path in tiny_disk.rglob("*") if path.is_file()] == ["exclusive.probe"]
+    log.write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(100))
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_room_that_ends_at_fsync_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write, code: int) -> None:
+    log = opened(tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StorageFull):
+            write(log)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["exclusive.probe"]
+    write(log)
+
+
+def test_a_storage_that_does_not_answer_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path)
+
+    def gone(_: int) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "fsync", gone)
+    with pytest.raises(LogUnreachable, match="goes on by itself") as error:
+        log.write_data(Seq(0), epoch=1, codec="open-protocol", changes=changes(3))
+    assert error.value.retryable
+
+
+def test_a_folder_that_cannot_be_written_is_broken_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a file where the folder should be")
+    with pytest.raises(LogBroken, match="make it exist"):
+        opened(tmp_path / "log" / "x")

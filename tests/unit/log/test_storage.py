@@ -1,0 +1,400 @@
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore ships no types
+    ClientError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+
+from sidecar.log import storage
+from sidecar.log.storage import (
+    Folder,
+    create_exclusively,
+    list_names,
+    memory,
+    new_file,
+    open_folder,
+    read_file,
+    read_files,
+    remove,
+    s3,
+    write_atomically,
+)
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    """Of a name that a glob would misread. S3 is in tests/contract/test_segment_log.py."""
+    return open_folder(str(tmp_path / "a[1]*") if request.param == "local" else f"memory://storage{tmp_path}")
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "protocol", "root"),
+    [
+        ("/var/log/x/", "file", "/var/log/x"),
+        ("relative/x", "file", "relative/x"),
+        ("file:///var/log/x", "file", "/var/log/x"),
+        ("s3://bucket/pre/fix/", "s3", "bucket/pre/fix"),
+        ("s3://bucket", "s3", "bucket"),
+        ("memory://x/y", "memory", "x/y"),
+    ],
+)
+def test_a_url_names_a_folder(url: str, protocol: str, root: str) -> None:
+    found = open_folder(url)
+    assert (found.protocol, found.root) == (protocol, root)
+    assert found.path("n") == f"{root}/n"
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_secrets_are_not_shown() -> None:
+    found = open_folder("s3://b/p?access-key=AKIA&secret-access-key=hush&endpoint=http://e:1&region=r&format=csv")
+    assert found.options["secret"] == "hush"
+    assert found.options["client_kwargs"] == {"endpoint_url": "http://e:1", "region_name": "r"}
+    assert "hush" not in f"{found} {found!r}"
+
+
+# ---- reading and writing ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read_listed_and_removed(folder: Folder) -> None:
+    assert list_names(folder, deep=True) == []
+    write_atomically(folder, "b", b"1")
+    write_atomically(folder, "deep/er/a", b"2")
+    write_atomically(folder, "b", b"3")
+    assert read_file(folder, "b") == b"3"
+    assert read_files(folder, ["b", "nothing", "deep/er/a"]) == {"b": b"3", "deep/er/a": b"2"}
+    assert list_names(folder, deep=False) == ["b"]
+    assert list_names(folder, deep=True) == ["b", "deep/er/a"]
+    assert storage.exists(folder, "b")
+    remove(folder, ["nothing", "b"])
+    assert not storage.exists(folder, "b")
+    assert list_names(folder, deep=True) == ["deep/er/a"]
+    with pytest.raises(FileNotFoundError):
+        read_file(folder, "b")
+
+
+def test_a_file_that_fails_half_way_is_not_there_and_the_old_one_stays(folder: Folder) -> None:
+    write_atomically(folder, "a", b"old")
+
+    def interrupted() -> None:
+        with new_file(folder, "a") as file:
+            file.write(b"new" * 100_000)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert read_file(folder, "a") == b"old"
+    assert list_names(folder, deep=True) == ["a"]
+
+
+def test_only_the_first_creates(folder: Folder) -> None:
+    assert create_exclusively(folder, "new/a", b"first")
+    assert not create_exclusively(folder, "new/a", b"second")
+    assert create_exclusively(folder, "new/a", b"first"), "equal bytes are the same writer's repeat"
+    assert read_file(folder, "new/a") == b"first"
+    assert list_names(folder, deep=True) == ["new/a"]
+
+
+def test_folders_are_told_from_files(folder: Folder) -> None:
+    with pytest.raises(storage.Absent):
+        storage.list_folders(folder)
+    for name in ("a", "x/a", "x/y/a", "z/a"):
+        write_atomically(folder, name, b"1")
+    assert storage.list_folders(folder) == ["x", "z"]
+
+
+def test_a_file_is_read_from_any_place_in_it(folder: Folder) -> None:
+    write_atomically(folder, "x/a", b"0123456789")
+    with storage.open_to_read(folder, "x/a") as file:
+        file.seek(-3, os.SEEK_END)
+        assert file.read() == b"789"
+        file.seek(1)
+        assert file.read(2) == b"12"
+    with pytest.raises(storage.Absent), storage.open_to_read(folder, "x/b"):
+        pass
+
+
+def test_files_written_in_order_are_all_there(folder: Folder) -> None:
+    storage.write_in_order(folder, [("x/b", b"1"), ("x/a", b"2")])
+    assert read_files(folder, list_names(folder, deep=True)) == {"x/a": b"2", "x/b": b"1"}
+    storage.make_durable(folder, ["x/a", "x/b"])
+
+
+def test_a_relative_folder_is_listed_by_relative_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_atomically(open_folder("log"), "x/a", b"1")
+    assert list_names(open_folder("log"), deep=True) == ["x/a"]
+
+
+def test_temporary_names_are_known_and_hidden(tmp_path: Path) -> None:
+    folder = open_folder(str(tmp_path))
+    with new_file(folder, "x/a.parquet") as file:
+        file.write(b"1")
+        (name,) = list_names(folder, deep=True)
+    assert storage.is_temporary(name)
+    assert name.startswith("x/.")
+    assert not storage.is_temporary("x/a.parquet")
+
+
+def test_a_storage_whose_writes_are_not_known_is_refused() -> None:
+    for write in (write_atomically, create_exclusively):
+        with pytest.raises(OSError, match="not known here") as refused:
+            write(Folder("github", "x"), "a", b"")
+        assert refused.value.errno == errno.ENOTSUP
+
+
+# ---- durability: the calls and their order ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls that durability rests on, in order, and whether they met a file or a folder."""
+    seen: list[str] = []
+
+    def watch(name: str) -> None:
+        real: Callable[..., Any] = getattr(os, name)
+
+        def call(*args: Any) -> Any:
+            kind = ("folder" if os.path.isdir(f"/proc/self/fd/{args[0]}") else "file") if name == "fsync" else ""
+            seen.append(f"{name} {kind}".strip())
+            return real(*args)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("fsync", "replace", "link"):
+        watch(name)
+    return seen
+
+
+def test_a_replaced_file_is_durable_before_and_its_name_after(tmp_path: Path, calls: list[str]) -> None:
+    write_atomically(open_folder(str(tmp_path)), "a", b"1")
+    assert calls == ["fsync file", "replace", "fsync folder"]
+
+
+def test_a_created_file_is_durable_before_and_its_name_after(tmp_path: Path, calls: list[str]) -> None:
+    create_exclusively(open_folder(str(tmp_path)), "a", b"1")
+    assert calls == ["fsync file", "link", "fsync folder"]
+
+
+def test_new_folders_are_durable_too(tmp_path: Path, calls: list[str]) -> None:
+    write_atomically(open_folder(str(tmp_path)), "x/y/a", b"1")
+    assert calls == ["fsync folder", "fsync folder", "fsync file", "replace", "fsync folder"]
+
+
+# ---- errors -------------------------------------------------------------------------------------------------------------
+
+
+def client_error(code: str, status: int) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "the text says nothing"}, "ResponseMetadata": {"HTTPStatusCode": status}}, "X")
+
+
+def as_s3fs_raises(code: str, status: int = 400) -> OSError:
+    error = OSError(errno.EIO, "the text says nothing")
+    error.__cause__ = client_error(code, status)
+    return error
+
+
+ERRORS_OF_THE_SYSTEM = [
+    (OSError(errno.ENOSPC, ""), storage.Full),
+    (OSError(errno.EDQUOT, ""), storage.Full),
+    (ConnectionRefusedError(), storage.Unreachable),
+    (TimeoutError(), storage.Unreachable),
+    (OSError(errno.EHOSTUNREACH, "no route"), storage.Unreachable),
+    (OSError(errno.ESTALE, "the server forgot it"), storage.Unreachable),
+    (OSError(errno.ENOENT, "gone"), storage.Absent),
+    (FileNotFoundError(), storage.Absent),
+    (OSError(errno.EACCES, "not allowed"), storage.Refused),
+    (OSError(errno.EIO, "No space left"), storage.Refused),
+    (OSError("of nothing"), storage.Refused),
+]
+ERRORS_OF_S3 = [
+    *ERRORS_OF_THE_SYSTEM,
+    (as_s3fs_raises("XMinioStorageFull", 507), storage.Full),
+    (as_s3fs_raises("QuotaExceeded", 403), storage.Full),
+    (as_s3fs_raises("Unheard", 507), storage.Full),
+    (client_error("XMinioStorageFull", 400), storage.Full),
+    (EndpointConnectionError(endpoint_url="http://s3"), storage.Unreachable),
+    (ReadTimeoutError(endpoint_url="http://s3"), storage.Unreachable),
+    (client_error("SlowDown", 503), storage.Unreachable),
+    (as_s3fs_raises("InternalError", 500), storage.Unreachable),
+    (client_error("AccessDenied", 403), storage.Refused),
+    (as_s3fs_raises("AccessDenied", 403), storage.Refused),
+    (NoCredentialsError(), storage.Refused),
+]
+
+
+def all_calls(folder: Folder) -> dict[str, Callable[[], object]]:
+    """Whatever a back end can be asked for."""
+
+    def read() -> None:
+        with storage.open_to_read(folder, "a") as file:
+            file.read()
+
+    return {
+        "list_names": lambda: storage.list_names(folder, deep=True),
+        "list_folders": lambda: storage.list_folders(folder),
+        "exists": lambda: storage.exists(folder, "a"),
+        "read_file": lambda: storage.read_file(folder, "a"),
+        "open_to_read": read,
+        "new_file": lambda: storage.write_atomically(folder, "a", b"1"),
+        "write_in_order": lambda: storage.write_in_order(folder, [("a", b"1")]),
+        "create": lambda: storage.create_exclusively(folder, "a", b"1"),
+        "remove": lambda: storage.remove(folder, ["a"]),
+    }
+
+
+CALLS = tuple(all_calls(Folder("file", "")))
+
+
+def told(call: Callable[[], object]) -> type[Exception]:
+    with pytest.raises(storage.StorageError) as raised:
+        call()
+    return raised.type
+
+
+@pytest.mark.parametrize(("error", "kind"), ERRORS_OF_THE_SYSTEM)
+def test_a_local_error_is_told_by_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, kind: type[storage.StorageError]
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    folder = open_folder(str(tmp_path))
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(kind) as raised:
+        write_atomically(folder, "a", b"1")
+    assert raised.type is kind
+    assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_whatever_is_asked_of_a_local_folder_ends_in_an_error_of_the_storage(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("a file where the folder should be")
+    assert told(all_calls(open_folder(f"{tmp_path}/file"))[name]) is storage.Refused
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(("error", "kind"), ERRORS_OF_S3)
+def test_an_error_of_s3_is_told_by_its_code(
+    fake_s3: Callable[[object], Folder], error: Exception, kind: type[storage.StorageError], name: str
+) -> None:
+    call = all_calls(fake_s3(BrokenS3(error)))[name]
+    if name == "exists" and kind is storage.Absent:
+        assert call() is False, "that a file is not there is an answer"
+    else:
+        assert told(call) is kind
+
+
+class BrokenS3:
+    """An S3 of which every call fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        return "b", path, None
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        def fails(*_: object, **__: object) -> None:
+            raise self.error
+
+        return fails
+
+
+class FakeS3:
+    """An S3 that answers with `errors` first; `lost`: what it did nevertheless."""
+
+    def __init__(self, errors: list[OSError], *, kept: bytes | None) -> None:
+        self.errors, self.kept = iter(errors), kept
+        self.asked = 0
+
+    def pipe_file(self, path: str, data: bytes, *, mode: str) -> None:
+        assert mode == "create"
+        self.asked += 1
+        for error in self.errors:
+            raise error
+        self.kept = data
+
+    def cat_file(self, path: str) -> bytes:
+        if self.kept is None:
+            raise FileNotFoundError(path)
+        return self.kept
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        bucket, _, key = path.partition("/")
+        return bucket, key, None
+
+    def call_s3(self, method: str, **asked: Any) -> dict[str, Any]:
+        keys = [found["Key"] for found in asked["Delete"]["Objects"]]
+        return {"Errors": [{"Key": key, "Code": "AccessDenied"} for key in keys if key == "refused"]}
+
+
+@pytest.fixture
+def fake_s3(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], Folder]:
+    def use(fake: object) -> Folder:
+        monkeypatch.setattr(s3, "fs", lambda _: fake)
+        return Folder("s3", "b")
+
+    return use
+
+
+TAKEN = [FileExistsError(errno.EEXIST, ""), as_s3fs_raises("PreconditionFailed", 412), as_s3fs_raises("412", 412)]
+
+
+@pytest.mark.parametrize("error", TAKEN)
+def test_a_lost_answer_is_found_by_reading_back(fake_s3: Callable[[object], Folder], error: OSError) -> None:
+    assert create_exclusively(fake_s3(FakeS3([error], kept=b"mine")), "a", b"mine")
+
+
+@pytest.mark.parametrize("error", TAKEN)
+def test_a_refused_put_is_another_writers(fake_s3: Callable[[object], Folder], error: OSError) -> None:
+    assert not create_exclusively(fake_s3(FakeS3([error], kept=b"theirs")), "a", b"mine")
+    assert not create_exclusively(fake_s3(FakeS3([error], kept=None)), "a", b"mine"), "theirs, and removed since"
+
+
+def test_a_put_that_met_another_in_flight_is_sent_again(fake_s3: Callable[[object], Folder]) -> None:
+    fake = FakeS3([as_s3fs_raises("ConditionalRequestConflict", 409)] * 2, kept=None)
+    assert create_exclusively(fake_s3(fake), "a", b"mine")
+    assert fake.asked == 3
+
+
+def test_a_put_that_meets_others_for_ever_is_an_error(fake_s3: Callable[[object], Folder]) -> None:
+    fake = FakeS3([as_s3fs_raises("ConditionalRequestConflict", 409)] * 99, kept=None)
+    with pytest.raises(OSError, match="says nothing"):
+        create_exclusively(fake_s3(fake), "a", b"mine")
+    assert fake.asked == s3.CONFLICT_TRIES
+
+
+def test_another_error_of_s3_is_raised(fake_s3: Callable[[object], Folder]) -> None:
+    with pytest.raises(OSError, match="says nothing"):
+        create_exclusively(fake_s3(FakeS3([as_s3fs_raises("AccessDenied", 403)], kept=None)), "a", b"mine")
+
+
+def test_an_object_that_s3_does_not_delete_is_an_error(fake_s3: Callable[[object], Folder]) -> None:
+    folder = fake_s3(FakeS3([], kept=None))
+    remove(folder, [f"n{number}" for number in range(2500)])
+    with pytest.raises(OSError, match="AccessDenied"):
+        remove(folder, ["a", "refused"])
+
+
+def test_memory_is_one_for_the_whole_process_and_tells_what_is_not_there() -> None:
+    """Two folders of one URL are the same: a former owner and the next one."""
+    one, other = open_folder("memory://shared/out"), open_folder("memory://shared/out")
+    assert memory.create(one, "a", b"1")
+    assert not memory.create(other, "a", b"2")
+    assert memory.read_file(other, "a") == b"1"
+    memory.remove(one, ["a"])
+    with pytest.raises(storage.Absent):
+        memory.read_file(other, "a")

@@ -1,0 +1,153 @@
+"""Reading the log: by exact name, whole, and never past what is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
+from sidecar.errors import LogBroken
+from sidecar.log import storage
+from sidecar.log.layout import manifest_name
+from sidecar.log.manifest import DATA_COLUMNS, DataFile, Manifest
+from sidecar.log.segment_log import ROW_GROUP_ROWS_MAX, FolderLog
+from sidecar.log.storage import Folder, open_folder
+from spark_merge.read import new_manifests, read_rows, read_schemas
+
+CHANGE = Change(CommitTs(1), Rank.PUT, "shop", "orders", b"k", b"v", Lane("kafka/orders/1"), 1)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> FolderLog:
+    found = FolderLog(open_folder(str(tmp_path)))
+    found.recover(epoch=1)
+    return found
+
+
+def append(log: FolderLog, *seqs: int, rows: int = 0) -> Manifest:
+    for seq in seqs:
+        data = log.write_data(Seq(seq), epoch=1, codec="canal-json", changes=[CHANGE] * rows)
+        written = manifest(seq, data)
+        log.commit(written)
+    return written
+
+
+def manifest(seq: int, data: DataFile) -> Manifest:
+    return Manifest(Seq(seq), 1, CommitTs(seq), CommitTs(seq + 1), data.name, data.rows, data.bytes, {}, "schemas/x.json", "canal-json")
+
+
+def seqs(folder: Folder, after: int | None, limit: int = 100) -> list[int]:
+    return [found.seq for found in new_manifests(folder, after=None if after is None else Seq(after), limit=limit)]
+
+
+def test_an_empty_log_has_nothing_new(log: FolderLog) -> None:
+    assert seqs(log.folder, None) == []
+    assert seqs(log.folder, -1) == []
+
+
+def test_what_follows_the_position_comes_in_order_up_to_the_limit(log: FolderLog) -> None:
+    append(log, *range(30))
+    assert seqs(log.folder, None) == seqs(log.folder, -1) == list(range(30))
+    assert seqs(log.folder, 4) == list(range(5, 30))
+    assert seqs(log.folder, 4, limit=7) == list(range(5, 12))
+    assert seqs(log.folder, 4, limit=0) == []
+    assert seqs(log.folder, 29) == []
+
+
+def test_a_poll_lists_nothing(log: FolderLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(log, 0, 1)
+    monkeypatch.setattr(storage, "list_names", None)
+    assert seqs(log.folder, 0) == [1]
+    assert seqs(log.folder, 1) == []
+
+
+def test_a_log_whose_beginning_is_retained_away_starts_where_it_is_kept(log: FolderLog) -> None:
+    append(log, *range(6))
+    log.retain(delivered=Seq(3), open_from=None)
+    assert seqs(log.folder, None) == [3, 4, 5]
+    assert seqs(log.folder, 2) == [3, 4, 5]
+    assert seqs(log.folder, 3) == [4, 5]
+
+
+@pytest.mark.parametrize("after", [-1, 0, 1])
+def test_a_position_below_what_is_kept_is_broken(log: FolderLog, after: int) -> None:
+    append(log, *range(6))
+    log.retain(delivered=Seq(3), open_from=None)
+    with pytest.raises(LogBroken, match="is gone"):
+        seqs(log.folder, after)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_gap_is_broken_from_wherever_it_is_met(log: FolderLog, after: int, tmp_path: Path) -> None:
+    append(log, *range(6))
+    (tmp_path / manifest_name(Seq(3))).unlink()
+    with pytest.raises(LogBroken, match=r"03\.json"):
+        seqs(log.folder, after)
+
+
+def test_a_manifest_that_comes_while_the_next_one_is_read_is_no_gap(log: FolderLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(log, *range(4))
+    real, calls = storage.read_files, []
+
+    def late(folder: Folder, names: list[str]) -> dict[str, bytes]:
+        calls.append(names)
+        found = real(folder, names)
+        if len(calls) == 2:
+            del found[manifest_name(Seq(2))]
+        return found
+
+    monkeypatch.setattr(storage, "read_files", late)
+    assert seqs(log.folder, 0) == [1]
+    assert seqs(log.folder, 1) == [2, 3]
+
+
+def test_an_unreadable_manifest_is_broken(log: FolderLog, tmp_path: Path) -> None:
+    append(log, 0)
+    (tmp_path / manifest_name(Seq(1))).write_bytes(b'{"version":')
+    with pytest.raises(LogBroken, match="not readable"):
+        seqs(log.folder, 0)
+
+
+def test_rows_are_read_whole_or_by_row_group(log: FolderLog) -> None:
+    written = append(log, 0, rows=ROW_GROUP_ROWS_MAX + 2)
+    whole, last = read_rows(log.folder, written, None), read_rows(log.folder, written, 1)
+    assert tuple(whole.column_names) == DATA_COLUMNS
+    assert whole.column("ordinal").to_pylist() == list(range(ROW_GROUP_ROWS_MAX + 2))
+    assert last.equals(whole.slice(ROW_GROUP_ROWS_MAX))
+
+
+def test_no_rows_have_the_same_columns(log: FolderLog) -> None:
+    empty, one = read_rows(log.folder, append(log, 0), None), read_rows(log.folder, append(log, 1, rows=1), None)
+    assert empty.num_rows == 0
+    assert empty.schema.names == one.schema.names
+    assert empty.schema.types == one.schema.types
+
+
+@pytest.mark.parametrize("keep", [None, 0, 10, -4])
+def test_rows_that_are_gone_or_cut_are_broken(log: FolderLog, tmp_path: Path, keep: int | None) -> None:
+    written = append(log, 0, rows=5)
+    path = tmp_path / str(written.data)
+    data = path.read_bytes()
+    path.unlink()
+    if keep is not None:
+        path.write_bytes(data[:keep])
+    with pytest.raises(LogBroken, match="what to do"):
+        read_rows(log.folder, written, None)
+
+
+def test_rows_of_another_number_than_the_manifest_says_are_broken(log: FolderLog) -> None:
+    written = append(log, 0, rows=5)
+    with pytest.raises(LogBroken, match="has 5 rows, its manifest says 6"):
+        read_rows(log.folder, manifest(0, DataFile(written.data, 6, written.bytes)), None)
+
+
+def test_schemas_that_are_gone_or_unreadable_are_broken(log: FolderLog, tmp_path: Path) -> None:
+    name = log.write_schemas({})
+    assert read_schemas(log.folder, name) == {}
+    (tmp_path / name).write_bytes(b"[")
+    with pytest.raises(LogBroken, match="not readable"):
+        read_schemas(log.folder, name)
+    (tmp_path / name).unlink()
+    with pytest.raises(LogBroken, match="is gone"):
+        read_schemas(log.folder, name)

@@ -1,0 +1,354 @@
+"""The preflight's own rules: what is skipped and what goes on, what is told, what the command's exit code says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from sidecar.cli.check import EXIT_DEFECT, EXIT_FAILED, exit_code, lines, summary
+from sidecar.config import ChangefeedSection, Config, EtcdSection, LogSection, SourceSection
+from sidecar.core.model import MARK_TABLE, Column, TableSchema
+from sidecar.errors import ConfigError
+from sidecar.preflight import changefeed
+from sidecar.preflight.preflight import Report, checks, preflight
+from sidecar.preflight.source import duration_s, of_clock, of_gc_life, readable_schemas, schemas_of_rules, wrong_columns
+from sidecar.preflight.zone import judged
+from sidecar.process.checks import (
+    Check,
+    Found,
+    Key,
+    Options,
+    Result,
+    Skip,
+    Status,
+    Told,
+    carried_out,
+    failed,
+    in_order,
+    listed,
+    ok,
+    warning,
+)
+
+Body = Callable[[Found], Told[Any]]
+
+
+def nothing() -> Found:
+    config = Config(
+        changefeed=ChangefeedSection(id="feed"),
+        etcd=EtcdSection(endpoints=("127.0.0.1:1",)),
+        source=SourceSection(host="127.0.0.1", user="dump"),
+        log=LogSection(uri="memory://log"),
+        sinks=("console:",),
+    )
+    return Found(config, Options())
+
+
+def a_check(name: str, body: Body, setting: str, needs: tuple[str, ...] = (), **more: Any) -> Check[Any]:
+    return Check(Key(name), body, setting, tuple(map(Key, needs)), **more)
+
+
+def results(*found: Check[Any]) -> dict[str, Result]:
+    return {result.name: result for result in carried_out(found, nothing())}
+
+
+def well(_: Found) -> Told[None]:
+    yield ok("well")
+
+
+def ill(_: Found) -> Told[None]:
+    yield failed("ill", setting="a.b", hint="mend it")
+
+
+# ---- the runner -----------------------------------------------------------------------------------------------------
+
+
+def test_what_needs_a_failed_check_is_skipped_and_all_others_are_carried_out() -> None:
+    found = results(
+        a_check("first", ill, "x"),
+        a_check("second", well, "x", ("first",)),
+        a_check("third", well, "x", ("second",)),
+        a_check("other", well, "x"),
+    )
+    assert {name: result.status for name, result in found.items()} == {
+        "first": Status.FAILED, "second": Status.SKIPPED, "third": Status.SKIPPED, "other": Status.OK,
+    }  # fmt: skip
+    assert found["second"].findings[0].what == "needs 'first'"
+
+
+def test_a_warning_skips_nothing() -> None:
+    def careful(_: Found) -> Told[None]:
+        yield ok("fine")
+        yield warning("hm", setting="a", hint="b")
+
+    found = results(a_check("first", careful, "x"), a_check("second", well, "x", ("first",)))
+    assert (found["first"].status, found["second"].status) == (Status.WARNING, Status.OK)
+
+
+def test_an_error_of_ours_is_a_failure_with_its_own_way_out_after_what_was_found_before() -> None:
+    def breaks(_: Found) -> Told[None]:
+        yield ok("so far")
+        raise ConfigError("it is wrong", hint="set it right")
+
+    (result,) = results(a_check("one", breaks, "the.setting")).values()
+    assert result.findings == (ok("so far"), failed("it is wrong", setting="the.setting", hint="set it right"))
+    assert not result.defect
+
+
+def test_a_check_may_skip_itself() -> None:
+    def skips(_: Found) -> Told[None]:
+        raise Skip("nothing to see")
+        yield ok("never")
+
+    (result,) = results(a_check("one", skips, "x")).values()
+    assert (result.status, result.findings[0].what) == (Status.SKIPPED, "nothing to see")
+
+
+def test_a_check_that_does_not_end_has_failed_by_its_bound_and_the_rest_goes_on() -> None:
+    ending = Event()
+
+    def hangs(_: Found) -> Told[None]:
+        yield ok("begun")
+        ending.wait(60)
+
+    found = results(a_check("one", hangs, "the.setting", bound_s=0.05), a_check("two", well, "x"))
+    ending.set()
+    assert found["one"].findings[0] == ok("begun")
+    assert found["one"].findings[1].what == "no answer within 0 s"
+    assert found["one"].findings[1].setting == "the.setting"
+    assert found["two"].status is Status.OK
+
+
+def test_a_defect_is_told_and_decides_the_exit_code() -> None:
+    def defective(_: Found) -> Told[None]:
+        raise KeyError("nothing")
+        yield ok("never")
+
+    found = carried_out([a_check("one", defective, "x"), a_check("two", well, "x")], nothing())
+    report = Report(Path("sidecar.toml"), tuple(found))
+    assert found[0].defect
+    assert found[1].status is Status.OK
+    assert exit_code(report) == EXIT_DEFECT
+
+
+def test_each_result_is_shown_as_soon_as_it_is_there() -> None:
+    seen: list[str] = []
+
+    def last(_: Found) -> Told[None]:
+        yield ok(",".join(seen))
+
+    found = carried_out([a_check("one", well, "x"), a_check("two", last, "x")], nothing(), lambda result: seen.append(result.name))
+    assert found[1].findings[0].what == "one"
+
+
+def test_what_a_check_found_is_asked_for_by_its_key() -> None:
+    number: Key[int] = Key("number")
+
+    def finds(_: Found) -> Told[int]:
+        yield warning("seven, perhaps", setting="a", hint="b")
+        return 7
+
+    def tells(found: Found) -> Told[None]:
+        yield ok(f"{found[number] + 1}, {found.get(Key('absent'), None)}")
+
+    found = results(Check(number, finds, "x"), Check(Key("told"), tells, "x", (number,)))
+    assert found["told"].findings == (ok("8, None"),)
+
+
+def test_what_a_failed_check_found_is_known_to_those_that_do_not_need_it() -> None:
+    number: Key[int] = Key("number")
+
+    def finds(_: Found) -> Told[int]:
+        yield failed("ill", setting="a", hint="b")
+        return 7
+
+    def tells(found: Found) -> Told[None]:
+        yield ok(f"{found.get(number, None)}")
+
+    found = results(Check(number, finds, "x"), a_check("told", tells, "x"))
+    assert found["told"].findings == (ok("7"),)
+
+
+def test_the_checks_of_a_feed_stand_in_their_places() -> None:
+    one, two = a_check("one", well, "x"), a_check("two", well, "x")
+    mine = [a_check("last", well, "x"), a_check("first", well, "x", before=one.key), a_check("between", well, "x", before=two.key)]
+    assert [check.name for check in in_order([one, two], mine)] == ["first", "one", "between", "two", "last"]
+
+
+COMMON = (
+    "secrets", "control address", "metrics address", "etcd", "changefeed", "changefeed state", "etcd write",
+    "tidb", "clock", "gc life time", "schemas", "tables", "read keys", "select rights", "watermark table",
+    "log", "disk space", "sinks", "spark", "spark session", "watermark write",
+)  # fmt: skip
+KAFKA = (
+    "secrets", "control address", "metrics address", "etcd", "changefeed", "changefeed state", "etcd write",
+    "tidb", "clock", "gc life time", "schemas", "changefeed settings", "tables", "read keys", "select rights", "watermark table",
+    "log", "disk space", "sinks", "spark", "spark session", "kafka", "topics", "offsets", "messages", "watermark write",
+    "resolved marks", "lag", "watermark arrives", "server time zone",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("feed", "names"),
+    [
+        ("kafka", KAFKA),
+        ("push", (*COMMON, "changefeed settings", "table infos", "key-values")),
+        ("tikv", (*COMMON, "changefeed settings", "table infos", "key-values")),
+    ],
+)
+def test_each_feed_is_checked_in_this_order(feed: str, names: tuple[str, ...]) -> None:
+    assert tuple(check.name for check in checks(feed, Options())) == names
+
+
+@pytest.mark.parametrize("feed", ["kafka", "push", "tikv"])
+def test_every_check_needs_only_checks_before_it(feed: str) -> None:
+    before: set[Key[Any]] = set()
+    for check in checks(feed, Options()):
+        assert set(check.needs) <= before, check.name
+        assert check.key not in before
+        before.add(check.key)
+
+
+def test_a_check_that_waits_for_the_feed_is_bounded_beyond_what_it_waits() -> None:
+    bounds = {check.name: check.bound_s for check in checks("kafka", Options(wait_s=100.0))}
+    assert min(bounds["resolved marks"], bounds["watermark arrives"]) > 100.0
+
+
+def test_settings_that_cannot_be_read_fail_and_nothing_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "sidecar.toml"
+    path.write_text("sinks = []")
+    report = preflight(path, Options())
+    assert report.results[0].status is Status.FAILED
+    assert {result.status for result in report.results[1:]} == {Status.SKIPPED}
+    assert exit_code(report) == EXIT_FAILED
+
+
+# ---- what is told ---------------------------------------------------------------------------------------------------
+
+
+def test_lines_name_the_check_once_and_the_way_out_below() -> None:
+    result = Result("kafka", Status.FAILED, (failed("away", setting="kafka.brokers", hint="start them"), ok("fine")))
+    assert [line.plain.rstrip() for line in lines(result)] == [
+        "failed  kafka                 away",
+        "          setting             kafka.brokers",
+        "          what to do          start them",
+        "ok                            fine",
+    ]
+
+
+def test_the_summary_counts_and_judges() -> None:
+    good, bad = Result("a", Status.OK, (ok("x"),)), Result("b", Status.FAILED, (failed("x", setting="s", hint="h"),))
+    assert summary(Report(Path("x"), (good, good))) == "2 ok: a dump can run"
+    assert summary(Report(Path("x"), (good, bad))).startswith("1 ok, 1 failed: not ready")
+    assert exit_code(Report(Path("x"), (good,))) == 0
+    assert exit_code(Report(Path("x"), (good, bad))) == EXIT_FAILED
+
+
+def test_long_lists_are_cut() -> None:
+    assert listed(range(12)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert listed(["a"]) == "a"
+
+
+def test_a_root_inside_ticdcs_own_keys_is_never_written() -> None:
+    (finding,) = changefeed.etcd_write(None, "/tidb/cdc/x", write=True)  # type: ignore[arg-type]  # nobody is asked
+    assert finding.status is Status.FAILED
+
+
+# ---- judgements -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("grants", "schemas"),
+    [
+        (["GRANT ALL PRIVILEGES ON *.* TO `u`@`%` WITH GRANT OPTION"], None),
+        (["GRANT INSERT, SELECT ON *.* TO 'u'@'%'"], None),
+        (["GRANT USAGE ON *.* TO `u`@`%`", "GRANT SELECT, INSERT ON `Shop`.* TO `u`@`%`"], frozenset({"shop"})),
+        (["GRANT SELECT ON `my\\_shop`.* TO 'u'@'%'"], frozenset({"my_shop"})),
+        (["GRANT SELECT ON `shop`.`account` TO `u`@`%`"], frozenset()),
+        (["GRANT INSERT ON `shop`.* TO `u`@`%`", "GRANT SELECT (`id`) ON `shop`.`a` TO `u`@`%`"], frozenset()),
+        (["GRANT `reader`@`%` TO `u`@`%`"], frozenset()),
+    ],
+)
+def test_grants_tell_which_schemas_are_seen_whole(grants: list[str], schemas: frozenset[str] | None) -> None:
+    assert readable_schemas(iter(grants)) == schemas
+
+
+@pytest.mark.parametrize(
+    ("rules", "schemas"),
+    [
+        (["shop.*", "changefeed_dump.*"], {"shop", "changefeed_dump"}),
+        (["Shop.account", "!shop.b", "# x"], {"shop"}),
+        (["*.*"], {""}),
+        (["sh?p.*", "`my-shop`.*"], {"", "my-shop"}),
+        (["/shop/.*"], {""}),
+    ],
+)
+def test_rules_tell_which_schemas_they_name(rules: list[str], schemas: set[str]) -> None:
+    assert schemas_of_rules(rules) == schemas
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("10m0s", 600), ("24h0m0s", 86400), ("1h30m", 5400), ("90s", 90), ("10m", 600)])
+def test_durations_are_gos(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds
+
+
+def test_a_short_gc_life_time_is_a_warning() -> None:
+    assert of_gc_life("10m0s").status is Status.OK
+    assert of_gc_life("5m0s").setting == "tidb_gc_life_time"
+
+
+def test_a_clock_that_is_off_is_a_warning_unless_the_answer_took_as_long() -> None:
+    assert of_clock(-9.0, took_s=0.1).status is Status.WARNING
+    assert of_clock(9.0, took_s=10.0).status is Status.OK
+
+
+def test_columns_of_a_watermark_table_that_are_missing_or_of_another_type_are_named() -> None:
+    columns = (Column("id", "int"), Column("changefeed_id", "binary"), Column("event_type", "int"), Column("create_time", "timestamp"))
+    assert list(wrong_columns(TableSchema(MARK_TABLE, columns, ()))) == [
+        "column changefeed_id is a binary, expected text",
+        "column unique_identifier is missing",
+        "column create_time is a timestamp, expected int or uint",
+        "column update_time is missing",
+        "it has no primary key, so TiCDC does not replicate it",
+    ]
+
+
+SUMMER, WINTER = datetime(2024, 7, 1, 12, tzinfo=UTC), datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+def shifted(*hours: float, at: datetime = SUMMER) -> list[tuple[datetime, timedelta]]:
+    return [(at, timedelta(hours=hour)) for hour in hours]
+
+
+def test_rows_that_differ_by_the_zones_offset_prove_it() -> None:
+    assert judged(ZoneInfo("Asia/Shanghai"), shifted(8, 0.001)).status is Status.OK
+    assert judged(ZoneInfo("UTC"), shifted(0)).status is Status.OK
+    assert judged(ZoneInfo("Asia/Kolkata"), shifted(5.5)).status is Status.OK
+
+
+def test_the_offset_is_the_one_of_the_rows_moment() -> None:
+    assert judged(ZoneInfo("Europe/Berlin"), shifted(2, at=SUMMER)).status is Status.OK
+    assert judged(ZoneInfo("Europe/Berlin"), shifted(1, at=WINTER)).status is Status.OK
+    assert judged(ZoneInfo("Europe/Berlin"), shifted(1, at=SUMMER)).status is Status.FAILED
+
+
+def test_whole_hours_that_the_zone_does_not_explain_name_the_likely_one() -> None:
+    finding = judged(ZoneInfo("UTC"), shifted(8, 8, 1))
+    assert finding.status is Status.FAILED
+    assert finding.setting == "kafka.server_tz"
+    assert "2 TIMESTAMPs of the feed are UTC+08:00, and UTC is UTC+00:00" in finding.what
+    assert "Asia/Shanghai" in finding.hint
+
+
+def test_rows_that_were_changed_meanwhile_prove_nothing() -> None:
+    with pytest.raises(Skip) as skipped:
+        judged(ZoneInfo("UTC"), shifted(0.01, 900))
+    assert "--tz" in skipped.value.hint
+    with pytest.raises(Skip):
+        judged(ZoneInfo("UTC"), [])

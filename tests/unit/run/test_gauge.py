@@ -1,0 +1,166 @@
+"""What an owner's pipeline looks like from outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from sidecar.control.status import SidecarStatus
+from sidecar.core.messages import Brackets
+from sidecar.core.model import CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.errors import SourceError
+from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.storage import open_folder
+from sidecar.pipeline import Pipeline
+from sidecar.ports import TableEstimate
+from sidecar.run.gauge import RATE_OVER_S, STATUS_EVERY_S, Estimates, Gauge
+from sidecar.ticdc.changefeed import ChangefeedName
+from tests.support.changes import put, resolved
+from tests.unit.test_pipeline import TABLE, Stage, start
+
+NAME = ChangefeedName("default", "default", "orders")
+
+
+class FakeSchemas:
+    def __init__(self, rows: int | None) -> None:
+        self.rows = rows
+        self.asked = Event()
+
+    def tables(self) -> Mapping[TableName, TableSchema]:
+        return {}
+
+    def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
+        self.asked.set()
+        if self.rows is None:
+            raise SourceError("no statistics", hint="analyze")
+        return [TableEstimate(table, self.rows, None, "primary key") for table in tables]
+
+    def key_predicate(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> str:
+        raise NotImplementedError
+
+
+class Told(Gauge):
+    """With a merge worker that runs, if nothing else is said."""
+
+    def read(self, now_s: float, *, worker: str = "running", last_error: str = "") -> SidecarStatus:
+        return super().read(now_s, worker=worker, last_error=last_error)
+
+
+def gauge(stage: Stage, pipeline: Pipeline, tmp_path: Path, *, rows: int | None = 100) -> tuple[Told, FakeSchemas]:
+    schemas = FakeSchemas(rows)
+    deliveries = LogDeliveries(open_folder(str(tmp_path)))
+    return Told(NAME, "host:1", pipeline, deliveries, Estimates(schemas)), schemas
+
+
+def now_ts(*, ago_s: float = 0.0) -> int:
+    return int((time.time() - ago_s) * 1000) << 18
+
+
+def test_lags_are_against_the_wall_clock_and_the_foremost_lane(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "x"), resolved(now_ts(ago_s=100)))
+    pipeline.step(poll_s=0)
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
+    assert 100 <= status.resolved_lag_s < 130
+    assert status.changes == 1
+    assert [lane.lag_s for lane in status.lanes] == [0.0]
+    assert status.waiting_for.startswith("TiCDC: what it resolved is")
+
+
+def test_a_lane_that_rests_is_named_once_it_rests_for_long(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(resolved(now_ts()))
+    pipeline.step(poll_s=0)
+    found, _ = gauge(stage, pipeline, tmp_path)
+    assert found.read(stage.clock.now_s()).waiting_for == ""
+    assert found.read(stage.clock.now_s() + 30).waiting_for == "lane: a has not moved for 30 s"
+
+
+def test_a_lane_that_has_not_joined_holds_the_stream_and_is_named(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
+    assert [(lane.lane, lane.resolved_ts) for lane in status.lanes] == [(Lane("a"), None)]
+    assert "a resolved mark yet" in status.waiting_for
+
+
+def test_rates_are_over_the_last_seconds_and_the_rest_is_estimated_by_them(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    found, schemas = gauge(stage, pipeline, tmp_path)
+    stage.requests.waiting.append(start())
+    pipeline.step(poll_s=0)
+    found.read(stage.clock.now_s())
+    assert schemas.asked.wait(10)
+    pipeline.counts.dump_rows, pipeline.counts.dump_bytes = 20, 2000
+    stage.clock.time_s += RATE_OVER_S / 2
+    while not (status := found.read(stage.clock.now_s())).estimates:
+        pass
+    assert status.rows_per_s == 20 / (RATE_OVER_S / 2)
+    assert status.estimates == {TABLE: 100}
+    assert status.eta_s == 100 / status.rows_per_s
+    stage.clock.time_s += RATE_OVER_S * 2
+    assert found.read(stage.clock.now_s()).rows_per_s == 0.0
+
+
+def test_a_source_without_statistics_leaves_the_rest_unknown(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    found, schemas = gauge(stage, pipeline, tmp_path, rows=None)
+    stage.requests.waiting.append(start())
+    pipeline.step(poll_s=0)
+    found.read(stage.clock.now_s())
+    assert schemas.asked.wait(10)
+    assert found.read(stage.clock.now_s()).eta_s is None
+
+
+def test_a_status_is_made_a_few_times_a_second_however_often_the_pipeline_steps(tmp_path: Path) -> None:
+    stage = Stage()
+    found, _ = gauge(stage, stage.attach(), tmp_path)
+    assert [found.due(at * STATUS_EVERY_S / 10) for at in range(11)].count(True) == 2
+
+
+def test_positions_are_told_as_they_are(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s(), worker="external")
+    assert (status.resolved_ts, status.delivered_ts, status.segments, status.merge_worker) == (None, None, 0, "external")
+    stage.feed.say(put(5, "x"), resolved(10))
+    pipeline.step(poll_s=0)
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
+    assert (status.resolved_ts, status.segments) == (CommitTs(9), 1)
+
+
+def test_ddls_are_counted_and_the_newest_is_told(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
+    assert (status.ddls, status.last_ddl_ts, status.last_ddl) == (0, None, "")
+    ddl = Ddl(CommitTs(7), Rank.DDL, "changefeed_dump", "changefeed_dump_event", "CREATE TABLE …", Lane("a"), 1)
+    stage.feed.say(put(5, "x"), ddl, resolved(10))
+    pipeline.step(poll_s=0)
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
+    assert (status.ddls, status.last_ddl_ts, status.last_ddl) == (1, 7, "CREATE TABLE …")
+    stage.feed.say(Ddl(CommitTs(11), Rank.DDL, "", "", "", Lane("a"), 2), resolved(12))
+    pipeline.step(poll_s=0)
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
+    assert (status.ddls, status.last_ddl_ts) == (1, 7), "one without a text only says that the schemas change there"
+
+
+def test_tables_that_a_dump_gets_under_way_are_estimated_too() -> None:
+    schemas = FakeSchemas(100)
+    estimates = Estimates(schemas)
+    progress = Progress("0123456789abcdef", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(-1), (TableProgress(TABLE),))
+    estimates.want(progress)
+    assert schemas.asked.wait(10)
+    schemas.asked.clear()
+    estimates.want(progress)
+    assert not schemas.asked.is_set(), "once a dump"
+    estimates.want(replace(progress, tables=(TableProgress(TABLE), TableProgress(TableName("app", "born")))))
+    assert schemas.asked.wait(10)

@@ -1,0 +1,127 @@
+"""What the processes say, where they say it, and in which form."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import structlog
+
+from sidecar.config import LoggingSection
+from sidecar.run.logs import set_up
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """`set_up` is for a whole process: pytest's own handlers are kept from it, and everything is put back."""
+    root, ours = logging.getLogger(), logging.getLogger("ticdc-dump")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    root.handlers[:] = []
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+    structlog.reset_defaults()
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_json_is_one_object_a_line_with_level_time_and_the_values(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="json"))
+    structlog.get_logger("ticdc-dump").info("owner of the changefeed", epoch=3, text="two\nlines ü")
+    (line,) = lines(capsys.readouterr().err)
+    assert datetime.fromisoformat(line.pop("timestamp")).utcoffset() == timedelta(0)
+    assert line == {"event": "owner of the changefeed", "level": "info", "epoch": 3, "text": "two\nlines ü"}
+
+
+def test_text_is_a_plain_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="text"))
+    structlog.get_logger("ticdc-dump").warning("the term ended", error="FeedLost")
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "the term ended" in told
+    assert "error=FeedLost" in told
+    assert "warning" in told
+    assert "\x1b" not in told, "colours are for terminals"
+
+
+@pytest.mark.parametrize(
+    ("level", "heard"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_the_level_decides_which_of_our_lines_are_written(level: Any, heard: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="json", level=level))
+    log = structlog.get_logger("ticdc-dump")
+    for name in ("debug", "info", "warning", "error"):
+        getattr(log, name)(f"a line at {name}")
+    assert [line["level"] for line in lines(capsys.readouterr().err)] == heard
+
+
+@pytest.mark.parametrize("level", ["debug", "error"])
+def test_libraries_are_heard_from_warnings_on_in_the_same_form_whatever_our_level(level: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="json", level=level))
+    logging.getLogger("grpc._server").info("chatter")
+    logging.getLogger("grpc._server").warning("a port is %s", "odd")
+    (line,) = lines(capsys.readouterr().err)
+    assert (line["event"], line["level"]) == ("a port is odd", "warning")
+    assert "timestamp" in line
+
+
+def test_an_exception_of_ours_is_told_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="json"))
+    _fail(structlog.get_logger("ticdc-dump"))
+    (line,) = lines(capsys.readouterr().err)
+    assert line["exception"].startswith("Traceback")
+    assert line["exception"].endswith("ValueError: broken")
+
+
+def test_an_exception_of_a_library_is_told_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="json"))
+    _fail(logging.getLogger("py4j"))
+    (line,) = lines(capsys.readouterr().err)
+    assert line["exception"].endswith("ValueError: broken")
+
+
+def test_the_trace_of_a_library_does_not_show_the_values_of_its_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="text"))
+    _fail(logging.getLogger("py4j"), password="".join(["hun", "ter2"]))
+    told = capsys.readouterr().err
+    assert "ValueError: broken" in told
+    assert "hunter2" not in told
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nothing_is_written_to_standard_output(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format=form, level="debug"))
+    structlog.get_logger("ticdc-dump").error("ours")
+    logging.getLogger("py4j").error("a library's")
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "ours" in told.err
+    assert "a library's" in told.err
+
+
+def test_setting_up_again_does_not_write_lines_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        set_up(LoggingSection(format="json"))
+    structlog.get_logger("ticdc-dump").info("once")
+    assert len(lines(capsys.readouterr().err)) == 1
+
+
+def _fail(log: Any, password: str = "") -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        log.exception("what failed")
+    del password

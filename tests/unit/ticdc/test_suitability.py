@@ -1,0 +1,206 @@
+"""Every refusal of the preflight that the definition alone shows, with the exact setting broken."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
+from sidecar.errors import ConfigError, FeedUnsuitable
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.ticdc.changefeed_info import changefeed, codec_of
+from sidecar.ticdc.suitability import problems
+
+ORDERS = TableName("shop", "orders")
+GOOD = "kafka://h:9092/t?protocol=open-protocol"
+CANAL = "kafka://h:9092/t?protocol=canal-json&enable-tidb-extension=true"
+
+
+def made(uri: str = GOOD, *, config: dict[str, Any] | None = None, **info: Any) -> Changefeed:
+    value = {"sink-uri": uri, "create-time": "2026-11-21T03:36:19Z", "start-ts": 7, "config": config or {}} | info
+    return changefeed(ChangefeedName("default", "default", "demo"), json.dumps(value))
+
+
+def sink(**settings: Any) -> dict[str, Any]:
+    return {"sink": {name.replace("_", "-"): value for name, value in settings.items()}}
+
+
+def large(name: str, value: str) -> dict[str, Any]:
+    return sink(kafka_config={"large-message-handle": {f"large-message-handle-{name}": value}})
+
+
+def found(feed: Changefeed, schemas: dict[TableName, TableSchema] | None = None) -> list[str]:
+    return [problem.setting for problem in problems(feed, schemas)]
+
+
+def schema(table: TableName, *columns: str, key: tuple[str, ...] = ("id",)) -> dict[TableName, TableSchema]:
+    return {table: TableSchema(table, tuple(Column(name, "int") for name in columns), key)}
+
+
+@pytest.mark.parametrize(
+    ("uri", "config", "info"),
+    [
+        (GOOD, {}, {}),
+        (CANAL, {}, {}),
+        ("kafka+ssl://h:9092/t?protocol=default", {}, {}),
+        ("kafka://h:9092/t", {}, {"state": "warning"}),
+        (GOOD, {}, {"state": "pending"}),
+        (GOOD, large("compression", "lz4"), {}),
+        (GOOD, large("compression", "snappy"), {}),
+        (GOOD, large("option", "none"), {}),
+        (GOOD, sink(open={"output-old-value": True}, kafka_config={"output-raw-change-event": True}), {}),
+        (GOOD, sink(dispatchers=[{"matcher": ["*.*"], "partition": "ts", "topic": "{schema}"}]), {}),
+        (CANAL, sink(open={"output-old-value": False}), {}),
+        (GOOD, sink(column_selectors=[{"matcher": ["*.*"], "columns": ["*"]}]), {}),
+        (GOOD, {"integrity": {"integrity-check-level": "correctness"}, "scheduler": {"enable-table-across-nodes": True}}, {}),
+    ],
+)
+def test_what_can_be_dumped_has_no_problem(uri: str, config: dict[str, Any], info: dict[str, Any]) -> None:
+    assert problems(made(uri, config=config, **info)) == []
+
+
+SELECTOR = [{"matcher": ["shop.*"], "columns": ["*", "!note"]}]
+ROUTED = [{"matcher": ["shop.*"], "target-schema": "other"}, {"matcher": ["*.*"]}]
+
+
+@pytest.mark.parametrize(
+    ("setting", "uri", "config", "info"),
+    [
+        ("state", GOOD, {}, {"state": "stopped"}),
+        ("state", GOOD, {}, {"state": "failed", "error": {"code": "CDC:ErrX", "message": "m"}}),
+        ("state", GOOD, {}, {"state": "finished"}),
+        ("state", GOOD, {}, {"state": "removed"}),
+        ("state", GOOD, {}, {"state": "dreaming"}),
+        ("target-ts", GOOD, {}, {"target-ts": 9}),
+        ("bdr-mode", GOOD, {"bdr-mode": True}, {}),
+        ("enable-active-active", GOOD, {"enable-active-active": True}, {}),
+        ("sink-uri", "mysql://u:p@h:3306/?protocol=open-protocol", {}, {}),
+        ("sink-uri", "file:///x?protocol=canal-json&enable-tidb-extension=true", {}, {}),
+        ("sink-uri", "pulsar://h:6650/t?protocol=canal-json&enable-tidb-extension=true", {}, {}),
+        ("sink-uri", "kafka://h:9092?protocol=open-protocol", {}, {}),
+        ("enable-tidb-extension", "kafka://h:9092/t?protocol=canal-json", {}, {}),
+        ("enable-tidb-extension", "kafka://h:9092/t?protocol=canal-json&enable-tidb-extension=false", {}, {}),
+        ("large-message-handle-option", GOOD, large("option", "claim-check"), {}),
+        ("large-message-handle-option", GOOD, large("option", "handle-key-only"), {}),
+        ("large-message-handle-compression", GOOD, large("compression", "zstd"), {}),
+        ("sink.open.output-old-value", GOOD, sink(open={"output-old-value": False}), {}),
+        ("sink.open.output-old-value", GOOD, sink(open={}), {}),
+        ("enable-old-value", GOOD, {"enable-old-value": False}, {}),
+        ("sink.content-compatible", f"{CANAL}&content-compatible=true", {}, {}),
+        ("sink.content-compatible", CANAL, sink(content_compatible=True), {}),
+        ("sink.only-output-updated-columns", f"{GOOD}&only-output-updated-columns=true", {}, {}),
+        ("sink.only-output-updated-columns", GOOD, sink(only_output_updated_columns=True), {}),
+        ("sink.delete-only-output-handle-key-columns", GOOD, sink(delete_only_output_handle_key_columns=True), {}),
+        ("filter", GOOD, {"filter": {"rules": ["shop.*"]}}, {}),
+        ("filter", GOOD, {"filter": {"event-filters": [{"matcher": ["*.*"], "ignore-event": ["update"]}]}}, {}),
+        ("filter, sink.dispatchers", GOOD, {"filter": {"event-filters": [{"matcher": ["*.*"], "ignore-event": ["x"]}]}}, {}),
+        ("filter, sink.dispatchers", GOOD, sink(dispatchers=[{"matcher": ["*.*"], "topic": "a b"}]), {}),
+        ("filter.ignore-txn-start-ts", GOOD, {"filter": {"ignore-txn-start-ts": [1]}}, {}),
+        ("force-replicate", GOOD, {"force-replicate": True}, {}),
+        ("sink.dispatchers number 1, target-schema and target-table", GOOD, sink(dispatchers=ROUTED), {}),
+        ("sink.column-selectors number 1", GOOD, sink(column_selectors=SELECTOR), {}),
+        ("sink.column-selectors number 1", GOOD, sink(column_selectors=[{"matcher": ["*.*"], "columns": ["id"]}]), {}),
+        ("filter, sink.dispatchers, sink.column-selectors", GOOD, sink(column_selectors=[{"matcher": ["shop"], "columns": ["id"]}]), {}),
+    ],
+)
+def test_each_broken_setting_is_named_alone_with_the_way_out(setting: str, uri: str, config: dict[str, Any], info: dict[str, Any]) -> None:
+    against = problems(made(uri, config=config, **info))
+    assert [problem.setting for problem in against] == [setting]
+    assert against[0].what
+    assert against[0].hint
+
+
+PROTOCOLS = (
+    "open-protocol", "default", "canal-json", "canal", "avro", "flat-avro", "maxwell", "craft", "csv", "debezium", "debezium-avro",
+    "simple", "nonsense", "Open-Protocol",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("extension", ["true", "false"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_protocols_are_judged_as_the_codecs_judge_them(protocol: str, extension: str) -> None:
+    feed = made(f"kafka://h:9092/t?protocol={protocol}&enable-tidb-extension={extension}")
+    try:
+        codec_of(feed)
+    except FeedUnsuitable:
+        assert found(feed) in (["protocol"], ["enable-tidb-extension"])
+    else:
+        assert found(feed) == []
+
+
+def test_everything_is_found_at_once() -> None:
+    config = {"bdr-mode": True, "force-replicate": True, "filter": {"rules": ["shop.*"]}} | large("option", "claim-check")
+    against = found(made("kafka://h:9092/t?protocol=simple", config=config, state="stopped"))
+    assert against == ["state", "bdr-mode", "protocol", "large-message-handle-option", "filter", "force-replicate"]
+
+
+def test_the_error_of_a_stopped_changefeed_is_told_and_no_password() -> None:
+    against = problems(made("mysql://u:hunter2@h/", state="failed", error={"code": "CDC:ErrX", "message": "too late"}))
+    assert "CDC:ErrX: too late" in against[0].what
+    assert "hunter2" not in str(against)
+
+
+def test_a_switch_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="enable-tidb-extension"):
+        problems(made("kafka://h:9092/t?protocol=canal-json&enable-tidb-extension=maybe"))
+
+
+# ---- by the tables ----------------------------------------------------------------------------------------------------
+
+
+def selected(*columns: str, matcher: str = "shop.*") -> Changefeed:
+    return made(config=sink(column_selectors=[{"matcher": [matcher], "columns": list(columns)}]))
+
+
+def test_a_selector_counts_only_if_it_takes_columns_of_a_replicated_table() -> None:
+    tables = schema(ORDERS, "id", "note")
+    assert found(selected("*", "!note"), tables) == ["sink.column-selectors number 1"]
+    assert found(selected("*", "!picture"), tables) == []
+    assert found(selected("ID", "n*"), tables) == []
+    assert found(selected("*", "!note", matcher="hr.*"), tables) == []
+    assert found(selected("# all", " ", "*"), tables) == []
+
+
+def test_a_lost_key_column_is_said_to_be_one() -> None:
+    tables = schema(ORDERS, "id", "note")
+    assert "some of its key" in problems(selected("note"), tables)[0].what
+    assert "some of its key" not in problems(selected("id"), tables)[0].what
+
+
+def test_the_first_selector_that_has_the_table_decides() -> None:
+    selectors = [{"matcher": ["shop.orders"], "columns": ["*"]}, {"matcher": ["*.*", "!changefeed_dump.*"], "columns": ["id"]}]
+    feed = made(config=sink(column_selectors=selectors))
+    assert found(feed, schema(ORDERS, "id", "note")) == []
+    assert found(feed, schema(TableName("shop", "item"), "id", "note")) == ["sink.column-selectors number 2"]
+
+
+def test_the_watermark_table_must_come_whole() -> None:
+    feed = selected("id", matcher="changefeed_dump.*")
+    assert found(feed, {}) == ["sink.column-selectors number 1"]
+    assert found(feed) == ["sink.column-selectors number 1"]
+    assert str(MARK_TABLE) in problems(feed)[0].what
+
+
+def test_routing_counts_only_for_replicated_tables() -> None:
+    feed = made(config=sink(dispatchers=ROUTED))
+    setting = "sink.dispatchers number 1, target-schema and target-table"
+    assert found(feed, schema(ORDERS, "id")) == [setting]
+    assert found(feed, schema(TableName("hr", "staff"), "id")) == []
+    assert found(made(config=sink(dispatchers=[{"matcher": ["changefeed_*.*"], "target-table": "x"}])), {}) == [setting]
+
+
+def test_forced_replication_is_fine_where_every_table_has_a_key() -> None:
+    feed = made(config={"force-replicate": True, "filter": {"rules": ["shop.*", "changefeed_dump.*"]}})
+    assert found(feed, schema(ORDERS, "id")) == []
+    assert found(feed, schema(TableName("hr", "heap"), "id", key=())) == [], "left out by the rules"
+    assert "shop.orders" in problems(feed, schema(ORDERS, "id", key=()))[0].what
+
+
+def test_a_value_expression_that_cannot_be_pushed_down_is_found_by_the_tables() -> None:
+    events = [{"matcher": ["shop.*"], "ignore-insert-value-expr": "id = 1) or (1"}]
+    feed = made(config={"filter": {"event-filters": events}})
+    assert found(feed, schema(ORDERS, "id")) == ["filter, sink.dispatchers, sink.column-selectors"]
+    assert "ignore-insert-value-expr, of shop.orders" in problems(feed, schema(ORDERS, "id"))[0].what
+    assert found(feed, schema(TableName("hr", "staff"), "id")) == []
