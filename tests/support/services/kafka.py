@@ -238,7 +238,7 @@ class KafkaBroker:
     def write(self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> None:
         """Write `(partition, key, value)`, in order; durable when it returns."""
         if self._producer is None:
-            settings: dict[str, Any] = {"message.max.bytes": MESSAGE_BYTES_MAX, "linger.ms": 1, "acks": "all"}
+            settings: dict[str, Any] = {"message.max.bytes": MESSAGE_BYTES_MAX, "linger.ms": 1, "enable.idempotence": True}
             self._producer = Producer(settings | {"bootstrap.servers": self.bootstrap, "logger": _log})
         self._producer.list_topics(topic, timeout=ADMIN_TIMEOUT_S)  # else partitions added since are unknown to it
         failures: list[KafkaError | None] = []
