@@ -16,6 +16,7 @@ from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, Seq, TableN
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
 from sidecar.log.manifest import DataFile, Manifest
+from sidecar.pace.sinks import SinkDelivery
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
 
 
@@ -175,6 +176,9 @@ class Deliveries(Protocol):
 
     def accepted(self) -> Seq | None:
         """The last segment that every sink has accepted, None at the start. Cheap: asked at every step."""
+
+    def sinks(self) -> Sequence[SinkDelivery]:
+        """Each sink by itself with its last batches, as told last; empty while nothing was. As cheap."""
 
 
 class Ownership(Protocol):

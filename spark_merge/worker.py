@@ -50,7 +50,6 @@ class Worker:
         self._counted: Seq | None = None
         self._seq: Seq | None = None
         self._upto_ts = CommitTs(0)
-        self._batch_s = self._accept_s = 0.0
 
     def run(self) -> None:
         """Raises what stops it: SinkError, LogBroken, StorageFull or what Spark died of. All of it is safe to start again."""
@@ -69,10 +68,8 @@ class Worker:
         job.warm_up()
         self._report("running", job.accepted())
         while not self.ending.is_set():
-            began_s = time.monotonic()
             batch = job.run_once()
             if batch:
-                self._batch_s, self._accept_s = time.monotonic() - began_s, job.accept_s
                 self._count(batch)
                 self._report("running", job.accepted())
             else:
@@ -100,8 +97,6 @@ class Worker:
             pid=os.getpid(),
             error=error,
             dropped=dict(self._dropped),
-            batch_s=self._batch_s,
-            accept_s=self._accept_s,
         )
         storage.write_atomically(self.settings.job.log, DELIVERED_NAME, report.to_json())
 

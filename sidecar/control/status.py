@@ -81,7 +81,7 @@ class Measured:
     `unjoined`: lanes without a first resolved mark. `stillest`: the lane that has not moved for longest, for `still_s`, and what the
     feed knows of why, if anything.
     `ticdc_lag_s`: from the wall clock to the least resolved ts of all lanes; `sequence_lag_s`: from there to the log's
-    position. `batch_s` and `batch_sink_s`: the merge worker's last batch, and how much of it was spent in sinks.
+    position. `batch_s` and `batch_sink_s`: the last batch of the slowest sink, and how much of it its accept took.
     `source_still_s`: since the source was asked for what it has not finished; `source_doing`: what that is.
     `windows_full`: no window may open before one closes in the log. `throttled`: the pace that the operator set holds.
     """

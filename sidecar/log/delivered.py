@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.pace.sinks import SinkDelivery
 
 DELIVERED_NAME = "delivered.json"
 
@@ -20,8 +21,9 @@ DELIVERED_NAME = "delivered.json"
 class DeliveryReport:
     """`seq`, `upto_ts`: the last segment that every sink has accepted, None before the first. `state`: starting, running or
     stopped; `error`: what the worker last died of. `dropped`: by table, rows of chunks left out because their key was touched in
-    the window, since this worker started. `written_ms`: the worker's wall clock. `batch_s`: of the last batch; `accept_s`: how
-    much of it the sinks took to accept what the tasks had written."""
+    the window, since this worker started. `written_ms`: the worker's wall clock. `rows`: by where they were merged (`worker`: in the
+    worker's own process, `spark`: in Spark's tasks), of all sinks together, since this worker started. `spark`: starting, ready or
+    empty where it was not asked for yet. `sinks`: each one by itself."""
 
     seq: Seq | None
     upto_ts: CommitTs
@@ -30,19 +32,19 @@ class DeliveryReport:
     pid: int = 0
     error: str = ""
     dropped: Mapping[TableName, int] = field(default_factory=dict)
-    batch_s: float = 0.0
-    accept_s: float = 0.0
+    rows: Mapping[str, int] = field(default_factory=dict)
+    spark: str = ""
+    sinks: tuple[SinkDelivery, ...] = ()
 
     def to_json(self) -> bytes:
         dropped = tuple((table.schema, table.table, rows) for table, rows in self.dropped.items())
-        written = _Report(
-            self.seq, str(self.upto_ts), self.state, self.written_ms, self.pid, self.error, self.batch_s, self.accept_s, dropped
-        )
+        upto_ts, rows = str(self.upto_ts), dict(self.rows)
+        written = _Report(self.seq, upto_ts, self.state, self.written_ms, self.pid, self.error, dropped, rows, self.spark, self.sinks)
         return msgspec.json.format(msgspec.json.encode(written), indent=0)
 
 
 class _Report(msgspec.Struct):
-    """The file's fields in their order."""
+    """The file's fields in their order. A worker of 0.1.0 told the last batch's seconds in fields of its own, and no sinks."""
 
     seq: Seq | None
     upto_ts: str
@@ -50,9 +52,10 @@ class _Report(msgspec.Struct):
     written_ms: int
     pid: int
     error: str
-    batch_s: float
-    accept_s: float
     dropped: tuple[tuple[str, str, int], ...]
+    rows: dict[str, int] = {}
+    spark: str = ""
+    sinks: tuple[SinkDelivery, ...] = ()
 
 
 def report_from_json(data: bytes) -> DeliveryReport:
@@ -68,7 +71,8 @@ def report_from_json(data: bytes) -> DeliveryReport:
         written_ms=found.written_ms,
         pid=found.pid,
         error=found.error,
-        batch_s=found.batch_s,
-        accept_s=found.accept_s,
         dropped={TableName(schema, table): rows for schema, table, rows in found.dropped},
+        rows=found.rows,
+        spark=found.spark,
+        sinks=found.sinks,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Event
 
 from sidecar.core.model import Seq
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.storage import Folder
+from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
 
 READ_EVERY_S = 0.25
@@ -34,6 +36,9 @@ class LogDeliveries:
 
     def accepted(self) -> Seq | None:
         return self.report.seq if self.report is not None else None
+
+    def sinks(self) -> Sequence[SinkDelivery]:
+        return self.report.sinks if self.report is not None else ()
 
     def close(self) -> None:
         if self._reading is not None:

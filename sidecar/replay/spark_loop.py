@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import Event
 
 from sidecar.core.model import Seq, TableName
+from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
 from spark_merge.contract import Delivered, Rows
 from spark_merge.job import Job
@@ -46,6 +47,9 @@ class SparkLoop:
 
     def accepted(self) -> Seq | None:
         return self._job.accepted()
+
+    def sinks(self) -> tuple[SinkDelivery, ...]:
+        return ()  # it tells how far the sinks are, not what they cost
 
     def dropped(self) -> int:
         return sum(rows.dropped for rows in self.counts.values())

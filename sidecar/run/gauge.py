@@ -100,6 +100,8 @@ class Gauge:
             ((lane, at_s) for lane, (_, at_s) in self._moved.items()), key=lambda found: found[1], default=(None, now_s)
         )
         delivery_lag_s = pipeline.delivery_lag_s()
+        last = [sink.batches[-1] for sink in self._deliveries.sinks() if sink.batches]
+        slowest = max(last, key=lambda batch: batch.seconds, default=None)
         measured = Measured(
             dump=progress.state if progress else None,
             unjoined=tuple(lane.lane for lane in lanes if lane.resolved_ts is None),
@@ -110,8 +112,8 @@ class Gauge:
             sequence_lag_s=_ms(least, resolved_ts) / 1000,
             delivery_lag_s=delivery_lag_s,
             merge_worker=worker,
-            batch_s=report.batch_s if report else 0.0,
-            batch_sink_s=report.accept_s if report else 0.0,
+            batch_s=slowest.seconds if slowest else 0.0,
+            batch_sink_s=slowest.accept_s if slowest else 0.0,
             source_still_s=pipeline.source_still_s(),
             windows_full=pipeline.dump.full(),
             throttled=pipeline.throttled_s() > 0,

@@ -52,6 +52,7 @@ from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
 from sidecar.log.manifest import DataFile, Manifest
 from sidecar.log.spill import MemorySpill
+from sidecar.pace.sinks import SinkDelivery
 from sidecar.pipeline import DELIVERY_LAG_MAX_S, EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
 from sidecar.ports import Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
@@ -233,6 +234,9 @@ class FakeDeliveries:
 
     def accepted(self) -> Seq | None:
         return self.seq
+
+    def sinks(self) -> tuple[SinkDelivery, ...]:
+        return ()
 
 
 @dataclass

@@ -12,9 +12,21 @@ from sidecar.log import deliveries as log_deliveries
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.pace.sinks import BatchDone, SinkDelivery
 from tests.support.former import FORMER
 
-REPORT = DeliveryReport(Seq(7), CommitTs((1 << 62) + 1), "running", 1_700_000_000_000, 42, "", {TableName("s", "ü"): 3})
+BATCH = BatchDone(Seq(7), 3, 10, 1_000, 0.25, 0.01, 1_700_000_000_000)
+REPORT = DeliveryReport(
+    Seq(7),
+    CommitTs((1 << 62) + 1),
+    "running",
+    1_700_000_000_000,
+    pid=42,
+    dropped={TableName("s", "ü"): 3},
+    rows={"worker": 10, "spark": 1_000},
+    spark="ready",
+    sinks=(SinkDelivery("parquet:/out", Seq(7), (BATCH,)), SinkDelivery("json:/out", None, error="full")),
+)
 
 
 def test_a_report_comes_back_from_json_as_it_was() -> None:
@@ -22,10 +34,8 @@ def test_a_report_comes_back_from_json_as_it_was() -> None:
     assert report_from_json(DeliveryReport(None, CommitTs(0), "starting", 1).to_json()).seq is None
 
 
-def test_a_report_of_version_0_1_0_is_written_again_bit_for_bit() -> None:
-    data = (FORMER / "samples" / "delivered.json").read_bytes()
-    found = report_from_json(data)
-    assert found.to_json() == data
+def test_a_report_of_version_0_1_0_is_read() -> None:
+    found = report_from_json((FORMER / "samples" / "delivered.json").read_bytes())
     assert (found.seq, found.error, found.dropped) == (None, 'why "ü"\n', {TableName("shop", "orders"): 3, TableName("shop", "n ö.tes"): 0})
 
 

@@ -1,0 +1,36 @@
+"""What the merge worker tells of each sink: how far it is, and what its batches cost. The sensor of a dump's pace (P3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.model import Seq
+
+BATCHES_KEPT = 64
+"""Of a sink, told in each report: more than it accepts between two reads of the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """A batch of one sink, accepted. `last`: its last segment. `log_rows` and `dump_rows`: those written, and rows of chunks that were
+    dropped count as dump rows (they cost the same). `seconds` from its planning to its end, of them `accept_s` for `Sink.accept`.
+    `accepted_ms`: the worker's wall clock then."""
+
+    last: Seq
+    segments: int
+    log_rows: int
+    dump_rows: int
+    seconds: float
+    accept_s: float
+    accepted_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDelivery:
+    """`sink`: its URI without secrets. `accepted`: its last segment, None before the first. `batches`: the last BATCHES_KEPT of this
+    worker, oldest first. `error`: why it does not go on, empty while it does."""
+
+    sink: str
+    accepted: Seq | None
+    batches: tuple[BatchDone, ...] = ()
+    error: str = ""
