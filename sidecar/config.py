@@ -113,11 +113,13 @@ class LogSection(_Section, frozen=True, kw_only=True):
 
 class SparkSection(_Section, frozen=True, kw_only=True):
     """`managed`: the sidecar starts the merge worker itself and starts it again when it dies; else run
-    `ticdc-dump merge --config …` (or spark-submit) beside it."""
+    `ticdc-dump merge --config …` (or spark-submit) beside it. `worker_rows`: live rows of a batch up to which it is done in the worker's
+    own process, at once; 0: everything is done by Spark's tasks."""
 
     master: Name = "local[*]"
     memory: Name = "2g"
     managed: bool = True
+    worker_rows: Annotated[int, Meta(ge=0)] = 20_000
 
 
 class DumpSection(_Section, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@
     │   └── OwnershipLost          the lease is another's: this process is fenced off
     ├── FeedLost               Kafka is not reachable (retry helps)
     ├── FeedChanged            the changefeed's definition changed (attaching again helps)
+    ├── SparkLost              the merge worker's Spark session is gone (a new worker helps)
     ├── LogUnreachable         the log's storage is not reachable (retry helps)
     └── StorageFull            no room left (retry helps, after the operator made room)
 
@@ -131,6 +132,10 @@ class FeedLost(TicdcDumpError):
 
 
 class FeedChanged(TicdcDumpError):
+    retryable = True
+
+
+class SparkLost(TicdcDumpError):
     retryable = True
 
 

@@ -5,6 +5,8 @@
 - The sink's own accepted segment is the only position. A batch that died half-way is done again and changes nothing (P5).
 - A batch is as many segments as are there, within the bounds; it ends at a DDL and where the schemas change. One that a committing sink
   has begun is done again as it was.
+- Live rows do not wait for a dump's: what stands before a window in the log is a batch of its own, unless the sink accepts so slowly
+  that one more would cost them more.
 - Which segments a window reaches back to is known before a task runs: one that is missing is an error, never "no keys".
 """
 
@@ -12,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from time import monotonic
 from typing import Protocol
 
-from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken, OwnershipLost
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import Folder
@@ -24,6 +27,9 @@ from spark_merge.cut import BatchLimits, cut
 from spark_merge.read import LoggedSchemas, new_manifests
 from spark_merge.segments import Source
 from spark_merge.task import needed, run
+
+ACCEPT_QUICK_S = 0.5
+"""A sink that takes longer to accept a batch than that gets windows and what stands before them at once: the merge is the lesser wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +56,10 @@ class Work:
 
 
 class Tasks(Protocol):
-    """Where tasks run."""
+    """Where tasks run. For several threads at once."""
 
-    @property
-    def cores(self) -> int:
-        """How many may run at once."""
+    def cores(self, heads: Sequence[Head]) -> int:
+        """How many tasks of a batch of these segments may run at once."""
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
         """All of them, in any order. Raises what one of them raised, as the same error, or SinkError."""
@@ -67,6 +72,8 @@ class Delivery:
         self.sink = sink
         self.accept_s = 0.0
         """How long the sink took to accept the last batch."""
+        self.upto_ts = CommitTs(0)
+        """Of the last segment that was delivered here."""
         self._settings, self._tasks = settings, tasks
         self._standing = sink.open(epoch=settings.epoch_max)
 
@@ -83,20 +90,22 @@ class Delivery:
         if not manifests:
             return []
         self._check_owner(manifests)
-        batch = self.sink.plan(self._heads(manifests), cores=self._tasks.cores)
+        heads = self._heads(manifests)
+        batch = self.sink.plan(heads, cores=self._tasks.cores(heads))
         if batch is None:
             return []
         outcomes = [outcome for stage in batch.stages if stage for outcome in self._tasks.run(self._work(stage, batch))]
         began_s = monotonic()
         self.sink.accept(batch, outcomes)
         self.accept_s = monotonic() - began_s
-        self._standing = replace(self._standing, accepted=batch.heads[-1].seq, begun=None)
+        self._standing, self.upto_ts = replace(self._standing, accepted=batch.heads[-1].seq, begun=None), batch.heads[-1].upto_ts
         return delivered(batch, outcomes)
 
     def _next(self) -> list[Manifest]:
         log, limits, standing = self._settings.log, self._settings.limits, self._standing
         if standing.begun is None:
-            return cut(new_manifests(log, after=standing.accepted, limit=limits.segments_max), limits)
+            found = cut(new_manifests(log, after=standing.accepted, limit=limits.segments_max), limits)
+            return found if self.accept_s > ACCEPT_QUICK_S else _ahead_of_windows(found) or found
         found = new_manifests(log, after=standing.accepted, limit=standing.begun + 1)
         return [manifest for manifest in found if manifest.seq <= standing.begun]
 
@@ -128,6 +137,10 @@ class Delivery:
         return [
             Work(task, batch.writer, Source(settings.log, {seq: heads[seq] for seq in needed(task)}, settings.server_tz)) for task in tasks
         ]
+
+
+def _ahead_of_windows(manifests: Sequence[Manifest]) -> list[Manifest]:
+    return list(takewhile(lambda manifest: not any(chunk.rows for window in manifest.windows for chunk in window.chunks), manifests))
 
 
 def _head(manifest: Manifest, schemas: Mapping[str, Mapping[TableName, TableSchema]]) -> Head:

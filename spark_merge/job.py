@@ -1,4 +1,6 @@
-"""The Spark application: each sink's delivery in turn, its tasks carried out by Spark (design 8). Only this file knows a session.
+"""The Spark application: a loop for each sink, their tasks carried out here or by Spark (design 8). Only this file knows a session.
+
+    SinkLoop (a thread a sink) ─► Delivery: a batch ─► Places: here | SparkTasks ─► Work.carry_out ─► Outcome
 
 Nothing but tasks and outcomes passes through the JVM: a task opens segments and chunks itself, by path, with the log's own storage, and
 hands its rows to the sink's writer. No frame, no shuffle: what a chunk's task needs is known from the manifests (delivery.py).
@@ -8,23 +10,31 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from threading import Event, Lock, current_thread
+from time import monotonic
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sidecar.core.model import Seq
-from sidecar.errors import SinkError
-from spark_merge.contract import Delivered, Outcome, Sink
-from spark_merge.delivery import Delivery, JobSettings, Work
+from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.errors import SinkError, SparkLost
+from sidecar.pace.sinks import SinkDelivery
+from sidecar.process.background import Background
+from spark_merge.contract import Delivered, Head, Outcome, Rows, Sink
+from spark_merge.delivery import JobSettings, Work
+from spark_merge.loop import SinkLoop
+from spark_merge.places import WORKER_ROWS, Places
 from spark_merge.task_errors import telling, told
-
-__all__ = ["Job", "JobSettings", "session"]
 
 LOG4J = Path(__file__).with_name("log4j2.properties").as_uri()
 """Errors only, on standard error: what an operator must see of Spark's own log."""
+
+CLOSE_WAIT_S = 15.0
+"""For the batches that are under way; one that is cut off is done again. Below what the sidecar gives its worker to end."""
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process."""
@@ -41,6 +51,7 @@ def session(*, master: str, memory: str = "2g") -> SparkSession:
     found: SparkSession = (
         builder.config("spark.python.daemon.module", "spark_merge.daemon")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG4J}")
+        .config("spark.scheduler.mode", "FAIR")  # each sink has a pool: one with many tasks holds no other up
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
@@ -49,53 +60,145 @@ def session(*, master: str, memory: str = "2g") -> SparkSession:
 
 
 class SparkTasks:
-    """`delivery.Tasks`: each task is one of a Spark job."""
+    """`delivery.Tasks`: each task is one of a Spark job. `begin` makes the session, in the background: what needs it waits, and nobody
+    else. Each thread's jobs are a pool of their own, with a fair share of the cores."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._context = spark.sparkContext
+    def __init__(self, begin: Callable[[], SparkSession]) -> None:
+        self._ready = Event()
+        self._spark: SparkSession | None = None
+        self._starting = Background(lambda _: self._start(begin), name="spark")
 
     @property
-    def cores(self) -> int:
-        return int(self._context.defaultParallelism)
+    def ready(self) -> bool:
+        return self._ready.is_set()
+
+    def check(self) -> None:
+        """Raises what kept it from starting."""
+        self._starting.check()
+
+    def cores(self, heads: Sequence[Head]) -> int:  # noqa: ARG002  # Spark has as many for each batch
+        return int(self._session().sparkContext.defaultParallelism)
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
+        """Raises SparkLost where the session is gone: it does not come back in this process."""
+        context = self._session().sparkContext
         try:
-            outcomes: list[Outcome] = self._context.parallelize(work, len(work)).map(telling(Work.carry_out)).collect()
-        except (PySparkException, Py4JJavaError) as error:
-            raise told(error) or SinkError(
-                f"a Spark task failed: {error}",
-                hint="see the task's error above; nothing accepted is lost, the batch is done again when the job starts again",
-            ) from error
+            context.setLocalProperty("spark.scheduler.pool", current_thread().name)
+            outcomes: list[Outcome] = context.parallelize(work, len(work)).map(telling(Work.carry_out)).collect()
+        except (PySparkException, Py4JError, OSError) as error:
+            raise told(error) or self._failure(error) from error
         return outcomes
 
-    def warm_up(self) -> None:
-        """Let Spark start its Python workers, which load what tasks need: seconds that the first segments need not wait for."""
-        self._context.parallelize(range(self.cores), self.cores).map(_nothing).collect()
+    def _session(self) -> SparkSession:
+        while not self._ready.wait(0.1):
+            self._starting.check()
+        assert self._spark is not None
+        return self._spark
+
+    def _start(self, begin: Callable[[], SparkSession]) -> None:
+        """Python workers too: they load what tasks need, seconds that the first window need not wait for."""
+        try:
+            self._spark = begin()
+            self._ready.set()
+            cores = self.cores(())
+            self._spark.sparkContext.parallelize(range(cores), cores).map(_nothing).collect()
+        except (PySparkException, Py4JError, OSError) as error:
+            raise SparkLost(
+                f"Spark's session did not start: {error}", hint="see Spark's own lines above; `ticdc-dump check --spark` tries it alone"
+            ) from error
+
+    def _failure(self, error: Exception) -> SinkError | SparkLost:
+        try:
+            gone = self._session().sparkContext._jsc.sc().isStopped()
+        except (Py4JError, OSError, AttributeError):  # the JVM does not answer; a context that was stopped here has none
+            gone = True
+        if gone:
+            return SparkLost(f"Spark's session is gone: {error}", hint="nothing: the worker ends, and begins where the sinks are")
+        return SinkError(
+            f"a Spark task failed: {error}",
+            hint="see the task's error above; nothing accepted is lost, the batch is done again",
+        )
 
 
 class Job:
-    """Delivers the log to the sinks, which it opens. `run_once` is called for ever by one thread."""
+    """Delivers one log to the sinks, by name, each in a loop of its own. It is `ports.Deliveries` for whoever runs it beside a sidecar.
 
-    def __init__(self, spark: SparkSession, sinks: Sequence[Sink], settings: JobSettings) -> None:
-        self._tasks = SparkTasks(spark)
-        self._deliveries = [Delivery(sink, settings, self._tasks) for sink in sinks]
+    `counts` and `delivered`: rows by table and segments, each counted once, when the first sink has it.
+    """
 
-    def warm_up(self) -> None:
-        self._tasks.warm_up()
+    def __init__(
+        self,
+        spark: SparkTasks,
+        sinks: Mapping[str, Sink],
+        settings: JobSettings,
+        *,
+        worker_rows: int = WORKER_ROWS,
+        watched: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.spark = spark
+        self.changed = Event()
+        """Set after each batch, and when a sink begins or fails."""
+        self.counts: dict[TableName, Rows] = {}
+        self.delivered = 0
+        self._places = Places(spark, rows_max=worker_rows, watched=watched)
+        self._counting, self._counted = Lock(), -1
+        self._loops = [SinkLoop(name, sink, settings, self._places, self._told) for name, sink in sinks.items()]
 
-    def run_once(self) -> list[Delivered]:
-        """Deliver to every sink its next batch: each one's outcome, of the same rows. Empty when nothing new is in the log for any."""
-        return [segment for delivery in self._deliveries for segment in delivery.deliver()]
+    def start(self) -> None:
+        for loop in self._loops:
+            loop.start()
+
+    def check(self) -> None:
+        """Raises what ended a loop, or Spark; and the first sink's error where no sink goes on."""
+        self.spark.check()
+        for loop in self._loops:
+            loop.check()
+        failed = [loop.error for loop in self._loops if loop.error is not None]
+        if failed and len(failed) == len(self._loops):
+            raise failed[0]
+
+    def opened(self) -> bool:
+        """Whether each sink's position is known, or why it is not."""
+        return all(loop.opened or loop.error for loop in self._loops)
+
+    def sinks(self) -> tuple[SinkDelivery, ...]:
+        return tuple(loop.standing() for loop in self._loops)
+
+    def rows(self) -> Mapping[str, int]:
+        """By place, of all sinks together."""
+        return dict(self._places.rows)
+
+    def position(self) -> tuple[Seq | None, CommitTs]:
+        """The last segment that every sink has accepted, and its position (0: unknown)."""
+        standing = [(loop.standing().accepted, loop.upto_ts) for loop in self._loops]
+        known = [(seq, upto_ts) for seq, upto_ts in standing if seq is not None]
+        return min(known) if len(known) == len(standing) and known else (None, CommitTs(0))
 
     def accepted(self) -> Seq | None:
-        """The last segment that every sink has accepted."""
-        known = [delivery.accepted for delivery in self._deliveries]
-        return None if None in known else min((seq for seq in known if seq is not None), default=None)
+        return self.position()[0]
 
-    @property
-    def accept_s(self) -> float:
-        """How long the sinks took to accept their last batches."""
-        return sum(delivery.accept_s for delivery in self._deliveries)
+    def finish(self) -> None:
+        """Wait until all of the log is delivered. Raises as `check`."""
+        self.close(to_the_end=True)
+        self.check()
+
+    def close(self, *, to_the_end: bool = False) -> None:
+        """Returns when no batch is under way, or after CLOSE_WAIT_S without `to_the_end`."""
+        for loop in self._loops:
+            loop.end(to_the_end=to_the_end)
+        until_s = monotonic() + CLOSE_WAIT_S
+        for loop in self._loops:
+            loop.close(None if to_the_end else max(until_s - monotonic(), 0))
+
+    def _told(self, segments: list[Delivered]) -> None:
+        with self._counting:
+            for segment in segments:
+                if segment.seq > self._counted:  # each sink has its own, of the same rows
+                    self._counted = segment.seq
+                    self.delivered += 1
+                    for table, rows in segment.tables.items():
+                        self.counts[table] = self.counts.get(table, Rows()).plus(rows)
+        self.changed.set()
 
 
 def _nothing(_: int) -> None:

@@ -97,23 +97,30 @@ class LoggedSchemas(Mapping[TableName, TableSchema]):
     log: Folder
     name: str
 
-    def _tables(self) -> Mapping[TableName, TableSchema]:
-        place = (str(self.log), self.name)
-        if place not in _schemas_read:
-            _schemas_read[place] = read_schemas(self.log, self.name)
-        return _schemas_read[place]
-
     def __getitem__(self, table: TableName) -> TableSchema:
-        return self._tables()[table]
+        return _schemas_read(self.log, self.name)[table]
 
     def __iter__(self) -> Iterator[TableName]:
-        return iter(self._tables())
+        return iter(_schemas_read(self.log, self.name))
 
     def __len__(self) -> int:
-        return len(self._tables())
+        return len(_schemas_read(self.log, self.name))
 
 
-_schemas_read: dict[tuple[str, str], Mapping[TableName, TableSchema]] = {}
+def _schemas_read(log: Folder, name: str) -> Mapping[TableName, TableSchema]:
+    place = (str(log), name)
+    if (found := _SCHEMAS_KEPT.get(place)) is None:
+        found = read_schemas(log, name)
+        if len(_SCHEMAS_KEPT) >= SCHEMAS_KEPT_MAX:
+            _SCHEMAS_KEPT.clear()
+        _SCHEMAS_KEPT[place] = found
+    return found
+
+
+SCHEMAS_KEPT_MAX = 32
+"""A process lives for months, and each DDL makes a new file."""
+
+_SCHEMAS_KEPT: dict[tuple[str, str], Mapping[TableName, TableSchema]] = {}
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """The merge worker: the long-running Spark application that delivers one log to its sinks (`ticdc-dump merge`).
 
-    new segments -> Job.run_once -> every sink has accepted -> delivered.json -> again
+    Job: each sink's loop ─► delivered.json, written here after each batch
 
 - Its only position is the sinks' last accepted segment: it can be killed at any moment and started anywhere else.
+- It delivers live rows at once, while Spark still starts; windows wait for Spark.
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
+- A sink that fails is tried again and holds no other; if none goes on, the worker ends. So it does on any other error, and where
+  something hangs in this process (places.py): whoever minds it starts it again.
 - It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind.
 """
 
@@ -13,97 +16,114 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from threading import Event, Thread
+from urllib.parse import urlsplit, urlunsplit
 
-from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import TicdcDumpError
+from sidecar.errors import ConfigError, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport
-from spark_merge.contract import Delivered
-from spark_merge.job import Job, JobSettings, session
-from spark_merge.read import new_manifests
+from spark_merge.delivery import JobSettings
+from spark_merge.job import Job, SparkTasks, session
+from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.registry import open_sink
 
-IDLE_WAIT_S = 0.1
-"""Between two looks into an idle log: little beside a batch, and one listing of the log ten times a second at most."""
+REPORT_EVERY_S = 0.05
+"""After a batch a report follows so soon; batches in between are in it."""
+
+LOOK_EVERY_S = 1.0
+"""Between two looks at what ended a loop or Spark, where no batch comes."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """`log_id` names the log for ever, in every sink."""
+    """`log_id` names the log for ever, in every sink. `worker_rows`: places.py."""
 
     job: JobSettings
     sinks: tuple[str, ...]
     log_id: str
     master: str
     memory: str
+    worker_rows: int = WORKER_ROWS
 
 
 class Worker:
-    """Runs until told to end or until an error ends it."""
+    """Runs until told to end or until an error ends it. `watched`: around what runs in this process (`places.Watchdog`). `notice(what)`
+    hears of each sink that fails, and that goes on again."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        *,
+        watched: Callable[[], AbstractContextManager[None]] = nullcontext,
+        notice: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self.settings = settings
         self.ending = Event()
-        self._dropped: dict[TableName, int] = {}
-        self._counted: Seq | None = None
-        self._seq: Seq | None = None
-        self._upto_ts = CommitTs(0)
+        self._watched, self._notice = watched, notice
+        self._errors: dict[str, str] = {}
 
     def run(self) -> None:
         """Raises what stops it: SinkError, LogBroken, StorageFull or what Spark died of. All of it is safe to start again."""
-        sinks = [open_sink(uri, log_id=self.settings.log_id) for uri in self.settings.sinks]
+        settings = self.settings
+        sinks = {name_of(uri): open_sink(uri, log_id=settings.log_id) for uri in settings.sinks}
+        if len(sinks) < len(settings.sinks):
+            raise ConfigError(f"sinks names one output twice: {', '.join(map(name_of, settings.sinks))}", hint="name each output once")
+        spark = SparkTasks(partial(session, master=settings.master, memory=settings.memory))
+        job = Job(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched)
+        job.start()
         try:
-            self._report("starting", _hindmost([sink.look() for sink in sinks]))
-            self._deliver(Job(session(master=self.settings.master, memory=self.settings.memory), sinks, self.settings.job))
+            self._mind(job)
         except TicdcDumpError as error:
-            self._report("stopped", self._seq, error=str(error))
+            self._report(job, "stopped", error=str(error))
             raise
         finally:
-            for sink in sinks:
-                sink.close()
+            job.close()
 
-    def _deliver(self, job: Job) -> None:
-        job.warm_up()
-        self._report("running", job.accepted())
+    def _mind(self, job: Job) -> None:
         while not self.ending.is_set():
-            batch = job.run_once()
-            if batch:
-                self._count(batch)
-                self._report("running", job.accepted())
-            else:
-                self.ending.wait(IDLE_WAIT_S)
+            job.changed.wait(LOOK_EVERY_S)
+            job.changed.clear()
+            job.check()
+            self._notice_errors(job)
+            if job.opened():
+                self._report(job, "running")
+            self.ending.wait(REPORT_EVERY_S)
 
-    def _count(self, batch: list[Delivered]) -> None:
-        for segment in batch:
-            if self._counted is None or segment.seq > self._counted:  # each sink has its own, of the same rows
-                self._counted = segment.seq
-                for table, rows in segment.tables.items():
-                    if rows.dropped:
-                        self._dropped[table] = self._dropped.get(table, 0) + rows.dropped
+    def _notice_errors(self, job: Job) -> None:
+        errors = {sink.sink: sink.error for sink in job.sinks()}
+        for sink, error in errors.items():
+            if error != self._errors.get(sink, ""):
+                self._notice(f"{sink} does not go on, and is tried again: {error}" if error else f"{sink} goes on again")
+        self._errors = errors
 
-    def _report(self, state: str, seq: Seq | None, *, error: str = "") -> None:
+    def _report(self, job: Job, state: str, *, error: str = "") -> None:
         """`seq`: the last segment that all sinks have accepted; its ts is told where the log still has it."""
-        self._seq = seq
-        if seq is not None and not error:
-            last = new_manifests(self.settings.job.log, after=Seq(seq - 1), limit=1)
-            self._upto_ts = last[0].upto_ts if last and last[0].seq == seq else self._upto_ts
+        seq, upto_ts = job.position()
         report = DeliveryReport(
-            seq=self._seq,
-            upto_ts=self._upto_ts,
+            seq=seq,
+            upto_ts=upto_ts,
             state=state,
             written_ms=int(time.time() * 1000),
             pid=os.getpid(),
             error=error,
-            dropped=dict(self._dropped),
+            dropped={table: rows.dropped for table, rows in list(job.counts.items()) if rows.dropped},
+            rows=job.rows(),
+            spark="ready" if job.spark.ready else "starting",
+            sinks=job.sinks(),
         )
         storage.write_atomically(self.settings.job.log, DELIVERED_NAME, report.to_json())
 
 
-def _hindmost(accepted: list[Seq | None]) -> Seq | None:
-    known = [seq for seq in accepted if seq is not None]
-    return min(known) if known and len(known) == len(accepted) else None
+def name_of(uri: str) -> str:
+    """A sink's URI as it may be shown: its parameters but `format` may be secrets."""
+    parts = urlsplit(uri)
+    kept = "&".join(part for part in parts.query.split("&") if part.startswith("format="))
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, kept, ""))
 
 
 def end_with_stdin(worker: Worker) -> None:

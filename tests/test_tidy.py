@@ -98,7 +98,6 @@ TESTED_THROUGH = {
     "sidecar.log.storage.errors": "tests/unit/log/test_errors.py",
     "sidecar.log.storage.folder": "tests/unit/log/test_storage.py",
     "sidecar.preflight.here": "tests/integration/test_preflight.py",
-    "sidecar.replay.spark_loop": "tests/spark/test_recordings_spark.py",
     "sidecar.rowcodec.kv_checksum": "tests/unit/rowcodec/test_kv_row.py",
     "sidecar.rowcodec.kv_table_fields": "tests/unit/rowcodec/test_kv_table_fields.py",
     "sidecar.schema.tables": "tests/unit/schema/test_schema_history.py",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import signal
 import sys
 from enum import StrEnum
@@ -134,7 +135,8 @@ def merge(
     from sidecar.adapters.etcd.client import EtcdClient
     from sidecar.run.changefeed_watch import read_changefeed
     from sidecar.run.logs import set_up
-    from spark_merge.job import JobSettings
+    from spark_merge.delivery import JobSettings
+    from spark_merge.places import Watchdog
     from spark_merge.worker import Worker, WorkerSettings
     from spark_merge.worker import end_with_stdin as watch_stdin
 
@@ -147,7 +149,12 @@ def merge(
         finally:
             client.close()
     job = JobSettings(open_folder(settings.log.uri), server_tz=settings.kafka.server_tz, epoch_max=epoch)
-    worker = Worker(WorkerSettings(job, settings.sinks, log_id, settings.spark.master, settings.spark.memory))
+    spark = settings.spark
+    worker = Worker(
+        WorkerSettings(job, settings.sinks, log_id, spark.master, spark.memory, spark.worker_rows),
+        watched=Watchdog().watched,
+        notice=logging.getLogger("ticdc-dump").warning,
+    )
     if end_with_stdin:
         watch_stdin(worker)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -3,7 +3,7 @@
     replay      the whole line over it;  report  what was asked and answered;  status  what it is doing
     recording, tables, history, kv, kv_rows   what the folder holds, and the rows of any moment
     feed, source, played, recorded_dump       the ports' stand-ins;  operator, crashes  what happens to them
-    progress_file, spark_loop                 a sidecar without etcd, Spark beside it
+    progress_file                             a sidecar without etcd
 
 verify/ judges the output. Nothing of the product imports this but the command line.
 """

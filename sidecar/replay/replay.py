@@ -36,11 +36,11 @@ from sidecar.replay.recorded_dump import RecordedDump
 from sidecar.replay.recording import Recording
 from sidecar.replay.report import EVERY_TABLE, ReplaySettings, Report
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
-from sidecar.replay.spark_loop import SparkLoop
 from sidecar.replay.status import Status
 from sidecar.ticdc.table_rules import matching
 from sidecar.verify.verify import Verdict, verify
-from spark_merge.job import Job, JobSettings, session
+from spark_merge.delivery import JobSettings
+from spark_merge.job import Job, SparkTasks, session
 from spark_merge.sinks.registry import open_sink
 
 STEPS_MAX = 5_000_000
@@ -103,9 +103,7 @@ class Replay:
 
     def run(self, show: Callable[[Status], None], spark: SparkSession) -> Report:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark."""
-        job = Job(spark, list(self.sinks.values()), JobSettings(self.log))
-        job.warm_up()
-        self.spark = SparkLoop(job)
+        self.spark = Job(SparkTasks(lambda: spark), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
         self.spark.start()
         self.began_s = self.clock.now_s()
         play = Play(seed=self.settings.seed, speed=self.settings.speed, resends=self.settings.resends)
@@ -218,7 +216,7 @@ class Replay:
             changes=self.changes + (counts.changes if counts else 0),
             repeats=self.repeats + (pipeline.sequence.repeats if pipeline else 0),
             dump_rows=self.dump_rows + (counts.dump_rows if counts else 0),
-            dropped=self.spark.dropped(),
+            dropped=sum(rows.dropped for rows in list(self.spark.counts.values())),
             open_windows=pipeline.dump.open_windows() if pipeline else 0,
             logged=pipeline.next_seq if pipeline else 0,
             delivered=self.spark.delivered,

@@ -8,13 +8,15 @@ from typing import Any
 
 from sidecar.core.model import TableName
 from sidecar.verify.verify import Verdict
+from spark_merge.places import WORKER_ROWS
 
 EVERY_TABLE = ("*.*",)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """`sinks` empty: jsonl files under `out`. `speed`: recorded seconds a second, None as fast as it goes."""
+    """`sinks` empty: jsonl files under `out`. `speed`: recorded seconds a second, None as fast as it goes. `worker_rows`: as the setting
+    spark.worker_rows."""
 
     recording: Path
     feed: str | None = None
@@ -28,6 +30,7 @@ class ReplaySettings:
     sinks: tuple[str, ...] = ()
     out: Path | None = None
     master: str = "local[*]"
+    worker_rows: int = WORKER_ROWS
     verify: bool = True
 
 

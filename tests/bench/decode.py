@@ -7,7 +7,8 @@ from io import StringIO
 from pathlib import Path
 
 from sidecar.log.storage import open_folder
-from spark_merge.job import Job, JobSettings
+from spark_merge.delivery import JobSettings
+from spark_merge.job import Job, SparkTasks
 from spark_merge.sinks.console.sink import ConsoleSink
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Shape
@@ -33,10 +34,10 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _decode(bench: Bench, folder: Path) -> Cost:
     cost, log = Cost(), open_folder(str(folder))
-    job = Job(bench.spark, [ConsoleSink(StringIO())], JobSettings(log))
+    job = Job(SparkTasks(lambda: bench.spark), {"console": ConsoleSink(StringIO())}, JobSettings(log), worker_rows=0)
     with timed_tree(cost):
-        while job.run_once():
-            pass
+        job.start()
+        job.finish()
     return cost
 
 

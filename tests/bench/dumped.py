@@ -13,7 +13,8 @@ from sidecar.core.model import Change, CommitTs, Lane, Rank
 from sidecar.log.layout import chunk_name
 from sidecar.log.segment_log import write_chunk
 from sidecar.log.storage import Folder
-from spark_merge.job import Job, JobSettings
+from spark_merge.delivery import JobSettings
+from spark_merge.job import Job, SparkTasks
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA, canal_updates, message, rows
 from tests.bench.feed import FIRST_TS, TS_STEP
@@ -62,12 +63,13 @@ def dumped(folder: Path, *, windows: int, window_chunks: int, chunk_rows: int) -
 
 def deliver(spark: SparkSession, source: Dumped, out: Path, file_format: str) -> Cost:
     """All of the log through the job to files in `out`."""
-    cost, found = Cost(), [0, 0, 0]
-    job = Job(spark, [open_sink(f"file://{out}?format={file_format}", log_id="bench")], JobSettings(source.log))
+    cost = Cost()
+    sink = open_sink(f"file://{out}?format={file_format}", log_id="bench")
+    job = Job(SparkTasks(lambda: spark), {file_format: sink}, JobSettings(source.log))
     with timed_tree(cost):
-        while batch := job.run_once():
-            for delivered in batch:
-                found = [sum(counts) for counts in zip(found, *delivered.tables.values(), strict=True)]
+        job.start()
+        job.finish()
+    found = [sum(counts) for counts in zip(*job.counts.values(), strict=True)]
     touched = source.windows * source.window_chunks * -(-source.chunk_rows // TOUCHED_EVERY)
     assert found == [touched, source.rows - touched, touched], f"from log, from dump, dropped: {found}"
     return cost

@@ -21,8 +21,8 @@ from sidecar.log.spill import FileSpill
 from sidecar.log.storage import open_folder
 from sidecar.pipeline import Limits, Outside, attach
 from sidecar.replay.progress_file import FileProgress
-from sidecar.replay.spark_loop import SparkLoop
-from spark_merge.job import Job, JobSettings
+from spark_merge.delivery import JobSettings
+from spark_merge.job import Job, SparkTasks
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA
 from tests.bench.bench import Bench
@@ -83,7 +83,7 @@ def _live(bench: Bench, *, dump: bool) -> Line:
     log, out = open_folder(str(folder / "log")), folder / "out"
     feed = PacedFeed()
     source = MemorySource(feed, log, select_s=SELECT_S)
-    loop = SparkLoop(Job(spark, [open_sink(f"file://{out}?format=parquet", log_id="bench")], JobSettings(log)))
+    loop = Job(SparkTasks(lambda: spark), {"parquet": open_sink(f"file://{out}?format=parquet", log_id="bench")}, JobSettings(log))
     outside = Outside(
         feed=feed,
         codec=CanalJson(),

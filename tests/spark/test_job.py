@@ -13,9 +13,10 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import LogBroken, SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Delivered, Head
+from spark_merge.contract import Head, Sink
 from spark_merge.cut import BatchLimits, cut
-from spark_merge.job import Job, JobSettings
+from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.job import Job, SparkTasks
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
@@ -39,11 +40,13 @@ def log(tmp_path: Path) -> Folder:
     return folder
 
 
-def deliver_all(job: Job) -> list[Delivered]:
-    found: list[Delivered] = []
-    while batch := job.run_once():
-        found += batch
-    return found
+def deliver_all(spark: SparkSession, log: Folder, *sinks: Sink, limits: BatchLimits | None = None) -> Job:
+    """Everything by Spark's tasks. Raises what ended it."""
+    named = {str(number): sink for number, sink in enumerate(sinks)}
+    job = Job(SparkTasks(lambda: spark), named, JobSettings(log, limits=limits or BatchLimits()), worker_rows=0)
+    job.start()
+    job.finish()
+    return job
 
 
 def test_an_unreadable_chunk_stops_the_job_by_its_name_and_loses_nothing(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
@@ -52,10 +55,11 @@ def test_an_unreadable_chunk_stops_the_job_by_its_name_and_loses_nothing(spark: 
     chunk.write_bytes(whole[: len(whole) // 2])
     sink = open_sink(str(tmp_path / "out"), log_id="x")
     with pytest.raises(LogBroken, match=chunk.name) as stopped:
-        deliver_all(Job(spark, [sink], JobSettings(log)))
+        deliver_all(spark, log, sink)
     assert "restore" in stopped.value.hint
     chunk.write_bytes(whole)
-    assert len(deliver_all(Job(spark, [sink], JobSettings(log)))) == SEGMENTS
+    deliver_all(spark, log, sink)
+    assert sink.look() == SEGMENTS - 1
 
 
 def test_an_unreadable_value_stops_the_job_by_lane_and_position(spark: SparkSession, tmp_path: Path) -> None:
@@ -65,7 +69,7 @@ def test_an_unreadable_value_stops_the_job_by_lane_and_position(spark: SparkSess
     log = local(tmp_path / "log")
     write_log(log, history)
     with pytest.raises(Exception, match="k/0@77") as stopped:
-        deliver_all(Job(spark, [open_sink(str(tmp_path / "out"), log_id="x")], JobSettings(log)))
+        deliver_all(spark, log, open_sink(str(tmp_path / "out"), log_id="x"))
     assert type(stopped.value).__name__ in ("MessageUnreadable", "FeedUnsuitable")
 
 
@@ -78,28 +82,28 @@ class DiesBeforeAccepting(FileSink):
 
 def test_a_batch_redone_after_a_crash_writes_the_same_rows_once(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
     once, twice = local(tmp_path / "once"), local(tmp_path / "twice")
-    deliver_all(Job(spark, [FileSink(once, log_id="x", file_format="jsonl")], JobSettings(log)))
+    deliver_all(spark, log, FileSink(once, log_id="x", file_format="jsonl"))
     with pytest.raises(SinkError):
-        deliver_all(Job(spark, [DiesBeforeAccepting(twice, log_id="x", file_format="jsonl")], JobSettings(log)))
+        deliver_all(spark, log, DiesBeforeAccepting(twice, log_id="x", file_format="jsonl"))
     assert rows(twice) == []
-    deliver_all(Job(spark, [FileSink(twice, log_id="x", file_format="jsonl")], JobSettings(log, limits=BatchLimits(segments_max=2))))
+    deliver_all(spark, log, FileSink(twice, log_id="x", file_format="jsonl"), limits=BatchLimits(segments_max=2))
     assert rows(twice) == rows(once) != []
 
 
 def test_a_sink_that_is_ahead_is_not_given_its_segments_again(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
     ahead, behind = open_sink(str(tmp_path / "a"), log_id="x"), open_sink(str(tmp_path / "b"), log_id="x")
-    Job(spark, [ahead], JobSettings(log, limits=BatchLimits(segments_max=3))).run_once()
-    deliver_all(Job(spark, [ahead, behind], JobSettings(log, limits=BatchLimits(segments_max=4))))
+    Delivery(ahead, JobSettings(log, limits=BatchLimits(segments_max=3)), SparkTasks(lambda: spark)).deliver()
+    deliver_all(spark, log, ahead, behind, limits=BatchLimits(segments_max=4))
     assert ahead.look() == behind.look() == SEGMENTS - 1
     assert rows(local(tmp_path / "a")) == rows(local(tmp_path / "b"))
 
 
 def test_parquet_and_jsonl_hold_the_same_rows(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
     sinks = [open_sink(f"{tmp_path}/j?format=jsonl", log_id="x"), open_sink(f"{tmp_path}/p?format=parquet", log_id="x")]
-    found = deliver_all(Job(spark, sinks, JobSettings(log)))
-    assert len(found) == 2 * SEGMENTS
-    counted = sum(sum(rows[:2]) for segment in found for rows in segment.tables.values())
-    assert counted == 2 * len(rows(local(tmp_path / "j")))
+    job = deliver_all(spark, log, *sinks)
+    assert job.delivered == SEGMENTS
+    assert sum(sum(rows[:2]) for rows in job.counts.values()) == len(rows(local(tmp_path / "j")))
+    assert job.rows() == {"spark": 2 * sum(sum(rows) for rows in job.counts.values())}
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +124,7 @@ def s3() -> Iterator[str]:
 def test_log_and_output_on_s3(spark: SparkSession, s3: str) -> None:
     log = open_folder(f"s3://lake/log?{s3}")
     write_log(log, random_history(Random(1)))
-    deliver_all(Job(spark, [open_sink(f"s3://lake/out?format=jsonl&{s3}", log_id="x")], JobSettings(log)))
+    deliver_all(spark, log, open_sink(f"s3://lake/out?format=jsonl&{s3}", log_id="x"))
     assert len(rows(open_folder(f"s3://lake/out?{s3}"))) > 20
 
 
@@ -160,6 +164,6 @@ def test_ddls_of_a_segment_reach_the_sink(spark: SparkSession, tmp_path: Path) -
     name = log.write_schemas({})
     record = DdlRecord(CommitTs(5), "s", "", "create database s")
     log.commit(Manifest(Seq(0), 1, CommitTs(0), CommitTs(5), None, 0, 0, {}, name, "canal-json", (record,)))
-    Job(spark, [Noting(local(tmp_path / "out"), log_id="x", file_format="jsonl")], JobSettings(local(tmp_path / "log"))).run_once()
+    deliver_all(spark, local(tmp_path / "log"), Noting(local(tmp_path / "out"), log_id="x", file_format="jsonl"))
     assert seen[0].ddls == (record,)
     assert (tmp_path / "out" / "_ddl").is_dir()

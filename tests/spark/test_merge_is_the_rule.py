@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 from sidecar.log.storage import Folder
 from spark_merge.cut import BatchLimits
-from spark_merge.job import Job, JobSettings
+from spark_merge.delivery import JobSettings
+from spark_merge.job import Job, SparkTasks
+from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.registry import open_sink
 from tests.support.histories import SEGMENTS, check, random_history, write_log
 
@@ -24,7 +26,8 @@ def test_every_row_of_random_windows_is_the_rules(spark: SparkSession, tmp_path:
     log, out = Folder("file", str(tmp_path / "log")), Folder("file", str(tmp_path / "out"))
     manifests = write_log(log, history)
     limits = BatchLimits(segments_max=rng.choice([1, 2, SEGMENTS]))
-    job = Job(spark, [open_sink(str(tmp_path / "out"), log_id="x")], JobSettings(log, limits=limits))
-    while job.run_once():
-        pass
+    sinks = {"out": open_sink(str(tmp_path / "out"), log_id="x")}
+    job = Job(SparkTasks(lambda: spark), sinks, JobSettings(log, limits=limits), worker_rows=rng.choice([0, 5, WORKER_ROWS]))
+    job.start()
+    job.finish()
     check(history, manifests, out)

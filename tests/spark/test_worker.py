@@ -19,7 +19,7 @@ from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_js
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import from_json, to_json
 from sidecar.log.storage import Folder
-from spark_merge.job import JobSettings
+from spark_merge.delivery import JobSettings
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.worker import Worker, WorkerSettings
 from tests.support.histories import SEGMENTS, random_history, write_log
@@ -80,7 +80,8 @@ def test_a_later_owner_s_segments_end_it_before_it_delivers_them(log: Folder, tm
         worker.run()
     found = report(log)
     assert found is not None
-    assert (found.state, found.seq) == ("stopped", None)
+    assert found.state == "stopped"
+    assert found.seq is None or found.seq < 2, "what stands before the later owner's segment may be delivered, and no more"
     assert "owner epoch 9" in found.error
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from sidecar.core.model import TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Outcome, Sink
+from spark_merge.contract import Head, Outcome, Sink
 from spark_merge.delivery import Work
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.memory.target import target
@@ -27,8 +27,11 @@ Shown = tuple[int, int, str, tuple[str | None, ...], tuple[str | None, ...] | No
 class Here:
     """`delivery.Tasks` in this process. `before` is called before each task."""
 
-    cores: int = 2
+    at_once: int = 2
     before: Callable[[], object] = lambda: None
+
+    def cores(self, heads: Sequence[Head]) -> int:
+        return self.at_once
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
         return [self._run(one) for one in work]

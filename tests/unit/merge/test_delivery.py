@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.errors import OwnershipLost
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Outcome
+from spark_merge.contract import Head, Outcome
 from spark_merge.delivery import Delivery, JobSettings, Work
 from spark_merge.sinks.registry import open_sink
 from tests.support.histories import random_history, write_log
@@ -19,7 +19,8 @@ from tests.support.histories import random_history, write_log
 class NoTasks:
     """Where none may come to."""
 
-    cores = 1
+    def cores(self, heads: Sequence[Head]) -> int:
+        return 1
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
         raise AssertionError(f"{len(work)} tasks came")

@@ -31,7 +31,9 @@ def test_every_row_of_random_windows_is_the_rules(tmp_path: Path, seed: int, mon
     log, out = open_folder(str(tmp_path / "log")), open_folder(str(tmp_path / "out"))
     manifests = write_log(log, history)
     limits = BatchLimits(segments_max=random.choice([1, 2, SEGMENTS]))
-    delivery = Delivery(open_sink(f"file://{out.root}", log_id="x"), JobSettings(log, limits=limits), Here(cores=random.choice([1, 2, 5])))
+    delivery = Delivery(
+        open_sink(f"file://{out.root}", log_id="x"), JobSettings(log, limits=limits), Here(at_once=random.choice([1, 2, 5]))
+    )
     while delivery.deliver():
         pass
     check(history, manifests, out)

@@ -1,0 +1,124 @@
+"""One sink's loop: it delivers what is in the log in a thread of its own, so that a slow or broken sink holds no other (P3).
+
+    open ─► deliver ─► deliver ─► …   what a sink can recover from: closed, and opened again after a while
+
+An error of the sink or of the log's storage is told and tried again; all others (a log that is broken, a later owner, Spark gone, a defect)
+end the loop, and `check` raises them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from threading import Event
+
+from sidecar.core.model import CommitTs, Seq
+from sidecar.errors import LogUnreachable, SinkError, StorageFull, TicdcDumpError
+from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, SinkDelivery
+from sidecar.process.background import Background
+from spark_merge.contract import Delivered, Rows, Sink
+from spark_merge.delivery import Delivery, JobSettings, Tasks
+from spark_merge.read import new_manifests
+
+IDLE_WAIT_S, IDLE_WAIT_REMOTE_S = 0.03, 0.2
+"""Between two looks into an idle log: three small reads each, some 0.1 ms on a local disk; where requests are paid for, more seldom."""
+
+RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
+"""Waits double from the first to the last while a sink fails."""
+
+
+class SinkLoop:
+    """`told(segments)` is called after each batch and with none after anything else that a report should hold, by the loop's thread."""
+
+    def __init__(self, name: str, sink: Sink, settings: JobSettings, tasks: Tasks, told: Callable[[list[Delivered]], None]) -> None:
+        self.sink = sink
+        self.error: TicdcDumpError | None = None
+        """Why it does not go on at the moment, and tries again."""
+        self.upto_ts = CommitTs(0)
+        """Of the last segment that the sink has accepted."""
+        self.opened = False
+        self._name, self._settings, self._tasks, self._told = name, settings, tasks, told
+        self._accepted: Seq | None = None
+        self._batches: deque[BatchDone] = deque(maxlen=BATCHES_KEPT)
+        self._to_the_end = False
+        self._running: Background | None = None
+
+    def start(self) -> None:
+        self._running = Background(self._run, name=f"deliver-{self._name}")
+
+    def standing(self) -> SinkDelivery:
+        return SinkDelivery(self._name, self._accepted, tuple(self._batches), str(self.error or ""))
+
+    def check(self) -> None:
+        """Raises what ended the loop."""
+        if self._running is not None:
+            self._running.check()
+
+    def end(self, *, to_the_end: bool) -> None:
+        """After the batch that is under way, or with `to_the_end` when nothing is left in the log; `close` waits for that."""
+        self._to_the_end = to_the_end
+        if self._running is not None:
+            self._running.close(0)
+
+    def close(self, timeout_s: float | None) -> None:
+        """One that has not ended by then is left behind: it may hang."""
+        if self._running is not None:
+            self._running.close(timeout_s)
+
+    def _run(self, ending: Event) -> None:
+        wait_s = RETRY_FIRST_S
+        while True:
+            before = self._accepted
+            try:
+                self._deliver(ending)
+            except (SinkError, StorageFull, LogUnreachable) as error:
+                self.error = error
+                self._told([])
+            else:
+                return
+            finally:
+                self.sink.close()
+            wait_s = RETRY_FIRST_S if self._accepted != before else min(wait_s * 2, RETRY_MAX_S)
+            if ending.wait(wait_s):
+                return
+
+    def _deliver(self, ending: Event) -> None:
+        delivery = Delivery(self.sink, self._settings, self._tasks)
+        self._accepted, self.upto_ts = delivery.accepted, self._position(delivery.accepted)
+        self.opened, self.error = True, None
+        self._told([])
+        while not ending.is_set() or self._to_the_end:
+            last = ending.is_set()
+            began_s = time.monotonic()
+            if segments := delivery.deliver():
+                self._note(segments, delivery, time.monotonic() - began_s)
+                self._told(segments)
+            elif last:
+                return
+            else:
+                ending.wait(IDLE_WAIT_S if self._settings.log.protocol == "file" else IDLE_WAIT_REMOTE_S)
+
+    def _note(self, segments: list[Delivered], delivery: Delivery, seconds: float) -> None:
+        rows = Rows()
+        for segment in segments:
+            for found in segment.tables.values():
+                rows = rows.plus(found)
+        done = BatchDone(
+            last=segments[-1].seq,
+            segments=len(segments),
+            log_rows=rows.log,
+            dump_rows=rows.dump + rows.dropped,
+            seconds=seconds,
+            accept_s=delivery.accept_s,
+            accepted_ms=int(time.time() * 1000),
+        )
+        self._batches.append(done)
+        self._accepted, self.upto_ts = delivery.accepted, delivery.upto_ts
+
+    def _position(self, seq: Seq | None) -> CommitTs:
+        """Where the log still has it."""
+        if seq is None:
+            return CommitTs(0)
+        found = new_manifests(self._settings.log, after=Seq(seq - 1), limit=1)
+        return found[0].upto_ts if found and found[0].seq == seq else CommitTs(0)

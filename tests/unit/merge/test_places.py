@@ -1,0 +1,160 @@
+"""Which place a batch gets, and what a hang in the worker's own process comes to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from sidecar.core.model import Seq
+from sidecar.log.storage import Folder, open_folder
+from spark_merge import places
+from spark_merge.contract import Head, Outcome
+from spark_merge.cut import BatchLimits
+from spark_merge.delivery import Delivery, JobSettings, Work
+from spark_merge.places import SPARK, WORKER, Places
+from spark_merge.sinks.registry import open_sink
+from tests.support.histories import SEGMENTS, check, random_history, write_log
+from tests.support.sinks import Here
+
+
+class NotedHere(Here):
+    """Spark's part, in this process: what came to it, by segment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came: list[tuple[Seq, bool]] = []
+
+    def run(self, work: Sequence[Work]) -> list[Outcome]:
+        self.came += [(unit.seq, bool(unit.chunks)) for one in work for unit in one.task.units]
+        return super().run(work)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Folder:
+    folder = open_folder(str(tmp_path / "log"))
+    write_log(folder, random_history(Random(1)))
+    return folder
+
+
+def deliver(log: Folder, out: Path, rows_max: int, limits: BatchLimits | None = None) -> tuple[Places, NotedHere, list[list[Seq]]]:
+    """Each batch's segments too."""
+    spark, batches = NotedHere(), []
+    tasks = Places(spark, rows_max=rows_max)
+    delivery = Delivery(open_sink(f"file://{out}?format=jsonl", log_id="cf"), JobSettings(log, limits=limits or BatchLimits()), tasks)
+    while segments := delivery.deliver():
+        batches.append([segment.seq for segment in segments])
+    return tasks, spark, batches
+
+
+def windows(log: Folder, out: Path) -> set[Seq]:
+    """The segments in which windows with rows closed, as a delivery sees them."""
+    seen: set[Seq] = set()
+
+    class Looking(NotedHere):
+        def cores(self, heads: Sequence[Head]) -> int:
+            seen.update(head.seq for head in heads if head.due_chunks())
+            return 1
+
+    delivery = Delivery(open_sink(f"file://{out}?format=jsonl", log_id="cf"), JobSettings(log), Looking())
+    while delivery.deliver():
+        pass
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("rows_max", [0, 3, 1_000])
+def test_where_a_batch_was_done_is_not_seen_in_the_output(tmp_path: Path, seed: int, rows_max: int) -> None:
+    history = random_history(Random(seed))
+    log = open_folder(str(tmp_path / "log"))
+    manifests = write_log(log, history)
+    tasks, _, _ = deliver(log, tmp_path / "out", rows_max, BatchLimits(segments_max=2))
+    check(history, manifests, open_folder(str(tmp_path / "out")))
+    assert not (rows_max == 0 and tasks.rows[WORKER])
+
+
+def test_windows_go_to_spark_and_live_rows_stay_here(tmp_path: Path, log: Folder) -> None:
+    closing = windows(log, tmp_path / "looked")
+    tasks, spark, _ = deliver(log, tmp_path / "out", 1_000)
+    assert {seq for seq, with_chunks in spark.came if with_chunks} == closing
+    assert tasks.rows[WORKER] > 0
+    assert tasks.rows[SPARK] > 0
+
+
+def test_what_is_larger_than_the_bound_goes_to_spark(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert deliver(log, tmp_path / "0", 0)[0].rows[WORKER] == 0
+    assert deliver(log, tmp_path / "1", 1)[0].rows[WORKER] <= SEGMENTS, "batches of one row at most"
+    monkeypatch.setattr(places, "WORKER_BYTES_MAX", 10)
+    assert deliver(log, tmp_path / "bytes", 1_000)[0].rows[WORKER] == 0
+
+
+def test_segments_before_a_window_are_a_batch_of_their_own(tmp_path: Path, log: Folder) -> None:
+    closing = windows(log, tmp_path / "looked")
+    _, _, batches = deliver(log, tmp_path / "out", 1_000)
+    assert [seq for batch in batches for seq in batch] == list(range(SEGMENTS))
+    for batch in batches:
+        assert not closing & set(batch) or batch[0] in closing, f"{batch} waits for a window, windows close in {closing}"
+
+
+def test_a_slow_sink_gets_windows_and_what_stands_before_them_at_once(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_merge.delivery.ACCEPT_QUICK_S", -1.0)
+    assert len(deliver(log, tmp_path / "out", 1_000)[2]) < len(deliver_quickly(tmp_path, log, monkeypatch))
+
+
+def deliver_quickly(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> list[list[Seq]]:
+    monkeypatch.setattr("spark_merge.delivery.ACCEPT_QUICK_S", 60.0)
+    return deliver(log, tmp_path / "quick", 1_000)[2]
+
+
+def test_what_runs_here_is_watched(tmp_path: Path, log: Folder) -> None:
+    under_way: list[int] = []
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        under_way.append(1)
+        yield
+        under_way.append(-1)
+
+    sink = open_sink(f"file://{tmp_path}/out?format=jsonl", log_id="cf")
+    delivery = Delivery(sink, JobSettings(log), Places(Here(), rows_max=1_000, watched=watched))
+    while delivery.deliver():
+        pass
+    assert under_way == [1, -1] * (len(under_way) // 2) != []
+
+
+HANGS = """
+import sys, threading, time
+from spark_merge.places import Watchdog
+dog = Watchdog(hang_s=float(sys.argv[1]))
+def quick():
+    for _ in range(20):
+        with dog.watched():
+            time.sleep(0.001)
+other = threading.Thread(target=quick)
+with dog.watched():
+    other.start()
+    other.join()
+    where_it_hangs = threading.Lock()
+    where_it_hangs.acquire()
+    if len(sys.argv) > 2:
+        where_it_hangs.acquire()
+print("went on")
+"""
+
+
+def test_a_hang_ends_the_process_and_says_where() -> None:
+    found = subprocess.run([sys.executable, "-c", HANGS, "0.5", "hang"], capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 1
+    assert "Timeout" in found.stderr
+    assert "line 16" in found.stderr, found.stderr
+    assert found.stdout == ""
+
+
+def test_what_ends_in_time_ends_nothing() -> None:
+    found = subprocess.run([sys.executable, "-c", HANGS, "60"], capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout == "went on\n"
