@@ -1,7 +1,8 @@
 """Real streams through the whole line with Spark, files on disk, crashes: equal to the truth at every snapshot.
 
-Four cases, in which every protocol, way to a topic's lanes and kind of brackets occurs; `make matrix` plays every recording on each of
-its feeds with all kinds of brackets. Many schedules, merged by the slow rule, are in tests/integration, and `test_merge_is_the_rule` holds
+Four cases, in which every protocol, way to a topic's lanes and kind of brackets occurs, in turn with everything done by Spark's
+tasks and with live rows in the worker's own process; `make matrix` plays every recording on each of its feeds with all kinds of
+brackets, both ways. Many schedules, merged by the slow rule, are in tests/integration, and `test_merge_is_the_rule` holds
 the two merges equal.
 """
 
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
+from spark_merge.places import WORKER_ROWS
 from tests.integration.test_recordings import CASES
 from tests.lanes import LANE
 from tests.support.recordings import recording
@@ -29,15 +31,20 @@ FEW = [
 OF_KAFKA = [(*case, brackets) for case in CASES for brackets in ("recorded", "watermark", "snapshot")]
 WITH_KEY_VALUES = [("shop", "kv", "watermark"), ("rowformats", "kv", "recorded"), ("ddl-new", "kv", "watermark")]
 
+PLACES = (0, WORKER_ROWS)
+WHOLE = [(*case, rows) for case in (*OF_KAFKA, *WITH_KEY_VALUES) for rows in PLACES]
+PLAYED = WHOLE if LANE.whole else [(*case, PLACES[number % 2]) for number, case in enumerate(FEW)]
+
 
 @pytest.mark.spark
 @pytest.mark.recordings
-@pytest.mark.parametrize(("name", "feed", "brackets"), [*OF_KAFKA, *WITH_KEY_VALUES] if LANE.whole else FEW)
-def test_the_files_equal_the_truth(spark: SparkSession, tmp_path: Path, name: str, feed: str, brackets: str) -> None:
+@pytest.mark.parametrize(("name", "feed", "brackets", "worker_rows"), PLAYED)
+def test_the_files_equal_the_truth(spark: SparkSession, tmp_path: Path, name: str, feed: str, brackets: str, worker_rows: int) -> None:
     seed = len(name) + len(feed) + len(brackets)
     settings = ReplaySettings(
-        recording(name), feed=feed, brackets=brackets, chunk_rows=100, seed=seed, crashes=2, resends=1, out=tmp_path / "out"
-    )
+        recording(name), feed=feed, brackets=brackets, chunk_rows=100, seed=seed, crashes=2, resends=1, out=tmp_path / "out",
+        worker_rows=worker_rows,
+    )  # fmt: skip
     report = Replay(settings).run(lambda status: None, spark)
     assert report.ok, report.to_json()
     assert report.dump_rows > 0

@@ -1,0 +1,81 @@
+"""The merge worker as a process that dies: killed, and hung in what runs in its own process. Whoever minds it starts it again, and the
+output is the slow rule's, each row once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from time import monotonic, sleep
+
+import pytest
+
+from sidecar.core.model import Seq
+from sidecar.log.storage import Folder, open_folder
+from sidecar.run.merge_process import MergeProcess
+from spark_merge.sinks.files.sink import FileSink
+from tests.support.histories import SEGMENTS, check, random_history, write_log
+
+DEADLINE_S = 240.0
+"""Two Spark sessions on a loaded machine."""
+
+DIES_ONCE = """
+import sys, threading, time
+from pathlib import Path
+from sidecar.log.storage import open_folder
+from spark_merge.delivery import JobSettings
+from spark_merge.places import Watchdog
+from spark_merge.sinks.files.writer import FileWriter
+from spark_merge.worker import Worker, WorkerSettings, end_with_stdin
+
+how, log, out, died = sys.argv[1:]
+write = FileWriter.__call__
+
+def until_dead(self, task, portions):
+    if not Path(died).exists():
+        Path(died).write_text(str(task.units[0].seq))
+        forever = threading.Lock()
+        forever.acquire()
+        forever.acquire()
+    return write(self, task, portions)
+
+FileWriter.__call__ = until_dead
+settings = WorkerSettings(JobSettings(open_folder(log)), (f"file://{out}?format=jsonl",), "cf", "local[1]", "1g")
+worker = Worker(settings, watched=Watchdog(hang_s=1.0 if how == "hang" else 1000.0).watched)
+end_with_stdin(worker)
+worker.run()
+"""
+"""The first writer that runs in its process waits for ever; the next worker's do not."""
+
+
+def wait_for(what: Callable[[], bool], why: Callable[[], object]) -> None:
+    until_s = monotonic() + DEADLINE_S
+    while not what():
+        assert monotonic() < until_s, why()
+        sleep(0.02)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("how", ["hang", "kill"])
+def test_a_worker_that_dies_is_started_again_and_the_output_is_the_rules(tmp_path: Path, how: str) -> None:
+    history = random_history(Random(3))
+    log, out = open_folder(str(tmp_path / "log")), Folder("file", str(tmp_path / "out"))
+    manifests = write_log(log, history)
+    died, noticed = tmp_path / "died", list[str]()
+    command = [sys.executable, "-c", DIES_ONCE, how, log.root, out.root, str(died)]
+    process = MergeProcess(command, noticed.append)
+    process.start()
+    try:
+        if how == "kill":
+            wait_for(died.exists, lambda: "it never came to a writer")
+            os.kill(process.pid() or 0, signal.SIGKILL)
+        sink = FileSink(out, log_id="cf", file_format="jsonl")
+        wait_for(lambda: sink.look() == Seq(SEGMENTS - 1), lambda: (sink.look(), noticed))
+    finally:
+        process.close(at_once=False)
+    assert process.deaths == 1
+    assert f"ended with code {1 if how == 'hang' else -signal.SIGKILL}" in noticed[0]
+    check(history, manifests, out)
