@@ -15,8 +15,8 @@ taken too, so that scripts need not tell the commands apart.
 from __future__ import annotations
 
 import json
+import os
 import re
-import secrets
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -191,7 +191,7 @@ def _exit_code(status: pb.DumpStatus) -> int | None:
 
 def _new_dump_id() -> str:
     """Chosen before the first attempt, so that all attempts of a request start one dump."""
-    return secrets.token_hex(DUMP_ID_LENGTH // 2)
+    return os.urandom(DUMP_ID_LENGTH // 2).hex()
 
 
 def _rules(text: str) -> list[str]:
