@@ -133,17 +133,18 @@ def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: consume it, deliver it, and dump when told to."""
     from sidecar.config import read_config
     from sidecar.run.app import Sidecar
-    from sidecar.run.logs import set_up
+    from sidecar.run.logs import defects_told, set_up
 
     settings = read_config(config)
     set_up(settings.logging)
     sidecar = Sidecar(settings, config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sidecar.stopping.set())
-    try:
-        sidecar.run()
-    finally:
-        sidecar.close()
+    with defects_told():
+        try:
+            sidecar.run()
+        finally:
+            sidecar.close()
 
 
 @app.command()
@@ -158,7 +159,7 @@ def merge(
     from sidecar.config import read_config
     from sidecar.log.storage import open_folder
     from sidecar.run.changefeed_watch import read_changefeed
-    from sidecar.run.logs import set_up
+    from sidecar.run.logs import defects_told, set_up
     from spark_merge.job import JobSettings
     from spark_merge.worker import Worker, WorkerSettings
     from spark_merge.worker import end_with_stdin as watch_stdin
@@ -177,7 +178,8 @@ def merge(
         watch_stdin(worker)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.ending.set())
-    worker.run()
+    with defects_told():
+        worker.run()
 
 
 dump_commands.register(app)

@@ -61,7 +61,7 @@ class OneStep:
     pipeline = None
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.still_because = str
+        self.still_because, self.place = str, dict
 
     def acquire(self, *, timeout_s: float) -> int:
         return 1
@@ -87,6 +87,7 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
         monkeypatch.setattr(app, name, OneStep)
     monkeypatch.setattr(app, "MAKES", {"kafka": OneStep})
     monkeypatch.setattr(app, "read_changefeed", lambda *_: found)
+    monkeypatch.setattr(app, "owner", lambda *_: None)
     monkeypatch.setattr(made, "_prepare", lambda: None)
     monkeypatch.setattr(made, "_start_worker", lambda _: None)
     monkeypatch.setattr(made.stopping, "wait", lambda _: made.stopping.set())
