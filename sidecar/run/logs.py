@@ -30,7 +30,7 @@ def set_up(section: LoggingSection) -> None:
     last: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if section.format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        else structlog.dev.ConsoleRenderer(sort_keys=False, colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
     )
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -136,7 +136,7 @@ def test_news_are_one_line_each_with_their_values_by_name(capsys: pytest.Capture
     set_up(LoggingSection(format="text"))
     say(*NEWS, Line("DDL passed", {"query": "two\nlines"}))
     done, failed, ddl = capsys.readouterr().err.splitlines()
-    assert done.split("table done")[1].split() == ["rows=5000", "seconds=1.5", "table=shop.item"]
+    assert done.split("table done")[1].split() == ["table=shop.item", "rows=5000", "seconds=1.5"]
     assert "warning" in failed
     assert "reason='no rights'" in failed
     assert "query='two\\nlines'" in ddl

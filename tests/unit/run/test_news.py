@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -348,3 +350,14 @@ def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
     assert line.values.items() >= found.items()
     over = with_dump(dump({ITEM: 70_000}, done=(ITEM,), state=DumpState.STOPPED))
     assert "dump" not in told(over, after_s=MINUTE_S)[-1].values
+
+
+def test_the_runbook_lists_every_line() -> None:
+    root = Path(news.__file__).parents[2]
+    made = [node for file in ("news.py", "logs.py") for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))]
+    calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Line", "log.exception")]
+    told = [found.value for call in calls for found in call.args[:1] if isinstance(found, ast.Constant)]
+    section = (root / "deploy" / "README.md").read_text().partition("### Log lines")[2].partition("## Runbook")[0]
+    assert len(told) >= 15
+    for event in (*told, *(f"dump {state}" for state in DumpState if state is not DumpState.RUNNING), "dump resumed"):
+        assert event in section, f"deploy/README.md does not list {event!r}"
