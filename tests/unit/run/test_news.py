@@ -356,7 +356,7 @@ def test_the_runbook_lists_every_line() -> None:
     root = Path(news.__file__).parents[2]
     made = [node for file in ("news.py", "logs.py") for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))]
     calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Line", "log.exception")]
-    told = [found.value for call in calls for found in call.args[:1] if isinstance(found, ast.Constant)]
+    told = [str(found.value) for call in calls for found in call.args[:1] if isinstance(found, ast.Constant)]
     section = (root / "deploy" / "README.md").read_text().partition("### Log lines")[2].partition("## Runbook")[0]
     assert len(told) >= 15
     for event in (*told, *(f"dump {state}" for state in DumpState if state is not DumpState.RUNNING), "dump resumed"):
