@@ -12,3 +12,5 @@
 
 Arrows point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.
 """
+
+__version__ = "0.2.0"

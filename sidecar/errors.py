@@ -14,7 +14,7 @@
     │   └── SourceLost             not reachable, or overloaded, for longer than it was tried (retry helps)
     ├── SinkError              an output refused, is broken, or belongs to something else
     ├── RefusedRequest         an operator's request that is illegal in this state
-    ├── CallFailed             what the command line was answered (sidecar.control.client)
+    ├── CallFailed             what the command line was answered (sidecar.control.answers)
     ├── ConfigError            a setting of the sidecar that cannot be used
     ├── CoordinationError      etcd
     │   ├── CoordinationLost       not reachable, or answering too late (retry helps)

@@ -5,5 +5,6 @@
     check, views, dump_view   what people see of a preflight, a replay, a dump
     terminal      where they see it: a picture that is redrawn, or lines
 
-What a command does lives elsewhere; nothing imports this but __main__.
+What a command does lives elsewhere; nothing imports this but __main__. To declare commands and options little is loaded; a command's
+body imports what it needs.
 """

@@ -4,7 +4,7 @@
                1 something failed                        130 interrupted
                2 wrong usage
 
-What is checked, and what each answer means, lives in `sidecar/preflight`, which is loaded by the command alone.
+What is checked, and what each answer means, lives in `sidecar/preflight`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
-from stamina import instrumentation
-
-from sidecar.cli.terminal import console_for
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from sidecar.preflight.preflight import Report
     from sidecar.process.checks import Result
 
@@ -37,6 +35,9 @@ def check(
     wait: Annotated[float, typer.Option(min=1.0, help="Seconds to wait for what must come by the feed.")] = 15.0,
 ) -> None:
     """Check everything that would make a dump wrong or stuck, and name the setting to change."""
+    from stamina import instrumentation
+
+    from sidecar.cli.terminal import console_for
     from sidecar.preflight.preflight import preflight
     from sidecar.process.checks import Options
 
@@ -66,6 +67,8 @@ def exit_code(report: Report) -> int:
 
 def lines(result: Result) -> Iterator[Text]:
     """A line a finding, the way out below it."""
+    from rich.text import Text
+
     name = result.name
     for finding in result.findings:
         head = Text(f"{finding.status.value:<{STATUS_WIDTH}}", style=STYLES[finding.status.value])

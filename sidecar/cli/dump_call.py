@@ -12,30 +12,20 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from stamina import instrumentation
 from typer.core import TyperCommand
 
-from sidecar.cli.dump_view import status_view
-from sidecar.cli.terminal import console_for, tell
-from sidecar.config import Tls, read_secret
-from sidecar.control.client import (
-    EXIT_REFUSED,
-    EXIT_UNREACHABLE,
-    PATIENCE_S,
-    Access,
-    CallFailed,
-    ControlClient,
-    OwnerLookup,
-    find_address,
-)
-from sidecar.control.wire import status_json
+from sidecar.control.answers import EXIT_REFUSED, EXIT_UNREACHABLE, PATIENCE_S, CallFailed
 from sidecar.errors import TicdcDumpError
-from sidecar.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sidecar.control.client import ControlClient, OwnerLookup
 
 EXIT_INTERRUPTED = 130
 
@@ -65,8 +55,13 @@ class Options:
     password: Ignored = ""
     log_level: Ignored = ""
 
-    def client(self, owner_address: OwnerLookup) -> ControlClient:
-        """Raises CallFailed where etcd names no owner; ConfigError for a token's file that cannot be read."""
+    def client(self, owner_address: OwnerLookup | None) -> ControlClient:
+        """`owner_address` None: as etcd has it. Raises CallFailed where it names no owner; ConfigError for a token's file that cannot
+        be read."""
+        from sidecar.config import Tls, read_secret
+        from sidecar.control.client import Access, ControlClient, find_address, owner_in_etcd
+        from sidecar.ticdc.changefeed import ChangefeedName
+
         tls = Tls(ca_file=self.ca, cert_file=self.cert, key_file=self.key)
         token = read_secret(self.token_file) or os.environ.get("TICDC_DUMP_TOKEN", "")
         changefeed = ChangefeedName(self.cluster_id, self.namespace or "default", self.changefeed_id)
@@ -75,7 +70,7 @@ class Options:
             endpoints=[endpoint for endpoint in self.pd.split(",") if endpoint.strip()],
             tls=tls,
             changefeed=changefeed if changefeed.id else None,
-            owner_address=owner_address,
+            owner_address=owner_address or owner_in_etcd,
         )
         return ControlClient(address, Access(tls=tls, token=token, patience_s=self.timeout))
 
@@ -94,6 +89,9 @@ class Call:
 
     def show(self, status: pb.DumpStatus, *, done: str = "") -> None:
         """`done`: what the command did, in words for people."""
+        from sidecar.cli.dump_view import status_view
+        from sidecar.control.wire import status_json
+
         if self.as_json:
             typer.echo(json.dumps(status_json(status)))
             return
@@ -130,13 +128,18 @@ class DumpCommand(TyperCommand):
         raise typer.Exit(_exit_code(options, ctx.obj, called))
 
 
+@cache
 def _common_params() -> list[Any]:
     app = typer.Typer(add_completion=False)
     app.command()(Options)
     return list(typer.main.get_command(app).params)
 
 
-def _exit_code(options: Options, owner_address: OwnerLookup, body: Callable[[Call], int | None]) -> int:
+def _exit_code(options: Options, owner_address: OwnerLookup | None, body: Callable[[Call], int | None]) -> int:
+    from stamina import instrumentation
+
+    from sidecar.cli.terminal import console_for, tell
+
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking; the answer alone is for the user
     try:
         with options.client(owner_address) as client:

@@ -15,24 +15,23 @@ taken too, so that scripts need not tell the commands apart.
 from __future__ import annotations
 
 import json
+import os
 import re
-import secrets
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from sidecar.cli.dump_call import DumpCommand, call_of
-from sidecar.cli.dump_view import look, preview_view, statuses_table
-from sidecar.cli.terminal import View
-from sidecar.control.client import EXIT_REFUSED, OwnerLookup, owner_in_etcd
-from sidecar.control.wire import BRACKETS, STATE_NAMES, preview_json, status_json
+from sidecar.control.answers import EXIT_REFUSED
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Brackets
 from sidecar.core.model import TableName
 from sidecar.core.progress import OVER
 from sidecar.errors import RefusedRequest
-from sidecar.ticdc.table_rules import TableRules, split_rules
 from ticdc_dump.v1 import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from sidecar.control.client import OwnerLookup
 
 EXIT_DUMP_FAILED = 1
 EXIT_CODES = (
@@ -41,8 +40,8 @@ EXIT_CODES = (
 )
 
 
-def register(app: typer.Typer, *, owner_address: OwnerLookup = owner_in_etcd) -> None:
-    """Add the commands to `app`. `owner_address` finds a sidecar in etcd, for --pd."""
+def register(app: typer.Typer, *, owner_address: OwnerLookup | None = None) -> None:
+    """Add the commands to `app`. `owner_address` finds a sidecar, for --pd; None: in etcd."""
     for body in (dumpstart, dumppause, dumpresume, dumprestart, dumpstop, dumpquery, dumplist):
         settings = {"help_option_names": ["-h", "--help"], "obj": owner_address}
         app.command(cls=DumpCommand, epilog=EXIT_CODES, context_settings=settings)(body)
@@ -88,6 +87,9 @@ def dumpstart(
     ] = False,
 ) -> int | None:
     """Start a dump of the rows that exist. With --keys or --where and no --tables: of those tables only."""
+    from sidecar.cli.dump_view import preview_view
+    from sidecar.control.wire import BRACKETS, preview_json
+
     call = call_of(context)
     request = pb.StartRequest(
         changefeed=call.changefeed,
@@ -141,6 +143,10 @@ def dumpquery(
     watch: Annotated[bool, typer.Option("--watch", help="Show the progress until the dump is over.")] = False,
 ) -> int | None:
     """Show the dump: progress of each table, rates, lags, and what it is waiting for."""
+    from sidecar.cli.dump_view import look
+    from sidecar.cli.terminal import View
+    from sidecar.control.wire import STATE_NAMES, status_json
+
     call = call_of(context)
     if not watch:
         status = call.client.call("Query", call.dump_request())
@@ -166,6 +172,9 @@ def dumplist(
     ] = "",
 ) -> None:
     """List the dumps of the sidecar that is asked."""
+    from sidecar.cli.dump_view import statuses_table
+    from sidecar.control.wire import status_json
+
     call = call_of(context)
     found = call.client.call("List", pb.ListRequest(namespace=namespace))
     if call.as_json:
@@ -182,10 +191,12 @@ def _exit_code(status: pb.DumpStatus) -> int | None:
 
 def _new_dump_id() -> str:
     """Chosen before the first attempt, so that all attempts of a request start one dump."""
-    return secrets.token_hex(DUMP_ID_LENGTH // 2)
+    return os.urandom(DUMP_ID_LENGTH // 2).hex()
 
 
 def _rules(text: str) -> list[str]:
+    from sidecar.ticdc.table_rules import TableRules, split_rules
+
     rules = split_rules(text)
     try:
         TableRules.of(rules)

@@ -1,5 +1,8 @@
 """The command line. One function a command; what a command does lives elsewhere.
 
+A module of commands loads what it takes to declare them and their options; what a command's body needs, the body imports. So `--help`
+loads no gRPC, no Arrow and no rich, and nothing of a sidecar's insides (tests/unit/cli/test_quick.py).
+
 Exit codes: 0 done (and, for a replay, equal to the truth); 1 the output differs from the truth; 2 wrong usage;
 3 stopped by an error that is named with the way out; 130 interrupted.
 """
@@ -13,18 +16,14 @@ import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-import sidecar.cli.environment  # noqa: F401  # first: before gRPC is loaded
+import sidecar.cli.environment  # first: before gRPC is loaded
 from sidecar.cli import check, dump_commands
-from sidecar.cli.terminal import View, console_for, tell
-from sidecar.cli.views import ReplayLooks, findings, verdict_table
-from sidecar.config import read_config
 from sidecar.errors import TicdcDumpError
-from sidecar.log.storage import open_folder
-from sidecar.ticdc.table_rules import split_rules
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
 
@@ -38,8 +37,20 @@ class ReplayBrackets(StrEnum):
     SNAPSHOT = "snapshot"
 
 
+class _Commands(TyperGroup):
+    """Its own `--help`, where it is not given, is False and not None: for None typer asks pydantic for a boolean, which takes as long to
+    load as everything else that a command's help needs."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
+
 app = typer.Typer(
     name="ticdc-dump",
+    cls=_Commands,
     help="Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes.",
     no_args_is_help=True,
     add_completion=False,
@@ -48,8 +59,16 @@ app = typer.Typer(
 )
 
 
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ticdc-dump {sidecar.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")] = False,
+) -> None:
     """Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes."""
 
 
@@ -75,8 +94,11 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Play a recorded TiCDC stream with a dump in the middle of it, and judge the merged output by the truth."""
-    from sidecar.replay.replay import run  # Spark is loaded by the command that needs it
+    from sidecar.cli.terminal import View, console_for
+    from sidecar.cli.views import ReplayLooks, findings, verdict_table
+    from sidecar.replay.replay import run
     from sidecar.replay.report import ReplaySettings
+    from sidecar.ticdc.table_rules import split_rules
 
     console, looks = console_for(as_json=as_json), ReplayLooks()
     settings = ReplaySettings(
@@ -110,18 +132,20 @@ def replay(
 @app.command()
 def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: consume it, deliver it, and dump when told to."""
+    from sidecar.config import read_config
     from sidecar.run.app import Sidecar
-    from sidecar.run.logs import set_up
+    from sidecar.run.logs import defects_told, set_up
 
     settings = read_config(config)
     set_up(settings.logging)
     sidecar = Sidecar(settings, config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sidecar.stopping.set())
-    try:
-        sidecar.run()
-    finally:
-        sidecar.close()
+    with defects_told():
+        try:
+            sidecar.run()
+        finally:
+            sidecar.close()
 
 
 @app.command()
@@ -133,8 +157,10 @@ def merge(
 ) -> None:
     """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one itself unless spark.managed is off."""
     from sidecar.adapters.etcd.client import EtcdClient
+    from sidecar.config import read_config
+    from sidecar.log.storage import open_folder
     from sidecar.run.changefeed_watch import read_changefeed
-    from sidecar.run.logs import set_up
+    from sidecar.run.logs import defects_told, set_up
     from spark_merge.delivery import JobSettings
     from spark_merge.places import Watchdog
     from spark_merge.worker import Worker, WorkerSettings
@@ -159,7 +185,8 @@ def merge(
         watch_stdin(worker)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.ending.set())
-    worker.run()
+    with defects_told():
+        worker.run()
 
 
 dump_commands.register(app)
@@ -178,5 +205,7 @@ def main() -> None:
     try:
         app()
     except TicdcDumpError as error:
+        from sidecar.cli.terminal import tell
+
         tell(error, reason="error", as_json="--json" in sys.argv)
         raise SystemExit(EXIT_ERROR) from error

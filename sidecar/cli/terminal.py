@@ -15,7 +15,6 @@ from time import monotonic
 
 import typer
 from rich.console import Console, RenderableType
-from rich.live import Live
 
 from sidecar.core.model import physical_ms
 from sidecar.errors import TicdcDumpError
@@ -50,6 +49,8 @@ class Look:
 
 class View:
     def __init__(self, console: Console, now_s: Callable[[], float] = monotonic) -> None:
+        from rich.live import Live
+
         in_terminal = console.is_terminal and not console.quiet
         self._live = Live(console=console, refresh_per_second=REDRAWN_A_SECOND) if in_terminal else None
         self._console, self._now_s = console, now_s

@@ -8,8 +8,6 @@
 - A standby names the owner: the call is made there, once. A standby that does not know the owner, or a second standby, is a
   takeover under way: asked again, from the start.
 - A token leaves this machine over TLS only.
-
-Each failure says its `exit_code`: 3 refused (or another error of the sidecar), 4 not found, 5 unreachable, 6 not allowed.
 """
 
 from __future__ import annotations
@@ -22,9 +20,19 @@ import grpc
 import stamina
 
 from sidecar.config import EtcdSection, Tls
-from sidecar.control.security import KEEPALIVE_MS, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
-from sidecar.control.service import OWNER_METADATA
-from sidecar.errors import ConfigError, TicdcDumpError, parted
+from sidecar.control.answers import (
+    EXIT_NOT_ALLOWED,
+    EXIT_NOT_FOUND,
+    EXIT_REFUSED,
+    EXIT_UNREACHABLE,
+    KEEPALIVE_MS,
+    OWNER_METADATA,
+    PATIENCE_S,
+    REQUEST_BYTES_MAX,
+    RESPONSE_BYTES_MAX,
+    CallFailed,
+)
+from sidecar.errors import ConfigError, parted
 from sidecar.process.listening import is_loopback
 from sidecar.process.tls import channel_credentials
 from sidecar.ticdc.changefeed import ChangefeedName
@@ -32,11 +40,8 @@ from ticdc_dump.v1 import control_pb2_grpc
 
 NO_TLS = Tls()
 ADDRESS_DEFAULT = "127.0.0.1:8310"
-PATIENCE_S = 15.0
-"""Longer than a takeover by a standby with the default lease takes to be noticed by nobody: the lease's 10 s, and some."""
 ANSWER_MAX_S = 30.0
 """For one answer; the service gives up on the pipeline before that."""
-EXIT_REFUSED, EXIT_NOT_FOUND, EXIT_UNREACHABLE, EXIT_NOT_ALLOWED = 3, 4, 5, 6
 
 OwnerLookup = Callable[[Sequence[str], Tls, ChangefeedName], str | None]
 """The owner's control address by etcd endpoints (host:port), TLS and changefeed; None if nobody owns it."""
@@ -59,15 +64,6 @@ def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> s
     finally:
         client.close()
     return holder.address if holder is not None else None
-
-
-class CallFailed(TicdcDumpError):
-    """A call that has no good answer. `reason`: one word for programs."""
-
-    def __init__(self, message: str, *, hint: str, exit_code: int, reason: str) -> None:
-        super().__init__(message, hint=hint)
-        self.exit_code = exit_code
-        self.reason = reason
 
 
 def _not_found(message: str, *, hint: str) -> CallFailed:

@@ -17,6 +17,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from sidecar.config import ControlSection
+from sidecar.control.answers import KEEPALIVE_MS, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from sidecar.control.service import WATCHERS_MAX, ControlService
 from sidecar.process.listening import bind, interceptors
 from ticdc_dump.v1 import control_pb2 as pb
@@ -26,12 +27,6 @@ SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["Control"].full_name
 HEALTH_PREFIX = f"/{health.SERVICE_NAME}/"
 THREADS = WATCHERS_MAX + 16
 CALLS_MAX = 4 * THREADS
-REQUEST_BYTES_MAX = 16 << 20
-"""A hundred thousand keys."""
-RESPONSE_BYTES_MAX = 64 << 20
-"""The status of ten thousand tables with the longest names that TiDB takes."""
-KEEPALIVE_MS = 10_000
-"""How often a client asks whether the server is still there; the server takes twice as many."""
 STOP_GRACE_S = 3.0
 
 

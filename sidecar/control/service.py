@@ -25,6 +25,7 @@ from typing import NoReturn
 import grpc
 
 from sidecar.config import DumpSection
+from sidecar.control.answers import OWNER_METADATA
 from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, start_dump
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
@@ -37,7 +38,6 @@ from sidecar.ports import SchemaSource
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc
 
-OWNER_METADATA = "ticdc-dump-owner"
 REQUEST_TIMEOUT_S = 20.0
 """For the pipeline to carry a request out: it may be in the middle of writing a large segment."""
 PUBLISH_TIMEOUT_S = 5.0

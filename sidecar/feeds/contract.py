@@ -6,7 +6,7 @@ have ids, and the tables follow TiDB's DDL jobs, which come with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,12 +26,13 @@ class LiveFeed(Feed, Protocol):
 @dataclass(frozen=True, slots=True)
 class Brought:
     """For one term. `feed` begins to listen or to connect: for the owner only. `still_because`: what the feed knows of why it does not
-    move."""
+    move. `place`: where the changes come from, for people, once the schemas are there; no secret is in it."""
 
     codec: Codec
     schemas: Schemas
     feed: Callable[[], LiveFeed]
     still_because: Callable[[], str] = lambda: ""
+    place: Callable[[], Mapping[str, str]] = dict
 
 
 Note = Callable[[str], None]

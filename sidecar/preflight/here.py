@@ -22,7 +22,8 @@ from pathlib import Path
 import grpc
 
 from sidecar.config import ChangefeedSection, Config, ControlSection, SparkSection, Tls, read_secret
-from sidecar.control.client import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, Access, CallFailed, ControlClient
+from sidecar.control.answers import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, CallFailed
+from sidecar.control.client import Access, ControlClient
 from sidecar.core.model import Seq
 from sidecar.errors import SinkError, TicdcDumpError
 from sidecar.feeds.checks import LogEnd

@@ -19,8 +19,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-import structlog
-
+import sidecar
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, Holder, owner
@@ -45,8 +44,10 @@ from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.gauge import Estimates, Gauge
+from sidecar.run.logs import say
 from sidecar.run.merge_process import MergeProcess
 from sidecar.run.metrics import MetricsServer, Tally
+from sidecar.run.news import Line, News, cannot_begin, standby, started, stopped, term_ended, worker_died
 from sidecar.run.term import Term
 from sidecar.ticdc.scope import LiveScope
 
@@ -55,8 +56,6 @@ ACQUIRE_S = 1.0
 PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 30.0
 """Between terms that ended with an error which a retry can help; doubled each time, until a term lives for long."""
 LONG_TERM_S = 60.0
-
-log = structlog.get_logger("ticdc-dump")
 
 
 class Sidecar:
@@ -69,6 +68,7 @@ class Sidecar:
         self.status: SidecarStatus | None = None
         self.last_error = ""
         self._rows_per_s = 0.0
+        self._standby_since_s: float | None = None
         self.requests = QueuedRequests()
         self.tally = Tally()
         self.clock = MonotonicClock()
@@ -88,7 +88,7 @@ class Sidecar:
                 self._close_parts()
                 if not error.retryable:
                     raise
-                self._ended(error)
+                self._ended(error, cannot_begin(error))
             self.stopping.wait(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
@@ -141,33 +141,43 @@ class Sidecar:
 
     def run(self) -> None:
         """Terms of ownership until `stopping`. Raises the error that ends the process."""
+        say(started(self.config, version=sidecar.__version__))
         self._prepare()
-        if self.stopping.is_set():
-            return
         pause_s = PAUSE_FIRST_S
-        log.info("waiting for the changefeed", changefeed=str(self.changefeed.name), control=self.config.control.listen)
         while not self.stopping.is_set():
             began_s = self.clock.now_s()
             self._check_parts()
             try:
                 epoch = self.ownership.acquire(timeout_s=ACQUIRE_S)
                 if epoch is None:
+                    self._stand_by()
                     continue
                 self._own(epoch)
             except (OwnershipLost, LogTaken) as error:
-                self._ended(error)
+                self._ended(error, term_ended(error, goes_on=True))
             except TicdcDumpError as error:
-                self._ended(error)
+                self._ended(error, term_ended(error, goes_on=error.retryable))
                 if not error.retryable:
                     raise
             pause_s = PAUSE_FIRST_S if self.clock.now_s() - began_s > LONG_TERM_S else min(pause_s * 2, PAUSE_MAX_S)
             self.stopping.wait(pause_s)
+        say(stopped())
+
+    def _stand_by(self) -> None:
+        if self._standby_since_s is None:
+            self._standby_since_s = self.clock.now_s()
+            say(standby(self._owner_address()))
+
+    def _stood_by_s(self) -> float:
+        """Until this moment, since when it no longer does."""
+        since_s, self._standby_since_s = self._standby_since_s, None
+        return 0.0 if since_s is None else self.clock.now_s() - since_s
 
     def _own(self, epoch: int) -> None:
-        log.info("owner of the changefeed", epoch=epoch)
+        waited_s = self._stood_by_s()
         self.tally.terms += 1
         self.changefeed = read_changefeed(self.client, self.config)
-        brought = MAKES[self.config.feed](self.config, self.changefeed, self.scope, log.warning)
+        brought = MAKES[self.config.feed](self.config, self.changefeed, self.scope, lambda what: say(Line(what, {}, "warning")))
         term = Term(self.config, self.changefeed, self.ownership, epoch=epoch)
         watch = ChangefeedWatch(self.client, self.config, self.changefeed)
         at_once = True
@@ -175,6 +185,7 @@ class Sidecar:
             term.begin(partial(self._open, brought))
             self._start_worker(epoch)
             process = f"{socket.gethostname()}:{os.getpid()}"
+            news = News(self.config, self.changefeed, brought.place(), waited_s=waited_s)
             gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
 
             def seen(_: Pipeline, now_s: float) -> None:
@@ -183,6 +194,7 @@ class Sidecar:
                 if gauge.due(now_s):
                     self.status = gauge.read(now_s, worker=self._worker_state(), last_error=self.last_error)
                     self._rows_per_s = self.status.rows_per_s or self._rows_per_s
+                    say(*news.heard(self.status, self.deliveries.report, now_s))
 
             seen(term.pipeline, self.clock.now_s())
             self.server.owner(owns=True)
@@ -226,13 +238,11 @@ class Sidecar:
     def _count(self) -> Tally:
         return replace(self.tally, worker_deaths=self.tally.worker_deaths + (self._worker.deaths if self._worker else 0))
 
-    def _ended(self, error: TicdcDumpError) -> None:
+    def _ended(self, error: TicdcDumpError, line: Line) -> None:
         self.last_error = str(error)
         ended = self.tally.terms_ended
         ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
-        log.warning(
-            "ended, and tried again" if error.retryable else "ended", error=type(error).__name__, retryable=error.retryable, text=str(error)
-        )
+        say(line)
 
     # ---- the merge worker ------------------------------------------------------------------------------------------
 
@@ -241,7 +251,7 @@ class Sidecar:
             return
         command = [sys.executable, "-m", "sidecar", "merge", "--config", str(self._config_path)]
         command += ["--log-id", self.changefeed.log_id, "--epoch", str(epoch), "--end-with-stdin"]
-        self._worker = MergeProcess(command, lambda what: log.warning(what))
+        self._worker = MergeProcess(command, lambda death: say(worker_died(death)))
         self._worker.start()
 
     def _worker_state(self) -> str:

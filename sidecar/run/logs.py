@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import structlog
 
 from sidecar.config import LoggingSection
+from sidecar.errors import TicdcDumpError
+from sidecar.run.news import Line
+
+EXIT_DEFECT = 1
+
+log = structlog.get_logger("ticdc-dump")
 
 
 def set_up(section: LoggingSection) -> None:
@@ -22,7 +30,7 @@ def set_up(section: LoggingSection) -> None:
     last: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if section.format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        else structlog.dev.ConsoleRenderer(sort_keys=False, colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
     )
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -36,3 +44,22 @@ def set_up(section: LoggingSection) -> None:
     logging.captureWarnings(True)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("ticdc-dump").setLevel(level)
+
+
+def say(*lines: Line) -> None:
+    for line in lines:
+        getattr(log, line.level)(line.event, **line.values)
+
+
+@contextmanager
+def defects_told() -> Iterator[None]:
+    """Whatever ends the block and is none of ours ends the process, by a line that says so, with the trace beside it. What is ours
+    passes: it names cause and way out, and the command tells it."""
+    try:
+        yield
+    except TicdcDumpError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        log.exception("a defect ended the process", error=what, exit_code=EXIT_DEFECT, hint="report this with the trace")
+        raise SystemExit(EXIT_DEFECT) from error

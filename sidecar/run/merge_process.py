@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Event, Lock
 from time import monotonic
 
@@ -26,10 +27,19 @@ END_S = 20.0
 """A batch is given so long to be accepted before the worker is killed; killed or not, nothing is lost."""
 
 
-class MergeProcess:
-    """Runs `command` until `close`. `noticed(what)` hears of each death, for the log."""
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Of a worker, which is started again after `again_in_s`. `exit_code` below 0: the signal that killed it."""
 
-    def __init__(self, command: Sequence[str], noticed: Callable[[str], None]) -> None:
+    exit_code: int
+    lived_s: float
+    again_in_s: float
+
+
+class MergeProcess:
+    """Runs `command` until `close`. `noticed` hears of each death, for the log, in a thread of this one's."""
+
+    def __init__(self, command: Sequence[str], noticed: Callable[[Death], object]) -> None:
         self._command = list(command)
         self._noticed = noticed
         self._lock = Lock()
@@ -81,7 +91,7 @@ class MergeProcess:
             self.deaths += 1
             lived_s = monotonic() - began_s
             wait_s = RESTART_FIRST_S if lived_s >= LONG_LIFE_S else min(wait_s * 2, RESTART_MAX_S)
-            self._noticed(f"the merge worker ended with code {code} after {lived_s:.0f} s and is started again in {wait_s:.0f} s")
+            self._noticed(Death(code, lived_s, wait_s))
             closing.wait(wait_s)
 
 

@@ -7,12 +7,10 @@ Source: pingcap/tiflow cdc/model/changefeed.go, pkg/config; facts/ticdc.md secti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote
 
-from sidecar.errors import ConfigError, FeedUnsuitable, RefusedRequest
-from sidecar.ticdc.table_rules import TableRules
+from sidecar.errors import ConfigError
 
 KAFKA_SCHEMES = frozenset({"kafka", "kafka+ssl"})
 """TiCDC treats both alike: TLS is decided by `enable-tls` and the certificates."""
@@ -153,11 +151,3 @@ class Changefeed:
         if found not in _GO_TRUE | _GO_FALSE:
             raise ConfigError(f"{path[-1]}={found} in the changefeed's sink URI is no switch", hint="give it as true or false")
         return found in _GO_TRUE or self.setting(*path) is True
-
-
-def compiled(setting: str, rules: Iterable[str], *, case_sensitive: bool) -> TableRules:
-    """Table rules of the changefeed. Raises FeedUnsuitable for what is not understood, naming `setting`."""
-    try:
-        return TableRules.of(rules, case_sensitive=case_sensitive)
-    except RefusedRequest as error:
-        raise FeedUnsuitable(f"the changefeed's {setting} cannot be followed: {error.message}", hint=error.hint) from error

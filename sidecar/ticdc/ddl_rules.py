@@ -23,8 +23,8 @@ from sidecar.core.model import TableName
 from sidecar.errors import UnsupportedDdl
 from sidecar.schema.ddl import Action, DdlEvent, Effect, TableChange
 from sidecar.schema.system import is_system_schema
-from sidecar.ticdc.changefeed import FeedFilter, compiled
-from sidecar.ticdc.table_rules import TableRules
+from sidecar.ticdc.changefeed import FeedFilter
+from sidecar.ticdc.table_rules import TableRules, compiled
 
 
 class Verdict(Enum):

@@ -26,9 +26,9 @@ from typing import NamedTuple, assert_never
 
 from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
-from sidecar.ticdc.changefeed import Changefeed, EventFilter, compiled
+from sidecar.ticdc.changefeed import Changefeed, EventFilter
 from sidecar.ticdc.ddl_rules import ALIASES, EVENT_TYPES, sql_rules
-from sidecar.ticdc.table_rules import TableRules
+from sidecar.ticdc.table_rules import TableRules, compiled
 
 
 class RowEvent(StrEnum):

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
-from sidecar.ticdc.changefeed import KAFKA_SCHEMES, Changefeed, compiled
+from sidecar.ticdc.changefeed import KAFKA_SCHEMES, Changefeed
 from sidecar.ticdc.event_filter import dump_scope, mark_table_problem
+from sidecar.ticdc.table_rules import compiled
 from sidecar.ticdc.topics import topic_of
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import re2
 
 from sidecar.core.model import TableName
-from sidecar.errors import RefusedRequest
+from sidecar.errors import FeedUnsuitable, RefusedRequest
 from sidecar.schema.system import TICDC_SCHEMAS, TIDB_SCHEMAS
 
 _HINT = 'write rules as schema.table, with *, ?, [a-z], "quoted names", my\\-shop or /regexes/: shop.*,!shop.event_*'
@@ -76,6 +76,14 @@ class _Rule(NamedTuple):
     lets_in: bool
     schema: Callable[[str], bool]
     table: Callable[[str], bool]
+
+
+def compiled(setting: str, rules: Iterable[str], *, case_sensitive: bool) -> TableRules:
+    """Table rules of the changefeed. Raises FeedUnsuitable for what is not understood, naming `setting`."""
+    try:
+        return TableRules.of(rules, case_sensitive=case_sensitive)
+    except RefusedRequest as error:
+        raise FeedUnsuitable(f"the changefeed's {setting} cannot be followed: {error.message}", hint=error.hint) from error
 
 
 def _compiled(text: str, *, fold: bool) -> _Rule | None:

@@ -19,8 +19,8 @@ from collections.abc import Iterable
 
 from sidecar.core.model import MARK_TABLE, TableName
 from sidecar.errors import FeedUnsuitable
-from sidecar.ticdc.changefeed import Changefeed, compiled
-from sidecar.ticdc.table_rules import TableRules
+from sidecar.ticdc.changefeed import Changefeed
+from sidecar.ticdc.table_rules import TableRules, compiled
 
 TOPIC_CHARS_MAX = 249
 _EXPRESSION = re.compile(r"[A-Za-z0-9._-]*(\{schema\})?([A-Za-z0-9._-]*\{table\})?[A-Za-z0-9._-]*")

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sidecar.cli.main import tune_collector
-from tests.bench import decode, kv, latency, merge, order, push, source, tikv, transaction
+from tests.bench import cli, decode, kv, latency, merge, order, push, source, tikv, transaction
 from tests.bench.bench import Bench
 from tests.bench.figures import TICKS_A_SECOND, Cost, Figure, machine_ticks, timed_tree
 
@@ -28,6 +28,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "kv": kv.measure,
     "push": push.measure,
     "tikv": tikv.measure,
+    "cli": cli.measure,
 }
 
 WIDTH = 200

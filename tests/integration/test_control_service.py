@@ -26,7 +26,8 @@ from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, Holder
 from sidecar.cli import dump_commands
 from sidecar.config import ControlSection, EtcdSection, Tls
-from sidecar.control.client import ADDRESS_DEFAULT, Access, CallFailed, ControlClient, find_address, owner_in_etcd
+from sidecar.control.answers import CallFailed
+from sidecar.control.client import ADDRESS_DEFAULT, Access, ControlClient, find_address, owner_in_etcd
 from sidecar.control.security import HEALTH_PREFIX, SERVICE_NAME, serve
 from sidecar.control.service import ControlService
 from sidecar.core.model import TableName

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sidecar.control.client import Access, CallFailed, ControlClient
+from sidecar.control.answers import CallFailed
+from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
 from ticdc_dump.v1 import control_pb2
 

@@ -15,7 +15,7 @@ import pytest
 
 from sidecar.core.model import Seq
 from sidecar.log.storage import Folder, open_folder
-from sidecar.run.merge_process import MergeProcess
+from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.files.sink import FileSink
 from tests.support.histories import SEGMENTS, check, random_history, write_log
 
@@ -64,7 +64,7 @@ def test_a_worker_that_dies_is_started_again_and_the_output_is_the_rules(tmp_pat
     history = random_history(Random(3))
     log, out = open_folder(str(tmp_path / "log")), Folder("file", str(tmp_path / "out"))
     manifests = write_log(log, history)
-    died, noticed = tmp_path / "died", list[str]()
+    died, noticed = tmp_path / "died", list[Death]()
     command = [sys.executable, "-c", DIES_ONCE, how, log.root, out.root, str(died)]
     process = MergeProcess(command, noticed.append)
     process.start()
@@ -77,5 +77,5 @@ def test_a_worker_that_dies_is_started_again_and_the_output_is_the_rules(tmp_pat
     finally:
         process.close(at_once=False)
     assert process.deaths == 1
-    assert f"ended with code {1 if how == 'hang' else -signal.SIGKILL}" in noticed[0]
+    assert noticed[0].exit_code == (1 if how == "hang" else -signal.SIGKILL)
     check(history, manifests, out)

@@ -25,6 +25,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
+import sidecar
 from sidecar.adapters.tidb import source as tidb
 from sidecar.config import Config, read_config
 from sidecar.control.security import STOP_GRACE_S
@@ -327,7 +328,7 @@ def is_pinned(image: str) -> bool:
 
 
 def test_every_image_has_its_registry_and_version() -> None:
-    own = "ticdc-dump:" + tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    own = "ticdc-dump:" + sidecar.__version__
     images = {service["image"] for service in compose()["services"].values()} - {own}
     bases = {line.split()[1] for line in text("docker/Dockerfile").splitlines() if line.startswith("FROM ")}
     assert [image for image in images | bases if not is_pinned(image)] == []

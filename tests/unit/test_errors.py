@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar import errors
-from sidecar.control.client import CallFailed
+from sidecar.control.answers import CallFailed
 from sidecar.errors import TicdcDumpError, parted, with_hint
 
 ROOT = Path(__file__).parents[2]

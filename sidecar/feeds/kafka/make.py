@@ -17,6 +17,7 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.feeds.contract import Brought, Note
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
+from sidecar.process.checks import listed
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.changefeed_info import client_settings, codec_of, kafka_place
 from sidecar.ticdc.event_filter import FilterRules
@@ -39,7 +40,11 @@ def make(config: Config, changefeed: Changefeed, scope: LiveScope, note: Note) -
         opened.append(feed_of(changefeed, config.kafka, lambda: schemas.tables, names))
         return opened[-1]
 
-    return Brought(codec_of(changefeed), schemas, feed, lambda: opened[-1].still_because() if opened else "")
+    def place() -> dict[str, str]:
+        of_tables = topics(changefeed, kafka_place(changefeed).topic, schemas.tables)
+        return {"brokers": brokers_of(changefeed, config.kafka), "topics": listed(sorted(of_tables))}
+
+    return Brought(codec_of(changefeed), schemas, feed, lambda: opened[-1].still_because() if opened else "", place)
 
 
 def schemas_of(

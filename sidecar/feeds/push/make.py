@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sidecar.config import Config
 from sidecar.feeds.contract import Brought, Note
 from sidecar.feeds.kv.make import of_key_values
@@ -11,4 +13,5 @@ from sidecar.ticdc.scope import LiveScope
 
 
 def make(config: Config, changefeed: Changefeed, scope: LiveScope, _: Note) -> Brought:
-    return of_key_values(config, changefeed, scope, lambda: PushPuller(config.push, changefeed=changefeed.name))
+    brought = of_key_values(config, changefeed, scope, lambda: PushPuller(config.push, changefeed=changefeed.name))
+    return replace(brought, place=lambda: {"listen": config.push.listen})

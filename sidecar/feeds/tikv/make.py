@@ -22,7 +22,9 @@ def make(config: Config, changefeed: Changefeed, scope: LiveScope, _: Note) -> B
     def still_because() -> str:
         return held_by(made[-1].view()) if made else ""
 
-    return replace(of_key_values(config, changefeed, scope, puller), still_because=still_because)
+    return replace(
+        of_key_values(config, changefeed, scope, puller), still_because=still_because, place=lambda: {"pd": ", ".join(config.tikv.pd)}
+    )
 
 
 def held_by(view: TikvView) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import sidecar
 from sidecar.cli.main import main
 from tests.support.recordings import recording
 
@@ -76,6 +77,35 @@ def test_an_error_is_json_when_json_is_asked_for(monkeypatch: pytest.MonkeyPatch
     assert found["ok"] is False
     assert found["exit_reason"] == "error"
     assert "what to do" in found["error"]
+
+
+def test_the_version_is_the_packages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"ticdc-dump {sidecar.__version__}\n"
+
+
+def test_a_defect_of_a_sidecar_ends_it_with_a_line_that_says_so_and_exit_code_1(tmp_path: Path) -> None:
+    config = tmp_path / "sidecar.toml"
+    config.write_text(CONFIG)
+    program = "from sidecar.run.app import Sidecar\nSidecar.run = lambda self: 1 // 0\nfrom sidecar.cli.main import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", program, "run", "--config", str(config)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    found = json.loads(line)
+    assert found["event"] == "a defect ended the process"
+    assert found["error"].startswith("ZeroDivisionError")
+    assert found["exception"].startswith("Traceback")
+
+
+CONFIG = """
+sinks = ["console:"]
+changefeed = { id = "orders" }
+etcd = { endpoints = ["127.0.0.1:1"] }
+source = { host = "h", user = "u" }
+log = { uri = "/nowhere" }
+metrics = { listen = "" }
+logging = { format = "json" }
+"""
 
 
 @pytest.mark.recordings

@@ -131,6 +131,18 @@ def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) 
     assert "tikv.pd names no endpoint" in told.findings[0].what
 
 
+def test_each_way_of_the_changes_tells_where_they_come_from(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert made(config, changefeed())[0].place() == {"listen": "127.0.0.1:0"}
+    by_tikv = msgspec.structs.replace(config, feed="tikv", tikv=TikvSection(pd=("pd1:2379", "pd2:2379")))
+    assert made(by_tikv, changefeed())[0].place() == {"pd": "pd1:2379, pd2:2379"}
+    mark_table = TableSchema(MARK_TABLE, (Column("id", "int", nullable=False),), ("id",))
+    monkeypatch.setattr(TidbSchemas, "tables", lambda *_: {MARK_TABLE: mark_table})
+    sink_uri = "kafka://me:hunter2@k1:9092,k2:9092/orders?protocol=open-protocol&sasl-password=hunter2"
+    brought, _ = made(msgspec.structs.replace(config, feed="kafka"), replace(changefeed(), sink_uri=sink_uri, protocol="open-protocol"))
+    brought.schemas.begin()
+    assert brought.place() == {"brokers": "k1:9092,k2:9092", "topics": "orders"}
+
+
 def known(value: T) -> Told[T]:
     """Of a check that the test has carried out itself."""
     yield ok("known")

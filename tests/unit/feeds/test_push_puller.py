@@ -212,8 +212,14 @@ def test_a_span_moves_to_the_sender_that_opens_it_and_the_former_one_is_told(
 def test_a_sender_that_connects_again_goes_on_after_all_that_its_former_stream_sent(
     puller: PushPuller, polling: Polling, sender: RawSender
 ) -> None:
+    def waiting_bytes() -> int:
+        return sum(view.waiting_bytes for view in puller.senders())
+
     sender.entries(1, sent(KEY, 120))
+    assert waiting(waiting_bytes)
+    entries = waiting_bytes()
     sender.resolved(1, 130, entries=1)
+    assert waiting(lambda: waiting_bytes() > entries), "what is still on its way when the other stream begins is not sent yet"
     with RawSender(puller.port) as again:
         again.hello("node-1")
         made_welcome(polling, again)

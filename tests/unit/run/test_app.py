@@ -9,13 +9,16 @@ from threading import Event
 import msgspec
 import pytest
 
+from sidecar.adapters.etcd.owner import Holder
 from sidecar.config import Config
+from sidecar.control.status import SidecarStatus
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import ConfigError
 from sidecar.log.delivered import DeliveryReport
 from sidecar.run import app
 from sidecar.run.app import Sidecar, worker_state
 from sidecar.run.merge_process import MergeProcess
+from sidecar.run.news import Line
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.unit.run.test_term import SETTINGS
 
@@ -61,7 +64,7 @@ class OneStep:
     pipeline = None
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.still_because = str
+        self.still_because, self.place = str, dict
 
     def acquire(self, *, timeout_s: float) -> int:
         return 1
@@ -87,6 +90,7 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
         monkeypatch.setattr(app, name, OneStep)
     monkeypatch.setattr(app, "MAKES", {"kafka": OneStep})
     monkeypatch.setattr(app, "read_changefeed", lambda *_: found)
+    monkeypatch.setattr(app, "owner", lambda *_: None)
     monkeypatch.setattr(made, "_prepare", lambda: None)
     monkeypatch.setattr(made, "_start_worker", lambda _: None)
     monkeypatch.setattr(made.stopping, "wait", lambda _: made.stopping.set())
@@ -135,6 +139,22 @@ def test_what_lives_as_long_as_the_process_and_broke_ends_it_owner_or_standby(
     with pytest.raises(ZeroDivisionError):
         sidecar.run()
     assert sidecar.tally.terms == owns
+
+
+def test_a_standby_tells_it_once_and_an_owner_what_it_attached_to(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Line] = []
+    epochs = iter([None, None, 4])
+    status = SidecarStatus(sidecar.changefeed.name, 4, "here:1")
+    monkeypatch.setattr(app, "say", lambda *lines: told.extend(lines))
+    monkeypatch.setattr(app, "owner", lambda *_: Holder("other", 1, "other:8310"))
+    monkeypatch.setattr(sidecar.ownership, "acquire", lambda **_: next(epochs))
+    monkeypatch.setattr(OneStep, "due", lambda *_: True)
+    monkeypatch.setattr(OneStep, "read", lambda *_, **__: status, raising=False)
+    monkeypatch.setattr(OneStep, "report", None, raising=False)
+    sidecar.run()
+    assert [line.event for line in told] == ["started", "standby", "attached", "stopped as told"]
+    assert told[1].values == {"owner": "other:8310"}
+    assert told[2].values["epoch"] == 4
 
 
 @pytest.mark.parametrize(

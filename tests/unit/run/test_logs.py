@@ -12,7 +12,9 @@ import pytest
 import structlog
 
 from sidecar.config import LoggingSection
-from sidecar.run.logs import set_up
+from sidecar.errors import FeedLost
+from sidecar.run.logs import defects_told, say, set_up
+from sidecar.run.news import Line
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +119,50 @@ def test_setting_up_again_does_not_write_lines_twice(capsys: pytest.CaptureFixtu
         set_up(LoggingSection(format="json"))
     structlog.get_logger("ticdc-dump").info("once")
     assert len(lines(capsys.readouterr().err)) == 1
+
+
+NEWS = (Line("table done", {"table": "shop.item", "rows": 5000, "seconds": 1.5}), Line("dump failed", {"reason": "no rights"}, "warning"))
+
+
+def test_news_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="json"))
+    say(*NEWS)
+    done, failed = lines(capsys.readouterr().err)
+    assert done.items() >= {"event": "table done", "level": "info", "table": "shop.item", "rows": 5000, "seconds": 1.5}.items()
+    assert failed.items() >= {"event": "dump failed", "level": "warning", "reason": "no rights"}.items()
+
+
+def test_news_are_one_line_each_with_their_values_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="text"))
+    say(*NEWS, Line("DDL passed", {"query": "two\nlines"}))
+    done, failed, ddl = capsys.readouterr().err.splitlines()
+    assert done.split("table done")[1].split() == ["table=shop.item", "rows=5000", "seconds=1.5"]
+    assert "warning" in failed
+    assert "reason='no rights'" in failed
+    assert "query='two\\nlines'" in ddl
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_defect_ends_the_process_with_a_line_that_says_so_and_its_trace(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format=form))
+    with pytest.raises(SystemExit) as ended, defects_told():
+        raise ZeroDivisionError("no such thing")
+    told = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert told.count("a defect ended the process") == 1
+    assert "ZeroDivisionError: no such thing" in told
+    assert "Traceback" in told
+    if form == "json":
+        (line,) = lines(told)
+        assert line.items() >= {"level": "error", "error": "ZeroDivisionError: no such thing", "exit_code": 1}.items()
+        assert line["exception"].startswith("Traceback")
+
+
+def test_an_error_of_ours_passes_for_the_command_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection())
+    with pytest.raises(FeedLost), defects_told():
+        raise FeedLost("no broker", hint="start one")
+    assert capsys.readouterr().err == ""
 
 
 def _fail(log: Any, password: str = "") -> None:

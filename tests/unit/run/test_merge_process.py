@@ -13,7 +13,7 @@ from time import monotonic
 import pytest
 
 from sidecar.run import merge_process
-from sidecar.run.merge_process import MergeProcess
+from sidecar.run.merge_process import Death, MergeProcess
 
 LIVES_UNTIL_STDIN_ENDS = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); sys.stdin.read()"
 DEADLINE_S = 20.0
@@ -46,20 +46,21 @@ def gone(pid: int) -> bool:
 
 def test_a_worker_that_dies_is_started_again_and_each_death_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
-    told: Queue[str] = Queue()
+    told: Queue[Death] = Queue()
     worker = MergeProcess(child("raise SystemExit(7)"), told.put)
     worker.start()
     first, second = told.get(timeout=DEADLINE_S), told.get(timeout=DEADLINE_S)
     worker.close(at_once=True)
-    assert "ended with code 7" in first
-    assert "ended with code 7" in second
+    assert (first.exit_code, second.exit_code) == (7, 7)
+    assert first.lived_s > 0
+    assert 0 < first.again_in_s < second.again_in_s
     assert worker.deaths >= 2
 
 
 def test_waits_longer_after_each_short_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
     monkeypatch.setattr(merge_process, "RESTART_MAX_S", 0.03)
-    told: Queue[str] = Queue()
+    told: Queue[Death] = Queue()
     worker = MergeProcess(child("raise SystemExit(1)"), told.put)
     worker.start()
     for _ in range(3):

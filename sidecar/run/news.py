@@ -1,0 +1,335 @@
+"""What the log tells a person of a sidecar, a line a piece of news: made of values that others keep anyway, here and nowhere else.
+
+    started, cannot_begin, standby, attached, term_ended, worker_died, stopped     what the process itself does
+    News.heard                                                                     what a status says that the one before it did not
+
+- Nothing is told for each segment: how the stream goes is one line a minute (`resolved`), and so is a dump's progress.
+- Times of the stream are UTC; `seconds` are by the sidecar's clock and count from when this owner saw it begin: what former owners did
+  is left out of a rate and told beside it.
+- A line holds no secret: an URI is told without its account and without its parameters, but for the format.
+
+It must not know how lines are written (`logs` does), and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Literal
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+from sidecar.config import Config
+from sidecar.control.status import SidecarStatus
+from sidecar.core.model import CommitTs, Seq, TableName, physical_ms
+from sidecar.core.progress import OVER, DumpState, Progress
+from sidecar.errors import TicdcDumpError, parted
+from sidecar.log import storage
+from sidecar.log.delivered import DeliveryReport
+from sidecar.pace.sinks import SinkDelivery
+from sidecar.run.merge_process import Death
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
+
+MINUTE_S = 60.0
+TABLES_TOLD_MAX = 20
+"""That are done within one status; more of them are told as one line. A dump may have ten thousand small ones."""
+DDL_CHARS_MAX = 120
+SAMPLES_MAX = 7200
+"""An hour of statuses: a sink that is further behind is told as an hour behind, at the least."""
+
+Level = Literal["info", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`values` are texts and numbers. What is not worth telling is not in it."""
+
+    event: str
+    values: Mapping[str, object]
+    level: Level = "info"
+
+
+# ---- the process ---------------------------------------------------------------------------------------------------------
+
+
+def started(config: Config, *, version: str) -> Line:
+    section = config.changefeed
+    values = {"version": version, "changefeed": str(ChangefeedName(section.cluster, section.namespace, section.id))}
+    return Line("started", values | _given(control=config.control.listen, metrics=config.metrics.listen))
+
+
+def cannot_begin(error: TicdcDumpError) -> Line:
+    """What the process is made of is not reachable yet."""
+    return Line("cannot begin yet", _error(error), "warning")
+
+
+def standby(owner: str | None) -> Line:
+    """`owner`: the control address of the one that has the lease."""
+    return Line("standby", {"owner": owner or "not known yet"})
+
+
+def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], status: SidecarStatus, *, waited_s: float) -> Line:
+    """This process is the owner and reads the feed. `place`: where the changes come from; `waited_s`: as a standby."""
+    values = {
+        "changefeed": str(changefeed.name),
+        "epoch": status.epoch,
+        "feed": config.feed,
+        **place,
+        "log": str(storage.open_folder(config.log.uri)),
+        "segments": status.segments,
+        "resolved": utc(status.resolved_ts),
+        "sinks": ", ".join(map(without_secrets, config.sinks)),
+        "merge_worker": "managed" if config.spark.managed else "external",
+    }
+    return Line("attached", values | _given(standby_s=round(waited_s)))
+
+
+def term_ended(error: TicdcDumpError, *, goes_on: bool) -> Line:
+    """`goes_on`: as a standby, or with another term."""
+    then = "the process ends" if not goes_on else "tried again" if error.retryable else "a standby"
+    return Line("the term ended", _error(error) | {"then": then}, "warning")
+
+
+def _error(error: TicdcDumpError) -> dict[str, object]:
+    return {"error": type(error).__name__, "text": error.message, "hint": error.hint}
+
+
+def worker_died(death: Death) -> Line:
+    values = {"exit_code": death.exit_code, "lived_s": round(death.lived_s), "again_in_s": round(death.again_in_s)}
+    return Line("merge worker died", values, "warning")
+
+
+def stopped() -> Line:
+    return Line("stopped as told", {})
+
+
+# ---- a term --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Since when this owner has watched something, and what there was of it then."""
+
+    since_s: float
+    rows: int
+
+
+@dataclass(slots=True)
+class _DumpSeen:
+    """`free_s`: when it last began, went on or was done with a table: the next one is read from then on, as far as the log shows.
+    `rows_before`: when this owner began to watch. `tables`: those that have rows and are not done."""
+
+    dump_id: str
+    free_s: float
+    rows_before: int = 0
+    running_s: float = 0.0
+    tables: dict[TableName, _Seen] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Minute:
+    """What the last line about the stream was told of."""
+
+    status: SidecarStatus
+    accepted: Seq | None
+    at_s: float
+
+
+class News:
+    """Of one term. `heard` is told every status, in order. `place`: where the changes come from; `waited_s`: as a standby."""
+
+    def __init__(self, config: Config, changefeed: Changefeed, place: Mapping[str, str], *, waited_s: float = 0.0) -> None:
+        self._attached = partial(attached, config, changefeed, place, waited_s=waited_s)
+        self._before: SidecarStatus | None = None
+        self._at_s = self._worker_since_s = 0.0
+        self._minute: _Minute | None = None
+        self._began_s, self._began_ts, self._delivers = 0.0, CommitTs(0), False
+        self._spark = ""
+        self._stands: dict[str, str] = {}
+        self._dump: _DumpSeen | None = None
+        self._segments: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
+
+    def heard(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> list[Line]:
+        """`report`: the merge worker's last; one of a worker that does not run is not looked at."""
+        before = self._before
+        report = report if status.merge_worker in ("running", "external") else None
+        if before is None:
+            self._began_s = self._at_s = at_s
+            self._began_ts = status.delivered_ts or CommitTs(0)
+        lines = [] if before else [self._attached(status)]
+        lines += [*self._worker(before, status, report, at_s), *self._first_delivery(status, at_s), *_ddls(before, status)]
+        if status.progress is not None:
+            lines += self._of_dump(before, status.progress, at_s)
+        lines += self._minutely(status, report, at_s)
+        self._before, self._at_s = status, at_s
+        return lines
+
+    # ---- the stream ----------------------------------------------------------------------------------------------------
+
+    def _worker(self, before: SidecarStatus | None, now: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[Line]:
+        """Its death is told by who minds it, with its exit code."""
+        if now.merge_worker != (before.merge_worker if before else ""):
+            if now.merge_worker == "starting":
+                self._worker_since_s = at_s
+                yield Line("merge worker started", {})
+            elif now.merge_worker == "running":
+                yield Line("merge worker ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
+        if report is not None and report.spark != self._spark:
+            self._spark = report.spark
+            if self._spark == "ready":
+                yield Line("Spark ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
+        for sink in report.sinks if report is not None else ():
+            if sink.error != self._stands.get(sink.sink, ""):
+                self._stands[sink.sink] = sink.error
+                yield _sink_stands(sink) if sink.error else Line("sink goes on", {"sink": sink.sink})
+
+    def _first_delivery(self, status: SidecarStatus, at_s: float) -> Iterator[Line]:
+        if not self._delivers and (status.delivered_ts or 0) > self._began_ts:
+            self._delivers = True
+            yield Line("first delivery", {"delivered": utc(status.delivered_ts), "seconds": round(at_s - self._began_s, 1)})
+
+    def _minutely(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[Line]:
+        if not self._segments or self._segments[-1][0] != status.segments:
+            self._segments.append((status.segments, at_s))
+        accepted = report.seq if report else None
+        last = self._minute
+        if last is not None and at_s - last.at_s < MINUTE_S:
+            return
+        self._minute = _Minute(status, accepted, at_s)
+        if last is None:
+            return
+        values: dict[str, object] = {
+            "at": utc(status.resolved_ts),
+            "lag_s": round(status.resolved_lag_s, 1),
+            "segments": status.segments - last.status.segments,
+            "rows": status.changes - last.status.changes,
+            "delivered": utc(status.delivered_ts),
+            "delivery_lag_s": round(status.delivery_lag_s, 1),
+        }
+        if accepted is not None and last.accepted is not None:
+            values["delivered_segments"] = accepted - last.accepted
+        if report is not None and len(report.sinks) > 1:
+            values["sinks"] = ", ".join(f"{sink.sink} {self._lag_s(sink.accepted, at_s):.1f} s behind" for sink in report.sinks)
+        yield Line("resolved", values | _progress(status) | _given(waiting_for=status.waiting_for))
+
+    def _lag_s(self, accepted: Seq | None, at_s: float) -> float:
+        """The age of a sink's oldest segment that it has not accepted."""
+        waits = (accepted if accepted is not None else -1) + 1
+        return next((at_s - logged_s for segments, logged_s in self._segments if segments > waits), 0.0)
+
+    # ---- the dump ------------------------------------------------------------------------------------------------------
+
+    def _of_dump(self, status_before: SidecarStatus | None, now: Progress, at_s: float) -> Iterator[Line]:
+        before = status_before.progress if status_before else None
+        if self._dump is None or self._dump.dump_id != now.dump_id:
+            self._dump, before = _DumpSeen(now.dump_id, self._at_s, running_s=at_s - self._at_s), None
+            if status_before is None:
+                self._dump.rows_before = _rows(now)
+                self._dump.tables = {table.table: _Seen(at_s, table.rows) for table in now.tables if table.chunks}
+                if now.state not in OVER:  # else it was told by whoever owned it then
+                    yield _taken_over(now)
+                return
+            yield Line("dump begun", _outline(now) | _given(**asdict(now.pace)))
+        seen = self._dump
+        if before is not None and before.state is DumpState.RUNNING:
+            seen.running_s += at_s - self._at_s
+        if before is now:
+            return
+        yield from self._tables_done(seen, before, now, at_s)
+        if before is not None and (before.pace, before.chunk_rows) != (now.pace, now.chunk_rows):
+            yield Line("dump set", {"dump": now.dump_id, "chunk_rows": now.chunk_rows, **asdict(now.pace)})
+        if now.state is not (before.state if before else DumpState.RUNNING):
+            yield self._state(seen, now)
+            seen.free_s = at_s
+
+    def _tables_done(self, seen: _DumpSeen, before: Progress | None, now: Progress, at_s: float) -> Iterator[Line]:
+        done_before = {table.table for table in before.tables if table.complete_at is not None} if before else set()
+        done = []
+        for table in now.tables:
+            if table.table in done_before:
+                continue
+            if table.chunks or table.complete_at is not None:
+                watched = seen.tables.setdefault(table.table, _Seen(seen.free_s, 0))
+                if table.complete_at is not None:
+                    done.append((table, seen.tables.pop(table.table, watched)))
+        for table, watched in done[:TABLES_TOLD_MAX]:
+            yield Line("table done", {"table": str(table.table), **_figures(table.rows, watched.rows, at_s - watched.since_s)})
+        if rest := done[TABLES_TOLD_MAX:]:
+            yield Line("tables done", {"tables": len(rest), "rows": sum(table.rows for table, _ in rest)})
+        if done:
+            seen.free_s = at_s
+
+    def _state(self, seen: _DumpSeen, now: Progress) -> Line:
+        event = "dump resumed" if now.state is DumpState.RUNNING else f"dump {now.state}"
+        values = {"dump": now.dump_id, "tables": _tables(now), **_figures(_rows(now), seen.rows_before, seen.running_s)}
+        if now.state in OVER:
+            values["bytes"] = sum(table.bytes for table in now.tables)
+        reason, hint = parted(now.reason or "")
+        return Line(event, values | _given(reason=reason, hint=hint), "warning" if now.state is DumpState.FAILED else "info")
+
+
+def _sink_stands(sink: SinkDelivery) -> Line:
+    text, hint = parted(sink.error)
+    return Line("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
+
+
+def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[Line]:
+    """A status knows the newest: those before it within half a second are counted."""
+    passed = now.ddls - (before.ddls if before else 0)
+    if passed > 0:
+        query = " ".join(now.last_ddl.split())
+        shown = query if len(query) <= DDL_CHARS_MAX else f"{query[:DDL_CHARS_MAX]} …"
+        yield Line("DDL passed", {"at": utc(now.last_ddl_ts), "query": shown} | _given(more_before_it=passed - 1))
+
+
+def _outline(dump: Progress) -> dict[str, object]:
+    return {"dump": dump.dump_id, "tables": _tables(dump), "brackets": str(dump.brackets), "chunk_rows": dump.chunk_rows}
+
+
+def _taken_over(dump: Progress) -> Line:
+    return Line("dump taken over", _outline(dump) | {"state": str(dump.state), "rows": _rows(dump)})
+
+
+def _progress(status: SidecarStatus) -> dict[str, object]:
+    """Of a dump that is not over."""
+    dump = status.progress
+    if dump is None or dump.state in OVER:
+        return {}
+    values = {"dump": str(dump.state), "dump_tables": _tables(dump), "dump_rows": _rows(dump), "dump_rows_per_s": round(status.rows_per_s)}
+    return values | _given(eta_s=round(status.eta_s or 0))
+
+
+def _figures(rows: int, of_former: int, seconds: float) -> dict[str, object]:
+    """`of_former`: of the rows, those that had come before this owner watched; a table that was begun anew has none."""
+    of_former = of_former if of_former <= rows else 0
+    values: dict[str, object] = {"rows": rows, "seconds": round(seconds, 1)}
+    return values | _given(rows_of_former_owners=of_former, rows_per_s=round((rows - of_former) / seconds) if seconds > 0 else 0)
+
+
+def _tables(dump: Progress) -> str:
+    return f"{sum(table.complete_at is not None for table in dump.tables)}/{len(dump.tables)}"
+
+
+def _rows(dump: Progress) -> int:
+    return sum(table.rows for table in dump.tables)
+
+
+def _given(**values: object) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value}
+
+
+def utc(ts: CommitTs | None) -> str:
+    """A TSO as people read it; a dash for none."""
+    if not ts:
+        return "-"
+    return datetime.fromtimestamp(physical_ms(ts) / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def without_secrets(uri: str) -> str:
+    """A sink's or folder's URI without account and parameters; its format stays."""
+    parts = urlsplit(uri)
+    host = parts.netloc.rpartition("@")[2]
+    form = parse_qs(parts.query).get("format")
+    return urlunsplit((parts.scheme, host, parts.path, f"format={form[0]}" if form else "", ""))

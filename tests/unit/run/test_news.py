@@ -1,0 +1,363 @@
+"""What the log tells: each line, from the values that it is made of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from sidecar.config import Config
+from sidecar.control.status import SidecarStatus
+from sidecar.core.messages import Brackets, Pace
+from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.errors import FeedLost, LogBroken, OwnershipLost, with_hint
+from sidecar.log.delivered import DeliveryReport
+from sidecar.pace.sinks import SinkDelivery
+from sidecar.run import news
+from sidecar.run.merge_process import Death
+from sidecar.run.news import DDL_CHARS_MAX, MINUTE_S, TABLES_TOLD_MAX, Line, News, without_secrets
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
+from tests.unit.run.test_term import SETTINGS
+
+NAME = ChangefeedName("default", "default", "orders")
+SECRET = "hunter2"
+SINKS = ["file:///out?format=parquet", f"s3://bucket/out?format=jsonl&access-key=me&secret-access-key={SECRET}"]
+LOG = f"s3://bucket/log?access-key=me&secret-access-key={SECRET}"
+CHANGEFEED = Changefeed(NAME, "1", f"kafka://me:{SECRET}@broker:9092/orders?protocol=open-protocol&sasl-password={SECRET}")
+PLACE = {"brokers": "broker:9092", "topics": "orders"}
+AT = 1_763_800_000_000 << 18
+"""A TSO: 2025-11-22, 08:26:40 UTC."""
+BASE = SidecarStatus(NAME, 3, "here:1", resolved_ts=CommitTs(AT), delivered_ts=CommitTs(AT), segments=7, merge_worker="external")
+RUNNING = replace(BASE, merge_worker="running")
+ITEM, ORDER = TableName("shop", "item"), TableName("shop", "order")
+DUMP = Progress("0123456789abcdef", DumpState.RUNNING, Brackets.WATERMARK, 1000, 3, 1, Seq(-1), (TableProgress(ITEM), TableProgress(ORDER)))
+
+
+def config() -> Config:
+    return msgspec.convert(SETTINGS | {"log": {"uri": LOG}, "sinks": SINKS}, Config)
+
+
+class Told:
+    """The news of one term whose first status is told already."""
+
+    def __init__(self, first: SidecarStatus = BASE, report: DeliveryReport | None = None) -> None:
+        self._news, self.at_s, self.report = News(config(), CHANGEFEED, PLACE), 100.0, report
+        self.first = self._news.heard(first, report, self.at_s)
+
+    def __call__(self, status: SidecarStatus, after_s: float = 0.5) -> list[Line]:
+        self.at_s += after_s
+        return self._news.heard(status, self.report, self.at_s)
+
+    def one(self, status: SidecarStatus, after_s: float = 0.5) -> Line:
+        (line,) = self(status, after_s)
+        return line
+
+
+def dump(rows: Mapping[TableName, int], *, done: tuple[TableName, ...] = (), **changed: Any) -> Progress:
+    """DUMP with so many rows, a chunk a table that has any."""
+    tables = tuple(
+        replace(
+            table,
+            rows=rows.get(table.table, 0),
+            bytes=10 * rows.get(table.table, 0),
+            chunks=int(table.table in rows),
+            complete_at=CommitTs(AT) if table.table in done else None,
+        )
+        for table in DUMP.tables
+    )
+    return replace(DUMP, tables=tables, **changed)
+
+
+def with_dump(progress: Progress | None) -> SidecarStatus:
+    return replace(BASE, progress=progress)
+
+
+def report(*accepted: int | None, seq: int | None = 5, **changed: Any) -> DeliveryReport:
+    sinks = tuple(SinkDelivery(f"file:///{number}", None if one is None else Seq(one)) for number, one in enumerate(accepted))
+    return replace(DeliveryReport(None if seq is None else Seq(seq), CommitTs(AT), "running", 0, sinks=sinks), **changed)
+
+
+# ---- the process ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_tells_what_is_served_and_where_it_is_asked() -> None:
+    values = {"version": "9.9", "changefeed": "default/default/orders", "control": "127.0.0.1:8310", "metrics": "127.0.0.1:8311"}
+    assert news.started(config(), version="9.9") == Line("started", values)
+
+
+def test_a_standby_tells_who_owns_the_changefeed() -> None:
+    assert news.standby("other:8310") == Line("standby", {"owner": "other:8310"})
+    assert news.standby(None).values == {"owner": "not known yet"}
+
+
+def test_an_owner_tells_what_it_is_attached_to() -> None:
+    assert Told().first[0] == Line(
+        "attached",
+        {
+            "changefeed": "default/default/orders",
+            "epoch": 3,
+            "feed": "kafka",
+            "brokers": "broker:9092",
+            "topics": "orders",
+            "log": "s3://bucket/log",
+            "segments": 7,
+            "resolved": "2025-11-22T08:26:40.000Z",
+            "sinks": "file:///out?format=parquet, s3://bucket/out?format=jsonl",
+            "merge_worker": "managed",
+        },
+    )
+
+
+def test_a_takeover_tells_how_long_it_stood_by() -> None:
+    assert news.attached(config(), CHANGEFEED, PLACE, BASE, waited_s=12.4).values["standby_s"] == 12
+
+
+def test_a_log_that_is_empty_has_no_position() -> None:
+    assert news.attached(config(), CHANGEFEED, {}, replace(BASE, segments=0, resolved_ts=None), waited_s=0).values["resolved"] == "-"
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        (f"s3://me:{SECRET}@bucket/a/b?endpoint=http://h:1&secret-access-key={SECRET}&format=parquet", "s3://bucket/a/b?format=parquet"),
+        (f"kafka://me:{SECRET}@h1:1,h2:2/topic?sasl-password={SECRET}#{SECRET}", "kafka://h1:1,h2:2/topic"),
+        ("file:///var/out", "file:///var/out"),
+        ("/var/out?format=jsonl", "/var/out?format=jsonl"),
+        ("console:", "console:"),
+    ],
+)
+def test_an_uri_is_told_without_its_secrets(uri: str, shown: str) -> None:
+    assert without_secrets(uri) == shown
+
+
+def test_no_line_has_a_secret_of_the_settings_or_of_the_changefeed() -> None:
+    assert SECRET in str(config().sinks) + CHANGEFEED.sink_uri
+    assert SECRET not in repr([news.started(config(), version="1"), *Told().first])
+
+
+@pytest.mark.parametrize(
+    ("error", "goes_on", "then"),
+    [(FeedLost, True, "tried again"), (OwnershipLost, True, "a standby"), (LogBroken, False, "the process ends")],
+)
+def test_the_end_of_a_term_tells_why_what_to_do_and_what_comes_then(error: Any, goes_on: bool, then: str) -> None:
+    line = news.term_ended(error("it broke", hint="mend it"), goes_on=goes_on)
+    assert line == Line("the term ended", {"error": error.__name__, "text": "it broke", "hint": "mend it", "then": then}, "warning")
+
+
+def test_what_is_not_reachable_at_the_start_is_told() -> None:
+    line = news.cannot_begin(FeedLost("no broker", hint="start one"))
+    assert line == Line("cannot begin yet", {"error": "FeedLost", "text": "no broker", "hint": "start one"}, "warning")
+
+
+def test_a_death_of_the_merge_worker_is_told_with_its_exit_code() -> None:
+    assert news.worker_died(Death(-9, 12.6, 2.0)) == Line("merge worker died", {"exit_code": -9, "lived_s": 13, "again_in_s": 2}, "warning")
+
+
+def test_the_end_is_told() -> None:
+    assert news.stopped() == Line("stopped as told", {})
+
+
+# ---- the stream ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_is_no_news() -> None:
+    told = Told()
+    assert told(replace(BASE, segments=8, changes=100, resolved_ts=CommitTs(AT + 1), resolved_lag_s=9.0, waiting_for="Spark: slow")) == []
+
+
+def test_a_merge_worker_is_told_when_it_starts_when_it_is_ready_and_when_it_starts_again() -> None:
+    told = Told(replace(BASE, merge_worker="starting"))
+    assert told.first[1] == Line("merge worker started", {})
+    assert told.one(RUNNING, after_s=3.0) == Line("merge worker ready", {"seconds": 3.0})
+    assert told(replace(BASE, merge_worker="stopped")) == [], "told by who minds it"
+    assert told.one(replace(BASE, merge_worker="starting")).event == "merge worker started"
+    assert told.one(RUNNING).values == {"seconds": 0.5}
+
+
+def test_spark_is_told_when_it_is_ready_which_may_be_later() -> None:
+    told = Told(replace(BASE, merge_worker="starting"))
+    told.report = report(spark="ready")
+    assert told(replace(BASE, merge_worker="starting")) == [], "a report of the worker before it"
+    told.report = report(spark="starting")
+    assert told.one(RUNNING).event == "merge worker ready"
+    told.report = report(spark="ready")
+    assert told.one(RUNNING, after_s=5.0) == Line("Spark ready", {"seconds": 6.0})
+    assert told(RUNNING) == []
+
+
+def test_a_merge_worker_of_others_is_theirs_to_tell() -> None:
+    assert [line.event for line in Told(replace(BASE, merge_worker="external")).first] == ["attached"]
+
+
+def test_the_first_delivery_of_a_term_is_told_once() -> None:
+    told = Told()
+    assert told(BASE) == []
+    later = replace(BASE, delivered_ts=CommitTs(AT + (1000 << 18)))
+    assert told.one(later, after_s=2.0) == Line("first delivery", {"delivered": "2025-11-22T08:26:41.000Z", "seconds": 2.5})
+    assert told(replace(later, delivered_ts=CommitTs(AT + (2000 << 18)))) == []
+
+
+def test_a_sink_that_stands_is_told_with_the_way_out_and_when_it_goes_on() -> None:
+    told = Told(report=report(5))
+    assert told(BASE) == []
+    told.report = report(sinks=(SinkDelivery("file:///0", Seq(5), error=with_hint("no room left", "make room")),))
+    assert told.one(BASE) == Line("sink stands", {"sink": "file:///0", "text": "no room left", "hint": "make room"}, "warning")
+    assert told(BASE) == []
+    told.report = report(6)
+    assert told.one(BASE) == Line("sink goes on", {"sink": "file:///0"})
+
+
+def test_a_ddl_is_told_on_one_line() -> None:
+    told = Told()
+    passed = replace(BASE, ddls=1, last_ddl_ts=CommitTs(AT), last_ddl="ALTER TABLE `shop`.`item`\n  ADD COLUMN a INT")
+    values = {"at": "2025-11-22T08:26:40.000Z", "query": "ALTER TABLE `shop`.`item` ADD COLUMN a INT"}
+    assert told.one(passed) == Line("DDL passed", values)
+    assert told(passed) == []
+    long = told.one(replace(passed, ddls=4, last_ddl="x" * 1000)).values
+    assert long["more_before_it"] == 2
+    assert long["query"] == "x" * DDL_CHARS_MAX + " …"
+
+
+def test_how_the_stream_goes_is_one_line_a_minute() -> None:
+    told = Told(replace(BASE, segments=10, changes=1000), report(5))
+    status = replace(BASE, segments=70, changes=31_000, resolved_lag_s=0.44, delivery_lag_s=0.21, waiting_for="TiCDC: slow")
+    assert told(status, after_s=MINUTE_S - 1) == []
+    told.report = report(65, seq=65)
+    assert told.one(status, after_s=1) == Line(
+        "resolved",
+        {
+            "at": "2025-11-22T08:26:40.000Z",
+            "lag_s": 0.4,
+            "segments": 60,
+            "rows": 30_000,
+            "delivered": "2025-11-22T08:26:40.000Z",
+            "delivery_lag_s": 0.2,
+            "delivered_segments": 60,
+            "waiting_for": "TiCDC: slow",
+        },
+    )
+    assert told(status, after_s=MINUTE_S - 1) == []
+    assert told.one(status, after_s=1).values["segments"] == 0
+
+
+def test_each_of_several_sinks_has_its_lag() -> None:
+    told = Told(replace(BASE, segments=7), report(5, 5))
+    told(replace(BASE, segments=8), after_s=10.0)
+    told(replace(BASE, segments=9), after_s=10.0)
+    told.report = report(8, 6, None)
+    line = told.one(replace(BASE, segments=9), after_s=MINUTE_S)
+    assert line.values["sinks"] == "file:///0 0.0 s behind, file:///1 70.0 s behind, file:///2 80.0 s behind"
+
+
+# ---- the dump ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dump_is_told_from_its_begin_to_its_end_with_figures() -> None:
+    told = Told()
+    pace = Pace(readers=4, rows_per_s=1000)
+    begun = {"dump": DUMP.dump_id, "tables": "0/2", "brackets": "watermark", "chunk_rows": 1000, "readers": 4, "rows_per_s": 1000}
+    assert told.one(with_dump(replace(DUMP, pace=pace))) == Line("dump begun", begun)
+    assert told(with_dump(dump({ITEM: 500}, pace=pace)), after_s=1.5) == []
+    done = told.one(with_dump(dump({ITEM: 4000}, done=(ITEM,), pace=pace)), after_s=2.0)
+    assert done == Line("table done", {"table": "shop.item", "rows": 4000, "seconds": 4.0, "rows_per_s": 1000})
+    assert told(with_dump(dump({ITEM: 4000, ORDER: 500}, done=(ITEM,), pace=pace)), after_s=1.0) == []
+    ended = dump({ITEM: 4000, ORDER: 1000}, done=(ITEM, ORDER), state=DumpState.FINISHED, pace=pace)
+    table, end = told(with_dump(ended), after_s=1.0)
+    assert table.values == {"table": "shop.order", "rows": 1000, "seconds": 2.0, "rows_per_s": 500}
+    figures = {"rows": 5000, "seconds": 6.0, "rows_per_s": 833, "bytes": 50_000}
+    assert end == Line("dump finished", {"dump": DUMP.dump_id, "tables": "2/2", **figures})
+    assert told(with_dump(ended)) == []
+
+
+def test_a_pause_is_told_and_costs_the_rate_nothing() -> None:
+    told = Told(with_dump(DUMP))
+    paused = told.one(with_dump(dump({ITEM: 1000}, state=DumpState.PAUSED)), after_s=1.0)
+    figures = {"rows": 1000, "seconds": 1.0, "rows_per_s": 1000}
+    assert paused == Line("dump paused", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
+    resumed = told.one(with_dump(dump({ITEM: 1000})), after_s=50.0)
+    assert resumed == Line("dump resumed", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
+    stopped = told.one(with_dump(dump({ITEM: 2000}, state=DumpState.STOPPED)), after_s=1.0)
+    assert (stopped.event, stopped.values["seconds"], stopped.values["rows_per_s"]) == ("dump stopped", 2.0, 1000)
+
+
+def test_a_failed_dump_is_a_warning_that_tells_why_and_what_to_do() -> None:
+    told = Told(with_dump(DUMP))
+    failed = told.one(with_dump(dump({}, state=DumpState.FAILED, reason=with_hint("a SELECT was denied", "grant it"))))
+    assert (failed.event, failed.level) == ("dump failed", "warning")
+    assert (failed.values["reason"], failed.values["hint"]) == ("a SELECT was denied", "grant it")
+
+
+def test_what_an_operator_changes_of_a_dump_is_told() -> None:
+    told = Told(with_dump(DUMP))
+    line = told.one(with_dump(replace(DUMP, chunk_rows=50, pace=Pace(bytes_per_s=7))))
+    assert line.event == "dump set"
+    assert line.values.items() >= {"dump": DUMP.dump_id, "chunk_rows": 50, "bytes_per_s": 7, "rows_per_s": 0}.items()
+
+
+def test_a_dump_that_is_taken_over_is_told_and_what_came_before_is_beside_the_rate() -> None:
+    told = Told(with_dump(dump({ITEM: 900})))
+    assert told.first[1].event == "dump taken over"
+    assert told.first[1].values.items() >= {"state": "running", "rows": 900, "tables": "0/2"}.items()
+    done = told.one(with_dump(dump({ITEM: 1000}, done=(ITEM,))), after_s=1.0)
+    figures = {"rows": 1000, "seconds": 1.0, "rows_of_former_owners": 900, "rows_per_s": 100}
+    assert done.values == {"table": "shop.item", **figures}
+    end = told(with_dump(dump({ITEM: 1000, ORDER: 100}, done=(ITEM, ORDER), state=DumpState.FINISHED)), after_s=1.0)[-1]
+    assert end.values.items() >= {"rows": 1100, "seconds": 2.0, "rows_of_former_owners": 900, "rows_per_s": 100}.items()
+
+
+def test_a_dump_that_was_over_before_this_owner_is_no_news() -> None:
+    over = with_dump(dump({ITEM: 900}, state=DumpState.FINISHED))
+    told = Told(over)
+    assert [line.event for line in told.first] == ["attached"]
+    assert told(over) == []
+    assert told.one(with_dump(replace(DUMP, dump_id="another"))).event == "dump begun"
+
+
+def test_a_restart_is_another_dump_whose_tables_are_told_again() -> None:
+    told = Told(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
+    begun, done = told(with_dump(dump({ITEM: 500}, done=(ITEM,), dump_id="another")), after_s=1.0)
+    assert begun.event == "dump begun"
+    assert done.values == {"table": "shop.item", "rows": 500, "seconds": 1.0, "rows_per_s": 500}
+
+
+def test_a_table_that_is_read_again_from_its_beginning_is_told_again() -> None:
+    told = Told(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
+    assert told(with_dump(dump({}))) == []
+    assert told.one(with_dump(dump({ITEM: 400}, done=(ITEM,))), after_s=1.5).values["rows"] == 400
+
+
+def test_tables_that_are_done_at_once_are_some_lines_and_a_sum() -> None:
+    names = [TableName("shop", f"t{number}") for number in range(TABLES_TOLD_MAX + 5)]
+    empty = replace(DUMP, tables=tuple(map(TableProgress, names)))
+    full = replace(DUMP, tables=tuple(TableProgress(name, chunks=1, rows=2, complete_at=CommitTs(AT)) for name in names))
+    told = Told(with_dump(empty))
+    *tables, rest = told(with_dump(full))
+    assert [line.event for line in tables] == ["table done"] * TABLES_TOLD_MAX
+    assert rest == Line("tables done", {"tables": 5, "rows": 10})
+
+
+def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
+    told = Told(with_dump(dump({ITEM: 10})))
+    running = replace(with_dump(dump({ITEM: 70_000}, done=(ITEM,))), rows_per_s=1234.4, eta_s=61.0)
+    line = told(running, after_s=MINUTE_S)[-1]
+    found = {"dump": "running", "dump_tables": "1/2", "dump_rows": 70_000, "dump_rows_per_s": 1234, "eta_s": 61}
+    assert line.values.items() >= found.items()
+    over = with_dump(dump({ITEM: 70_000}, done=(ITEM,), state=DumpState.STOPPED))
+    assert "dump" not in told(over, after_s=MINUTE_S)[-1].values
+
+
+def test_the_runbook_lists_every_line() -> None:
+    root = Path(news.__file__).parents[2]
+    made = [node for file in ("news.py", "logs.py") for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))]
+    calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Line", "log.exception")]
+    told = [str(found.value) for call in calls for found in call.args[:1] if isinstance(found, ast.Constant)]
+    section = (root / "deploy" / "README.md").read_text().partition("### Log lines")[2].partition("## Runbook")[0]
+    assert len(told) >= 15
+    for event in (*told, *(f"dump {state}" for state in DumpState if state is not DumpState.RUNNING), "dump resumed"):
+        assert event in section, f"deploy/README.md does not list {event!r}"
