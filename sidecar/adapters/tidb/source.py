@@ -26,7 +26,7 @@ from queue import SimpleQueue
 import pyarrow as pa
 import pymysql
 
-from sidecar.adapters.tidb.read import ChunkReader, Misfit, reader
+from sidecar.adapters.tidb.read import ChunkReader, Misfit
 from sidecar.adapters.tidb.snapshot import present_ts
 from sidecar.adapters.tidb.sql import Account, Session, carried_out, code_of
 from sidecar.config import SourceSection
@@ -113,7 +113,7 @@ class TidbSource:
         self._reading = 0
         self._sessions: list[Session] = []
         self._threads: dict[str, Background] = {}
-        self._chunks = ChunkReader(schemas, reader(settings.reader, mutual_tls=bool(settings.tls.cert_file)))
+        self._chunks = ChunkReader(schemas)
         self._mark_row = MarkRow(changefeed_id)
 
     def request(self, command: Command) -> None:
