@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -91,11 +92,12 @@ def _walk(source: TidbSource, cuts: list[int]) -> int:
     uppers: dict[int, Key | None] = {}
     number = rows = 0
 
-    def ask(after: Key | None, upper: Key | None) -> None:
+    def ask(after: Key | None, upper: Key | None, follows: int | None = None) -> None:
         nonlocal number
         number += 1
         uppers[number] = upper
-        source.request(ReadChunk("0123456789abcdef", 1, number, account.ACCOUNT, after, upper, CHUNK_ROWS, Brackets.WATERMARK))
+        command = ReadChunk("0123456789abcdef", 1, number, account.ACCOUNT, after, upper, CHUNK_ROWS, Brackets.WATERMARK)
+        source.request(replace(command, ahead=True, follows=follows))
 
     for low, high in pairwise(cuts):
         ask((str(low - 1),), (str(high - 1),))
@@ -105,6 +107,6 @@ def _walk(source: TidbSource, cuts: list[int]) -> int:
             upper = uppers.pop(event.number)
             rows += event.file.rows
             if not event.exhausted:
-                ask(event.file.last, upper)
+                ask(event.file.last, upper, follows=event.number)
         time.sleep(POLL_S)  # a source tells what is done only when asked
     return rows

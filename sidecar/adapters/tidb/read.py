@@ -129,14 +129,21 @@ def _without_zerofill(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows in canonical text under the schema's names; the rest as in ChunkFile and ChunkRead."""
+    """`found`: the SELECT's rows, of which `texts` makes those of the file; the rest as in ChunkFile and ChunkRead.
+    `in_force`: the schemas that it was read by."""
 
-    rows: pa.Table
+    found: pa.Table
+    columns: Sequence[Column]
+    in_force: object
     last: Key | None
     read_tso: CommitTs | None
     exhausted: bool
     bounds: tuple[Key, ...]
     read_s: float
+
+    def texts(self, *, where: str) -> pa.Table:
+        """The rows as `canonical`. Raises SourceError that begins with `where`."""
+        return canonical(self.found, self.columns, where=where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +172,10 @@ class ChunkReader:
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
         self._in_force = _InForce(schemas)
 
+    def serves(self, chunk: Chunk) -> bool:
+        """Whether the schemas are still those that it was read by."""
+        return chunk.in_force is self._in_force
+
     def read(self, session: Session, command: ReadChunk, *, stopped: Callable[[], bool]) -> Chunk | Misfit:
         """Raises SourceError."""
         in_force = self._in_force
@@ -184,7 +195,7 @@ class ChunkReader:
             fitted = known is not None or asked(lambda: has_columns_of(session, schema))
             if fitted:
                 in_force.keys[command.table] = learned
-            found = self._read(session, command, schema, *learned, asked=asked, doing=doing)
+            found = self._read(session, command, schema, *learned, in_force=in_force, asked=asked, doing=doing)
             # told after the SELECT, whose own error says more: a missing right hides columns too
             return found if fitted else Misfit(f"{doing}: {_changed(schema)}")
         except SourceError as error:
@@ -204,6 +215,7 @@ class ChunkReader:
         key: ReadKey,
         facts: TableFacts,
         *,
+        in_force: _InForce,
         asked: _Asked,
         doing: str,
     ) -> Chunk | Misfit:
@@ -217,14 +229,14 @@ class ChunkReader:
         found, read_tso, read_s = asked(lambda: _select(session, sql, len(schema.columns) + key.by_rowid, command.brackets))
         if not asked(lambda: has_columns_of(session, schema)):
             return Misfit(f"{doing}: {_changed(schema)}")
-        rows = canonical(found.slice(0, command.rows_max), schema.columns, where=doing)
-        last = _last_key(key, rows, found) if rows.num_rows else command.after
+        rows = found.slice(0, command.rows_max)
+        last = _last_key(key, schema, rows, where=doing) if rows.num_rows else command.after
         exhausted = found.num_rows <= command.rows_max
         bounds: tuple[Key, ...] = ()
         if command.bounds_max > 0 and not exhausted and last is not None:
             pieces = _pieces(facts, command)
             bounds = asked(lambda: bounds_above(session, key, last, upper=command.upper, count=pieces))
-        return Chunk(rows, last, read_tso, exhausted, bounds, read_s)
+        return Chunk(rows, schema.columns, in_force, last, read_tso, exhausted, bounds, read_s)
 
 
 def _select(session: Session, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
@@ -256,12 +268,13 @@ def _changed(schema: TableSchema) -> str:
     return f"the columns of {schema.name} are not those that the feed's DDLs have told of ({', '.join(schema.column_names())})"
 
 
-def _last_key(key: ReadKey, rows: pa.Table, found: pa.Table) -> Key:
-    """Of the chunk's last row. `_tidb_rowid` comes after the schema's columns."""
-    last = rows.num_rows - 1
+def _last_key(key: ReadKey, schema: TableSchema, rows: pa.Table, *, where: str) -> Key:
+    """Of the SELECT's last row. `_tidb_rowid` comes after the schema's columns. Raises SourceError that begins with `where`."""
+    last = rows.slice(rows.num_rows - 1)
     if key.by_rowid:
-        return (str(found.column(rows.num_columns)[last].as_py()),)
-    return tuple(str(rows.column(part.column.name)[last].as_py()) for part in key.columns)
+        return (str(last.column(len(schema.columns))[0].as_py()),)
+    texts = canonical(last, schema.columns, where=where)
+    return tuple(str(texts.column(part.column.name)[0].as_py()) for part in key.columns)
 
 
 def _pieces(facts: TableFacts, command: ReadChunk) -> int:
