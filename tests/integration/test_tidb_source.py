@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pymysql
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import CLOSE_WAIT_S, MARK_TABLE_DDL, TidbSource, ensure_mark_table
+from sidecar.adapters.tidb.sql import Session
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkFenced, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
@@ -301,6 +304,90 @@ def test_a_snapshot_is_refused_by_a_server_that_does_not_tell_its_timestamp(db: 
         failed = dumper.fails(chunk("t", brackets=Brackets.SNAPSHOT))
     assert "MariaDB" in failed.reason
     assert "--brackets watermark" in failed.hint
+
+
+# ---- reading ahead --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Selects:
+    """How many SELECTs of chunks have come back; `fail` lets the one of this number fail instead."""
+
+    done: int = 0
+    fail: int = 0
+
+    def read(self, session: Session, sql: str, columns: int) -> pa.Table:
+        if self.done + 1 == self.fail:
+            self.done += 1
+            raise pymysql.err.ProgrammingError(1064, "not this time")
+        found = read_packets(session, sql, columns)
+        self.done += 1
+        return found
+
+    def until(self, count: int) -> None:
+        give_up = time.monotonic() + WAIT_S
+        while self.done < count:
+            assert time.monotonic() < give_up, f"{self.done} of {count} SELECTs came back"
+            time.sleep(0.002)  # a reader tells nobody that it reads ahead
+
+
+@pytest.fixture
+def selects(monkeypatch: pytest.MonkeyPatch) -> Selects:
+    found = Selects()
+    monkeypatch.setattr("sidecar.adapters.tidb.read.read_packets", found.read)
+    return found
+
+
+@pytest.fixture
+def behind(db: MariaDb, schema: str, selects: Selects) -> Iterator[Dumper]:
+    """A source that has told chunk 1, of rows 1 and 2, and has read 3 and 4 behind it, which are no more in the table."""
+    db.execute("CREATE TABLE app.t (k int PRIMARY KEY)", "INSERT INTO app.t VALUES (1), (2), (3), (4), (5)")
+    with dumping(db.settings(), readers_max=1) as dumper:
+        assert dumper.read(chunk("t", 1, rows_max=2, ahead=True))[1] == [("1",), ("2",)]
+        selects.until(2)
+        db.execute("DELETE FROM app.t WHERE k IN (3, 4)")
+        yield dumper
+
+
+def test_the_chunk_that_follows_in_its_window_was_read_ahead(behind: Dumper, selects: Selects) -> None:
+    event, rows = behind.read(chunk("t", 2, after=("2",), rows_max=2, ahead=True, follows=1))
+    assert rows == [("3",), ("4",)]
+    assert (event.number, event.file.after, event.file.last, event.exhausted) == (2, ("2",), ("4",), False)
+    selects.until(3)
+    event, rows = behind.read(chunk("t", 3, after=("4",), rows_max=2, ahead=True, follows=2))
+    assert (rows, event.exhausted) == ([("5",)], True)
+    assert selects.done == 3, "nothing is left to be read ahead"
+
+
+OTHERS: Mapping[str, dict[str, Any]] = {
+    "of another window": {},
+    "after another chunk": {"follows": 7},
+    "up to another key": {"follows": 1, "upper": ("5",)},
+    "of other rows": {"follows": 1, "where": "k > 0"},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_was_read_ahead_serves_no_chunk(behind: Dumper, other: str) -> None:
+    assert behind.read(chunk("t", 2, after=("2",), rows_max=2, **OTHERS[other]))[1] == [("5",)]
+
+
+def test_what_was_read_ahead_serves_no_chunk_behind_another_key(behind: Dumper) -> None:
+    assert behind.read(chunk("t", 2, after=("1",), rows_max=2, follows=1))[1] == [("2",), ("5",)]
+
+
+def test_what_was_read_ahead_by_other_schemas_serves_no_chunk(db: MariaDb, behind: Dumper) -> None:
+    behind.source.follow(TidbSchemas(db.settings()).tables())
+    assert behind.read(chunk("t", 2, after=("2",), rows_max=2, follows=1))[1] == [("5",)]
+
+
+def test_a_select_ahead_that_fails_is_done_again_for_whoever_asks(db: MariaDb, schema: str, selects: Selects) -> None:
+    db.execute("CREATE TABLE app.t (k int PRIMARY KEY)", "INSERT INTO app.t VALUES (1), (2)")
+    selects.fail = 2
+    with dumping(db.settings(), readers_max=1) as dumper:
+        dumper.read(chunk("t", 1, rows_max=1, ahead=True))
+        assert dumper.read(chunk("t", 2, after=("1",), rows_max=1, follows=1))[1] == [("2",)]
+    assert selects.done == 3
 
 
 # ---- values ---------------------------------------------------------------------------------------------------------
