@@ -54,8 +54,8 @@ class EtcdSection(_Section, frozen=True, kw_only=True):
 
 
 class SourceSection(_Section, frozen=True, kw_only=True):
-    """The changefeed's upstream TiDB. `reader` auto: connectorx where it is installed, else pymysql. `status_port`: TiDB's HTTP port,
-    asked by feeds of key-values only."""
+    """The changefeed's upstream TiDB. `reader` has no effect: settings of 0.1.0 name it. `status_port`: TiDB's HTTP port, asked by
+    feeds of key-values only."""
 
     host: Name
     port: Port = 4000

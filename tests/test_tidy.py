@@ -60,7 +60,6 @@ WALLS = {
     "s3fs": "sidecar.log.storage",
     "botocore": "sidecar.log.storage",
     "pymysql": "sidecar.adapters.tidb sidecar.preflight.source",
-    "connectorx": "sidecar.adapters.tidb",
     "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.adapters.etcd sidecar.preflight",
     "etcd3": "sidecar.adapters.etcd",
     "confluent_kafka": "sidecar.feeds.kafka",

@@ -6,8 +6,9 @@ all is `complete`, and reads the state only to know whether it may go on.
 A DDL (`changed`) takes from a table's windows and readers whatever is not in the log yet: it is read again with the columns after
 it. A SELECT that did not fit the table waits, without holding up others, until every DDL before its failure has passed.
 
-Invariants: a SELECT begins after its low mark is committed and its chunk is durable before the high mark is sent; marks
-are sent in the order of the commands; what a former dump asked for changes nothing; a pause takes effect at a chunk boundary.
+Invariants: a SELECT begins after its window's low mark is committed, one that the source begins ahead of its command too, and its chunk
+is durable before the high mark is sent; marks are sent in the order of the commands; what a former dump asked for changes nothing; a
+pause takes effect at a chunk boundary.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Run:
         self.windows.open(window, next_seq=self._ground.next_seq)
         match self.progress.brackets:
             case Brackets.SNAPSHOT:
-                read = self._read_chunk(work)
+                read = self._read_chunk(work, ahead=False, follows=None)
                 self._readers[place] = Snapshot(window, read.number, self._ground.after_ts, work)
                 return read
             case Brackets.WATERMARK:
@@ -153,8 +154,9 @@ class Run:
             case _:
                 assert_never(self.progress.brackets)
 
-    def _go_on(self, place: int, window: int, *, chunks_left: int, work: Work | None) -> Command:
+    def _go_on(self, place: int, window: int, *, chunks_left: int, work: Work | None, follows: int | None = None) -> Command:
         """The window's next chunk, of range `work` or, where nothing is left of that (None), of the next one; or its high mark.
+        `follows`: the chunk of `work` that was read in this window just before.
 
         The range is released before the high mark is sent: whoever claims it sends its own high mark later, so a range's
         windows close in the order of its chunks.
@@ -166,7 +168,7 @@ class Run:
         work = work or self._plan.claim()
         if work is None:
             return self._close_window(place, window)
-        read = self._read_chunk(work)
+        read = self._read_chunk(work, ahead=self._may_read(chunks_left - 1), follows=follows)
         self._readers[place] = Reading(window, read.number, chunks_left - 1, work)
         return read
 
@@ -183,7 +185,7 @@ class Run:
         number = self._marked.send(window, kind)
         return number, SendMark(mark_uuid(self.progress.dump_id, self._ground.epoch, number), kind)
 
-    def _read_chunk(self, work: Work) -> ReadChunk:
+    def _read_chunk(self, work: Work, *, ahead: bool, follows: int | None) -> ReadChunk:
         self._ground.chunks += 1
         return ReadChunk(
             dump_id=self.progress.dump_id,
@@ -196,6 +198,8 @@ class Run:
             brackets=self.progress.brackets,
             where=self._plan.progress[work.table].where,
             bounds_max=self._plan.bounds_wanted(work),
+            ahead=ahead,
+            follows=follows,
         )
 
     def _chunks_a_window(self, work: Work) -> int:
@@ -240,10 +244,12 @@ class Run:
             return self._without_chunk(place, reader)
         self._doubts.fitted(work.table)
         match reader:
-            case Reading(window, _, chunks_left):
+            case Reading(window, chunk, chunks_left):
                 self._plan.read(work, event)
                 self.windows.add(window, event.file)
-                return [self._go_on(place, window, chunks_left=chunks_left, work=None if event.exhausted else work)]
+                if event.exhausted:
+                    return [self._go_on(place, window, chunks_left=chunks_left, work=None)]
+                return [self._go_on(place, window, chunks_left=chunks_left, work=work, follows=chunk)]
             case Snapshot(window, _, asked_ts):
                 try:
                     self.windows.add_snapshot(window, event.file, after_ts=asked_ts)

@@ -73,6 +73,10 @@ class ReadChunk:
     `after` None: from the start. `upper` None: to the end. `number` is unique in the dump and names the chunk's file.
     `where`: only rows for which this SQL predicate is true. `bounds_max` > 0: if rows are left above the chunk, tell up to so
     many keys at which the rest can be cut. The chunk file must be durable before ChunkRead is reported.
+
+    `ahead`: its window is likely to ask for the chunk after it, so that one's SELECT may begin before this chunk is durable. `follows`:
+    the chunk of the same window that this one goes on from; only what was read ahead behind that one may serve, for its window's low
+    mark was committed before. None: nothing that was read before the command.
     """
 
     dump_id: str
@@ -85,6 +89,8 @@ class ReadChunk:
     brackets: Brackets
     where: str | None = None
     bounds_max: int = 0
+    ahead: bool = False
+    follows: int | None = None
 
 
 Command = SendMark | ReadChunk

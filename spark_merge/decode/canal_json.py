@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import attrgetter, methodcaller
+from operator import methodcaller
 from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
 
 from sidecar.core.model import Column, Kind, TableSchema
-from spark_merge.decode.images import NO_IMAGE, Images, row_of_image, schema_differs, unreadable
+from spark_merge.decode.images import NO_IMAGE, Images, by_column, row_of_image, schema_differs, unreadable
 from spark_merge.decode.values import (
     UnfitValue,
     byte_array,
@@ -55,12 +55,11 @@ def read(values: Sequence[bytes], schema: TableSchema, server_tz: str) -> Images
     except _JSON_ERRORS:
         rows = [_read_slowly(number, value, schema, row_type, decode) for number, value in enumerate(values)]
     images, before, after = _images(rows)
+    _refuse_types(rows, schema)
     columns: list[pa.Array] = []
-    for number, column in enumerate(schema.columns):
-        field = f"c{number}"
-        _refuse_type(rows, field, column)
+    for column, texts in zip(schema.columns, by_column(images, len(schema.columns)), strict=True):
         try:
-            columns.append(_column_texts(list(map(attrgetter(field), images)), column, server_tz))
+            columns.append(_column_texts(texts, column, server_tz))
         except UnfitValue as unfit:
             raise schema_differs(row_of_image(unfit.index, before, after), f"column {column.name}: {unfit}") from unfit
     return Images(columns, before, after)
@@ -68,14 +67,15 @@ def read(values: Sequence[bytes], schema: TableSchema, server_tz: str) -> Images
 
 @lru_cache(maxsize=_TABLES_MAX)
 def _row_type(schema: TableSchema) -> tuple[Any, Callable[[bytes], Any]]:
-    """A struct {type, data, old, types} of images whose fields c0, c1, … are the schema's columns; and its parser."""
+    """A struct {type, data, old, types} of images whose fields c0, c1, … are the schema's columns; and its parser. Types can be hashed."""
     texts: list[tuple[str, Any]] = [(f"c{number}", str | None) for number in range(len(schema.columns))]
     names = {f"c{number}": column.name for number, column in enumerate(schema.columns)}
     image: Any = msgspec.defstruct("Image", texts, rename=names, forbid_unknown_fields=True, gc=False)
+    types: Any = msgspec.defstruct("Types", texts, rename=names, forbid_unknown_fields=True, gc=False, frozen=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
         ("type", Literal["INSERT", "UPDATE", "DELETE"]),
         ("data", tuple[image]),
-        ("types", image),
+        ("types", types),
         ("old", tuple[image] | None, None),
     ]
     row = msgspec.defstruct("Row", fields, rename={"types": "mysqlType"}, gc=False)
@@ -113,12 +113,13 @@ def _column_texts(values: Sequence[str | None], column: Column, server_tz: str) 
             return from_texts(pa.array(values, pa.string()), column, server_tz)
 
 
-def _refuse_type(rows: Sequence[Any], field: str, column: Column) -> None:
-    type_of = attrgetter(f"types.{field}")
-    for mysql_type in set(map(type_of, rows)):
-        if mysql_type is not None and _kind(mysql_type) != column.kind:
-            row = next(number for number, row in enumerate(rows) if type_of(row) == mysql_type)
-            raise schema_differs(row, f"column {column.name}: type {shown(mysql_type)} does not fit kind {column.kind}")
+def _refuse_types(rows: Sequence[Any], schema: TableSchema) -> None:
+    """Rows have the same types but where columns were added or left out, so each set of types is looked at once."""
+    for types in {row.types for row in rows}:
+        for column, mysql_type in zip(schema.columns, msgspec.structs.astuple(types), strict=True):
+            if mysql_type is not None and _kind(mysql_type) != column.kind:
+                number = next(number for number, row in enumerate(rows) if row.types == types)
+                raise schema_differs(number, f"column {column.name}: type {shown(mysql_type)} does not fit kind {column.kind}")
 
 
 @lru_cache(maxsize=_TABLES_MAX)

@@ -6,9 +6,11 @@ columns of canonical text, images in the order of their rows, plus which image i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
@@ -48,6 +50,11 @@ class Images:
     columns: list[pa.Array]
     before: list[int]
     after: list[int]
+
+
+def by_column(structs: Iterable[Any], width: int) -> list[tuple[Any, ...]]:
+    """The `width` fields of these msgspec structs, a tuple a field: one call a struct, where attrgetter is one a value."""
+    return list(zip(*map(msgspec.structs.astuple, structs), strict=True)) or [()] * width
 
 
 def row_of_image(image: int, before: Sequence[int], after: Sequence[int]) -> int:

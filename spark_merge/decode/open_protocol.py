@@ -17,7 +17,6 @@ from __future__ import annotations
 from binascii import a2b_base64
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -25,7 +24,7 @@ import pyarrow as pa
 
 from sidecar.core.model import Column, Kind, TableSchema
 from sidecar.errors import FeedUnsuitable
-from spark_merge.decode.images import NO_IMAGE, Images, RowUnusable, row_of_image, schema_differs, unreadable
+from spark_merge.decode.images import NO_IMAGE, Images, RowUnusable, by_column, row_of_image, schema_differs, unreadable
 from spark_merge.decode.values import (
     UnfitValue,
     byte_array,
@@ -139,9 +138,9 @@ def read(values: Sequence[bytes], schema: TableSchema, server_tz: str) -> Images
         rows = [_read_slowly(number, value, schema, row_type, decode) for number, value in enumerate(values)]
     images, before, after = _images(rows)
     columns: list[pa.Array] = []
-    for number, column in enumerate(schema.columns):
+    for column, cells in zip(schema.columns, by_column(images, len(schema.columns)), strict=True):
         try:
-            columns.append(_column_texts(images, f"c{number}", column, server_tz))
+            columns.append(_column_texts(cells, column, server_tz))
         except UnfitValue as unfit:
             raise schema_differs(row_of_image(unfit.index, before, after), f"column {column.name}: {unfit}") from unfit
     return Images(columns, before, after)
@@ -178,37 +177,36 @@ def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
 # ---- columns --------------------------------------------------------------------------------------------------------
 
 
-def _column_texts(images: Sequence[Any], field: str, column: Column, server_tz: str) -> pa.Array:
-    values = list(map(attrgetter(f"{field}.v"), images))
+def _column_texts(cells: Sequence[Any], column: Column, server_tz: str) -> pa.Array:
+    values = [cell.v for cell in cells]
     match column.kind:
         case "int" | "uint" | "bit" | "year" | "enum" | "set":
             return from_ints(int_array(values, column), column)
         case "float" | "double":
             return from_floats(pa.array(values, pa.float64()), column)
         case "text":
-            if not _is_plain(images, field):
-                return utf8_texts(_bytes(images, field, values, of_text=True))
+            if not _is_plain(cells):
+                return utf8_texts(_bytes(cells, values, of_text=True))
             return pa.array(values, pa.string())
         case "binary":
-            return from_bytes(_bytes(images, field, values, of_text=False), column)
+            return from_bytes(_bytes(cells, values, of_text=False), column)
         case _:
             return from_texts(pa.array(values, pa.string()), column, server_tz)
 
 
-def _is_plain(images: Sequence[Any], field: str) -> bool:
+def _is_plain(cells: Sequence[Any]) -> bool:
     """Whether every value stands as it is: no base64, no quoting."""
-    types, flags = set(map(attrgetter(f"{field}.t"), images)), set(map(attrgetter(f"{field}.f"), images))
+    types, flags = {cell.t for cell in cells}, {cell.f for cell in cells}
     return _BASE64_TYPES.isdisjoint(types) and not any(flag & _BINARY_FLAG for flag in flags)
 
 
-def _bytes(images: Sequence[Any], field: str, values: Sequence[str | None], *, of_text: bool) -> pa.Array:
+def _bytes(cells: Sequence[Any], values: Sequence[str | None], *, of_text: bool) -> pa.Array:
     """The bytes behind base64 or quotes. One way for the column if its type is one, else value by value."""
-    cells = set(map(attrgetter(f"{field}.t", f"{field}.f"), images))
-    ways = {_way(type_, flags, of_text=of_text) for type_, flags in cells}
+    ways = {_way(type_, flags, of_text=of_text) for type_, flags in {(cell.t, cell.f) for cell in cells}}
     if len(ways) == 1:
         return byte_array(values, *ways.pop())
     found: list[bytes | None] = []
-    for index, cell in enumerate(map(attrgetter(field), images)):
+    for index, cell in enumerate(cells):
         to_bytes, reason = _way(cell.t, cell.f, of_text=of_text)
         try:
             found.append(None if cell.v is None else to_bytes(cell.v))

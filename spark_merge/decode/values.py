@@ -24,13 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.core.model import Column
+from sidecar.log.float_texts import reprs
 
 _SHOWN_CHARS_MAX = 80
 """How much of a value an error shows: enough to find it, not enough to flood a log."""
-
-
-_REPR_PLAIN_MIN = 1e-4
-"""Below this Python writes an exponent."""
 
 
 class UnfitValue(ValueError):
@@ -132,26 +129,12 @@ def _is_float(text: str) -> bool:
 
 def from_floats(values: pa.Array, column: Column) -> pa.Array:
     """Shortest text (`repr`); a float is first brought to its float32 value, which TiCDC writes with fewer digits."""
-    numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False)
-    if column.kind == "float":
-        with np.errstate(over="ignore"):
-            numbers = numbers.astype(np.float32).astype(np.float64)
-    finite = np.isfinite(numbers)
-    if not finite.all():
-        index = int(np.argmin(finite))
+    numbers = values.cast(pa.float32(), safe=False).cast(pa.float64()) if column.kind == "float" else values
+    finite = pc.is_finite(numbers)
+    if pc.all(finite).as_py() is False:
+        index = _first(pc.invert(finite))
         raise UnfitValue(index, values[index].as_py(), f"is out of range for kind {column.kind}")
-    texts = _reprs(numbers)
-    return texts if values.null_count == 0 else pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
-
-
-def _reprs(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> pa.Array:
-    """`repr` of each. Arrow's text is six times as fast and the same wherever it has a point, no exponent, and is not small."""
-    texts = pa.array(numbers).cast(pa.string())
-    is_plain = pc.and_(pc.match_substring_regex(texts, r"^-?[0-9]+\.[0-9]+$"), pa.array(np.abs(numbers) >= _REPR_PLAIN_MIN))
-    others = np.flatnonzero(~is_plain.to_numpy(zero_copy_only=False))
-    if len(others) == 0:
-        return texts
-    return pc.replace_with_mask(texts, pc.invert(is_plain), pa.array(map(repr, numbers[others].tolist()), pa.string(), size=len(others)))
+    return reprs(numbers)
 
 
 # ---- text -----------------------------------------------------------------------------------------------------------

@@ -60,6 +60,12 @@ def best(run: Callable[[], Cost], repeats: int = REPEATS) -> Cost:
     return Cost(min(cost.wall_s for cost in costs), min(cost.cpu_s for cost in costs))
 
 
+def best_in_turn(*runs: Callable[[], Cost], repeats: int = REPEATS) -> list[Cost]:
+    """The best of each, run in turn, so that what else the machine does falls on all of them alike."""
+    costs = [[run() for run in runs] for _ in range(repeats)]
+    return [best(iter(of_one).__next__, repeats) for of_one in zip(*costs, strict=True)]
+
+
 def percentile(values: list[float], part: float) -> float:
     """The smallest value that `part` of them do not exceed."""
     ranked = sorted(values)

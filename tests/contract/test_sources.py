@@ -104,7 +104,7 @@ def declared(column: Column) -> str:
     return f"{types[column.kind]} {'NULL' if column.nullable else 'NOT NULL'}"
 
 
-@pytest.fixture(params=["recorded", "recorded at once", "connectorx", "pymysql"])
+@pytest.fixture(params=["recorded", "recorded at once", "sql"])
 def case(request: pytest.FixtureRequest, demo: Recording, rows: dict[TableName, list[tuple[str | None, ...]]]) -> Iterator[Case]:
     files, opened = Files(), []
     schemas = {name: demo.schemas[name] for name in TABLES}
@@ -115,7 +115,7 @@ def case(request: pytest.FixtureRequest, demo: Recording, rows: dict[TableName, 
         return RecordedSource(tables, cluster, WatermarkRow("test"), files.write, seed=7, steps_max=0 if "once" in request.param else 3)
 
     def live() -> Source:
-        settings = request.getfixturevalue("db").settings(reader=request.param)
+        settings = request.getfixturevalue("db").settings()
         source = TidbSource(settings, schemas=schemas, write_chunk=files.write, changefeed_id="test")
         opened.append(source)
         return source
@@ -241,7 +241,7 @@ def test_a_source_that_is_closed_tells_nothing_any_more(case: Case) -> None:
     assert list(source.results()) == []
 
 
-@pytest.mark.parametrize("case", ["connectorx", "pymysql"], indirect=True)
+@pytest.mark.parametrize("case", ["sql"], indirect=True)
 def test_a_ddl_that_was_followed_gives_chunks_of_the_new_columns(case: Case, request: pytest.FixtureRequest) -> None:
     """A recording's tables change with its own DDLs: tests/unit/replay/test_recording_source.py."""
     db = request.getfixturevalue("db")

@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pymysql
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import CLOSE_WAIT_S, MARK_TABLE_DDL, TidbSource, ensure_mark_table
+from sidecar.adapters.tidb.sql import Session
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkFenced, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
@@ -182,13 +185,12 @@ KEYS: Mapping[str, tuple[str, Sequence[str]]] = {
 """A type and values that are different under its own order, in any order."""
 
 
-@pytest.mark.parametrize("reader", ["connectorx", "pymysql"])
 @pytest.mark.parametrize("name", KEYS)
-def test_no_row_is_lost_or_doubled_in_chunks_of_any_size(db: MariaDb, schema: str, name: str, reader: str) -> None:
+def test_no_row_is_lost_or_doubled_in_chunks_of_any_size(db: MariaDb, schema: str, name: str) -> None:
     column, values = KEYS[name]
     inserts = [f"INSERT INTO app.t VALUES ({value}, {number})" for number, value in enumerate(reversed(values))]
     db.execute("SET sql_mode = ''", f"CREATE TABLE app.t (k {column} NOT NULL PRIMARY KEY, v int)", *inserts)
-    with dumping(db.settings(reader=reader)) as dumper:
+    with dumping(db.settings()) as dumper:
         _, whole = dumper.read(chunk("t"))
         assert Counter(number for _, number in whole) == Counter(str(number) for number in range(len(values)))
         for rows_max in (1, 2, 3):
@@ -304,16 +306,99 @@ def test_a_snapshot_is_refused_by_a_server_that_does_not_tell_its_timestamp(db: 
     assert "--brackets watermark" in failed.hint
 
 
+# ---- reading ahead --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Selects:
+    """How many SELECTs of chunks have come back; `fail` lets the one of this number fail instead."""
+
+    done: int = 0
+    fail: int = 0
+
+    def read(self, session: Session, sql: str, columns: int) -> pa.Table:
+        if self.done + 1 == self.fail:
+            self.done += 1
+            raise pymysql.err.ProgrammingError(1064, "not this time")
+        found = read_packets(session, sql, columns)
+        self.done += 1
+        return found
+
+    def until(self, count: int) -> None:
+        give_up = time.monotonic() + WAIT_S
+        while self.done < count:
+            assert time.monotonic() < give_up, f"{self.done} of {count} SELECTs came back"
+            time.sleep(0.002)  # a reader tells nobody that it reads ahead
+
+
+@pytest.fixture
+def selects(monkeypatch: pytest.MonkeyPatch) -> Selects:
+    found = Selects()
+    monkeypatch.setattr("sidecar.adapters.tidb.read.read_packets", found.read)
+    return found
+
+
+@pytest.fixture
+def behind(db: MariaDb, schema: str, selects: Selects) -> Iterator[Dumper]:
+    """A source that has told chunk 1, of rows 1 and 2, and has read 3 and 4 behind it, which are no more in the table."""
+    db.execute("CREATE TABLE app.t (k int PRIMARY KEY)", "INSERT INTO app.t VALUES (1), (2), (3), (4), (5)")
+    with dumping(db.settings(), readers_max=1) as dumper:
+        assert dumper.read(chunk("t", 1, rows_max=2, ahead=True))[1] == [("1",), ("2",)]
+        selects.until(2)
+        db.execute("DELETE FROM app.t WHERE k IN (3, 4)")
+        yield dumper
+
+
+def test_the_chunk_that_follows_in_its_window_was_read_ahead(behind: Dumper, selects: Selects) -> None:
+    event, rows = behind.read(chunk("t", 2, after=("2",), rows_max=2, ahead=True, follows=1))
+    assert rows == [("3",), ("4",)]
+    assert (event.number, event.file.after, event.file.last, event.exhausted) == (2, ("2",), ("4",), False)
+    selects.until(3)
+    event, rows = behind.read(chunk("t", 3, after=("4",), rows_max=2, ahead=True, follows=2))
+    assert (rows, event.exhausted) == ([("5",)], True)
+    assert selects.done == 3, "nothing is left to be read ahead"
+
+
+OTHERS: Mapping[str, dict[str, Any]] = {
+    "of another window": {},
+    "after another chunk": {"follows": 7},
+    "up to another key": {"follows": 1, "upper": ("5",)},
+    "of other rows": {"follows": 1, "where": "k > 0"},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_was_read_ahead_serves_no_chunk(behind: Dumper, other: str) -> None:
+    assert behind.read(chunk("t", 2, after=("2",), rows_max=2, **OTHERS[other]))[1] == [("5",)]
+
+
+def test_what_was_read_ahead_serves_no_chunk_behind_another_key(behind: Dumper) -> None:
+    assert behind.read(chunk("t", 2, after=("1",), rows_max=2, follows=1))[1] == [("2",), ("5",)]
+
+
+def test_what_was_read_ahead_by_other_schemas_serves_no_chunk(db: MariaDb, behind: Dumper) -> None:
+    behind.source.follow(TidbSchemas(db.settings()).tables())
+    assert behind.read(chunk("t", 2, after=("2",), rows_max=2, follows=1))[1] == [("5",)]
+
+
+def test_a_select_ahead_that_fails_is_done_again_for_whoever_asks(db: MariaDb, schema: str, selects: Selects) -> None:
+    db.execute("CREATE TABLE app.t (k int PRIMARY KEY)", "INSERT INTO app.t VALUES (1), (2)")
+    selects.fail = 2
+    with dumping(db.settings(), readers_max=1) as dumper:
+        dumper.read(chunk("t", 1, rows_max=1, ahead=True))
+        assert dumper.read(chunk("t", 2, after=("1",), rows_max=1, follows=1))[1] == [("2",)]
+    assert selects.done == 3
+
+
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reader", ["connectorx", "pymysql"])
-def test_values_of_many_megabytes_pass_even_if_their_hex_is_above_the_servers_packet_limit(db: MariaDb, schema: str, reader: str) -> None:
+def test_values_of_many_megabytes_pass_even_if_their_hex_is_above_the_servers_packet_limit(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY, s longtext, b longblob)")
     db.execute(
         "INSERT INTO app.t VALUES (1, REPEAT('ü', 8 << 20), REPEAT(x'00FF', 8 << 20)), (2, 'x', x'01'), (3, NULL, REPEAT('a', 40 << 20))"
     )
-    with dumping(db.settings(reader=reader)) as dumper:
+    with dumping(db.settings()) as dumper:
         _, rows = dumper.read(chunk("t"))
     assert rows == [("1", "ü" * (8 << 20), "00FF" * (8 << 20)), ("2", "x", "01"), ("3", None, "61" * (40 << 20))]
 
@@ -390,18 +475,18 @@ TYPES: Mapping[str, st.SearchStrategy[tuple[Any, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def both(db: MariaDb) -> Iterator[tuple[Dumper, Dumper]]:
-    """A table `types.t` with a column of each type, and a source by each reader."""
+def typed(db: MariaDb) -> Iterator[Dumper]:
+    """A source of a table `types.t` with a column of each type."""
     columns = ", ".join(f"c{number} {name} NULL" for number, name in enumerate(TYPES))
     db.execute("CREATE DATABASE types", f"CREATE TABLE types.t (id int PRIMARY KEY, {columns})")
-    with dumping(db.settings(reader="connectorx")) as fast, dumping(db.settings(reader="pymysql")) as plain:
-        yield fast, plain
+    with dumping(db.settings()) as dumper:
+        yield dumper
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 @given(rows=st.lists(st.tuples(*(st.none() | values for values in TYPES.values())), max_size=6))
-def test_every_value_of_every_type_comes_as_its_canonical_text_from_both_readers(
-    db: MariaDb, both: tuple[Dumper, Dumper], rows: list[tuple[tuple[Any, str] | None, ...]]
+def test_every_value_of_every_type_comes_as_its_canonical_text(
+    db: MariaDb, typed: Dumper, rows: list[tuple[tuple[Any, str] | None, ...]]
 ) -> None:
     with contextlib.closing(db.connect(sql_mode="NO_ENGINE_SUBSTITUTION")) as connection, connection.cursor() as cursor:
         cursor.execute("DELETE FROM types.t")
@@ -409,13 +494,8 @@ def test_every_value_of_every_type_comes_as_its_canonical_text_from_both_readers
             values = [number, *(value and value[0] for value in row)]
             cursor.execute(f"INSERT INTO types.t VALUES ({', '.join(['%s'] * len(values))})", values)
     expected = [(str(number), *(value and value[1] for value in row)) for number, row in enumerate(rows)]
-    tables = []
-    for dumper in both:
-        event, found = dumper.read(replace(chunk("t"), table=TableName("types", "t")))
-        assert found == expected
-        tables.append(dumper.files[event.file.path].combine_chunks())
-    assert tables[0].equals(tables[1])
-    assert tables[0].schema == tables[1].schema
+    _, found = typed.read(replace(chunk("t"), table=TableName("types", "t")))
+    assert found == expected
 
 
 # ---- marks ----------------------------------------------------------------------------------------------------------
@@ -529,10 +609,9 @@ def test_a_changefeed_id_that_does_not_fit_is_refused(db: MariaDb, schema: str) 
 # ---- trouble --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reader", ["connectorx", "pymysql"])
-def test_reads_go_on_over_a_killed_and_restarted_server(db: MariaDb, schema: str, reader: str) -> None:
+def test_reads_go_on_over_a_killed_and_restarted_server(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY, v int)", "INSERT INTO app.t SELECT seq, seq FROM app.seq_1_to_2000")
-    with dumping(db.settings(reader=reader, retry_s=WAIT_S)) as dumper:
+    with dumping(db.settings(retry_s=WAIT_S)) as dumper:
         commands = [chunk("t", number, after=(str(number * 20),), rows_max=20) for number in range(100)]
         for command in commands[:50]:
             dumper.source.request(command)
@@ -559,10 +638,9 @@ def test_a_frozen_server_is_waited_for(db: MariaDb, schema: str) -> None:
         assert {type(event) for event in dumper.until(2)} == {MarkSent, ChunkRead}
 
 
-@pytest.mark.parametrize("reader", ["connectorx", "pymysql"])
-def test_a_statement_that_takes_too_long_fails_with_the_setting(db: MariaDb, schema: str, reader: str) -> None:
+def test_a_statement_that_takes_too_long_fails_with_the_setting(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
-    with dumping(db.settings(reader=reader, statement_timeout_s=0.2, retry_s=0.5)) as dumper:
+    with dumping(db.settings(statement_timeout_s=0.2, retry_s=0.5)) as dumper:
         failed = dumper.fails(chunk("t", where="SLEEP(20) = 0"))
     assert "1969" in failed.reason
     assert "statement_timeout_s" in failed.hint
@@ -590,22 +668,15 @@ def account(db: MariaDb, *grants: str) -> Iterator[SourceSection]:
         db.execute("DROP USER lesser")
 
 
-@pytest.mark.parametrize("reader", ["connectorx", "pymysql"])
-def test_a_missing_right_is_named_with_its_grant(db: MariaDb, schema: str, reader: str) -> None:
+def test_a_missing_right_is_named_with_its_grant(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY, v int)", "CREATE TABLE app.seen (k int PRIMARY KEY)")
     schemas = TidbSchemas(db.settings()).tables()
-    with account(db, "GRANT SELECT (k) ON app.t TO lesser") as settings:
-        limited = replace_reader(settings, reader)
-        with dumping(limited, schemas=schemas) as dumper:
-            failed = dumper.fails(chunk("t"))
-            assert "GRANT SELECT ON" in failed.hint
-            assert "'lesser'" in failed.hint
-            assert "GRANT SELECT" in dumper.fails(chunk("seen")).hint
-            assert "GRANT INSERT, UPDATE ON changefeed_dump.changefeed_dump_event" in dumper.fails(SendMark(uuid(0), LOW)).hint
-
-
-def replace_reader(settings: SourceSection, reader: str) -> SourceSection:
-    return SourceSection(**{**{name: getattr(settings, name) for name in settings.__struct_fields__}, "reader": reader})
+    with account(db, "GRANT SELECT (k) ON app.t TO lesser") as settings, dumping(settings, schemas=schemas) as dumper:
+        failed = dumper.fails(chunk("t"))
+        assert "GRANT SELECT ON" in failed.hint
+        assert "'lesser'" in failed.hint
+        assert "GRANT SELECT" in dumper.fails(chunk("seen")).hint
+        assert "GRANT INSERT, UPDATE ON changefeed_dump.changefeed_dump_event" in dumper.fails(SendMark(uuid(0), LOW)).hint
 
 
 def test_a_wrong_password_is_told(db: MariaDb, schema: str, tmp_path: Path) -> None:
@@ -689,10 +760,9 @@ def test_no_more_readers_are_started_than_allowed(db: MariaDb, schema: str) -> N
         assert sum(name.startswith("tidb-reader") for name in ours) <= 2
 
 
-@pytest.mark.parametrize("reader", ["connectorx", "pymysql"])
-def test_closing_does_not_wait_for_a_long_read(db: MariaDb, schema: str, reader: str) -> None:
+def test_closing_does_not_wait_for_a_long_read(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
-    with dumping(db.settings(reader=reader, statement_timeout_s=300)) as dumper:
+    with dumping(db.settings(statement_timeout_s=300)) as dumper:
         dumper.source.request(chunk("t", where="SLEEP(250) = 0"))
         until_waiting(db, "SELECT%SLEEP(250)%", 1)
         started = time.monotonic()
@@ -721,11 +791,10 @@ def test_a_connection_that_reads_has_the_sessions_settings(db: MariaDb, schema: 
             "CREATE TABLE app.t (k char(9) PRIMARY KEY, at timestamp(1))",
             "INSERT INTO app.t VALUES ('a\\\\', '2020-01-01')",
         )
-        for reader in ("connectorx", "pymysql"):
-            with dumping(db.settings(reader=reader)) as dumper:
-                _, rows = dumper.read(chunk("t", where='k LIKE "a%"'))
-                assert [(key[0], at) for key, at in rows] == [("a", "2020-01-01 00:00:00.0")]
-                assert len(rows[0][0]) < 9
+        with dumping(db.settings()) as dumper:
+            _, rows = dumper.read(chunk("t", where='k LIKE "a%"'))
+            assert [(key[0], at) for key, at in rows] == [("a", "2020-01-01 00:00:00.0")]
+            assert len(rows[0][0]) < 9
     finally:
         db.execute("SET GLOBAL time_zone = '+00:00'", "SET GLOBAL sql_mode = 'STRICT_TRANS_TABLES'")
 

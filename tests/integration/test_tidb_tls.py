@@ -1,16 +1,13 @@
-"""Both readers over TLS to a real server: only to whom the authority knows, with a certificate where it asks for one."""
+"""The source over TLS to a real server: only to whom the authority knows, with a certificate where it asks for one."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
-import connectorx
 import pytest
 
-from sidecar.adapters.tidb.read import reader
+from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.sql import Account, Session, carried_out
 from sidecar.config import Tls
 from sidecar.errors import ConfigError, SourceError
@@ -43,32 +40,14 @@ def account(server: MariaDb, tls: Tls, *, user: str = "secured") -> Account:
     return Account("localhost", server.port, user, PASSWORD, tls, statement_timeout_s=5, retry_s=0.3)
 
 
-def test_both_readers_come_in_over_tls(secured: MariaDb, authority: Authority) -> None:
+def test_rows_come_in_over_tls(secured: MariaDb, authority: Authority) -> None:
     session = Session(account(secured, Tls(ca_file=str(authority.ca_file))))
-    for name in ("connectorx", "pymysql"):
-        found = reader(name, mutual_tls=False)
-        assert found(session, "SELECT CAST(1 AS CHAR) AS c0", 1).to_pydict() == {"c0": ["1"]}
+    assert read_packets(session, "SELECT seq, REPEAT('x', 100) FROM mysql.seq_1_to_20000", 2)["c0"].to_pylist() == [
+        str(n) for n in range(1, 20_001)
+    ]
     (cipher,) = session.rows("SHOW STATUS LIKE 'Ssl_cipher'")
     assert cipher[1]
     session.close()
-
-
-def test_connectorx_itself_comes_in_over_tls_and_only_to_whom_the_authority_knows(
-    secured: MariaDb, authority: Authority, tmp_path: Path
-) -> None:
-    """Its failures are asked again by pymysql, so they must be looked at where they happen. It tries for 30 s to connect."""
-    other = Authority(tmp_path / "other", "other-ca")
-    found = []
-
-    def ask(ca_file: Path) -> None:
-        url = account(secured, Tls(ca_file=str(ca_file))).url()
-        with contextlib.suppress(RuntimeError):
-            found.append(connectorx.read_sql(url, "SELECT CAST(1 AS CHAR) AS c0", return_type="arrow", protocol="text"))
-
-    ask(authority.ca_file)
-    assert len(found) == 1
-    assert not Session(ACCOUNT).waits_for(partial(ask, other.ca_file), name="stranger", timeout_s=2.0)
-    assert len(found) == 1
 
 
 def test_a_server_of_another_authority_is_refused(secured: MariaDb, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import pytest
 from sidecar.adapters.etcd.client import EtcdClient, Transaction
 from sidecar.adapters.etcd.owner import EtcdOwner, Holder
 from sidecar.adapters.tidb.source import TidbSource
-from sidecar.adapters.tidb.sql import Account, Session
 from sidecar.config import PushSection, SourceSection, TikvSection
 from sidecar.core.messages import Brackets, SendMark
 from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
@@ -203,16 +202,11 @@ def test_a_keeper_of_the_lease_that_breaks_is_heard_by_whoever_asks_whether_it_i
 
 
 def test_a_source_whose_thread_breaks_tells_it_with_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TidbSource, "_carry_out", breaks)
+    monkeypatch.setattr(TidbSource, "_told", breaks)
     source = TidbSource(SOURCE, schemas={}, write_chunk=breaks, changefeed_id="cf")
     with closing(source):
         source.request(SendMark("0" * 32, MarkKind.LOW))
         raises_a_defect(source.results)
-
-
-def test_work_on_a_thread_of_a_session_that_breaks_is_heard_at_once() -> None:
-    with pytest.raises(ZeroDivisionError):
-        Session(Account.of(SOURCE)).waits_for(breaks, name="x", timeout_s=PATIENCE_S)
 
 
 # ---- feeds ----------------------------------------------------------------------------------------------------------

@@ -1,11 +1,9 @@
 """A chunk's SELECT, and its rows as canonical text (model.Kind) in Arrow columns.
 
-- Every column is brought to text by the server, in the SELECT list, so that no driver's types come between. What differs
-  between servers is the spelling of floats: they are spelt again here, as `repr`.
+- Every value is text as the server sends it, so that no driver's types come between (packets.py). Most columns need no cast for that,
+  as dumpling and mysqldump read them; a cast of each cost the server a third of the SELECT. What differs between servers is the
+  spelling of floats, and the zeros of ZEROFILL: they are spelt again here.
 - Columns get positions for names: an alias that is a column's name would hide it (facts/measured.md).
-- `connectorx` fills Arrow columns outside Python's lock, on a connection of its own for each SELECT; `pymysql` needs no wheel
-  and works wherever a session does. Both give the same table; a test holds them equal over every type.
-- connectorx tells errors as text. So whatever goes wrong there is asked again by pymysql, which tells its code.
 - A NULL in a NOT NULL column ends the read: a server gives it where it cannot tell a value, and nothing is guessed.
 - SQL shows what a DDL makes of a table before its commit_ts in part (a column that is being dropped, a type that is being
   modified; facts/tidb.md 5), and the feed tells of the DDL later still. Rows whose columns are not those of the schema in force
@@ -15,22 +13,23 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
 
+from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.schema import TableFacts, has_columns_of, read_facts, read_key
-from sidecar.adapters.tidb.sql import ANSWER_GRACE_S, CONNECT_TIMEOUT_S, Flavour, Session, carried_out, code_of, kill_statement
+from sidecar.adapters.tidb.sql import Flavour, Session, carried_out, code_of
 from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, order_by, qualified, quoted_table, thinned
 from sidecar.core.messages import Brackets, ReadChunk
-from sidecar.core.model import Column, CommitTs, TableName, TableSchema
-from sidecar.errors import ConfigError, SourceError
+from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
+from sidecar.errors import SourceError
+from sidecar.log.float_texts import reprs
 
 T = TypeVar("T")
 
@@ -44,6 +43,9 @@ FILTERED = (
 
 _ZEROFILL = r"^0+([0-9])"
 
+_CAST_KINDS = frozenset[Kind]({"binary", "bit", "float", "double", "year", "vector"})
+"""Kinds that the text protocol sends as bytes, or spells otherwise: a FLOAT with six digits, a year of 0, a vector as the server likes."""
+
 
 class _Asked(Protocol):
     """A question to the server that is tried again while its errors pass. Raises SourceError."""
@@ -51,22 +53,16 @@ class _Asked(Protocol):
     def __call__(self, action: Callable[[], T], /) -> T: ...
 
 
-class Reader(Protocol):
-    """A SELECT's rows: one string column for each of its columns, named by position. Raises pymysql's errors."""
-
-    def __call__(self, session: Session, sql: str, columns: int, *, setup: Sequence[str] = ()) -> pa.Table: ...
-
-
 # ---- the SELECT -----------------------------------------------------------------------------------------------------
 
 
 def chunk_select(schema: TableSchema, key: ReadKey, *, after: Key | None, upper: Key | None, where: str | None, rows_max: int) -> str:
-    """The first `rows_max` rows with key in `(after, upper]`, all columns as text, and `_tidb_rowid` last if that is the key.
+    """The first `rows_max` rows with key in `(after, upper]`, all columns `as_sent`, and `_tidb_rowid` last if that is the key.
 
     Raises keyset.NotAKey.
     """
     columns = [*schema.columns, *(part.column for part in key.columns if key.by_rowid)]
-    selected = ", ".join(f"{as_text(column, qualified(schema.name, column.name))} AS c{index}" for index, column in enumerate(columns))
+    selected = ", ".join(f"{as_sent(column, qualified(schema.name, column.name))} AS c{index}" for index, column in enumerate(columns))
     condition = between(key, after=after, upper=upper, where=where)
     return f"SELECT {selected} FROM {quoted_table(schema.name)}{condition}{order_by(key)} LIMIT {rows_max}"
 
@@ -77,6 +73,11 @@ def key_select(key: ReadKey, rest: str) -> str:
         f"{as_text(part.column, qualified(key.table, part.column.name))} AS c{index}" for index, part in enumerate(key.columns)
     )
     return f"SELECT {selected} FROM {quoted_table(key.table)}{rest}"
+
+
+def as_sent(column: Column, place: str) -> str:
+    """The expression whose text in a row's packet is `canonical`'s to spell: the column at `place` itself, where that does."""
+    return as_text(column, place) if column.kind in _CAST_KINDS else place
 
 
 def as_text(column: Column, place: str) -> str:
@@ -95,7 +96,10 @@ def as_text(column: Column, place: str) -> str:
 
 
 def canonical(found: pa.Table, columns: Sequence[Column], *, where: str) -> pa.Table:
-    """The SELECT's columns under their names, floats spelt as `repr`. Raises SourceError that begins with `where`."""
+    """The SELECT's columns under their names, floats spelt as `repr`, numbers without the zeros of ZEROFILL.
+
+    Raises SourceError that begins with `where`.
+    """
     arrays = []
     for index, column in enumerate(columns):
         values = found.column(index)
@@ -106,16 +110,18 @@ def canonical(found: pa.Table, columns: Sequence[Column], *, where: str) -> pa.T
             )
         match column.kind:
             case "float" | "double":
-                arrays.append(_reprs(values))
-            case "decimal":
-                arrays.append(pc.replace_substring_regex(values, _ZEROFILL, r"\1"))
+                arrays.append(reprs(values.cast(pa.float64())))
+            case "int" | "uint" | "decimal":
+                arrays.append(_without_zerofill(values))
             case _:
                 arrays.append(values)
     return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(column.name, pa.string()) for column in columns]))
 
 
-def _reprs(texts: pa.ChunkedArray) -> pa.Array:
-    return pa.array([None if text is None else repr(float(text)) for text in texts.to_pylist()], pa.string())
+def _without_zerofill(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Few columns have it, so a look at how the texts begin comes before the regular expression."""
+    filled = pc.and_(pc.starts_with(texts, "0"), pc.invert(pc.or_(pc.equal(texts, "0"), pc.starts_with(texts, "0."))))
+    return pc.replace_substring_regex(texts, _ZEROFILL, r"\1") if pc.any(filled).as_py() else texts
 
 
 # ---- a chunk --------------------------------------------------------------------------------------------------------
@@ -123,14 +129,21 @@ def _reprs(texts: pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows in canonical text under the schema's names; the rest as in ChunkFile and ChunkRead."""
+    """`found`: the SELECT's rows, of which `texts` makes those of the file; the rest as in ChunkFile and ChunkRead.
+    `in_force`: the schemas that it was read by."""
 
-    rows: pa.Table
+    found: pa.Table
+    columns: Sequence[Column]
+    in_force: object
     last: Key | None
     read_tso: CommitTs | None
     exhausted: bool
     bounds: tuple[Key, ...]
     read_s: float
+
+    def texts(self, *, where: str) -> pa.Table:
+        """The rows as `canonical`. Raises SourceError that begins with `where`."""
+        return canonical(self.found, self.columns, where=where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +166,15 @@ class ChunkReader:
     """Carries out ReadChunk up to the file. Any number of threads, each with its session; `follow` from any: a read goes by what
     was in force when it began, and leaves nothing that it learned to what comes after."""
 
-    def __init__(self, schemas: Mapping[TableName, TableSchema], reader: Reader) -> None:
+    def __init__(self, schemas: Mapping[TableName, TableSchema]) -> None:
         self._in_force = _InForce(schemas)
-        self._reader = reader
 
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
         self._in_force = _InForce(schemas)
+
+    def serves(self, chunk: Chunk) -> bool:
+        """Whether the schemas are still those that it was read by."""
+        return chunk.in_force is self._in_force
 
     def read(self, session: Session, command: ReadChunk, *, stopped: Callable[[], bool]) -> Chunk | Misfit:
         """Raises SourceError."""
@@ -179,10 +195,12 @@ class ChunkReader:
             fitted = known is not None or asked(lambda: has_columns_of(session, schema))
             if fitted:
                 in_force.keys[command.table] = learned
-            found = self._read(session, command, schema, *learned, asked=asked, doing=doing)
+            found = self._read(session, command, schema, *learned, in_force=in_force, asked=asked, doing=doing)
             # told after the SELECT, whose own error says more: a missing right hides columns too
             return found if fitted else Misfit(f"{doing}: {_changed(schema)}")
         except SourceError as error:
+            if isinstance(error.__cause__, UnicodeDecodeError) and not asked(lambda: has_columns_of(session, schema)):
+                return Misfit(error.message)
             if not isinstance(error.__cause__, pymysql.err.MySQLError) or code_of(error.__cause__) not in _MISFIT_CODES:
                 raise
             if command.where is not None and asked(lambda: has_columns_of(session, schema)):
@@ -197,6 +215,7 @@ class ChunkReader:
         key: ReadKey,
         facts: TableFacts,
         *,
+        in_force: _InForce,
         asked: _Asked,
         doing: str,
     ) -> Chunk | Misfit:
@@ -207,34 +226,35 @@ class ChunkReader:
             sql = chunk_select(schema, key, after=command.after, upper=command.upper, where=command.where, rows_max=command.rows_max + 1)
         except NotAKey as error:
             raise SourceError(f"{doing}: {error}", hint="the table's key has changed: restart the dump") from error
-        found, read_tso, read_s = asked(lambda: self._select(session, sql, len(schema.columns) + key.by_rowid, command.brackets))
+        found, read_tso, read_s = asked(lambda: _select(session, sql, len(schema.columns) + key.by_rowid, command.brackets))
         if not asked(lambda: has_columns_of(session, schema)):
             return Misfit(f"{doing}: {_changed(schema)}")
-        rows = canonical(found.slice(0, command.rows_max), schema.columns, where=doing)
-        last = _last_key(key, rows, found) if rows.num_rows else command.after
+        rows = found.slice(0, command.rows_max)
+        last = _last_key(key, schema, rows, where=doing) if rows.num_rows else command.after
         exhausted = found.num_rows <= command.rows_max
         bounds: tuple[Key, ...] = ()
         if command.bounds_max > 0 and not exhausted and last is not None:
             pieces = _pieces(facts, command)
             bounds = asked(lambda: bounds_above(session, key, last, upper=command.upper, count=pieces))
-        return Chunk(rows, last, read_tso, exhausted, bounds, read_s)
+        return Chunk(rows, schema.columns, in_force, last, read_tso, exhausted, bounds, read_s)
 
-    def _select(self, session: Session, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
-        """The rows, their snapshot's TSO if that is the bracket, and the seconds of the SELECT."""
-        if brackets is Brackets.WATERMARK:
-            started_s = time.monotonic()
-            return self._reader(session, sql, columns), None, time.monotonic() - started_s
-        session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        try:
-            read_tso = CommitTs(int(session.rows("SELECT @@tidb_current_ts")[0][0]))
-            started_s = time.monotonic()
-            found = self._reader(session, sql, columns, setup=[f"SET tidb_snapshot = '{read_tso}'"])
-            read_s = time.monotonic() - started_s
-            session.rows("ROLLBACK")
-        except BaseException:
-            session.close()  # the transaction must not be the next chunk's
-            raise
-        return found, read_tso, read_s
+
+def _select(session: Session, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
+    """The rows, their snapshot's TSO if that is the bracket, and the seconds of the SELECT."""
+    if brackets is Brackets.WATERMARK:
+        started_s = time.monotonic()
+        return read_packets(session, sql, columns), None, time.monotonic() - started_s
+    session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    try:
+        read_tso = CommitTs(int(session.rows("SELECT @@tidb_current_ts")[0][0]))
+        started_s = time.monotonic()
+        found = read_packets(session, sql, columns)
+        read_s = time.monotonic() - started_s
+        session.rows("ROLLBACK")
+    except BaseException:
+        session.close()  # the transaction must not be the next chunk's
+        raise
+    return found, read_tso, read_s
 
 
 def _learn(session: Session, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:
@@ -248,12 +268,13 @@ def _changed(schema: TableSchema) -> str:
     return f"the columns of {schema.name} are not those that the feed's DDLs have told of ({', '.join(schema.column_names())})"
 
 
-def _last_key(key: ReadKey, rows: pa.Table, found: pa.Table) -> Key:
-    """Of the chunk's last row. `_tidb_rowid` comes after the schema's columns."""
-    last = rows.num_rows - 1
+def _last_key(key: ReadKey, schema: TableSchema, rows: pa.Table, *, where: str) -> Key:
+    """Of the SELECT's last row. `_tidb_rowid` comes after the schema's columns. Raises SourceError that begins with `where`."""
+    last = rows.slice(rows.num_rows - 1)
     if key.by_rowid:
-        return (str(found.column(rows.num_columns)[last].as_py()),)
-    return tuple(str(rows.column(part.column.name)[last].as_py()) for part in key.columns)
+        return (str(last.column(len(schema.columns))[0].as_py()),)
+    texts = canonical(last, schema.columns, where=where)
+    return tuple(str(texts.column(part.column.name)[0].as_py()) for part in key.columns)
 
 
 def _pieces(facts: TableFacts, command: ReadChunk) -> int:
@@ -275,63 +296,3 @@ def bounds_above(session: Session, key: ReadKey, last: Key, *, upper: Key | None
         cuts = [row for row in session.rows(key_select(key, sample)) if row != highest[0]]
         return (*thinned(cuts, count=count - 1), highest[0])
     return evenly_between(key, last, highest[0], count=count)
-
-
-# ---- readers --------------------------------------------------------------------------------------------------------
-
-
-def reader(wanted: Literal["auto", "connectorx", "pymysql"], *, mutual_tls: bool) -> Reader:
-    """`auto`: connectorx where it is installed and can log in as the settings ask. Raises ConfigError."""
-    if wanted == "pymysql" or (wanted == "auto" and mutual_tls):
-        return read_by_pymysql
-    if mutual_tls:
-        raise ConfigError("source.reader connectorx cannot log in with source.tls.cert_file", hint='set source.reader = "pymysql"')
-    try:
-        import connectorx
-    except ImportError as error:
-        if wanted == "auto":
-            return read_by_pymysql
-        raise ConfigError(
-            "source.reader is connectorx, which is not installed", hint='pip install connectorx, or set source.reader = "pymysql"'
-        ) from error
-    return _ConnectorX(connectorx.read_sql)
-
-
-def read_by_pymysql(session: Session, sql: str, columns: int, *, setup: Sequence[str] = ()) -> pa.Table:  # noqa: ARG001  (the session is set up already)
-    rows = session.rows(sql)
-    found: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * columns
-    return pa.table(
-        [pa.chunked_array([pa.array(values, pa.string())]) for values in found], names=[f"c{index}" for index in range(columns)]
-    )
-
-
-class _ConnectorX:
-    """`Reader`. connectorx can be neither interrupted nor given a timeout, so it runs on a thread that can be left behind; its
-    statement is found at the server by a mark of its own, and killed."""
-
-    def __init__(self, read_sql: Callable[..., pa.Table]) -> None:
-        self._read_sql = read_sql
-
-    def __call__(self, session: Session, sql: str, columns: int, *, setup: Sequence[str] = ()) -> pa.Table:
-        found = self._read(session, sql, [*session.setup, *setup])
-        if found is None or found.num_columns != columns or any(field.type != pa.string() for field in found.schema):
-            return read_by_pymysql(session, sql, columns)
-        return found
-
-    def _read(self, session: Session, sql: str, setup: list[str]) -> pa.Table | None:
-        """None: it failed, or was left behind."""
-        found: list[pa.Table] = []
-        mark = f"ticdc-dump {secrets.token_hex(8)}"
-        options = {"return_type": "arrow", "protocol": "text", "pre_execution_query": setup}
-
-        def read() -> None:
-            try:
-                found.append(self._read_sql(session.account.url(), f"{sql} /* {mark} */", **options))
-            except BaseException:  # noqa: BLE001  (its panics are no Exception; pymysql finds out what is the matter)
-                return
-
-        overdue_s = CONNECT_TIMEOUT_S + session.account.statement_timeout_s + ANSWER_GRACE_S
-        if not session.waits_for(read, name="connectorx", timeout_s=overdue_s):
-            kill_statement(session.account, mark)
-            return None
-        return found[0] if found else None

@@ -1,12 +1,14 @@
 """The source: marks and chunk SELECTs carried out by threads of its own, so that no call waits for the database (P3).
 
-    request ──► marks ──► one thread ──────────────┐
-            └─► reads ──► up to `readers_max` ──────┴──► results
+    request ──► marks ──► one thread ─────────────────────────────────────────────────┐
+            └─► reads ──► up to `readers_max` ──► the SELECT's rows ──► a writer each ──┴──► results
 
 - Marks are sent strictly one after another, in the order of the commands.
 - The watermark row is ours while it holds what we wrote last. A new owner reads what it holds before its first UPDATE, so an
   UPDATE of a former owner that comes later matches nothing. An UPDATE whose answer was lost is sent again: it matches once.
 - A chunk's file is durable before its ChunkRead is told. A read changes nothing and may be done again.
+- A reader does not wait for the file: while its writer makes it, it reads ahead what the same window is likely to ask for next
+  (ReadChunk.ahead). That serves only the command that follows in the window, of the same range, by the same schemas; else it is dropped.
 - A SELECT whose rows are not of the schema in force is told with a TSO taken after it (ChunkMisfit): a DDL that did this before is at
   or below. A server that tells no TSO cannot say so, and the command fails.
 - What SQL cannot do ends the command (SourceFailed). What else goes wrong (the log's storage, a defect) is raised by
@@ -20,13 +22,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 
 import pyarrow as pa
 import pymysql
 
-from sidecar.adapters.tidb.read import ChunkReader, Misfit, reader
+from sidecar.adapters.tidb.read import Chunk, ChunkReader, Misfit
+from sidecar.adapters.tidb.reads import Reads
 from sidecar.adapters.tidb.snapshot import present_ts
 from sidecar.adapters.tidb.sql import Account, Session, carried_out, code_of
 from sidecar.config import SourceSection
@@ -74,6 +78,19 @@ _NOT_THERE = frozenset({1049, 1146})
 _DEFAULT = "default"
 
 
+_Written = SimpleQueue[tuple[ReadChunk, Chunk] | None]
+"""What a reader has for its writer. None: no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What was read behind chunk `behind`, by a command of our own; `chunk` None: it failed."""
+
+    behind: int
+    command: ReadChunk
+    chunk: Chunk | None
+
+
 def ensure_mark_table(settings: SourceSection) -> None:
     """Create the watermark table unless it is there; a right to create is needed only if it is not. Raises SourceError."""
 
@@ -107,13 +124,14 @@ class TidbSource:
         self._write_chunk = write_chunk
         self._readers_max = readers_max
         self._closed = threading.Event()
-        self._marks: SimpleQueue[Command | None] = SimpleQueue()
-        self._reads: SimpleQueue[Command | None] = SimpleQueue()
+        self._marks: SimpleQueue[SendMark | None] = SimpleQueue()
+        self._reads = Reads()
         self._done: SimpleQueue[SourceEvent] = SimpleQueue()
         self._reading = 0
         self._sessions: list[Session] = []
         self._threads: dict[str, Background] = {}
-        self._chunks = ChunkReader(schemas, reader(settings.reader, mutual_tls=bool(settings.tls.cert_file)))
+        self._written: list[_Written] = []
+        self._chunks = ChunkReader(schemas)
         self._mark_row = MarkRow(changefeed_id)
 
     def request(self, command: Command) -> None:
@@ -121,13 +139,13 @@ class TidbSource:
             case SendMark():
                 self._marks.put(command)
                 if "tidb-marks" not in self._threads:
-                    self._start("tidb-marks", self._marks)
+                    self._start("tidb-marks", self._send_marks)
             case ReadChunk():
                 self._reads.put(command)
                 self._reading += 1
                 readers = sum(name.startswith("tidb-reader") for name in self._threads)
                 if readers < min(self._reading, self._readers_max):
-                    self._start(f"tidb-reader-{readers}", self._reads)
+                    self._start_reader(readers)
 
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
         self._chunks.follow(schemas)
@@ -153,58 +171,121 @@ class TidbSource:
         self._closed.set()
         for session in self._sessions:
             session.interrupt()
-        for name in self._threads:
-            (self._marks if name == "tidb-marks" else self._reads).put(None)
+        self._reads.close()
+        self._marks.put(None)
+        for written in self._written:
+            written.put(None)
         give_up_s = time.monotonic() + CLOSE_WAIT_S
         for thread in self._threads.values():
             thread.close(max(0.0, give_up_s - time.monotonic()))
 
     # ---- threads ---------------------------------------------------------------------------------------------------
 
-    def _start(self, name: str, commands: SimpleQueue[Command | None]) -> None:
+    def _start(self, name: str, work: Callable[[Session], None]) -> None:
         session = Session(self._account)
         self._sessions.append(session)
-        self._threads[name] = Background(partial(self._work, session, commands), name=name)
 
-    def _work(self, session: Session, commands: SimpleQueue[Command | None], _: threading.Event) -> None:
-        with closing(session):
-            while (command := commands.get()) is not None and not self._closed.is_set():
-                try:
-                    event = self._carry_out(session, command)
-                except SourceError as error:
-                    event = SourceFailed(command, reason=error.message, hint=error.hint)
-                if event is not None:
-                    self._done.put(event)
+        def run(_: threading.Event) -> None:
+            with closing(session):
+                work(session)
 
-    def _carry_out(self, session: Session, command: Command) -> SourceEvent | None:
-        match command:
-            case SendMark():
-                doing = f"sending mark {command.uuid} ({MARK_TABLE})"
-                return carried_out(session, partial(self._mark_row.update, session, command), doing=doing, stopped=self._closed.is_set)
-            case ReadChunk():
-                return self._read(session, command)
+        self._threads[name] = Background(run, name=name)
 
-    def _read(self, session: Session, command: ReadChunk) -> SourceEvent | None:
+    def _start_reader(self, number: int) -> None:
+        written: _Written = SimpleQueue()
+        self._written.append(written)
+        name = f"tidb-writer-{number}"
+        self._threads[name] = Background(partial(self._write_files, written), name=name)
+        self._start(f"tidb-reader-{number}", partial(self._read_chunks, written))
+
+    def _send_marks(self, session: Session) -> None:
+        while (mark := self._marks.get()) is not None and not self._closed.is_set():
+            doing = f"sending mark {mark.uuid} ({MARK_TABLE})"
+            update = partial(self._mark_row.update, session, mark)
+            self._told(mark, partial(carried_out, session, update, doing=doing, stopped=self._closed.is_set))
+
+    def _told(self, command: Command, action: Callable[[], SourceEvent | None]) -> None:
+        """What comes of the command is told, if anything does."""
+        try:
+            event = action()
+        except SourceError as error:
+            event = SourceFailed(command, reason=error.message, hint=error.hint)
+        if event is not None:
+            self._done.put(event)
+
+    def _read_chunks(self, written: _Written, session: Session) -> None:
+        ahead: _Ahead | None = None
+        while (command := self._reads.take(ahead.behind if ahead else None)) is not None:
+            ahead = self._read_one(session, command, ahead, written)
+
+    def _read_one(self, session: Session, command: ReadChunk, ahead: _Ahead | None, written: _Written) -> _Ahead | None:
+        """Carry out the command, by what was read `ahead` if that serves, and read ahead behind it if it says so."""
+        chunk = self._served(command, ahead)
+        if chunk is None:
+            found: list[Chunk] = []
+            self._told(command, lambda: self._read(session, command, found))
+            if not found:
+                return None
+            (chunk,) = found
+        goes_on = command.ahead and not command.bounds_max and not chunk.exhausted  # bounds move the upper end of what comes next
+        if goes_on:
+            self._reads.keep(command.number)
+        written.put((command, chunk))
+        if not goes_on:
+            return None
+        following = replace(command, after=chunk.last)
+        return _Ahead(command.number, following, self._read_ahead(session, following))
+
+    def _served(self, command: ReadChunk, ahead: _Ahead | None) -> Chunk | None:
+        """What was read ahead for the command; None: nothing, or not what it asks for."""
+        if ahead is None or ahead.chunk is None or command.follows != ahead.behind or not self._chunks.serves(ahead.chunk):
+            return None
+        return ahead.chunk if _range(ahead.command) == _range(command) else None
+
+    def _read_ahead(self, session: Session, command: ReadChunk) -> Chunk | None:
+        """The rows behind a chunk. None where that fails: whoever asks for them will be told why."""
+        try:
+            chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
+        except SourceError:
+            return None
+        return None if isinstance(chunk, Misfit) else chunk
+
+    def _read(self, session: Session, command: ReadChunk, found: list[Chunk]) -> SourceEvent | None:
+        """Put the chunk into `found`, or return why there is none."""
         chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
         if self._closed.is_set():
             return None
-        if isinstance(chunk, Misfit):
-            doing = f"asking for a TSO after chunk {command.number} of {command.table}"
-            schema_ts = carried_out(session, lambda: present_ts(session), doing=doing, stopped=self._closed.is_set)
-            if schema_ts is None:
-                return SourceFailed(command, reason=chunk.reason, hint=chunk.hint)
-            return ChunkMisfit(command, schema_ts, reason=chunk.reason, hint=chunk.hint)
+        if isinstance(chunk, Chunk):
+            found.append(chunk)
+            return None
+        doing = f"asking for a TSO after chunk {command.number} of {command.table}"
+        schema_ts = carried_out(session, lambda: present_ts(session), doing=doing, stopped=self._closed.is_set)
+        if schema_ts is None:
+            return SourceFailed(command, reason=chunk.reason, hint=chunk.hint)
+        return ChunkMisfit(command, schema_ts, reason=chunk.reason, hint=chunk.hint)
+
+    def _write_files(self, written: _Written, _: threading.Event) -> None:
+        while (work := written.get()) is not None and not self._closed.is_set():
+            self._told(work[0], partial(self._write_file, *work))
+
+    def _write_file(self, command: ReadChunk, chunk: Chunk) -> ChunkRead:
+        rows = chunk.texts(where=f"reading chunk {command.number} of {command.table}")
         path = chunk_name(command.dump_id, epoch=command.epoch, number=command.number)
         file = ChunkFile(
             table=command.table,
             path=path,
-            rows=chunk.rows.num_rows,
-            bytes=self._write_chunk(path, chunk.rows),
+            rows=rows.num_rows,
+            bytes=self._write_chunk(path, rows),
             after=command.after,
             last=chunk.last,
             read_tso=chunk.read_tso,
         )
         return ChunkRead(command.number, file, chunk.exhausted, bounds=chunk.bounds, read_s=chunk.read_s)
+
+
+def _range(command: ReadChunk) -> tuple[object, ...]:
+    """What the rows of a chunk depend on, but for how many they are: a chunk read ahead has as many as the one before it."""
+    return command.dump_id, command.epoch, command.table, command.after, command.upper, command.where, command.brackets, command.bounds_max
 
 
 def mark_row_id(name: ChangefeedName) -> str:

@@ -11,12 +11,12 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from io import DEFAULT_BUFFER_SIZE, RawIOBase
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import pymysql
 import stamina
@@ -24,7 +24,6 @@ import stamina
 from sidecar.config import SourceSection, Tls, read_secret
 from sidecar.core.model import MARK_TABLE
 from sidecar.errors import ConfigError, SourceError, SourceLost
-from sidecar.process.background import Background
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -37,6 +36,9 @@ RETRY_WAIT_MAX_S = 2.0
 
 _PACKET_BYTES_MAX = 1 << 30
 """The protocol's own limit of a value."""
+
+_BUFFER_BYTES = max(DEFAULT_BUFFER_SIZE, 1 << 16)
+"""At least what PyMySQL's stream may have read ahead."""
 
 _UNKNOWN_VARIABLE = 1193
 
@@ -92,14 +94,6 @@ class Account:
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"
 
-    def url(self) -> str:
-        """For connectorx. Mutual TLS has no place in it."""
-        who = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
-        options = {"tcp_connect_timeout_ms": int(CONNECT_TIMEOUT_S * 1000), "tcp_keepalive_time_ms": 10_000}
-        tls = f"&ssl-mode=VERIFY_IDENTITY&ssl-ca={quote(self.tls.ca_file, safe='')}" if self.tls.ca_file else ""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"mysql://{who}@{host}:{self.port}/?" + "&".join(f"{name}={value}" for name, value in options.items()) + tls
-
 
 class Session:
     """A connection that opens when it is needed. After an error that passes it is closed, and opens afresh when asked again."""
@@ -107,21 +101,13 @@ class Session:
     def __init__(self, account: Account) -> None:
         self.account = account
         self._connection: pymysql.Connection[Any] | None = None
-        self._setup: tuple[str, ...] = ()
         self._flavour = Flavour.TIDB
         self._interrupted = False
-        self._wake = threading.Event()
 
     @property
     def flavour(self) -> Flavour:
         self._open()
         return self._flavour
-
-    @property
-    def setup(self) -> tuple[str, ...]:
-        """The statements that make any other connection read as this one does."""
-        self._open()
-        return self._setup
 
     def rows(self, sql: str, values: Sequence[object] | None = None) -> tuple[Row, ...]:
         """All rows. `values` fill `%s`; without them `%` is itself. Raises pymysql's errors: see `carried_out`."""
@@ -129,27 +115,26 @@ class Session:
             cursor.execute(sql, values)
             return tuple(cursor.fetchall())
 
+    @contextmanager
+    def packets(self, sql: str) -> Iterator[tuple[bytes, RawIOBase]]:
+        """The packets in which a SELECT's rows come: their first bytes, and the stream of all others. The body reads up to the packet that
+        ends the rows or tells an error; if it raises, the connection is closed. Raises pymysql's errors."""
+        connection = self._open()
+        connection.query(sql, unbuffered=True)
+        answer, connection._result = connection._result, None
+        assert answer is not None, "a query has an answer"
+        answer.unbuffered_active, answer.connection = False, None  # else PyMySQL would read the rows itself when it goes
+        try:
+            stream = connection._rfile
+            yield stream.read1(_BUFFER_BYTES), stream.raw  # all of its buffer, or what comes next
+        except BaseException:
+            self.close()
+            raise
+
     def change(self, sql: str, values: Sequence[object]) -> int:
         """Carry out a write and return how many rows it changed."""
         with self._open().cursor() as cursor:
             return int(cursor.execute(sql, values))
-
-    def waits_for(self, work: Callable[[], None], *, name: str, timeout_s: float) -> bool:
-        """Do `work` on a thread that `interrupt` and the timeout leave behind. True when it is done. Raises what it raises."""
-        wake = self._wake = threading.Event()
-
-        def run(_: threading.Event) -> None:
-            try:
-                work()
-            finally:
-                wake.set()
-
-        working = Background(run, name=name)
-        if self._interrupted or not wake.wait(timeout_s) or self._interrupted:
-            return False
-        working.close()
-        working.check()
-        return True
 
     def close(self) -> None:
         """Without a word to the server: it may not be listening."""
@@ -160,7 +145,6 @@ class Session:
     def interrupt(self) -> None:
         """For good: whoever waits for an answer hears that the connection is lost, and no other one is opened."""
         self._interrupted = True
-        self._wake.set()
         sock = getattr(self._connection, "_sock", None)  # PyMySQL offers no way to wake a reader
         if sock is not None:
             try:
@@ -174,7 +158,7 @@ class Session:
         if self._connection is None:
             connection = _connect(self.account)
             try:
-                self._flavour, self._setup = _set_up(connection, self.account)
+                self._flavour = _set_up(connection, self.account)
             except BaseException:
                 connection._force_close()
                 raise
@@ -210,21 +194,18 @@ def _connect(account: Account) -> pymysql.Connection[Any]:
         ) from error
 
 
-def _set_up(connection: pymysql.Connection[Any], account: Account) -> tuple[Flavour, tuple[str, ...]]:
+def _set_up(connection: pymysql.Connection[Any], account: Account) -> Flavour:
     with connection.cursor() as cursor:
         cursor.execute("SELECT VERSION()")
         version = str(next(iter(cursor.fetchone() or ("",))))
         flavour = Flavour.TIDB if "TiDB" in version else Flavour.MARIADB if "MariaDB" in version else Flavour.MYSQL
-        done = []
         for statement in setup_statements(flavour, statement_timeout_s=account.statement_timeout_s):
             try:
                 cursor.execute(statement)
             except pymysql.err.MySQLError as error:
                 if code_of(error) != _UNKNOWN_VARIABLE:
                     raise
-            else:
-                done.append(statement)
-    return flavour, tuple(done)
+    return flavour
 
 
 def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[str, ...]:
@@ -243,20 +224,6 @@ def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[s
             return (*common, f"SET max_statement_time = {statement_timeout_s}")
         case Flavour.MYSQL:
             return (*common, f"SET max_execution_time = {int(statement_timeout_s * 1000)}")
-
-
-def kill_statement(account: Account, mark: str) -> None:
-    """End the statement that has `mark` in its text, on a connection of its own. What cannot be killed ends by its timeout."""
-    session = Session(account)
-    try:
-        view = "cluster_processlist" if session.flavour is Flavour.TIDB else "processlist"
-        running = f"SELECT ID FROM information_schema.{view} WHERE INFO LIKE %s AND ID <> CONNECTION_ID()"
-        for (number,) in session.rows(running, (f"%{mark}%",)):
-            session.rows(f"KILL QUERY {number}")
-    except pymysql.err.MySQLError:
-        return  # the server is gone, or the statement is
-    finally:
-        session.close()
 
 
 # ---- errors ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sidecar.adapters.tidb.read import as_text, canonical, chunk_select, key_select
+from sidecar.adapters.tidb.read import as_sent, as_text, canonical, chunk_select, key_select
 from sidecar.core.keyset import KeyColumn, ReadKey, rowid_key
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SourceError
@@ -18,8 +18,7 @@ KEY = ReadKey(TABLE, (KeyColumn(ID),))
 
 def test_every_column_is_text_under_a_name_that_hides_no_column() -> None:
     assert chunk_select(SCHEMA, KEY, after=None, upper=None, where=None, rows_max=7) == (
-        "SELECT CAST(`t`.`id` + 0 AS CHAR) AS c0, CAST(`t`.`na``me` AS CHAR) AS c1, HEX(`t`.`data`) AS c2 FROM `app`.`t`"
-        " ORDER BY `t`.`id` LIMIT 7"
+        "SELECT `t`.`id` AS c0, `t`.`na``me` AS c1, HEX(`t`.`data`) AS c2 FROM `app`.`t` ORDER BY `t`.`id` LIMIT 7"
     )
 
 
@@ -30,7 +29,7 @@ def test_bounds_and_predicate_come_before_the_order() -> None:
 
 def test_a_rowid_comes_after_the_schemas_columns() -> None:
     found = chunk_select(SCHEMA, rowid_key(TABLE), after=("-3",), upper=None, where=None, rows_max=7)
-    assert "HEX(`t`.`data`) AS c2, CAST(`t`.`_tidb_rowid` + 0 AS CHAR) AS c3 FROM" in found
+    assert "HEX(`t`.`data`) AS c2, `t`.`_tidb_rowid` AS c3 FROM" in found
     assert found.endswith(" WHERE ((`t`.`_tidb_rowid` > -3)) ORDER BY `t`.`_tidb_rowid` LIMIT 7")
 
 
@@ -39,7 +38,8 @@ def test_a_key_alone_is_selected_as_text() -> None:
 
 
 @pytest.mark.parametrize("kind", ["decimal", "text", "enum", "set", "date", "time", "datetime", "timestamp", "json", "vector"])
-def test_kinds_whose_text_is_canonical_are_only_cast(kind: str) -> None:
+def test_kinds_whose_text_is_canonical_are_only_cast_and_a_chunk_takes_them_as_they_are(kind: str) -> None:
+    assert as_sent(Column("c", kind), "t.c") == ("t.c" if kind != "vector" else "CAST(t.c AS CHAR)")  # type: ignore[arg-type]  # parametrized
     assert as_text(Column("c", kind), "t.c") == "CAST(t.c AS CHAR)"  # type: ignore[arg-type]  # parametrized
 
 

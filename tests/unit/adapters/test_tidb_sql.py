@@ -8,10 +8,9 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from sidecar.adapters.tidb.read import read_by_pymysql, reader
 from sidecar.adapters.tidb.sql import Account, Flavour, Session, carried_out, passes, setup_statements, source_error
 from sidecar.config import SourceSection, Tls
-from sidecar.errors import ConfigError, SourceError
+from sidecar.errors import SourceError
 
 PASSWORD = "p@ss w:rd"
 ACCOUNT = Account(host="tidb.example", port=4000, user="a@b", password="p/w:d", tls=Tls(), statement_timeout_s=2.5, retry_s=0.3)
@@ -31,16 +30,6 @@ def test_a_session_of_tidb_reads_the_present_whatever_the_clusters_defaults_are(
 )
 def test_each_server_has_its_own_statement_timeout(flavour: Flavour, expected: str) -> None:
     assert expected in setup_statements(flavour, statement_timeout_s=2.5)
-
-
-def test_a_url_quotes_what_is_in_the_account() -> None:
-    assert ACCOUNT.url().startswith("mysql://a%40b:p%2Fw%3Ad@tidb.example:4000/?")
-    assert "@[::1]:" in Account("::1", 1, "u", "", Tls(), 1, 1).url()
-
-
-def test_a_url_with_tls_checks_who_the_server_is() -> None:
-    found = Account("h", 1, "u", "", Tls(ca_file="/a b/ca.pem"), 1, 1).url()
-    assert "ssl-mode=VERIFY_IDENTITY&ssl-ca=%2Fa%20b%2Fca.pem" in found
 
 
 @pytest.mark.parametrize("code", [2003, 2006, 2013, 1205, 1213, 9007, 8002, 8022, 8028, 9005])
@@ -113,17 +102,6 @@ def test_a_session_that_was_interrupted_opens_no_connection() -> None:
     session.interrupt()
     with pytest.raises(pymysql.err.OperationalError, match="2013"):
         session.rows("SELECT 1")
-
-
-# ---- readers --------------------------------------------------------------------------------------------------------
-
-
-def test_auto_takes_connectorx_unless_the_login_is_by_certificate() -> None:
-    assert reader("auto", mutual_tls=False) is not read_by_pymysql
-    assert reader("auto", mutual_tls=True) is read_by_pymysql
-    assert reader("pymysql", mutual_tls=False) is read_by_pymysql
-    with pytest.raises(ConfigError, match=r"source\.reader"):
-        reader("connectorx", mutual_tls=True)
 
 
 def test_the_password_is_read_from_its_file(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""Chunk commands between who asks and the readers: a command that goes on from a chunk goes to the reader that reads ahead behind it.
+
+A reader that has told a chunk may be reading the next one already (ReadChunk.ahead). The command for that chunk comes later, if it
+comes: `keep` says who waits for it. Other commands go to readers that wait for none, and to one that does where nobody else is idle.
+
+It must not know what a SELECT is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Condition
+
+from sidecar.core.messages import ReadChunk
+
+
+class Reads:
+    """For any thread."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._asked: deque[ReadChunk] = deque()
+        self._kept: set[int] = set()
+        self._idle = 0
+        self._closed = False
+
+    def put(self, command: ReadChunk) -> None:
+        with self._changed:
+            self._asked.append(command)
+            self._changed.notify_all()
+
+    def keep(self, number: int) -> None:
+        """The calling reader reads ahead behind chunk `number`: said before that chunk is told, and undone by its next `take`."""
+        with self._changed:
+            self._kept.add(number)
+
+    def take(self, kept: int | None) -> ReadChunk | None:
+        """The next command for a reader that reads ahead behind chunk `kept`, or behind none; waits for one. None: closed."""
+        with self._changed:
+            self._idle += kept is None
+            self._changed.wait_for(lambda: self._closed or self._found(kept) is not None)
+            self._idle -= kept is None
+            self._kept.discard(-1 if kept is None else kept)
+            command = self._found(kept)
+            if self._closed or command is None:
+                return None
+            self._asked.remove(command)
+            return command
+
+    def close(self) -> None:
+        """Nobody takes a command any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _found(self, kept: int | None) -> ReadChunk | None:
+        if kept is not None and (mine := self._first(lambda command: command.follows == kept)):
+            return mine
+        if kept is not None and self._idle:
+            return None
+        return self._first(lambda command: command.follows not in self._kept)
+
+    def _first(self, fits: Callable[[ReadChunk], bool]) -> ReadChunk | None:
+        return next(filter(fits, self._asked), None)
