@@ -20,6 +20,7 @@ from importlib.metadata import version as package_version
 from pathlib import Path
 
 from rich.console import Console
+from stamina.instrumentation import set_on_retry_hooks
 
 from tests.peers import debezium, mydumper, ours
 from tests.peers.big import NAME, ROW_BYTES
@@ -128,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
     sizes = sizes_of(options)
     _end_by_signal()
+    set_on_retry_hooks([])  # a sidecar that is still starting is asked again and again: no news
     root = Path(tempfile.mkdtemp(prefix="bench-peers-"))
     try:
         chosen = [one for one in measurements(options, sizes) if one.key in (options.only or KEYS)]

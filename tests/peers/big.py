@@ -17,6 +17,8 @@ NAME = f"{SCHEMA}.{TABLE}"
 SIGNALS = f"{SCHEMA}.debezium_signal"
 ROW_BYTES = 190
 """8 + 4 + 120 + 50 + 8, as the server stores a row's values."""
+TEXT_BYTES_MIN = 170
+"""What the two texts of a row take wherever they are written out."""
 UPDATE = f"update {NAME} set n = n + 1, touched = %s where id = %s"
 
 FILL_ROWS = 50_000

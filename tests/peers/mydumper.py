@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.peers.big import NAME, ROW_BYTES, TABLE
+from tests.peers.big import NAME, TABLE, TEXT_BYTES_MIN
 from tests.peers.system import kill_tree
 from tests.rig.binlog import MySqlAddress
 from tests.rig.tables import SCHEMA
@@ -31,11 +31,13 @@ def version() -> str | None:
     return found[1] if found else "of unknown version"
 
 
-def command(source: MySqlAddress, out: Path, *, threads: int, installed: str) -> list[str]:
+def command(source: MySqlAddress, out: Path, *, threads: int, rows: int, installed: str) -> list[str]:
+    """With several threads the table is cut into as many parts, else one of them would do it all."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
     table = TABLE if numbers and numbers < QUALIFIED_SINCE else NAME
     address = ["-h", source.host, "-P", str(source.port), "-u", source.user, "-p", source.password]
-    return ["mydumper", *address, "-B", SCHEMA, "-T", table, "-k", "-t", str(threads), "-o", str(out)]
+    parts = ["-r", str(-(-rows // threads))] if threads > 1 else []
+    return ["mydumper", *address, "-B", SCHEMA, "-T", table, "-k", "-t", str(threads), *parts, "-o", str(out)]
 
 
 class Mydumper:
@@ -46,7 +48,7 @@ class Mydumper:
         self._out, self._log, self._rows = folder / "out", folder / "mydumper.log", rows
         installed = version()
         assert installed is not None, "ask version() first"
-        self._command = command(source, self._out, threads=threads, installed=installed)
+        self._command = command(source, self._out, threads=threads, rows=rows, installed=installed)
 
     def __enter__(self) -> Mydumper:
         with self._log.open("wb") as log:
@@ -64,7 +66,7 @@ class Mydumper:
         status = self._process.wait(DUMP_S_MAX)
         cpu_s = _children_s() - before_s
         size = sum(path.stat().st_size for path in self._out.glob(f"{NAME}*.sql"))
-        if status or size < self._rows * ROW_BYTES * 0.8:
+        if status or size < self._rows * TEXT_BYTES_MIN:
             raise RuntimeError(f"mydumper ended with {status} and {size:,} bytes: {self._log.read_text()[-2000:]}")
         return cpu_s
 

@@ -15,7 +15,7 @@ from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
 from spark_merge.sinks.files.layout import SEGMENTS, DeliveredSegment, segment_from_json
 from tests.peers.arrivals import Arrivals, Numbers, Writes
-from tests.peers.big import TABLE
+from tests.peers.big import NAME, TABLE
 from tests.peers.system import kill_tree
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import SidecarProcess
@@ -24,7 +24,6 @@ from ticdc_dump.v1 import control_pb2 as pb
 BOUND = "delivery_bound_s"
 """The setting of [dump] that says how far a dump may push live delivery, where this version has it."""
 START_S_MAX = 120.0
-RULE = "shop.big"
 
 
 def has_bound() -> bool:
@@ -78,7 +77,7 @@ class Ours:
             self._call("Restart", pb.RestartRequest(changefeed=self._changefeed, new_dump_id=new_id))
         else:
             self._call(
-                "Start", pb.StartRequest(changefeed=self._changefeed, dump_id=new_id, table_rules=[RULE], brackets=pb.BRACKETS_WATERMARK)
+                "Start", pb.StartRequest(changefeed=self._changefeed, dump_id=new_id, table_rules=[NAME], brackets=pb.BRACKETS_WATERMARK)
             )
         self._asked = True
 

@@ -51,6 +51,14 @@ class Report:
         ]
         return {"facts": dict(self.facts), "systems": systems}
 
+    def writes_per_s(self) -> list[float]:
+        """What the sessions reached, in every run, without and beside a dump."""
+        names = ("writes_per_s", "dump_writes_per_s")
+        return [run[name] for one in self.outcomes for run in one.runs for name in names if name in run]
+
+    def publisher_cores(self) -> list[float]:
+        return [run["publisher_cores"] for one in self.outcomes for run in one.runs if "publisher_cores" in run]
+
     def others_cores(self) -> float:
         """The most that others kept busy during any run."""
         return max((run["others_cores"] for one in self.outcomes for run in one.runs), default=0.0)
@@ -107,6 +115,10 @@ def markdown(report: Report) -> str:
     lines = [f"| {name} | {text} |" for name, text in report.facts.items()]
     busy = report.others_cores()
     noise = ", so walls and latencies are noise" if busy > NOISE_CORES else ""
+    if reached := report.writes_per_s():
+        lines.append(f"| writes/s reached | {min(reached):,.0f} to {max(reached):,.0f} |")
+    if published := report.publisher_cores():
+        lines.append(f"| the publisher, beside the writes | {median(published):.2f} cores, not in ticdc-dump's |")
     lines.append(f"| others on the machine | {busy:.2f} cores at most in any run{noise} |")
     headers = ["system", *(header for header, _ in COLUMNS)]
     rows = [[one.system, *cells(one)] for one in report.outcomes if not one.absent]
