@@ -134,35 +134,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         chosen = [one for one in measurements(options, sizes) if one.key in (options.only or KEYS)]
         _fetch(chosen)
-        report = Report(_run_all(chosen, options.runs, root), _facts(options, sizes))
+        outcomes, failed = run_all(chosen, options.runs, root)
+        report = Report(outcomes, _facts(options, sizes))
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: everything that was started has been ended\n")
         return EXIT_INTERRUPTED
-    except (RuntimeError, TimeoutError, ValueError) as error:
+    except RuntimeError as error:
         sys.stderr.write(f"bench-peers: {error}\n")
         return EXIT_FAILED
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    _tell(report, options, sizes)
+    _tell(report, options)
+    if failed:
+        sys.stderr.write(f"bench-peers: {failed}; no page is renewed\n")
+        return EXIT_FAILED
+    _renew(report, page_of(options, sizes))
     return 0
 
 
-def _run_all(chosen: Sequence[Measurement], runs: int, root: Path) -> list[Outcome]:
-    """Run by run, so that what changes on the machine meanwhile meets all systems alike."""
+def run_all(chosen: Sequence[Measurement], runs: int, root: Path) -> tuple[list[Outcome], str]:
+    """Run by run, so that what changes on the machine meanwhile meets all systems alike. It ends with the first run that fails: what
+    was measured until then, and what went wrong, else nothing."""
     found: dict[str, list[Run]] = {one.key: [] for one in chosen}
-    for number in range(runs):
-        for one in chosen:
-            if one.absent:
-                continue
-            began_s, folder = time.monotonic(), root / f"{number}-{one.key}"
+    failed = ""
+    for number, one in ((number, one) for number in range(runs) for one in chosen if not one.absent):
+        began_s, folder = time.monotonic(), root / f"{number}-{one.key}"
+        try:
             figures = one.run(folder)
-            found[one.key].append(figures)
-            shutil.rmtree(folder, ignore_errors=True)
-            wall_s = time.monotonic() - began_s
-            sys.stderr.write(
-                f"run {number + 1} of {runs}: {one.system}: {wall_s:.0f} s; others kept {figures['others_cores']:.2f} cores busy\n"
-            )
-    return [Outcome(one.system, tuple(found[one.key]), one.absent) for one in chosen]
+        except (RuntimeError, TimeoutError, ValueError) as error:
+            failed = f"run {number + 1} of {one.system} failed: {error}"
+            break
+        found[one.key].append(figures)
+        shutil.rmtree(folder, ignore_errors=True)
+        sys.stderr.write(f"run {number + 1} of {runs}: {one.system}: {_in_short(figures)} ({time.monotonic() - began_s:.0f} s)\n")
+    return [Outcome(one.system, tuple(found[one.key]), _absent(one, found[one.key])) for one in chosen], failed
+
+
+def _absent(one: Measurement, runs: Sequence[Run]) -> str:
+    return one.absent or ("" if runs else "not measured")
+
+
+def _in_short(figures: Run) -> str:
+    live = [f"{figures[name]:.2f} s" for name in ("live_p50_s", "live_p99_s", "dump_p50_s", "dump_p99_s") if name in figures]
+    told = f"p50 and p99 {' '.join(live[:2])}, during the dump {' '.join(live[2:])}, " if live else ""
+    return f"{told}{figures['beside_rows_per_s']:,.0f} rows/s; others kept {figures['others_cores']:.2f} cores busy"
 
 
 def _fetch(chosen: Sequence[Measurement]) -> None:
@@ -206,11 +221,13 @@ def _said(*command: str) -> str:
     return (done.stdout or done.stderr).strip() if done.returncode == 0 else "unknown"
 
 
-def _tell(report: Report, options: argparse.Namespace, sizes: Sizes) -> None:
+def _tell(report: Report, options: argparse.Namespace) -> None:
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(report))
     if options.json is not None:
         options.json.write_text(json.dumps(report.plain(), ensure_ascii=False, indent=1) + "\n")
-    page = page_of(options, sizes)
+
+
+def _renew(report: Report, page: Path | None) -> None:
     if page is None:
         sys.stderr.write(f"{PAGE.name} is left as it is: it takes full sizes, all systems and {PAGE_RUNS_MIN} runs\n")
         return

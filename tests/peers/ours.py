@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sidecar.config import DumpSection
@@ -120,6 +121,6 @@ def _read(path: Path) -> DeliveredSegment:
 
 def _rows(file: Path, at_ns: int) -> Numbers:
     found = pq.read_table(file, columns=["id", "touched", "_origin"])
-    dumped = np.array([origin == "dump" for origin in found["_origin"].to_pylist()], dtype=np.int64)
+    dumped = pc.equal(found["_origin"], "dump").to_numpy().astype(np.int64)
     at = np.full(len(found), at_ns, dtype=np.int64)
     return np.column_stack([at, found["id"].to_numpy().astype(np.int64), found["touched"].to_numpy().astype(np.int64), dumped])

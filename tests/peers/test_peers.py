@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.peers import debezium, mydumper
-from tests.peers.__main__ import KEYS, PAGE, measurements, options_of, page_of, sizes_of
+from tests.peers.__main__ import KEYS, PAGE, Measurement, measurements, options_of, page_of, run_all, sizes_of
 from tests.peers.arrivals import Arrivals, Writes, dumped_at_ns, latencies_s, missing_ids
 from tests.peers.big import ROW_BYTES, statements
 from tests.peers.measure import Phases, Sizes, figures
@@ -242,6 +242,25 @@ class TestCommand:
         found = measurements(options_of([]), Sizes())
         assert tuple(one.key for one in found) == KEYS
         assert [one.absent for one in found if one.key.startswith("mydumper")] == ["not installed (apt-get install mydumper)"] * 2
+
+    def test_a_run_that_fails_ends_it_and_what_was_measured_before_is_kept(self, tmp_path: Path) -> None:
+        def lost(_: Path) -> dict[str, float]:
+            raise ValueError("1 of 2 writes never arrived")
+
+        def measured(folder: Path) -> dict[str, float]:
+            order.append(folder.name)
+            return run()
+
+        order: list[str] = []
+        chosen = [
+            Measurement("ours", "ours", measured),
+            Measurement("absent", "absent", lost, absent="not installed"),
+            Measurement("peer", "peer", lost),
+        ]
+        outcomes, failed = run_all(chosen, 2, tmp_path)
+        assert order == ["0-ours"]
+        assert failed == "run 1 of peer failed: 1 of 2 writes never arrived"
+        assert [(len(one.runs), one.absent) for one in outcomes] == [(1, ""), (0, "not installed"), (0, "not measured")]
 
     @pytest.mark.parametrize("wrong", [["--runs", "0"], ["--rows", "0"], ["--only", "nothing"]])
     def test_wrong_usage_ends_with_2(self, wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from tests.peers.arrivals import Arrivals
 
 ROWS_FILE, LOG_FILE = "arrivals.int64", "reader.log"
+ROW_BYTES = 4 * 8
 MESSAGES_MAX = 2_000
 WRITE_EVERY_S = 0.5
 SNAPSHOT = "r"
@@ -64,13 +65,18 @@ class TopicReader:
             self._process.kill()
             self._process.wait()
 
+    def count(self) -> int:
+        """How many rows have been written down so far: cheap, beside a measurement."""
+        path = self.folder / ROWS_FILE
+        return path.stat().st_size // ROW_BYTES if path.exists() else 0
+
     def arrivals(self) -> Arrivals:
         """What has been written down so far: up to `WRITE_EVERY_S` behind. Raises RuntimeError if the reader has ended."""
         assert self._process is not None, "enter it first"
         if self._process.poll() not in (None, -9):  # killed by us
             raise RuntimeError(f"the consumer ended with {self._process.returncode}: {(self.folder / LOG_FILE).read_text()[-3000:]}")
         path = self.folder / ROWS_FILE
-        return Arrivals.read(path) if path.exists() else Arrivals(*np.empty((4, 0), np.int64))
+        return Arrivals.read(path) if self.count() else Arrivals(*np.empty((4, 0), np.int64))
 
 
 def row_of(message: bytes) -> tuple[int, int, int]:
