@@ -6,13 +6,14 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 WORKERS ?= 3
 SEED ?= 0
+ARGS ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py
 
-.PHONY: help setup demo demo-live fast test matrix check format lint types stubs bench sim lock clean
+.PHONY: help setup demo demo-live fast test matrix check format lint types stubs bench bench-peers sim lock clean
 
 help: ## print the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 setup: $(STAMP) ## make .venv with the locked dependencies, and check that Java is there
 
@@ -53,6 +54,9 @@ stubs: setup ## regenerate the gRPC stubs and fail if they differ from what is c
 
 bench: setup ## measure: ratios to something measured in the same run
 	@$(BIN)/python -m tests.bench
+
+bench-peers: setup ## measure beside Debezium and mydumper on the same rows and writes: make bench-peers ARGS="--runs 5" (needs Maven)
+	@$(BIN)/python -m tests.peers $(ARGS)
 
 sim: setup ## live through one seed of the simulation again: make sim SEED=42
 	@$(BIN)/python -m tests.simulation $(SEED)

@@ -37,6 +37,9 @@ class PublisherProcess:
         assert self._process is not None, "the publisher is not running"
         return self._process.pid
 
+    def is_running(self) -> bool:
+        return self._process is not None
+
     def start(self) -> None:
         """Read on from the last checkpoint."""
         assert self._process is None, "the publisher is running"

@@ -45,7 +45,8 @@ QUIET_S_MAX = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RigOptions:
-    """`initial_rows`: in each table (fewer where it has fewer keys), before the changefeed starts: only a dump brings them."""
+    """`initial_rows`: in each table (fewer where it has fewer keys), before the changefeed starts: only a dump brings them.
+    `statements`: more to carry out before it starts, on one connection."""
 
     protocol: str = "open-protocol"
     partitions: int = 3
@@ -53,6 +54,7 @@ class RigOptions:
     filter_rules: tuple[str, ...] = (f"{SCHEMA}.*", f"{MARK_TABLE.schema}.*")
     dispatchers: tuple[Dispatcher, ...] = ()
     initial_rows: int = 200
+    statements: tuple[str, ...] = ()
     seed: int = 1
     mark_every_s: float = 0.2
     checkpoint_every_s: float = 1.0
@@ -103,7 +105,13 @@ class Rig:
         connection = connect(self.source)
         try:
             with connection.cursor() as cursor:
-                for statement in (*MARK_TABLE_DDL, f"create database {SCHEMA}", *(table.create() for table in TABLES), *STATEMENTS):
+                for statement in (
+                    *MARK_TABLE_DDL,
+                    f"create database {SCHEMA}",
+                    *(table.create() for table in TABLES),
+                    *STATEMENTS,
+                    *self.options.statements,
+                ):
                     cursor.execute(statement)
         finally:
             connection.close()

@@ -67,6 +67,10 @@ class SidecarProcess:
         return self._running.poll()
 
     @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    @property
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "start it first"
         return self._process

@@ -1,4 +1,7 @@
-"""The jars of the tests' servers, fetched once by Maven into `.services/` of the project (git ignores it)."""
+"""The jars of the tests' servers, fetched once by Maven into `.services/` of the project (git ignores it).
+
+A set of jars is a pom: the servers' is beside this file, others (tests/peers) bring their own.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,23 @@ from pathlib import Path
 
 POM = Path(__file__).with_name("pom.xml")
 CACHE = Path(__file__).parents[3] / ".services"
+FETCH_S_MAX = 900
 
 
-def jars() -> Path:
-    """The folder of all jars. Raises RuntimeError that says what is missing on this machine."""
-    return _once("jars", _fetch)
+def jars(pom: Path = POM) -> Path:
+    """The folder of all jars of `pom`. Raises RuntimeError that says what is missing on this machine."""
+    return _once("jars", pom, lambda folder: _fetch(pom, folder))
 
 
 def mariadb_home() -> Path:
     """The unpacked MariaDB: `bin/mariadbd`, `share/`."""
     fetched = jars()
-    return _once("mariadb", lambda folder: _unpack(fetched, folder))
+    return _once("mariadb", POM, lambda folder: _unpack(fetched, folder))
 
 
-def _once(name: str, make: Callable[[Path], None]) -> Path:
+def _once(name: str, pom: Path, make: Callable[[Path], None]) -> Path:
     """Made by one process while others wait; a half-made one is never seen."""
-    version = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
+    version = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
     folder = CACHE / f"{name}-{version}"
     CACHE.mkdir(exist_ok=True)
     if folder.exists():
@@ -42,14 +46,17 @@ def _once(name: str, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(pom: Path, folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise RuntimeError("the tests' Kafka and MariaDB come by Maven, and there is no mvn here: apt-get install maven")
-    command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S_MAX, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"Maven did not fetch what {pom} names within {FETCH_S_MAX} s") from error
     if done.returncode:
-        raise RuntimeError(f"Maven could not fetch the tests' servers ({done.returncode}): {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise RuntimeError(f"Maven could not fetch what {pom} names ({done.returncode}): {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def _unpack(fetched: Path, folder: Path) -> None:

@@ -1,0 +1,126 @@
+"""This product as its users run it: `ticdc-dump run` with default settings on the rig's Kafka feed, to Parquet on the local disk."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sidecar.config import DumpSection
+from sidecar.control.client import Access, ControlClient
+from sidecar.control.wire import status_json
+from spark_merge.sinks.files.layout import SEGMENTS, DeliveredSegment, segment_from_json
+from tests.peers.arrivals import Arrivals, Numbers, Writes
+from tests.peers.big import NAME, TABLE
+from tests.peers.system import kill_tree
+from tests.rig.rig import Rig
+from tests.rig.sidecar_process import SidecarProcess
+from ticdc_dump.v1 import control_pb2 as pb
+
+BOUND = "delivery_bound_s"
+"""The setting of [dump] that says how far a dump may push live delivery, where this version has it."""
+START_S_MAX = 120.0
+
+
+def has_bound() -> bool:
+    return BOUND in DumpSection.__struct_fields__
+
+
+class Ours:
+    """`bound_s`: the dump's bound, None for the default; where the setting does not exist it must be None."""
+
+    def __init__(self, rig: Rig, *, bound_s: float | None = None) -> None:
+        self._rig = rig
+        self._out = rig.folder / "output"
+        dump: dict[str, Any] = {} if bound_s is None else {BOUND: bound_s}
+        config = rig.sidecar_config(sinks=[f"file://{self._out}?format=parquet"], log=f"file://{rig.folder}/log", dump=dump)
+        self._sidecar = SidecarProcess(config, rig.folder / "sidecar.log")
+        self._changefeed = pb.Changefeed(id=self._sidecar.changefeed_id)
+        self._asked = False
+        self._published_ts: int | None = None
+
+    def __enter__(self) -> Self:
+        self._sidecar.start()
+        try:
+            self._sidecar.await_status(lambda found: found["merge_worker"] == "running", timeout_s=START_S_MAX)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._sidecar.ended() is None:
+            kill_tree(self._sidecar.pid)
+        self._sidecar.kill()
+
+    @property
+    def pid(self) -> int:
+        return self._sidecar.pid
+
+    def has_live(self) -> bool:
+        self._check()
+        return any(json.loads(path.read_bytes())["counts"]["from_log"] for path in self._segments())
+
+    def has_all(self, writes: Writes) -> bool:
+        if self._published_ts is None:
+            self._published_ts = int(self._rig.await_published())
+        return self._upto_ts() >= self._published_ts
+
+    def ask_dump(self) -> None:
+        """By the same call as `dumpstart`, then as `dumprestart`."""
+        new_id = secrets.token_hex(8)
+        if self._asked:
+            self._call("Restart", pb.RestartRequest(changefeed=self._changefeed, new_dump_id=new_id))
+        else:
+            self._call(
+                "Start", pb.StartRequest(changefeed=self._changefeed, dump_id=new_id, table_rules=[NAME], brackets=pb.BRACKETS_WATERMARK)
+            )
+        self._asked = True
+
+    def is_dumped(self, *, asked_ns: int) -> bool:
+        self._check()
+        status = status_json(self._call("Query", pb.DumpRequest(changefeed=self._changefeed)))
+        if status["state"] == "failed":
+            raise RuntimeError(f"the dump failed: {status}")
+        return status["state"] == "finished" and self._upto_ts() >= max(int(table["complete_at_tso"]) for table in status["tables"])
+
+    def arrivals(self) -> Arrivals:
+        """A row is there when the `_segments` file that names its own is: that is renamed into place, which is its ctime."""
+        parts = []
+        for path in self._segments():
+            at_ns = path.stat().st_ctime_ns
+            parts += [_rows(self._out / file.path, at_ns) for file in _read(path).files if file.table.table == TABLE]
+        whole = np.concatenate(parts) if parts else np.empty((0, 4), np.int64)
+        return Arrivals(whole[:, 0], whole[:, 1], whole[:, 2], whole[:, 3])
+
+    def _segments(self) -> list[Path]:
+        folder = self._out / SEGMENTS
+        return sorted(folder.glob("[0-9]*.json")) if folder.exists() else []
+
+    def _upto_ts(self) -> int:
+        found = self._segments()
+        return int(_read(found[-1]).upto_ts) if found else 0
+
+    def _call(self, method: str, request: Any) -> Any:
+        with ControlClient(self._sidecar.address, Access()) as client:
+            return client.call(method, request)
+
+    def _check(self) -> None:
+        if self._sidecar.ended() is not None:
+            raise RuntimeError(f"ticdc-dump ended with {self._sidecar.ended()}: {self._sidecar.log.read_text()[-3000:]}")
+
+
+def _read(path: Path) -> DeliveredSegment:
+    return segment_from_json(path.read_bytes(), name=str(path))
+
+
+def _rows(file: Path, at_ns: int) -> Numbers:
+    found = pq.read_table(file, columns=["id", "touched", "_origin"])
+    dumped = pc.equal(found["_origin"], "dump").to_numpy().astype(np.int64)
+    at = np.full(len(found), at_ns, dtype=np.int64)
+    return np.column_stack([at, found["id"].to_numpy().astype(np.int64), found["touched"].to_numpy().astype(np.int64), dumped])
