@@ -91,7 +91,7 @@ class FolderPlace:
         return write_chunk(self.folder, name, CHUNK)
 
     def rows(self, manifest: Manifest) -> list[Change]:
-        rows = read_rows(self.folder, manifest, None).to_pylist()
+        rows = read_rows(self.folder, manifest).to_pylist()
         assert [row["ordinal"] for row in rows] == list(range(len(rows)))
         assert {row["codec"] for row in rows} <= {"canal-json"}
         return [

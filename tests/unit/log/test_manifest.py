@@ -36,6 +36,7 @@ manifests = st.builds(
     ddls=st.lists(st.builds(DdlRecord, ts, texts, texts, texts), max_size=2).map(tuple),
     windows=st.lists(windows, max_size=2).map(tuple),
     progress=st.none() | json_values,
+    table_rows=st.none() | st.dictionaries(names, numbers, max_size=3),
 )
 columns = st.builds(
     Column,

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.core.model import CommitTs
 from sidecar.log.storage import open_folder
-from spark_merge import cut, segments
+from spark_merge import cache, cut, segments
 from spark_merge.contract import CHANGES, RANK_PUT
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings
@@ -25,7 +25,7 @@ def test_every_row_of_random_windows_is_the_rules(tmp_path: Path, seed: int, mon
     random = Random(seed)
     monkeypatch.setattr(segments, "ROWS_MAX", random.choice([0, 3, 200_000]))
     monkeypatch.setattr(segments, "HELD_ROWS_MAX", random.choice([0, 200_000]))
-    monkeypatch.setattr(segments, "MEMO_ROWS_MAX", random.choice([0, 20, 500_000]))
+    monkeypatch.setattr(cache, "BYTES_MAX", random.choice([0, 5_000, 256 << 20]))
     monkeypatch.setattr(cut, "TASK_COST_MIN", random.choice([1, 30, 30_000]))
     history = random_history(random)
     log, out = open_folder(str(tmp_path / "log")), open_folder(str(tmp_path / "out"))
