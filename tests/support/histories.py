@@ -32,6 +32,14 @@ class History:
     windows: list[list[ClosedWindow]]
     chunk_rows: dict[str, list[Image]]
 
+    def merged(self, manifests: list[Manifest]) -> list[OutputRow]:
+        """All of the output, by the slow rule."""
+
+        def rows_of(chunk: ChunkFile) -> list[tuple[Image, Image]]:
+            return [(row[:2], row) for row in self.chunk_rows[chunk.path]]
+
+        return [row for manifest in manifests for row in merged(manifest, self.rows, rows_of=rows_of)]
+
 
 def image(rng: Random) -> Image:
     """Keys with what JSON and separators find hard; `id` and `part` are the key."""
@@ -124,10 +132,7 @@ def write_log(folder: Folder, history: History) -> list[Manifest]:
 
 
 def expected(history: History, manifests: list[Manifest], table: TableName) -> list[tuple[object, ...]]:
-    def rows_of(chunk: ChunkFile) -> list[tuple[Image, Image]]:
-        return [(row[:2], row) for row in history.chunk_rows[chunk.path]]
-
-    found = [row for manifest in manifests for row in merged(manifest, history.rows, rows_of=rows_of) if row.table == table]
+    found = [row for row in history.merged(manifests) if row.table == table]
     return [(row.seq, row.commit_ts, row.op, row.key, row.before, row.after, row.dump_id) for row in found]
 
 
