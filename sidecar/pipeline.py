@@ -261,6 +261,7 @@ class Pipeline:
                 windows=windows,
                 progress=progress.to_json() if progress else None,
                 next_schemas=next_schemas,
+                table_rows=data.table_rows,
             )
         )
         self._schemas = next_schemas or self._schemas

@@ -86,6 +86,11 @@ class Head:
         return self.manifest.upto_ts
 
     @property
+    def table_rows(self) -> Mapping[TableName, int] | None:
+        """Live rows by table; None where the manifest does not say."""
+        return {} if self.manifest.data is None else self.manifest.table_rows
+
+    @property
     def ddls(self) -> tuple[DdlRecord, ...]:
         return self.manifest.ddls
 
@@ -108,12 +113,14 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Of segment `seq`: all its live rows if `live`, and these chunks. `part` is the sink's own word for it."""
+    """Of segment `seq`: its live rows if `live`, and these chunks. `part` tells it from the segment's other units; a table is in each of
+    them once at most. `within`: only live rows of these ordinals, which count all rows of the segment in commit order from 0."""
 
     seq: Seq
     live: bool
     chunks: tuple[DueChunk, ...] = ()
     part: int = 0
+    within: range | None = None
 
 
 Order: TypeAlias = Literal["table", "segment"]

@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sidecar.core.model import Seq, TableName
 from sidecar.log.manifest import Manifest
@@ -23,6 +24,9 @@ TASK_COST_MIN = 30_000
 
 LIVE_ROW_COST = 3
 """Beside a chunk's row, which is not decoded."""
+
+LIVE_PART_ROWS = 131_072
+"""Of a segment's live rows in one unit, where a sink can have them in several: a second or two of one core, and a row group of its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +54,22 @@ def cut(manifests: Sequence[Manifest], limits: BatchLimits) -> list[Manifest]:
     return batch
 
 
-def units(heads: Sequence[Head], *, chunk_parts: int) -> list[Unit]:
-    """In order of seq, none without rows. `chunk_parts` 0: a unit a segment, its chunks among its live rows. Else live rows are units of
-    their own, and a table's chunks in a segment are spread over so many, by their number."""
+def units(heads: Sequence[Head], *, chunk_parts: int, live_part_rows: int = 0) -> list[Unit]:
+    """In order of seq, none without rows; those of a segment have different `part`s.
+
+    `chunk_parts` 0: a unit a segment, its chunks among its live rows. Else live rows are units of their own (part 0), and a table's chunks
+    in a segment are spread over parts 1 to `chunk_parts`, by their number. `live_part_rows`: more live rows than that are cut into even
+    parts by ordinal (0, and those after the chunks'). Only for a sink whose consumer has the order from the rows (commit_ts, deletes
+    first, ordinal), never from their place: a cut may go through a transaction, and what moves a key has its delete and its insert in
+    one part, but a swap of keys has them crosswise in two.
+    """
     found: list[Unit] = []
     for head in heads:
-        due, live = head.due_chunks(), head.manifest.data is not None
+        due, live = head.due_chunks(), head.table_rows != {}
         if not chunk_parts:
             found += [Unit(head.seq, live, tuple(due))] if live or due else []
             continue
-        found += [Unit(head.seq, live=True)] if live else []
+        found += _live_parts(head.manifest, chunk_parts, live_part_rows) if live else []
         parts: defaultdict[tuple[TableName, int], list[DueChunk]] = defaultdict(list)
         for chunk in due:
             parts[chunk.table, 1 + chunk.number % chunk_parts].append(chunk)
@@ -67,21 +77,57 @@ def units(heads: Sequence[Head], *, chunk_parts: int) -> list[Unit]:
     return found
 
 
+def _live_parts(manifest: Manifest, chunk_parts: int, rows_max: int) -> Iterator[Unit]:
+    count = -(-manifest.rows // rows_max) if rows_max else 1
+    edges = [manifest.rows * number // count for number in range(count + 1)]
+    for number in range(count):
+        within = range(edges[number], edges[number + 1]) if count > 1 else None
+        yield Unit(manifest.seq, live=True, part=chunk_parts + number if number else 0, within=within)
+
+
 def spread(found: Sequence[Unit], heads: Sequence[Head], *, cores: int) -> list[tuple[Unit, ...]]:
-    """The units side by side in groups of like cost, enough of them for all cores."""
-    rows = {head.seq: head.manifest.rows for head in heads}
-    costs = [_cost(unit, rows) for unit in found]
-    target = max(sum(costs) / (TASKS_A_CORE * cores), TASK_COST_MIN)
+    """The units side by side in groups of like cost, enough of them for all cores.
+
+    What a group decodes it decodes once: the live rows of its units, and the tables that its windows reach back to, for their keys. Where a
+    new group would decode again what the one before it has, it begins only when that one has chunks that cost as much.
+    """
+    by_seq = {head.seq: head for head in heads}
+    decoded = [_decoded(unit, by_seq) for unit in found]
+    chunk_rows = [sum(chunk.rows for chunk in unit.chunks) for unit in found]
+    total = sum(chunk_rows) + sum({place: cost for places in decoded for place, cost in places.items()}.values())
+    target = max(total / (TASKS_A_CORE * cores), TASK_COST_MIN)
     groups: list[list[Unit]] = []
-    filled = target
-    for unit, cost in zip(found, costs, strict=True):
-        if filled + cost / 2 > target:
+    filled = filled_chunks = 0
+    known: _Decoded = {}
+    for unit, places, rows in zip(found, decoded, chunk_rows, strict=True):
+        again = sum(cost for place, cost in places.items() if place in known)
+        cost = rows + sum(places.values()) - again
+        if not groups or (filled + cost / 2 > target and again <= filled_chunks):
             groups.append([])
-            filled = 0
+            filled, filled_chunks, cost, known = 0, 0, cost + again, {}
         groups[-1].append(unit)
-        filled += cost
+        filled, filled_chunks = filled + cost, filled_chunks + rows
+        known.update(places)
     return [tuple(group) for group in groups]
 
 
-def _cost(unit: Unit, rows: Mapping[Seq, int]) -> int:
-    return (LIVE_ROW_COST * rows[unit.seq] if unit.live else 0) + sum(chunk.rows for chunk in unit.chunks)
+_Decoded: TypeAlias = dict[tuple[Seq, TableName | range | None], int]
+"""What is decoded of which segments: a table, ordinals, or all; with its cost."""
+
+
+def _decoded(unit: Unit, heads: Mapping[Seq, Head]) -> _Decoded:
+    """For a unit by itself. A segment before the batch is taken to be as the one where the window closes."""
+    head = heads[unit.seq]
+    found: _Decoded = {}
+    if unit.live and unit.within is None and head.table_rows is not None:
+        found |= {(unit.seq, table): LIVE_ROW_COST * rows for table, rows in head.table_rows.items()}
+    elif unit.live:
+        found[unit.seq, unit.within] = LIVE_ROW_COST * (head.manifest.rows if unit.within is None else len(unit.within))
+    for chunk in unit.chunks:
+        for seq in map(Seq, range(chunk.first_seq, chunk.seq + 1)):
+            told = heads.get(seq, head)
+            if told.table_rows is None:
+                found[seq, None] = LIVE_ROW_COST * told.manifest.rows
+            elif chunk.table in told.table_rows:
+                found[seq, chunk.table] = LIVE_ROW_COST * told.table_rows[chunk.table]
+    return found

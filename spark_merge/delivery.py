@@ -22,6 +22,7 @@ from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken, OwnershipLost
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import Folder
+from spark_merge.cache import DecodedRows
 from spark_merge.contract import Batch, Delivered, Head, Outcome, Sink, Task, Writer, delivered
 from spark_merge.cut import BatchLimits, cut
 from spark_merge.read import LoggedSchemas, new_manifests
@@ -51,8 +52,8 @@ class Work:
     writer: Writer
     source: Source
 
-    def carry_out(self) -> Outcome:
-        return run(self.task, self.writer, self.source)
+    def carry_out(self, cache: DecodedRows | None = None) -> Outcome:
+        return run(self.task, self.writer, self.source, cache)
 
 
 class Tasks(Protocol):

@@ -24,6 +24,7 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import SinkError, SparkLost
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
+from spark_merge.cache import DecodedRows
 from spark_merge.contract import Delivered, Head, Outcome, Rows, Sink
 from spark_merge.delivery import JobSettings, Work
 from spark_merge.loop import SinkLoop
@@ -140,7 +141,7 @@ class Job:
         """Set after each batch, and when a sink begins or fails."""
         self.counts: dict[TableName, Rows] = {}
         self.delivered = 0
-        self._places = Places(spark, rows_max=worker_rows, watched=watched)
+        self._places = Places(spark, rows_max=worker_rows, watched=watched, cache=DecodedRows() if len(sinks) > 1 else None)
         self._counting, self._counted = Lock(), -1
         self._loops = [SinkLoop(name, sink, settings, self._places, self._told) for name, sink in sinks.items()]
 

@@ -47,7 +47,7 @@ def survivors(log: Folder, schema: TableSchema, path: str, keys: pa.Array) -> Su
     """Open the chunk file `path` of the log and leave out the rows whose key is in `keys`."""
     with storage.open_to_read(log, path) as file:
         table = pq.read_table(file, columns=list(schema.column_names()))
-    ordinals = pa.array(np.arange(table.num_rows))
+    ordinals = pa.array(np.arange(table.num_rows, dtype=np.int64))
     if len(keys) == 0 or table.num_rows == 0:
         return Survivors(table, ordinals, 0)
     keep = pc.invert(pc.is_in(key_text([table.column(name) for name in schema.key]), value_set=keys))

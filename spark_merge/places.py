@@ -19,6 +19,7 @@ from itertools import count
 from threading import Lock
 from time import monotonic
 
+from spark_merge.cache import DecodedRows
 from spark_merge.contract import Head, Outcome
 from spark_merge.delivery import Tasks, Work
 
@@ -37,12 +38,18 @@ WORKER, SPARK = "worker", "spark"
 
 
 class Places:
-    """`delivery.Tasks`: each batch to where it belongs. For several threads at once. `rows`: written or dropped so far, by place."""
+    """`delivery.Tasks`: each batch to where it belongs. For several threads at once. `rows`: written or dropped so far, by place. `cache`: of
+    what is decoded here, where several sinks read the same."""
 
     def __init__(
-        self, spark: Tasks, *, rows_max: int = WORKER_ROWS, watched: Callable[[], AbstractContextManager[None]] = nullcontext
+        self,
+        spark: Tasks,
+        *,
+        rows_max: int = WORKER_ROWS,
+        watched: Callable[[], AbstractContextManager[None]] = nullcontext,
+        cache: DecodedRows | None = None,
     ) -> None:
-        self._spark, self._rows_max, self._watched = spark, rows_max, watched
+        self._spark, self._rows_max, self._watched, self._cache = spark, rows_max, watched, cache
         self._counting = Lock()
         self.rows: Counter[str] = Counter()
 
@@ -53,7 +60,7 @@ class Places:
     def run(self, work: Sequence[Work]) -> list[Outcome]:
         if self._fits(_heads(work)) and not any(unit.chunks for one in work for unit in one.task.units):
             with self._watched():
-                outcomes, place = [one.carry_out() for one in work], WORKER
+                outcomes, place = [one.carry_out(self._cache) for one in work], WORKER
         else:
             outcomes, place = self._spark.run(work), SPARK
         with self._counting:

@@ -61,24 +61,24 @@ def read_schemas(log: Folder, path: str) -> dict[TableName, TableSchema]:
         raise LogBroken(f"segment log {log}: {error}", hint=_RESTORE_HINT) from error
 
 
-def iter_rows(log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_COLUMNS) -> Iterator[pa.Table]:
-    """These columns of the segment's rows, a row group at a time. Raises LogBroken."""
+def iter_rows(log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_COLUMNS, within: range | None = None) -> Iterator[pa.Table]:
+    """These columns of the segment's rows, all or those of the ordinals `within`, a row group at a time. Raises LogBroken."""
     if manifest.data is None:
         return
     with _reading(log, manifest.data), storage.open_to_read(log, manifest.data) as file, pq.ParquetFile(file) as parquet:
         _check_rows(log, manifest, parquet)
+        start, wanted = 0, range(manifest.rows) if within is None else within
         for group in range(parquet.metadata.num_row_groups):
-            yield parquet.read_row_group(group, columns=list(columns))
+            stop = start + parquet.metadata.row_group(group).num_rows
+            first, last = max(start, wanted.start), min(stop, wanted.stop)
+            if first < last:
+                yield parquet.read_row_group(group, columns=list(columns)).slice(first - start, last - first)
+            start = stop
 
 
-def read_rows(log: Folder, manifest: Manifest, row_group: int | None) -> pa.Table:
-    """DATA_COLUMNS of the segment's rows, or of one of its row groups. Raises LogBroken."""
-    if manifest.data is None:
-        return _NO_ROWS
-    with _reading(log, manifest.data), storage.open_to_read(log, manifest.data) as file, pq.ParquetFile(file) as parquet:
-        _check_rows(log, manifest, parquet)
-        columns = list(DATA_COLUMNS)
-        return parquet.read(columns=columns) if row_group is None else parquet.read_row_group(row_group, columns=columns)
+def read_rows(log: Folder, manifest: Manifest, within: range | None = None) -> pa.Table:
+    """DATA_COLUMNS of the segment's rows, all or those of the ordinals `within`. Raises LogBroken."""
+    return pa.concat_tables([*iter_rows(log, manifest, within=within)] or [_NO_ROWS])
 
 
 def _check_rows(log: Folder, manifest: Manifest, parquet: pq.ParquetFile) -> None:

@@ -23,6 +23,7 @@ from sidecar.errors import LogBroken
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
+from spark_merge.cache import DecodedRows
 from spark_merge.contract import (
     ChunkPiece,
     DueChunk,
@@ -38,9 +39,10 @@ from spark_merge.merge import survivors, touched
 from spark_merge.segments import Segments, Source
 
 
-def run(task: Task, writer: Writer, source: Source) -> Outcome:
-    """May run twice at once, on any machine. Raises what reading, decoding and the writer raise."""
-    return writer(task, portions(task, source))
+def run(task: Task, writer: Writer, source: Source, cache: DecodedRows | None = None) -> Outcome:
+    """May run twice at once, on any machine. `cache`: that of all tasks of this process, if they share one. Raises what reading, decoding
+    and the writer raise."""
+    return writer(task, portions(task, source, cache))
 
 
 def needed(task: Task) -> set[Seq]:
@@ -52,8 +54,8 @@ def needed(task: Task) -> set[Seq]:
     return found
 
 
-def portions(task: Task, source: Source) -> Iterator[Portion]:
-    reader = _Reader(source, raw=task.raw)
+def portions(task: Task, source: Source, cache: DecodedRows | None = None) -> Iterator[Portion]:
+    reader = _Reader(source.log, Segments(source, raw=task.raw, cache=cache))
     for unit in task.units:
         yield from _by_table(unit, reader) if task.order == "table" else _as_committed(unit, reader)
 
@@ -62,14 +64,15 @@ def _by_table(unit: Unit, reader: _Reader) -> Iterator[Portion]:
     chunks: defaultdict[TableName, list[DueChunk]] = defaultdict(list)
     for chunk in unit.chunks:
         chunks[chunk.table].append(chunk)
-    live = reader.segments.tables(unit.seq).keys() if unit.live else set[TableName]()
+    part = reader.segments.part(unit.seq, unit.within)
+    live = reader.segments.tables(part).keys() if unit.live else set[TableName]()
     for table in sorted(live | chunks.keys()):
-        changes = reader.segments.changes(unit.seq, table) if unit.live else iter(())
+        changes = reader.segments.changes(part, table) if unit.live else iter(())
         yield Portion(unit, schema_of(reader.segments.head(unit.seq).schemas, table), _merged(changes, chunks[table], reader))
 
 
 def _as_committed(unit: Unit, reader: _Reader) -> Iterator[Portion]:
-    changes = reader.segments.changes(unit.seq, None) if unit.live else iter(())
+    changes = reader.segments.changes(reader.segments.part(unit.seq, unit.within), None) if unit.live else iter(())
     for piece in _merged(changes, unit.chunks, reader):
         for table, rows in _runs(piece):
             yield Portion(unit, schema_of(reader.segments.head(unit.seq).schemas, table), iter([rows]))
@@ -118,9 +121,8 @@ def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) 
 class _Reader:
     """Chunks with what the log says of their windows, beside the segments' own rows."""
 
-    def __init__(self, source: Source, *, raw: bool) -> None:
-        self.segments = Segments(source, raw=raw)
-        self._log = source.log
+    def __init__(self, log: Folder, segments: Segments) -> None:
+        self._log, self.segments = log, segments
         self._keys: dict[tuple[TableName, CommitTs, CommitTs], pa.Array] = {}
 
     def open(self, due: DueChunk) -> ChunkPiece:

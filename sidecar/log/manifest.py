@@ -7,13 +7,14 @@ Every ts and every position, which may be one, is written as a decimal string: J
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import Column, CommitTs, Kind, Lane, Seq, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, Column, CommitTs, Kind, Lane, Seq, TableName, TableSchema
 
 FORMAT_VERSION = 1
 
@@ -22,17 +23,22 @@ DATA_COLUMNS = ("ordinal", "commit_ts", "op", "schema", "table", "codec", "key",
 string, int64. Row order is the segment's order and `ordinal` counts it from 0."""
 
 
+TABLES_COUNTED_MAX = 256
+"""A segment of more tables does not say how many rows each has: a manifest stays small, and is sent to every task that reads its rows."""
+
+
 class ManifestUnreadable(ValueError):
     """The bytes are not a manifest that this version can read; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A segment's data as written: `name` relative to the log, None if there were no rows."""
+    """A segment's data as written: `name` relative to the log, None if there were no rows. `table_rows` as in Manifest."""
 
     name: str | None
     rows: int
     bytes: int
+    table_rows: dict[TableName, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,8 @@ class Manifest:
     """`data` is None when the segment has no rows. `progress` is the dump's progress after this segment, or None.
 
     `schemas` names the file with every table's TableSchema in force in this segment, `next_schemas` the one with those after its
-    DDLs, None if it has none that changed any.
+    DDLs, None if it has none that changed any. `table_rows`: the rows of each table but the watermark table, None where that is not known
+    (0.1.0 did not write it; a segment has too many tables): then whoever wants to know opens the data.
     """
 
     seq: Seq
@@ -65,6 +72,7 @@ class Manifest:
     windows: tuple[ClosedWindow, ...] = ()
     progress: dict[str, Any] | None = None
     next_schemas: str | None = None
+    table_rows: dict[TableName, int] | None = None
 
 
 # ---- the format, as it is read: numbers may be decimal strings, and a field without a default must be there -----------------
@@ -108,6 +116,7 @@ class _Manifest(msgspec.Struct):
     windows: tuple[_Window, ...]
     progress: dict[str, Any] | None
     next_schemas: str | None = None
+    table_rows: tuple[tuple[str, str, int], ...] | None = None
 
 
 class _Column(msgspec.Struct, array_like=True):
@@ -136,7 +145,14 @@ _tables_of = msgspec.json.Decoder(list[_Table]).decode
 # ---- manifests ------------------------------------------------------------------------------------------------------
 
 
+def counted(rows: Mapping[tuple[str, str], int]) -> dict[TableName, int] | None:
+    """`Manifest.table_rows` of a segment with these rows by table."""
+    found = {TableName(*table): number for table, number in rows.items() if table != MARK_TABLE}
+    return found if len(found) <= TABLES_COUNTED_MAX else None
+
+
 def to_json(manifest: Manifest) -> bytes:
+    known = manifest.table_rows
     return msgspec.json.encode(
         {
             "version": FORMAT_VERSION,
@@ -155,6 +171,7 @@ def to_json(manifest: Manifest) -> bytes:
             "progress": manifest.progress,
             "next_schemas": manifest.next_schemas,
         }
+        | ({} if known is None else {"table_rows": [(*table, rows) for table, rows in sorted(known.items())]})
     )
 
 
@@ -198,7 +215,8 @@ def from_json(data: bytes, *, name: str) -> Manifest:
     except msgspec.DecodeError as error:
         raise ManifestUnreadable(f"manifest {name} lacks or breaks a field: {error}") from error
     fields = msgspec.structs.asdict(found)
-    return Manifest(**fields | {"windows": tuple(map(_window, found.windows))})
+    by_table = None if found.table_rows is None else {TableName(schema, table): rows for schema, table, rows in found.table_rows}
+    return Manifest(**fields | {"windows": tuple(map(_window, found.windows)), "table_rows": by_table})
 
 
 def _window(found: _Window) -> ClosedWindow:

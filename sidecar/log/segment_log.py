@@ -13,6 +13,7 @@ What names and listings mean is `layout`; how bytes become durable is `storage`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ from sidecar.log.layout import (
     schemas_of,
     taken,
 )
-from sidecar.log.manifest import DataFile, Manifest, ManifestUnreadable, schemas_from_json, schemas_to_json, to_json
+from sidecar.log.manifest import DataFile, Manifest, ManifestUnreadable, counted, schemas_from_json, schemas_to_json, to_json
 from sidecar.log.storage import Folder
 
 ROW_GROUP_ROWS_MAX = 32_768
@@ -118,14 +119,14 @@ class FolderLog:
         first = next(rest, None)
         if first is None:
             return DataFile(None, 0, 0)
-        name, rows = data_name(seq, epoch=epoch), 0
+        name, rows, by_table = data_name(seq, epoch=epoch), 0, Counter[tuple[str, str]]()
         with storage_errors(self.folder), storage.new_file(self.folder, name) as file:
             with _parquet(file, ROWS_SCHEMA, _ROWS_PARQUET) as writer:
-                for group in _row_groups(chain([first], rest), codec):
+                for group in _row_groups(chain([first], rest), codec, by_table):
                     writer.write_table(group, row_group_size=ROW_GROUP_ROWS_MAX)
                     rows += group.num_rows
             written_bytes = file.tell()
-        return DataFile(name, rows, written_bytes)
+        return DataFile(name, rows, written_bytes, counted(by_table))
 
     def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
         data = schemas_to_json(dict(schemas))
@@ -258,22 +259,24 @@ def _check_exclusive(folder: Folder) -> None:
         )
 
 
-def _row_groups(changes: Iterable[Change], codec: str) -> Iterator[pa.Table]:
+def _row_groups(changes: Iterable[Change], codec: str, by_table: Counter[tuple[str, str]]) -> Iterator[pa.Table]:
+    """The rows are added to `by_table`."""
     rows: list[Change] = []
     ordinal = held_bytes = 0
     for change in changes:
         rows.append(change)
         held_bytes += len(change.key) + len(change.value)
         if held_bytes >= ROW_GROUP_BYTES_MAX or len(rows) >= ROW_GROUP_ROWS_MAX:
-            yield _row_group(rows, ordinal, codec)
+            yield _row_group(rows, ordinal, codec, by_table)
             ordinal += len(rows)
             rows, held_bytes = [], 0
     if rows:
-        yield _row_group(rows, ordinal, codec)
+        yield _row_group(rows, ordinal, codec, by_table)
 
 
-def _row_group(rows: list[Change], ordinal: int, codec: str) -> pa.Table:
+def _row_group(rows: list[Change], ordinal: int, codec: str, by_table: Counter[tuple[str, str]]) -> pa.Table:
     commit_ts, ranks, schemas, tables, keys, values, lanes, positions = zip(*rows, strict=True)
+    by_table.update(zip(schemas, tables, strict=True))
     columns: list[Any] = [
         range(ordinal, ordinal + len(rows)),
         commit_ts,

@@ -110,4 +110,6 @@ def _images(schema: TableSchema, images: Any) -> pa.StructArray:
 
 
 def _one_array(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which copies, even one

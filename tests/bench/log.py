@@ -39,6 +39,7 @@ class LogWriter:
                 schemas=self._schemas,
                 codec=self._codec,
                 windows=windows,
+                table_rows=data.table_rows,
             )
         )
         self.seq = Seq(self.seq + 1)

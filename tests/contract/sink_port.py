@@ -18,11 +18,14 @@ import pytest
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
+from sidecar.log import segment_log
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
 from spark_merge.contract import Batch, Outcome, Sink, Standing
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, Work
+from spark_merge.sinks.files import sink as files
+from spark_merge.sinks.memory import hidden, versioned
 from tests.support import histories
 from tests.support.sinks import Here, Place, Shown
 
@@ -156,7 +159,12 @@ class SinkPort:
 
     @pytest.fixture
     def story(self, tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> Story:
+        """Where a sink may have a segment's live rows in several units, most of its segments are large enough for it."""
         monkeypatch.setattr(histories, "TABLES", TABLES)
+        monkeypatch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", 3)
+        monkeypatch.setitem(files.LIVE_PARTS, "parquet", 2)
+        for twin in (hidden, versioned):
+            monkeypatch.setattr(twin, "LIVE_PART_ROWS", 2)
         return Story(tmp_path, place, seed=7)
 
     @pytest.mark.parametrize("segments_max", [1, 3, 100])

@@ -55,7 +55,7 @@ def test_its_log_is_claimed_recovered_and_written_on(log: Folder) -> None:
 def test_all_of_its_log_is_read(log: Folder) -> None:
     manifests = new_manifests(log, after=None, limit=100)
     assert [manifest.seq for manifest in manifests] == list(range(SEGMENTS))
-    assert [read_rows(log, manifest, None).num_rows for manifest in manifests] == [3, 3, 1, 1, 0, 1]
+    assert [read_rows(log, manifest).num_rows for manifest in manifests] == [3, 3, 1, 1, 0, 1]
     assert [[chunk.table for window in manifest.windows for chunk in window.chunks] for manifest in manifests] == [
         [], [ORDERS, NOTES], [], [ORDERS], [], [ORDERS],
     ]  # fmt: skip

@@ -18,8 +18,9 @@ from moto.server import ThreadedMotoServer
 
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken, LogTaken
+from sidecar.log import manifest as manifest_format
 from sidecar.log import storage
 from sidecar.log.layout import chunk_name, data_name, manifest_name
 from sidecar.log.manifest import DataFile, DdlRecord, Manifest, to_json
@@ -91,7 +92,7 @@ class FolderPlace:
         return write_chunk(self.folder, name, CHUNK)
 
     def rows(self, manifest: Manifest) -> list[Change]:
-        rows = read_rows(self.folder, manifest, None).to_pylist()
+        rows = read_rows(self.folder, manifest).to_pylist()
         assert [row["ordinal"] for row in rows] == list(range(len(rows)))
         assert {row["codec"] for row in rows} <= {"canal-json"}
         return [
@@ -218,6 +219,15 @@ def test_a_segment_without_rows_has_no_data_file(place: Place) -> None:
     log.commit(manifest(0))
     assert place.names() == {manifest_name(Seq(0))}
     assert place.rows(manifest(0)) == []
+
+
+def test_data_says_how_many_rows_each_table_has_but_the_watermark_table(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, names = owner(place, epoch=1), [("s", "b"), ("s", "a"), MARK_TABLE, ("s", "b")]
+    changes = [Change(CommitTs(5), Rank.PUT, *name, b"k", b"v", Lane("l"), at) for at, name in enumerate(names)]
+    found = log.write_data(Seq(0), epoch=1, codec="canal-json", changes=iter(changes))
+    assert (found.rows, found.table_rows) == (4, {TableName("s", "a"): 1, TableName("s", "b"): 2})
+    monkeypatch.setattr(manifest_format, "TABLES_COUNTED_MAX", 1)
+    assert log.write_data(Seq(0), epoch=1, codec="canal-json", changes=iter(changes)).table_rows is None
 
 
 def test_schemas_are_named_by_their_content(place: Place) -> None:

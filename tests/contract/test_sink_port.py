@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,6 +68,13 @@ class TestFiles(SinkPort):
         if request.param == "s3":
             return place_of(f"s3://merged/{tmp_path.name}?format=jsonl&{request.getfixturevalue('bucket')}")
         return place_of(f"file://{tmp_path}/out?format={request.param}")
+
+    def test_a_large_segment_is_several_files_where_rows_carry_their_order(self, story: Story) -> None:
+        story.finish()
+        folder = open_folder(story.place.uri)
+        per_table = [Counter(file.table for file in segment.files if file.from_log) for segment in read_segments(folder)]
+        assert (max(max(found.values(), default=0) for found in per_table) > 1) == ("parquet" in story.place.uri)
+        story.check_end()
 
     def test_a_death_between_any_two_durable_steps_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """As the suite's own, but inside the sink: before and after each write, for each number of writes that went well."""

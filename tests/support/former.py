@@ -36,7 +36,7 @@ def output_by_the_rule(log: Folder) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for manifest in new_manifests(log, after=None, limit=1000):
         schemas = read_schemas(log, manifest.schemas)
-        rows = read_rows(log, manifest, None)
+        rows = read_rows(log, manifest)
         rows = rows.append_column("seq", pa.repeat(pa.scalar(manifest.seq, pa.int64()), rows.num_rows))
         changes += [_change(schemas, row) for row in decode(rows, codec=manifest.codec, schemas=schemas).to_pylist()]
         output = merged(manifest, changes, rows_of=partial(_chunk_rows, log, schemas))

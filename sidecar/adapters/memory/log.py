@@ -8,6 +8,7 @@ Manifests, schemas and progress are kept as the bytes that would be written, so 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -29,7 +30,7 @@ from sidecar.log.layout import (
     schemas_of,
     taken,
 )
-from sidecar.log.manifest import DataFile, Manifest, schemas_from_json, schemas_to_json, to_json
+from sidecar.log.manifest import DataFile, Manifest, counted, schemas_from_json, schemas_to_json, to_json
 
 
 @dataclass(slots=True)
@@ -82,7 +83,8 @@ class MemoryLog:
             return DataFile(None, 0, 0)
         name = data_name(seq, epoch=epoch)
         self.disk.rows[name] = rows
-        return DataFile(name, len(rows), sum(len(change.key) + len(change.value) for change in rows))
+        by_table = Counter((change.schema, change.table) for change in rows)
+        return DataFile(name, len(rows), sum(len(change.key) + len(change.value) for change in rows), counted(by_table))
 
     def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
         data = schemas_to_json(dict(schemas))

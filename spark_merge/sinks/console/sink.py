@@ -11,7 +11,7 @@ from typing import TextIO
 
 from sidecar.core.model import Seq, TableName
 from spark_merge.contract import Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, delivered
-from spark_merge.cut import spread, units
+from spark_merge.cut import LIVE_PART_ROWS, spread, units
 from spark_merge.sinks.kind import SinkKind
 
 
@@ -29,7 +29,7 @@ class ConsoleSink:
         return Standing(Owner(epoch or 0, 1), self._accepted)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:
-        groups = spread(units(heads, chunk_parts=cores), heads, cores=cores)
+        groups = spread(units(heads, chunk_parts=cores, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         return Batch(tuple(heads), (tuple(Task(str(number), group) for number, group in enumerate(groups)),), count_rows)
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:

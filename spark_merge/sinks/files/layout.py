@@ -2,7 +2,8 @@
 
     _log.json                     whose output this is, in which format, and the constants of its units; before all else
     {table folder}/{seq:020d}.{writer}.jsonl          all rows of one segment and table, in output order
-    {table folder}/{seq:020d}[-{part}].{writer}.parquet   live rows of one segment and table; part 1, 2 … share the segment's chunks
+    {table folder}/{seq:020d}[-{part}].{writer}.parquet   live rows of one segment and table; part 1, 2 … `chunk_parts` share the
+                                                          segment's chunks, those after them its further live rows
     _ddl/{seq:020d}.json          the segment's DDLs, if it has any: they come after all its rows
     _commits/{number:020d}.json   created exclusively, one after another: an owner opened the output, or accepted segments. THE POSITION
     _segments/{seq:020d}.json     what is accepted, a file a segment, in order of seq: what readers go by; made of the commit
@@ -83,11 +84,12 @@ class DeliveredSegment:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`chunk_parts`: a table's chunks in a segment are spread over so many units; 0: they are among its live rows."""
+    """The constants of its units (spark_merge/cut.py::units): `chunk_parts`, `live_part_rows`."""
 
     log_id: str
     file_format: str
     chunk_parts: int
+    live_part_rows: int
     version: int = FORMAT_VERSION
 
 
@@ -235,6 +237,7 @@ def identity_to_json(identity: Identity) -> bytes:
             "log_id": identity.log_id,
             "format": identity.file_format,
             "chunk_parts": identity.chunk_parts,
+            "live_part_rows": identity.live_part_rows,
         }
     )
 
@@ -244,7 +247,8 @@ def identity_from_json(data: bytes, *, name: str) -> Identity:
     with _reading(name):
         found = json.loads(data)
         _check_version(found["version"], (1, FORMAT_VERSION), name)
-        return Identity(str(found["log_id"]), str(found["format"]), int(found.get("chunk_parts", 0)), int(found["version"]))
+        chunk_parts, live_part_rows = (int(found.get(name, 0)) for name in ("chunk_parts", "live_part_rows"))
+        return Identity(str(found["log_id"]), str(found["format"]), chunk_parts, live_part_rows, int(found["version"]))
 
 
 @contextmanager

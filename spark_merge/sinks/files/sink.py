@@ -20,7 +20,7 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import Batch, Head, Outcome, Owner, Standing, Task
-from spark_merge.cut import spread, units
+from spark_merge.cut import LIVE_PART_ROWS, spread, units
 from spark_merge.sinks.files.commits import Commits
 from spark_merge.sinks.files.layout import (
     FORMAT_VERSION,
@@ -41,8 +41,9 @@ from spark_merge.sinks.files.layout import (
 from spark_merge.sinks.files.writer import FileWriter
 
 CHUNK_PARTS: dict[FileFormat, int] = {"jsonl": 0, "parquet": 16}
+LIVE_PARTS: dict[FileFormat, int] = {"jsonl": 0, "parquet": LIVE_PART_ROWS}
 """A JSON lines file is in output order, so it has all of a segment and table; Parquet's rows carry their order, so tasks may share the
-chunks. 16: a large dump keeps that many cores busy. A folder keeps what it began with."""
+chunks, and a large segment's live rows. 16: a large dump keeps that many cores busy. A folder keeps what it began with."""
 
 SWEPT_SEGMENTS = 1_000
 """How far beyond the last accepted segment a half-written batch can have left files: no batch is longer. Bounds the
@@ -57,7 +58,7 @@ class FileSink:
         self.file_format: FileFormat = file_format
         self._log_id = log_id
         self._commits = Commits(folder)
-        self._identity = Identity(log_id, file_format, CHUNK_PARTS[file_format])
+        self._identity = Identity(log_id, file_format, CHUNK_PARTS[file_format], LIVE_PARTS[file_format])
         self._owner = Owner(-1, 0)
 
     def look(self) -> Seq | None:
@@ -78,7 +79,8 @@ class FileSink:
         return Standing(opened.owner, opened.accepted)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:
-        groups = spread(units(heads, chunk_parts=self._identity.chunk_parts), heads, cores=cores)
+        found = units(heads, chunk_parts=self._identity.chunk_parts, live_part_rows=self._identity.live_part_rows)
+        groups = spread(found, heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
         return Batch(tuple(heads), (tasks,), FileWriter(self.folder, self.file_format, self._owner))
 

@@ -6,14 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sidecar.core.model import Seq
-from spark_merge.contract import Batch, Head, Outcome, Owner, Portion, Standing, Task
+from spark_merge.contract import RANK_CHUNK, Batch, Head, Outcome, Owner, Portion, Standing, Task
 from spark_merge.cut import spread, units
+from spark_merge.rule import OutputRow
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import target
 
+LIVE_PART_ROWS = 100_000
+
 
 class HiddenSink:
-    """Output order is by segment and table, in what order tasks are is free: so any units side by side."""
+    """Output order is by segment and table, and inside by what rows carry, so it is made when they are shown: any units side by side. A
+    table's chunks of a segment are one unit, for only their place in the manifest tells which comes first."""
 
     def __init__(self, name: str, *, log_id: str) -> None:
         self._name, self._log_id = name, log_id
@@ -30,7 +34,7 @@ class HiddenSink:
         return Standing(self._owner, to.accepted)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:
-        groups = spread(units(heads, chunk_parts=0), heads, cores=cores)
+        groups = spread(units(heads, chunk_parts=1, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
         return Batch(tuple(heads), (tasks,), WriteAside(self._name, self._log_id, self._owner))
 
@@ -39,10 +43,15 @@ class HiddenSink:
         with to.writing(self._owner):
             rows = [row for outcome in outcomes for row in to.aside.get((self._owner, outcome.note), ())]
             to.advance(self._owner, batch)
-            to.rows += sorted(rows, key=lambda row: (row.seq, row.table))
+            to.rows += sorted(rows, key=_place)
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _place(row: OutputRow) -> tuple[object, ...]:
+    """Rows of chunks are equal here if their tables are: they stay as they came."""
+    return row.seq, row.table, row.commit_ts, row.rank, -1 if row.rank == RANK_CHUNK else row.ordinal
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from spark_merge.cut import spread, units
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import target
 
-CHUNK_PARTS = 4
+CHUNK_PARTS, LIVE_PART_ROWS = 4, 100_000
 
 
 class VersionedSink:
@@ -31,7 +31,7 @@ class VersionedSink:
         return Standing(self._owner, to.accepted)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:
-        groups = spread(units(heads, chunk_parts=CHUNK_PARTS), heads, cores=cores)
+        groups = spread(units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
         return Batch(tuple(heads), (tasks,), Upsert(self._name, self._log_id))
 

@@ -55,7 +55,7 @@ READS: dict[str, Callable[[Folder], object]] = {
     "recover": lambda folder: FolderLog(folder).recover(epoch=1),
     "manifests": lambda folder: new_manifests(folder, after=None, limit=1),
     "schemas": lambda folder: read_schemas(folder, "schemas/x.json"),
-    "rows": lambda folder: read_rows(folder, MANIFEST, None),
+    "rows": lambda folder: read_rows(folder, MANIFEST),
     "row groups": lambda folder: list(iter_rows(folder, MANIFEST)),
     "chunk": lambda folder: open_chunk(folder, SCHEMA, DUE, pa.array([], pa.string())),
 }

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from threading import Barrier
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import CommitTs
+from sidecar.core.model import CommitTs, TableSchema
+from sidecar.log import segment_log
+from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
-from spark_merge import cut, segments
-from spark_merge.contract import CHANGES, RANK_PUT
-from spark_merge.cut import BatchLimits
+from spark_merge import cache, cut, segments
+from spark_merge.contract import CHANGES, RANK_PUT, Head, Task, Unit
+from spark_merge.cut import BatchLimits, units
+from spark_merge.decode.rows import decode
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.merge import touched
+from spark_merge.rule import OutputRow
+from spark_merge.segments import Source
+from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import SEGMENTS, check, random_history, write_log
+from spark_merge.task import portions
+from tests.support.histories import COLUMNS, SEGMENTS, History, check, random_history, write_log
 from tests.support.sinks import Here
 
 
@@ -25,7 +35,7 @@ def test_every_row_of_random_windows_is_the_rules(tmp_path: Path, seed: int, mon
     random = Random(seed)
     monkeypatch.setattr(segments, "ROWS_MAX", random.choice([0, 3, 200_000]))
     monkeypatch.setattr(segments, "HELD_ROWS_MAX", random.choice([0, 200_000]))
-    monkeypatch.setattr(segments, "MEMO_ROWS_MAX", random.choice([0, 20, 500_000]))
+    monkeypatch.setattr(cache, "BYTES_MAX", random.choice([0, 5_000, 256 << 20]))
     monkeypatch.setattr(cut, "TASK_COST_MIN", random.choice([1, 30, 30_000]))
     history = random_history(random)
     log, out = open_folder(str(tmp_path / "log")), open_folder(str(tmp_path / "out"))
@@ -37,6 +47,69 @@ def test_every_row_of_random_windows_is_the_rules(tmp_path: Path, seed: int, mon
     while delivery.deliver():
         pass
     check(history, manifests, out)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_any_cut_in_any_order_and_any_number_of_times_is_the_rules(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units in random groups, shuffled, some done twice, all again in another cut; with a cache that is shared, and without."""
+    random = Random(seed)
+    monkeypatch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", random.choice([2, 7, 1000]))
+    monkeypatch.setattr(segments, "ROWS_MAX", random.choice([0, 3, 200_000]))
+    monkeypatch.setattr(segments, "STREAMED_ROWS", random.choice([0, 200_000]))
+    monkeypatch.setattr(segments, "HELD_ROWS_MAX", random.choice([0, 200_000]))
+    history, log, shared = random_history(random), open_folder(str(tmp_path)), cache.DecodedRows()
+    manifests = write_log(log, history)
+    heads = heads_of(history, manifests)
+    source = Source(log, {head.seq: head for head in heads})
+    for live_part_rows in (random.randrange(1, 12), random.choice([0, 5])):
+        found = units(heads, chunk_parts=random.choice([1, 4]), live_part_rows=live_part_rows)
+        left, rows = found + random.sample(found, len(found) // 3), dict[Unit, list[OutputRow]]()
+        random.shuffle(left)
+        while left:
+            size = random.randrange(1, 6)
+            group, left = dict.fromkeys(left[:size]), left[size:]
+            for unit, done in rows_of(Task("0", tuple(group)), source, random.choice([None, shared])).items():
+                assert rows.setdefault(unit, done) == done
+        assert sorted(map(repr, (row for done in rows.values() for row in done))) == sorted(map(repr, history.merged(manifests)))
+
+
+def heads_of(history: History, manifests: list[Manifest]) -> list[Head]:
+    tables = {row.table for row in history.rows} | {c.table for windows in history.windows for w in windows for c in w.chunks}
+    schemas = {name: TableSchema(name, COLUMNS, ("id", "part")) for name in tables}
+    return [Head(manifest, schemas, schemas) for manifest in manifests]
+
+
+def rows_of(task: Task, source: Source, shared: cache.DecodedRows | None) -> dict[Unit, list[OutputRow]]:
+    """Each portion's rows in `commit_ts, rank`, a chunk's after all at its high mark."""
+    found: dict[Unit, list[OutputRow]] = {unit: [] for unit in task.units}
+    for portion in portions(task, source, shared):
+        _, rows = read(iter([portion]))
+        assert [row[1:3] for row in rows] == sorted(row[1:3] for row in rows)
+        found[portion.unit] += rows
+    return found
+
+
+def test_two_sinks_at_once_get_from_one_cache_what_each_would_decode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each table of each segment is decoded once."""
+    history, log, shared = random_history(Random(11)), open_folder(str(tmp_path)), cache.DecodedRows()
+    heads = heads_of(history, write_log(log, history))
+    source, together = Source(log, {head.seq: head for head in heads}), Barrier(2)
+    tasks = [Task("0", tuple(units(heads, chunk_parts=parts))) for parts in (0, 3)]
+    alone = [rows_of(task, source, None) for task in tasks]
+    decoded: list[int] = []
+
+    def counted(rows: pa.Table, **asked: Any) -> pa.Table:
+        decoded.append(rows.num_rows)
+        return decode(rows, **asked)
+
+    def sink(task: Task) -> dict[Unit, list[OutputRow]]:
+        together.wait(timeout=60)
+        return rows_of(task, source, shared)
+
+    monkeypatch.setattr(segments, "decode", counted)
+    with ThreadPoolExecutor(2) as sinks:
+        assert list(sinks.map(sink, tasks)) == alone
+    assert sum(decoded) == sum(map(len, history.changes))
 
 
 def changed(*rows: tuple[int, str]) -> pa.Table:

@@ -109,16 +109,19 @@ def test_an_unreadable_manifest_is_broken(log: FolderLog, tmp_path: Path) -> Non
         seqs(log.folder, 0)
 
 
-def test_rows_are_read_whole_or_by_row_group(log: FolderLog) -> None:
+@pytest.mark.parametrize("within", [range(2), range(5, ROW_GROUP_ROWS_MAX + 1), range(ROW_GROUP_ROWS_MAX, ROW_GROUP_ROWS_MAX + 2)])
+def test_rows_are_read_whole_or_by_their_ordinals(log: FolderLog, within: range) -> None:
+    """Inside one row group, over their edge, and all of the last one."""
     written = append(log, 0, rows=ROW_GROUP_ROWS_MAX + 2)
-    whole, last = read_rows(log.folder, written, None), read_rows(log.folder, written, 1)
+    whole, some = read_rows(log.folder, written), read_rows(log.folder, written, within)
     assert tuple(whole.column_names) == DATA_COLUMNS
     assert whole.column("ordinal").to_pylist() == list(range(ROW_GROUP_ROWS_MAX + 2))
-    assert last.equals(whole.slice(ROW_GROUP_ROWS_MAX))
+    assert some.column("ordinal").to_pylist() == list(within)
+    assert some.equals(whole.slice(within.start, len(within)))
 
 
 def test_no_rows_have_the_same_columns(log: FolderLog) -> None:
-    empty, one = read_rows(log.folder, append(log, 0), None), read_rows(log.folder, append(log, 1, rows=1), None)
+    empty, one = read_rows(log.folder, append(log, 0)), read_rows(log.folder, append(log, 1, rows=1))
     assert empty.num_rows == 0
     assert empty.schema.names == one.schema.names
     assert empty.schema.types == one.schema.types
@@ -133,13 +136,13 @@ def test_rows_that_are_gone_or_cut_are_broken(log: FolderLog, tmp_path: Path, ke
     if keep is not None:
         path.write_bytes(data[:keep])
     with pytest.raises(LogBroken, match="what to do"):
-        read_rows(log.folder, written, None)
+        read_rows(log.folder, written)
 
 
 def test_rows_of_another_number_than_the_manifest_says_are_broken(log: FolderLog) -> None:
     written = append(log, 0, rows=5)
     with pytest.raises(LogBroken, match="has 5 rows, its manifest says 6"):
-        read_rows(log.folder, manifest(0, DataFile(written.data, 6, written.bytes)), None)
+        read_rows(log.folder, manifest(0, DataFile(written.data, 6, written.bytes)))
 
 
 def test_schemas_that_are_gone_or_unreadable_are_broken(log: FolderLog, tmp_path: Path) -> None:
