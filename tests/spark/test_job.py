@@ -19,6 +19,7 @@ from spark_merge.job import Job, JobSettings
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
+from tests.spark.conftest import S3_KEYS
 from tests.support.histories import SEGMENTS, random_history, write_log
 
 pytestmark = pytest.mark.spark
@@ -113,7 +114,7 @@ def s3() -> Iterator[str]:
     endpoint = f"http://{host}:{port}"
     client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="s")
     client.create_bucket(Bucket="lake")
-    yield f"endpoint={endpoint}&region=us-east-1&access-key=k&secret-access-key=s"
+    yield f"endpoint={endpoint}&region=us-east-1&{S3_KEYS}"
     server.stop()
 
 
