@@ -31,9 +31,12 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process."""
 
 SECRET = "spark.authenticate.secret"
-SECURITY: dict[str, bool | float | int | str | None] = dict.fromkeys(
-    ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"), "true"
-)
+SECURITY: dict[str, bool | float | int | str | None] = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",  # which does not encrypt
+    "spark.io.encryption.enabled": "true",
+}
 """No session without them, on one machine either: Spark's ports take anybody's commands else. A local master, YARN and Kubernetes make
 the secret of an application themselves, a standalone cluster has one of its own (Spark's docs, security.html)."""
 

@@ -15,7 +15,7 @@ from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Delivered, Head
 from spark_merge.cut import BatchLimits, cut
-from spark_merge.job import Job, JobSettings
+from spark_merge.job import SECURITY, Job, JobSettings
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
@@ -45,6 +45,11 @@ def deliver_all(job: Job) -> list[Delivered]:
     while batch := job.run_once():
         found += batch
     return found
+
+
+def test_a_session_on_one_machine_is_authenticated_and_encrypted_too(spark: SparkSession) -> None:
+    told = spark.sparkContext.getConf()
+    assert {name: told.get(name) for name in SECURITY} == SECURITY
 
 
 def test_an_unreadable_chunk_stops_the_job_by_its_name_and_loses_nothing(spark: SparkSession, tmp_path: Path, log: Folder) -> None:

@@ -17,7 +17,7 @@ from werkzeug.serving import make_server
 from sidecar.log.storage import open_folder, s3
 
 BUCKET = "lake"
-KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hush-of-the-lake"}
 """The environment of a process that may read and write it."""
 HELD_S_MAX = 300.0
 """A write that is let wait for longer than this goes on: no server outlives its test for want of a release."""
@@ -28,29 +28,31 @@ class Held:
 
     def __init__(self, pattern: str) -> None:
         self.pattern = re.compile(pattern)
-        self.names: list[str] = []
+        self.writers: list[int] = []
+        """The ports, on this machine, of those who wait."""
         self._waiting = Condition()
         self._released = False
 
-    def wait_for(self, count: int, *, while_true: Callable[[], bool], timeout_s: float) -> None:
-        """Until so many wait. Raises AssertionError when they do not come in time, or `while_true` is not any more."""
+    def writer(self, *, while_true: Callable[[], bool], timeout_s: float) -> int:
+        """The port of the first that waits. Raises AssertionError when none comes in time, or `while_true` is not any more."""
         deadline = time.monotonic() + timeout_s
         with self._waiting:
-            while len(self.names) < count:
-                assert while_true(), f"whoever was to write has ended; writes that wait: {self.names}"
-                assert time.monotonic() < deadline, f"{len(self.names)} of {count} writes wait after {timeout_s:.0f} s: {self.names}"
+            while not self.writers:
+                assert while_true(), "whoever was to write has ended"
+                assert time.monotonic() < deadline, f"nobody writes {self.pattern.pattern} within {timeout_s:.0f} s"
                 self._waiting.wait(0.2)
+            return self.writers[0]
 
     def release(self) -> None:
         with self._waiting:
             self._released = True
             self._waiting.notify_all()
 
-    def pass_by(self, name: str) -> None:
+    def pass_by(self, name: str, port: int) -> None:
         """Called by the server for each write."""
         if self.pattern.search(name):
             with self._waiting:
-                self.names.append(name)
+                self.writers.append(port)
                 self._waiting.notify_all()
                 self._waiting.wait_for(lambda: self._released, HELD_S_MAX)
 
@@ -97,6 +99,6 @@ class S3:
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] == "PUT":
             for held in list(self._held):
-                held.pass_by(environ["PATH_INFO"])
+                held.pass_by(environ["PATH_INFO"], int(environ["REMOTE_PORT"]))
         answer: Iterable[bytes] = self._application(environ, start_response)
         return answer

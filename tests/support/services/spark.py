@@ -32,17 +32,25 @@ QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Several of them share a test machine."""
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
-_SETTINGS = {
-    "spark.authenticate": "true",
-    "spark.network.crypto.enabled": "true",
-    "spark.io.encryption.enabled": "true",
-    "spark.master.rest.enabled": "false",
+DEPLOYED = Path(__file__).parents[3] / "deploy" / "spark" / "spark-defaults.conf"
+_OF_SECURITY = ("spark.authenticate", "spark.network.", "spark.io.", "spark.master.")
+_HERE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": EXECUTOR_MEMORY,
     "spark.executor.cores": "1",
     "spark.executor.extraJavaOptions": QUICK_JAVA,
 }
+
+
+def _read_conf(path: Path) -> dict[str, str]:
+    lines = [line.split(None, 1) for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    return {name: value.strip() for name, value in lines}
+
+
+def security() -> dict[str, str]:
+    """What deploy/ tells an operator to set on a cluster, the secret of its example included."""
+    return {name: value for name, value in _read_conf(DEPLOYED).items() if name.startswith(_OF_SECURITY)}
 
 
 class SparkCluster:
@@ -83,7 +91,8 @@ class SparkCluster:
         """A `spark-defaults.conf` for an application, with `settings` over what the cluster's own has. Only this user may read it."""
         folder.mkdir(parents=True, exist_ok=True)
         own = folder / "spark-defaults.conf"
-        found = _SETTINGS | (self._read_conf() if (self.conf / own.name).exists() else {}) | dict(settings)
+        clusters = self.conf / own.name
+        found = security() | _HERE | (_read_conf(clusters) if clusters.exists() else {}) | dict(settings)
         own.touch(mode=0o600)
         own.write_text("".join(f"{name} {value}\n" for name, value in found.items()))
         return folder
@@ -109,6 +118,15 @@ class SparkCluster:
         """PIDs of executors, each with its worker's number."""
         of = {worker.pid: number for number, worker in self._workers.items()}
         return {pid: of[parent] for pid, (parent, command) in self._ours().items() if parent in of and EXECUTOR in command}
+
+    def executor_at(self, port: int) -> tuple[int, int]:
+        """PID and worker's number of the executor whose task has a connection from `port` of 127.0.0.1. Raises AssertionError."""
+        ours, executors = self._ours(), self.executors()
+        pid = next((pid for pid in ours if _has_port(pid, port)), 0)
+        while pid in ours and pid not in executors:
+            pid = ours[pid][0]
+        assert pid in executors, f"no executor has port {port}: {ours}"
+        return pid, executors[pid]
 
     def alive(self) -> list[Any]:
         """Workers that the master counts on, as its status has them."""
@@ -188,12 +206,18 @@ class SparkCluster:
                 )
             time.sleep(0.05)  # it tells by its log
 
-    def _read_conf(self) -> dict[str, str]:
-        lines = (self.conf / "spark-defaults.conf").read_text().splitlines()
-        return dict(line.split(" ", 1) for line in lines)
-
     def _log_file(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
     def _log(self, name: str) -> str:
         return self._log_file(name).read_text(errors="replace")
+
+
+def _has_port(pid: int, port: int) -> bool:
+    """By Linux's /proc: a connected IPv4 socket of the process."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    inodes = {f"socket:[{row[9]}]" for row in rows if int(row[1].partition(":")[2], 16) == port}
+    try:
+        return any(os.readlink(entry) in inodes for entry in Path(f"/proc/{pid}/fd").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
