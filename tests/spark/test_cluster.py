@@ -193,7 +193,8 @@ def test_who_has_another_secret_is_refused(refused: MergeCommand, cluster: Spark
     assert f"the Spark cluster at {cluster.url} does not take this application" in told
     assert f"compare the address and {SECRET} with the cluster's" in told
     assert "a guess" not in told
-    assert "All masters are unresponsive" in cluster.worker_ended(7)
+    cluster.worker_tells(7, "Failed to connect to master")
+    cluster.kill_worker(7)
     assert len(cluster.alive()) == 2
 
 

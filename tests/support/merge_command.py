@@ -54,9 +54,11 @@ class MergeCommand:
         self.log = folder / "merge.log"
         config = folder / "sidecar.toml"
         config.write_text(settings.toml())
-        arguments = ["merge", "--config", str(config), "--log-id", "log-1", "--epoch", str(epoch), "--end-with-stdin"]
+        arguments = ["merge", "--config", str(config), "--log-id", "log-1", "--epoch", str(epoch)]
         python = [sys.executable, str(ENTRY)]
         spark = [str(HOME / "bin" / "spark-submit"), *(submit or ()), str(ENTRY)]
+        if submit is not None:
+            arguments.append("--end-with-stdin")  # it is the JVM's child: when that dies, its standard input ends
         self._command = ["setpriv", "--pdeathsig", "KILL", *(python if submit is None else spark), *arguments]
         self._environment = {**os.environ, "SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable, **environment}
 

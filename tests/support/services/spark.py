@@ -109,10 +109,9 @@ class SparkCluster:
         worker.kill()
         worker.wait()
 
-    def worker_ended(self, number: int) -> str:
-        """What a worker that ends by itself has logged."""
-        self._workers.pop(number).wait(START_S_MAX)
-        return self._log(f"worker-{number}")
+    def worker_tells(self, number: int, pattern: str) -> None:
+        """Until its log has it. Raises RuntimeError with the end of the log."""
+        self._told(f"worker-{number}", f"({pattern})")
 
     def executors(self) -> dict[int, int]:
         """PIDs of executors, each with its worker's number."""
