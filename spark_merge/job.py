@@ -16,12 +16,13 @@ from pathlib import Path
 from threading import Event, Lock, current_thread
 from time import monotonic
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import SinkError, SparkLost
+from sidecar.errors import ConfigError, SinkError, SparkLost
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
 from spark_merge.cache import DecodedRows
@@ -40,24 +41,61 @@ CLOSE_WAIT_S = 15.0
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process."""
 
+SECRET = "spark.authenticate.secret"
+SECURITY: dict[str, bool | float | int | str | None] = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",  # which does not encrypt
+    "spark.io.encryption.enabled": "true",
+}
+"""No session without them, on one machine either: Spark's ports take anybody's commands else. A local master, YARN and Kubernetes make
+the secret of an application themselves, a standalone cluster has one of its own (Spark's docs, security.html)."""
+
 
 def session(*, master: str, memory: str = "2g") -> SparkSession:
-    """The application's session. Under `spark-submit` its own settings of master and memory hold, not these."""
+    """The application's session. Under `spark-submit` its own settings of master and memory hold, not these; what else Spark is to know
+    of a cluster is in its own `spark-defaults.conf`. Raises ConfigError where Spark does not start or the cluster does not take it."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark looks for a name of this machine, and complains
-    builder = SparkSession.builder.appName("ticdc-dump")
+    builder = SparkSession.builder.appName("ticdc-dump").config(map=SECURITY)
     if SUBMITTED not in os.environ:
         builder = builder.master(master).config("spark.driver.memory", memory)
-    found: SparkSession = (
-        builder.config("spark.python.daemon.module", "spark_merge.daemon")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG4J}")
-        .config("spark.scheduler.mode", "FAIR")  # each sink has a pool: one with many tasks holds no other up
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    try:
+        found: SparkSession = (
+            builder.config("spark.python.daemon.module", "spark_merge.daemon")
+            .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG4J}")
+            .config("spark.scheduler.mode", "FAIR")  # each sink has a pool: one with many tasks holds no other up
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate()
+        )
+    except (PySparkException, Py4JJavaError) as error:
+        raise _refused(master, error) from error
     return found
+
+
+def _refused(master: str, error: Exception) -> ConfigError:
+    """What Spark's error of a start means to an operator."""
+    known = SparkConf()  # Spark's own settings, once there is a JVM; empty before
+    master = known.get("spark.master", master) or master
+    if master.startswith("spark://") and not known.contains(SECRET):
+        return ConfigError(
+            f"{master} is refused: a standalone cluster needs a secret, and {SECRET} is not set",
+            hint=f"set spark.authenticate and {SECRET} on the cluster's master and workers, and the same in the spark-defaults.conf of"
+            " SPARK_CONF_DIR here, a file that only this user may read (deploy/spark/README.md)",
+        )
+    if master.startswith("spark://"):
+        return ConfigError(
+            f"the Spark cluster at {master} does not take this application: it does not answer, its {SECRET} is another one,"
+            " or its executors do not start",
+            hint=f"compare the address and {SECRET} with the cluster's, whose own log may say more (deploy/spark/README.md)",
+        )
+    told = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return ConfigError(
+        f"Spark at {master} does not start: {told.strip()}",
+        hint="see Spark's own lines above; `ticdc-dump check` looks at Java and pyspark",
+    )
 
 
 class SparkTasks:

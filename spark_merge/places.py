@@ -38,8 +38,8 @@ WORKER, SPARK = "worker", "spark"
 
 
 class Places:
-    """`delivery.Tasks`: each batch to where it belongs. For several threads at once. `rows`: written or dropped so far, by place. `cache`: of
-    what is decoded here, where several sinks read the same."""
+    """`delivery.Tasks`: each batch to where it belongs. For several threads at once. `rows`: written or dropped so far, by place.
+    `cache`: of what is decoded here, where several sinks read the same."""
 
     def __init__(
         self,

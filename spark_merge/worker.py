@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -30,6 +29,8 @@ from spark_merge.delivery import JobSettings
 from spark_merge.job import Job, SparkTasks, session
 from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.registry import open_sink
+
+STDIN = 0
 
 REPORT_EVERY_S = 0.05
 """After a batch a report follows so soon; batches in between are in it."""
@@ -130,7 +131,7 @@ def end_with_stdin(worker: Worker) -> None:
     """Let `worker` end when its standard input does: whoever started it is gone."""
 
     def wait() -> None:
-        while sys.stdin.buffer.read(1):
+        while os.read(STDIN, 1):  # not sys.stdin: Python's own lock of it, held at the end, makes that an abort
             pass
         worker.ending.set()
 

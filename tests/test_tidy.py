@@ -95,7 +95,6 @@ TESTED_THROUGH = {
     "sidecar.feeds.push.session": "tests/unit/feeds/test_push_puller.py",
     "sidecar.feeds.tikv.make": "tests/unit/feeds/test_kv_make.py",
     "sidecar.log.storage.errors": "tests/unit/log/test_errors.py",
-    "sidecar.log.storage.folder": "tests/unit/log/test_storage.py",
     "sidecar.preflight.here": "tests/integration/test_preflight.py",
     "sidecar.rowcodec.kv_checksum": "tests/unit/rowcodec/test_kv_row.py",
     "sidecar.rowcodec.kv_table_fields": "tests/unit/rowcodec/test_kv_table_fields.py",

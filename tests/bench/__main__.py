@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sidecar.cli.main import tune_collector
-from tests.bench import cli, decode, kv, latency, merge, order, push, source, tikv, transaction
+from tests.bench import cli, decode, kv, latency, merge, order, push, source, spark_cluster, tikv, transaction
 from tests.bench.bench import Bench
 from tests.bench.figures import TICKS_A_SECOND, Cost, Figure, machine_ticks, timed_tree
 
@@ -23,6 +23,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "transaction": transaction.measure,
     "decode": decode.measure,
     "merge": merge.measure,
+    "cluster": spark_cluster.measure,
     "latency": latency.measure,
     "source": source.measure,
     "kv": kv.measure,

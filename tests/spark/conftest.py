@@ -7,11 +7,16 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from sidecar.log.storage import open_folder
 from spark_merge.job import session
+
+S3_KEYS = "access-key=k&secret-access-key=s"
+"""Of the tests' S3, as parameters of a URI."""
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    open_folder(f"s3://any?{S3_KEYS}")  # Spark's workers have the secrets of URIs that were read before they were started
     found = session(master="local[2]")
     yield found
     found.stop()

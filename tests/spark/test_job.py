@@ -16,10 +16,11 @@ from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Head, Sink
 from spark_merge.cut import BatchLimits, cut
 from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SECURITY, Job, SparkTasks
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
+from tests.spark.conftest import S3_KEYS
 from tests.support.histories import SEGMENTS, random_history, write_log
 
 pytestmark = pytest.mark.spark
@@ -47,6 +48,11 @@ def deliver_all(spark: SparkSession, log: Folder, *sinks: Sink, limits: BatchLim
     job.start()
     job.finish()
     return job
+
+
+def test_a_session_on_one_machine_is_authenticated_and_encrypted_too(spark: SparkSession) -> None:
+    told = spark.sparkContext.getConf()
+    assert {name: told.get(name) for name in SECURITY} == SECURITY
 
 
 def test_an_unreadable_chunk_stops_the_job_by_its_name_and_loses_nothing(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
@@ -117,7 +123,7 @@ def s3() -> Iterator[str]:
     endpoint = f"http://{host}:{port}"
     client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="s")
     client.create_bucket(Bucket="lake")
-    yield f"endpoint={endpoint}&region=us-east-1&access-key=k&secret-access-key=s"
+    yield f"endpoint={endpoint}&region=us-east-1&{S3_KEYS}"
     server.stop()
 
 

@@ -110,7 +110,12 @@ def _add_window(rng: Random, history: History, table: TableName, number: int) ->
 
 
 def write_log(folder: Folder, history: History) -> list[Manifest]:
-    """Every third manifest does not say which tables have rows, as if an earlier version had written it."""
+    return list(written(folder, history))
+
+
+def written(folder: Folder, history: History) -> Iterator[Manifest]:
+    """Each segment is in the log when its manifest is given. Every third manifest does not say which tables have rows, as if an earlier
+    version had written it."""
     log = FolderLog(folder)
     log.recover(epoch=1)
     names = {chunk.table for windows in history.windows for w in windows for chunk in w.chunks} | {row.table for row in history.rows}
@@ -118,7 +123,6 @@ def write_log(folder: Folder, history: History) -> list[Manifest]:
     for path, rows in history.chunk_rows.items():
         columns = {column.name: pa.array([row[n] for row in rows], pa.string()) for n, column in enumerate(COLUMNS)}
         write_chunk(folder, path, pa.table(columns))
-    manifests = []
     for seq, (changes, windows) in enumerate(zip(history.changes, history.windows, strict=True)):
         data = log.write_data(Seq(seq), epoch=1, codec="canal-json", changes=changes)
         after_ts, upto_ts = CommitTs(seq * SEGMENT_TS), CommitTs((seq + 1) * SEGMENT_TS)
@@ -127,8 +131,7 @@ def write_log(folder: Folder, history: History) -> list[Manifest]:
             table_rows=data.table_rows if seq % 3 else None,
         )  # fmt: skip
         log.commit(manifest)
-        manifests.append(manifest)
-    return manifests
+        yield manifest
 
 
 def expected(history: History, manifests: list[Manifest], table: TableName) -> list[tuple[object, ...]]:

@@ -7,6 +7,7 @@ their text only, and a PUT that met another in flight (409, to be sent again) lo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any
@@ -20,8 +21,9 @@ from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore sh
     HTTPClientError,
 )
 
+from sidecar.errors import ConfigError
 from sidecar.log.storage.errors import Full, Refused, StorageError, Unreachable, by_errno
-from sidecar.log.storage.folder import Folder
+from sidecar.log.storage.folder import Folder, secret_variable
 
 READS_AT_ONCE_MAX = 16
 """Small reads wait for the network, not for the CPU; more than this only queues in the connection pool."""
@@ -45,8 +47,20 @@ _NO_ANSWER = (ConnectionClosedError, EndpointConnectionError, HTTPClientError)
 
 
 def fs(folder: Folder) -> Any:
-    """s3fs' file system; fsspec keeps one for equal options."""
-    return fsspec.filesystem("s3", **folder.options)
+    """s3fs' file system; fsspec keeps one for equal options. Raises ConfigError where a URL's access key has no secret here."""
+    key = folder.options.get("key")
+    return fsspec.filesystem("s3", **folder.options, **({} if key is None else {"secret": _secret(folder, key)}))
+
+
+def _secret(folder: Folder, key: str) -> str:
+    try:
+        return os.environ[secret_variable(key)]
+    except KeyError as error:
+        raise ConfigError(
+            f"{folder}: the secret of access key {key} is not known to this process: what a URI says is not sent to a cluster's tasks",
+            hint="take access-key and secret-access-key out of the URIs of log and sinks, and give this process and every executor S3's"
+            " keys by their environment, their files or their role (deploy/spark/README.md)",
+        ) from error
 
 
 @contextmanager

@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore sh
     ReadTimeoutError,
 )
 
+from sidecar.errors import ConfigError
 from sidecar.log import storage
 from sidecar.log.storage import (
     Folder,
@@ -29,6 +32,7 @@ from sidecar.log.storage import (
     s3,
     write_atomically,
 )
+from sidecar.log.storage.folder import secret_variable
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -60,9 +64,25 @@ def test_a_url_names_a_folder(url: str, protocol: str, root: str) -> None:
 
 def test_secrets_are_not_shown() -> None:
     found = open_folder("s3://b/p?access-key=AKIA&secret-access-key=hush&endpoint=http://e:1&region=r&format=csv")
-    assert found.options["secret"] == "hush"
     assert found.options["client_kwargs"] == {"endpoint_url": "http://e:1", "region_name": "r"}
     assert "hush" not in f"{found} {found!r}"
+    assert "hush" not in str(pickle.loads(pickle.dumps(found)).options)
+
+
+def test_a_url_s_secret_is_known_where_it_was_read_and_to_processes_started_after_that() -> None:
+    found = open_folder("s3://b/p?access-key=A.K-1&secret-access-key=hush&endpoint=http://e:1&region=r")
+    assert (s3.fs(found).key, s3.fs(found).secret) == ("A.K-1", "hush")
+    command = "import pickle, sys; from sidecar.log.storage import s3; print(s3.fs(pickle.load(sys.stdin.buffer)).secret)"
+    told = subprocess.run([sys.executable, "-c", command], input=pickle.dumps(found), capture_output=True, timeout=60, check=True)
+    assert told.stdout.decode().strip() == "hush"
+
+
+def test_a_process_without_the_secret_says_whose_it_is_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = open_folder("s3://b/p?access-key=AKIB&secret-access-key=hush")
+    monkeypatch.delenv(secret_variable("AKIB"))
+    with pytest.raises(ConfigError, match="secret of access key AKIB is not known") as refused:
+        read_file(found, "x")
+    assert "out of the URIs" in refused.value.hint
 
 
 # ---- reading and writing ----------------------------------------------------------------------------------------------

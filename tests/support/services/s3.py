@@ -1,0 +1,104 @@
+"""A real S3 server on loopback (moto), in this process, that can be told to let writers wait: so a test is in the middle of a write for as
+long as it likes, whatever the machine's speed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Condition, Thread
+from types import TracebackType
+from typing import Any, Self
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+
+from sidecar.log.storage import open_folder, s3
+
+BUCKET = "lake"
+KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hush-of-the-lake"}
+"""The environment of a process that may read and write it."""
+HELD_S_MAX = 300.0
+"""A write that is let wait for longer than this goes on: no server outlives its test for want of a release."""
+
+
+class Held:
+    """Writes of names that match `pattern` wait until `release`."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = re.compile(pattern)
+        self.writers: list[int] = []
+        """The ports, on this machine, of those who wait."""
+        self._waiting = Condition()
+        self._released = False
+
+    def writer(self, *, while_true: Callable[[], bool], timeout_s: float) -> int:
+        """The port of the first that waits. Raises AssertionError when none comes in time, or `while_true` is not any more."""
+        deadline = time.monotonic() + timeout_s
+        with self._waiting:
+            while not self.writers:
+                assert while_true(), "whoever was to write has ended"
+                assert time.monotonic() < deadline, f"nobody writes {self.pattern.pattern} within {timeout_s:.0f} s"
+                self._waiting.wait(0.2)
+            return self.writers[0]
+
+    def release(self) -> None:
+        with self._waiting:
+            self._released = True
+            self._waiting.notify_all()
+
+    def pass_by(self, name: str, port: int) -> None:
+        """Called by the server for each write."""
+        if self.pattern.search(name):
+            with self._waiting:
+                self.writers.append(port)
+                self._waiting.notify_all()
+                self._waiting.wait_for(lambda: self._released, HELD_S_MAX)
+
+
+class S3:
+    """`with S3() as storage`: the bucket BUCKET, empty (moto's buckets are the process's: use a prefix of your own)."""
+
+    def __init__(self) -> None:
+        self._application = DomainDispatcherApplication(create_backend_app)
+        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=MotoRequestHandler)
+        self._thread = Thread(target=self._server.serve_forever, daemon=True)  # a test's server may not keep its process
+        self._held: list[Held] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        folder = open_folder(self.uri("", keys=True))
+        if not s3.fs(folder).exists(BUCKET):
+            s3.fs(folder).call_s3("create_bucket", Bucket=BUCKET)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for held in self._held:
+            held.release()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def uri(self, path: str, *, keys: bool = False) -> str:
+        """Of a folder in the bucket. `keys`: with KEYS in it; else the reader needs them in its environment."""
+        found = f"s3://{BUCKET}/{path}?endpoint=http://127.0.0.1:{self._server.server_port}&region=us-east-1"
+        return f"{found}&access-key={KEYS['AWS_ACCESS_KEY_ID']}&secret-access-key={KEYS['AWS_SECRET_ACCESS_KEY']}" if keys else found
+
+    @contextmanager
+    def held(self, pattern: str) -> Iterator[Held]:
+        """While the body runs, or until `Held.release`."""
+        held = Held(pattern)
+        self._held.append(held)
+        try:
+            yield held
+        finally:
+            held.release()
+            self._held.remove(held)
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] == "PUT":
+            for held in list(self._held):
+                held.pass_by(environ["PATH_INFO"], int(environ["REMOTE_PORT"]))
+        answer: Iterable[bytes] = self._application(environ, start_response)
+        return answer
