@@ -51,6 +51,9 @@ class SparkLoop:
     def sinks(self) -> tuple[SinkDelivery, ...]:
         return ()  # it tells how far the sinks are, not what they cost
 
+    def told(self) -> None:
+        """At the moment of asking."""
+
     def dropped(self) -> int:
         return sum(rows.dropped for rows in self.counts.values())
 
