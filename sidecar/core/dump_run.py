@@ -37,11 +37,14 @@ from sidecar.core.messages import (
     SourceFailed,
 )
 from sidecar.core.model import Mark, MarkKind, Seq
-from sidecar.core.plan import FIRST_CHUNK_ROWS_MAX, Plan, Work
+from sidecar.core.plan import Plan, Work
 from sidecar.core.progress import DumpState, Progress
 from sidecar.core.schema_step import TableStep
 from sidecar.core.window import MarkedWindows, Windows
 from sidecar.errors import MarkRowTaken, SourceError
+
+CHUNK_ROWS_LEAST = 50
+"""Of a chunk that the sinks leave little room for: fewer rows make more SELECTs and marks than changes of the pace are worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +242,7 @@ class Run:
 
     def _rows_wanted(self, work: Work) -> int:
         bound = self.progress.pace.rows_per_s or self.progress.chunk_rows
-        share = max(FIRST_CHUNK_ROWS_MAX, self._share())
+        share = max(CHUNK_ROWS_LEAST, self._share())
         return self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, bound, share))
 
     def _share(self) -> int:

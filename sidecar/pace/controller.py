@@ -50,12 +50,14 @@ NARROW_ROWS = 500
 """Of a sink whose batches are not known yet: a table's first chunk."""
 GROWTH = 8
 GAIN_MIN, GAIN_MAX = 0.25, 8.0
-GAIN_UP = 1.25
-"""At a round; it falls by what was too much, at most by half."""
-WELL_BELOW = 0.8
-"""Of the bound: above that a width is well chosen."""
-ROUND_BATCHES = 3
-"""With dump rows, of which a width that was not too wide is judged."""
+GAIN_UP_MAX, GAIN_DOWN_MIN, GAIN_DOWN_MAX = 1.3, 0.5, 0.9
+"""In one round."""
+AIM = 0.7
+WELL_BELOW = 0.6
+"""Of the slack: what a gain is changed for, and where one begins to rise. From there to the bound is what batches differ by."""
+ROUND_BATCHES = 5
+ROUND_S = 2.5
+"""At least so many with dump rows, and so long, before a gain rises: of a fast sink the slowest in a hundred segments is to be among them."""
 
 
 class Written(NamedTuple):
@@ -88,25 +90,27 @@ class Gain:
     held: bool = False
     flush: int = 0
     batches: int = 0
-    worst_s: float = 0.0
+    used: float = 0.0
+    since_s: float = 0.0
 
-    def judge(self, worst_s: float, *, rows: int, limit_s: float, without_s: float, open_rows: int) -> None:
-        """A batch with `rows` of the dump was accepted, or the one after it. `worst_s`: the slowest of its segments. `open_rows`: now."""
+    def judge(self, used: float, *, rows: int, at_s: float, open_rows: int) -> None:
+        """A batch with `rows` of the dump was accepted at `at_s`, or the one after it. `used`: how much of the slack the slowest of its
+        segments took, above 1 if it was beyond the bound. `open_rows`: of the dump, now."""
         if self.flush > 0:
             self.flush -= rows
+            self.since_s = at_s
             return
-        self.worst_s = max(self.worst_s, worst_s)
+        self.used = max(self.used, used)
         self.batches += rows > 0
-        if self.worst_s > limit_s:
-            fall = max((limit_s - without_s) / max(self.worst_s - without_s, 1e-9), 0.5)
-            self._round(self.value * fall, flush=open_rows)
-        elif self.batches >= ROUND_BATCHES:
-            wider = self.held and self.worst_s < WELL_BELOW * limit_s
-            self._round(self.value * (GAIN_UP if wider else 1.0), flush=0)
+        if self.used > 1:
+            self._round(min(max(AIM / self.used, GAIN_DOWN_MIN), GAIN_DOWN_MAX), at_s=at_s, flush=open_rows)
+        elif self.batches >= ROUND_BATCHES and at_s - self.since_s >= ROUND_S:
+            wider = self.held and self.used < WELL_BELOW
+            self._round(min(AIM / max(self.used, AIM / GAIN_UP_MAX), GAIN_UP_MAX) if wider else 1.0, at_s=at_s, flush=0)
 
-    def _round(self, value: float, *, flush: int) -> None:
-        self.value = min(max(value, GAIN_MIN), GAIN_MAX)
-        self.held, self.flush, self.batches, self.worst_s = False, flush, 0, 0.0
+    def _round(self, change: float, *, at_s: float, flush: int) -> None:
+        self.value = min(max(self.value * change, GAIN_MIN), GAIN_MAX)
+        self.held, self.flush, self.batches, self.used, self.since_s = False, flush, 0, 0.0, at_s
 
 
 @dataclass(slots=True)
@@ -220,13 +224,9 @@ class SinkPace:
         elif took_s and self._dump_s < self._live.since_s() and (quiet_s := self._cost.quiet_s) > 0:
             self._waits = min(max(self._live.p99_s() / quiet_s, 1.0), WAITS_MAX)
         if took_s and (batch.dump_rows or self._after_dump):
-            self.gain.judge(
-                max(took_s),
-                rows=batch.dump_rows,
-                limit_s=self.limit_s(bound_s),
-                without_s=self.without_s,
-                open_rows=self._open_rows + self.queued_rows,
-            )
+            slack_s = max(self.limit_s(bound_s) - self.without_s, 1e-9)
+            used = (max(took_s) - self.without_s) / slack_s
+            self.gain.judge(used, rows=batch.dump_rows, at_s=at_s, open_rows=self._open_rows + self.queued_rows)
         self._after_dump = batch.dump_rows > 0
 
 
