@@ -317,7 +317,8 @@ class Run:
             if self._doubts.too_many(reader.work.table):
                 return _failure(event)
             self._doubts.add(reader.work, until_ts=event.schema_ts)
-            return self._go_on(place, reader.window, chunks_left=0, work=None)  # ends before anyone reads on in its range
+            if self.windows.has(reader.window, reader.work.table):  # its chunks are in the log before others of their range
+                return self._go_on(place, reader.window, chunks_left=0, work=None)
         return self._without_chunk(place, reader)
 
     def _without_chunk(self, place: int, reader: Reading | Snapshot) -> list[Command]:

@@ -22,7 +22,7 @@ from sidecar.errors import SourceError
 
 @dataclass(slots=True)
 class _Open:
-    """`low_ts`: the low mark as seen in the feed, the least TSO of a snapshot window. `whole`: of a snapshot window whose last chunk is
+    """`low_ts`: the low mark as seen in the feed, None in a snapshot window. `whole`: of a snapshot window whose last chunk is
     durable, how many became so before it, and it; 0: it is still being read."""
 
     first_seq: Seq
@@ -33,7 +33,10 @@ class _Open:
     @property
     def read_tso(self) -> CommitTs | None:
         """The greatest of a snapshot window that is whole: from there on it may close."""
-        return max((chunk.read_tso for chunk in self.chunks if chunk.read_tso is not None), default=None) if self.whole else None
+        return max(self.read_tsos()) if self.whole else None
+
+    def read_tsos(self) -> list[CommitTs]:
+        return [chunk.read_tso for chunk in self.chunks if chunk.read_tso is not None]
 
 
 @dataclass(slots=True)
@@ -63,9 +66,7 @@ class Windows:
                 f"chunk {chunk.path} was read at TSO {chunk.read_tso}, before position {after_ts} which TiCDC had already passed",
                 hint="check that the source database is the changefeed's upstream and that tidb_snapshot and tidb_read_staleness are off",
             )
-        window = self._open[number]
-        window.low_ts = chunk.read_tso if window.low_ts is None else min(window.low_ts, chunk.read_tso)
-        window.chunks.append(chunk)
+        self._open[number].chunks.append(chunk)
 
     def drop(self, tables: Collection[TableName]) -> None:
         """Chunks of these tables are no longer of their windows: the windows close without them. A snapshot window of nothing else is
@@ -103,6 +104,10 @@ class Windows:
         """No segment from this one on may go; None when nothing is open."""
         return min((w.first_seq for w in self._open.values()), default=None)
 
+    def has(self, number: int, table: TableName) -> bool:
+        """Whether a chunk of `table` was read in window `number`."""
+        return any(chunk.table == table for chunk in self._open[number].chunks)
+
     def rows_held(self) -> int:
         """Rows of chunks read in windows that are not closed."""
         return sum(chunk.rows for w in self._open.values() for chunk in w.chunks)
@@ -113,8 +118,9 @@ class Windows:
 
     def _close(self, number: int, high_ts: CommitTs) -> ClosedWindow:
         window = self._open.pop(number)
-        assert window.low_ts is not None, "marks are in order, so the low one was seen"
-        return ClosedWindow(self.dump_id, window.low_ts, high_ts, window.first_seq, tuple(window.chunks))
+        low_ts = min(window.read_tsos()) if window.whole else window.low_ts
+        assert low_ts is not None, "marks are in order, so the low one was seen"
+        return ClosedWindow(self.dump_id, low_ts, high_ts, window.first_seq, tuple(window.chunks))
 
 
 @dataclass(slots=True)

@@ -283,7 +283,9 @@ class Reports:
     def look(self) -> None:
         if self.clock.time_s >= self._due_s:
             self._due_s = self.clock.time_s + READ_EVERY_S
-            self._read = tuple(SinkDelivery(s.name, Seq(s.accepted) if s.accepted >= 0 else None, tuple(s.batches)) for s in self.sinks_there)
+            self._read = tuple(
+                SinkDelivery(s.name, Seq(s.accepted) if s.accepted >= 0 else None, tuple(s.batches)) for s in self.sinks_there
+            )
             self._told = Told(worker_ms(self.written_s), self.clock.time_s)
 
     def accepted(self) -> Seq | None:
@@ -313,7 +315,9 @@ class PaceWorld:
         self.log = LightLog(self.clock, live_rows_s)
         self.source = LightSource(self.clock, self.feed, read_rows_s, 200)
         self.reports, self.asked = Reports(self.clock, sinks), Asked()
-        schemas = {name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",), at + 1, (at + 1,)) for at, name in enumerate(TABLES)}
+        schemas = {
+            name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",), at + 1, (at + 1,)) for at, name in enumerate(TABLES)
+        }
         outside = Outside(
             feed=self.feed,
             codec=LightCodec(self.feed),
