@@ -32,6 +32,8 @@ ROW_S_LEAST = 1e-7
 STEADY = 2.0
 STEP = 0.15
 """A slope that is less than STEADY times another is no news: it is followed in steps, so that the width does not swing."""
+NOISE = 0.1
+"""Of a batch without dump rows: what batches differ in for no reason of ours."""
 BYTES_A_ROW = 100
 """At the least that costs, in bytes."""
 
@@ -72,11 +74,13 @@ class Cost:
         self.quiet_s = _median((max(p.seconds - (self.row_s or 0.0) * p.rows, 0.0), self._weight(p)) for p in recent)
 
     def _slope(self, found: Sequence[tuple[_Point, int]]) -> float:
-        return _median(
+        """At the least what the largest batch can have cost without standing out from what batches differ in anyway."""
+        slope = _median(
             ((one.seconds - other.seconds) / (x - y), abs(x - y) * self._weight(one) * self._weight(other))
             for (one, x), (other, y) in combinations(found, 2)
             if x != y
         )
+        return max(slope, NOISE * self.quiet_s / max(x for _, x in found))
 
     def _weight(self, point: _Point) -> float:
         return max(KEEP ** (self._number - point.number), 0.0 if point.rows else QUIET_LEAST)

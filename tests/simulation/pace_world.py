@@ -114,6 +114,10 @@ class Sink:
         took = sorted(took for at_s, took in self.took_s if since_s <= at_s < until_s)
         return took[int(len(took) * 0.99)] if took else 0.0
 
+    def busy(self, since_s: float, until_s: float) -> float:
+        """The share of the time in which it had a batch; one that began before is whole in it."""
+        return sum(seconds for at_s, seconds, _ in self.done if since_s <= at_s < until_s) / (until_s - since_s)
+
     def rows_s(self, since_s: float, until_s: float) -> float:
         return sum(rows for at_s, _, rows in self.done if since_s <= at_s < until_s) / (until_s - since_s)
 
@@ -339,7 +343,17 @@ class PaceWorld:
     def run(self, until_s: float) -> None:
         while self.clock.time_s < until_s:
             self.clock.time_s += self.step_s
-            if any([sink.turn(self.clock.time_s, self.log) for sink in self.sinks]):
+            ended = [sink.turn(self.clock.time_s, self.log) for sink in self.sinks]
+            if any(ended):
                 self.reports.written_s = self.clock.time_s
             self.reports.look()
             self.pipeline.step(poll_s=0)
+
+    def width_bound_s(self, sink: Sink) -> float:
+        """The bound that holds for this sink now."""
+        return next(state.bound_s for state in self.pipeline.pace.states(self.clock.time_s) if state.sink == sink.name)
+
+    def open_rows(self, sink: Sink) -> int:
+        """Of the dump, read or being read and not accepted."""
+        logged = sum(rows_of(manifest) for manifest in self.log.manifests[sink.accepted + 1 :])
+        return logged + self.pipeline.dump.demand().open_rows
