@@ -108,7 +108,7 @@ class Run:
     def demand(self) -> Demand:
         """What is open, and whether the sinks keep more from being."""
         bound_s = self.progress.pace.delivery_bound_s or self._ground.limits.delivery_bound_s
-        return Demand(self._open_rows(), self._held, bound_s)
+        return Demand(self._open_rows(), self._held, bound_s, self._wanted())
 
     def handle(self, event: SourceEvent) -> list[Command] | Failure:
         """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""

@@ -41,11 +41,13 @@ UNLIMITED = Room(1 << 62, 1 << 62, 1 << 62)
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What a dump takes and would take. `open_rows`: read or being read, in windows that are not closed in the log. `held`: it would
-    have read more if its Room had let it. `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it."""
+    have read more if its Room had let it. `delivery_bound_s`, `readers`: its own, or the sidecar's; a bound of 0: by what delivery takes
+    without it."""
 
     open_rows: int = 0
     held: bool = False
     delivery_bound_s: float = 0.0
+    readers: int = 0
 
 
 @dataclass(slots=True)

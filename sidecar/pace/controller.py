@@ -57,7 +57,7 @@ WELL_BELOW = 0.6
 """Of the slack: what a gain is changed for, and where one begins to rise. From there to the bound is what batches differ by."""
 ROUND_BATCHES = 5
 ROUND_S = 2.5
-"""At least so many with dump rows, and so long, before a gain rises: of a fast sink the slowest in a hundred segments is to be among them."""
+"""At least so many with dump rows, and so long, before a gain rises: of a fast sink its slowest segments are to be among them."""
 
 
 class Written(NamedTuple):

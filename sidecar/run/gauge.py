@@ -102,6 +102,7 @@ class Gauge:
         delivery_lag_s = pipeline.delivery_lag_s()
         last = [sink.batches[-1] for sink in self._deliveries.sinks() if sink.batches]
         slowest = max(last, key=lambda batch: batch.seconds, default=None)
+        sinks = pipeline.pace.states(now_s)
         measured = Measured(
             dump=progress.state if progress else None,
             unjoined=tuple(lane.lane for lane in lanes if lane.resolved_ts is None),
@@ -117,6 +118,8 @@ class Gauge:
             source_still_s=pipeline.source_still_s(),
             windows_full=pipeline.dump.full(),
             throttled=pipeline.throttled_s() > 0,
+            delivery_bound_s=max((sink.bound_s for sink in sinks), default=0.0),
+            held_by=next((sink for sink in sinks if sink.holds), None),
         )
         return SidecarStatus(
             changefeed=self._name,
@@ -144,6 +147,8 @@ class Gauge:
             merge_worker=measured.merge_worker,
             last_error=last_error or self._deliveries.trouble or (report.error if report else ""),
             estimates=self._estimates.rows,
+            readers=pipeline.dump.demand().readers,
+            sinks=sinks,
         )
 
     def _lanes(self, now_s: float) -> tuple[LaneStatus, ...]:
