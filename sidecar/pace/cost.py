@@ -23,8 +23,8 @@ from sidecar.pace.sinks import BatchDone
 BATCHES = 10
 QUIET_BATCHES = 3
 """The fewest of which one may be an outlier."""
-KEEP = 0.75
-"""What a batch weighs beside the one after it: the last two weigh nearly as much as all before them."""
+KEEP = 0.7
+"""What a batch weighs beside the one after it: the last two weigh more than all before them."""
 QUIET_LEAST = 0.05
 """What a quiet batch weighs at the least."""
 ROW_S_LEAST = 1e-7
