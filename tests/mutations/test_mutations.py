@@ -515,7 +515,7 @@ MUTATIONS = [
         "sidecar/pace/controller.py",
         "least = min(rooms, key",
         "least = max(rooms, key",
-        PACE + "test_a_fast_sink_beside_a_slow_one_keeps_its_own_bound_and_the_slow_one_is_busy",
+        "tests/unit/pace/test_controller.py::test_the_least_of_all_sinks_holds_and_is_named",
     ),
     Mutation(
         "a bound that does not hold narrows nothing",
