@@ -123,13 +123,15 @@ class SparkSection(_Section, frozen=True, kw_only=True):
 
 
 class DumpSection(_Section, frozen=True, kw_only=True):
-    """Defaults of dumpstart, and the bounds of what may be read and not yet in the log."""
+    """Defaults of dumpstart, and the bounds of what may be read and not yet in the log. `delivery_bound_s` 0: by what delivery takes
+    without a dump."""
 
     chunk_rows: Positive = 10_000
     readers: Annotated[int, Meta(ge=1, le=READERS_MAX)] = 2
     window_chunks_max: Positive = 8
     open_windows_max: Positive = 16
     chunk_bytes_max: Positive = 256 << 20
+    delivery_bound_s: Annotated[float, Meta(ge=0)] = 0.0
 
 
 class ControlSection(_Section, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ nothing and repeats harmlessly (design 5 and 11; the simulation crashes between 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -22,7 +21,7 @@ from typing import Protocol
 from sidecar.codecs.contract import Codec
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump import Dump
-from sidecar.core.dump_start import DumpLimits
+from sidecar.core.dump_start import Demand, DumpLimits, Room
 from sidecar.core.messages import ChunkRead, Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress, progress_from_json
@@ -30,16 +29,11 @@ from sidecar.core.schema_step import Fate, TableStep, steps
 from sidecar.core.sequence import Sequence, Spill
 from sidecar.errors import FeedUnsuitable, LogBroken, RefusedRequest, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.pace.controller import Controller
 from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, Schemas, SegmentLog, Source
 
 EMPTY_SEGMENT_EVERY_S = 10.0
 """Empty stretches are joined: without rows or windows a segment is written at most this often, for R's sake."""
-
-
-DELIVERY_LAG_MAX_S = 1.5
-"""While a segment waits longer than this for the sinks, windows are opened one at a time, each when the last one is delivered: a
-dump takes what the live changes leave (P3), and goes on however slow the sinks are. Above what batches cost without a
-dump, below the two seconds that an operator notices."""
 
 
 class Dumper(Protocol):
@@ -53,6 +47,8 @@ class Dumper(Protocol):
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]: ...
     def closes_by(self, upto_ts: CommitTs) -> bool: ...
     def open_windows(self) -> int: ...
+    def demand(self) -> Demand: ...
+    def allow(self, room: Room) -> None: ...
     def changed(self, steps: Iterable[TableStep]) -> None: ...
     def oldest_open_seq(self) -> Seq | None: ...
     def full(self) -> bool: ...
@@ -60,7 +56,7 @@ class Dumper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Everything that is not pure, by port. `deliveries` None: nobody tells, and the dump does not back off. `through`: whether the
+    """Everything that is not pure, by port. `deliveries` None: nobody tells, and the sinks hold no dump back. `through`: whether the
     rows of a table that a DDL brings may be dumped, and the SQL predicate of those that may (empty: all)."""
 
     feed: Feed
@@ -106,11 +102,11 @@ class Pipeline:
         self._schemas = outside.log.write_schemas(tables)
         outside.source.follow(tables)
         self._last_segment_s = outside.clock.now_s()
-        before = [(Seq(next_seq - 1), self._last_segment_s)] if next_seq else []
-        self._undelivered: deque[tuple[Seq, float]] = deque(before)  # what former owners wrote ages from now on
+        self.pace = Controller()
+        if next_seq:
+            self.pace.wrote(Seq(next_seq - 1), self._last_segment_s)  # what former owners wrote ages from now on
         self._paid_until_s = self._heard_s = self._last_segment_s
         self._unheard = 0
-        self._last_window_seq: Seq | None = None
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:
@@ -172,12 +168,13 @@ class Pipeline:
             )
 
     def _drive_dump(self) -> int:
-        """Hear what the source finished and ask for what comes next. Never waits for the database (P3)."""
+        """Hear what the source finished and ask for what comes next, as much as the sinks leave. Never waits for the database (P3)."""
+        self._hear_sinks()
         events = self.outside.source.results()
         before = self.dump.progress
         self._pay(events)
         commands = [command for event in events for command in self.dump.handle(event)]
-        if self.may_open():
+        if self.throttled_s() <= 0:
             commands += self.dump.next()
         if self.dump.progress is not before:
             self._save_progress()
@@ -188,18 +185,11 @@ class Pipeline:
         self._unheard += len(commands) - len(events)
         return len(events) + len(commands)
 
-    def may_open(self) -> bool:
-        """Whether a dump may open a window now: the sinks keep up, and what was read is paid for at the dump's pace."""
-        if self.throttled_s() > 0:
-            return False
-        return self.delivery_lag_s() <= DELIVERY_LAG_MAX_S or (not self.dump.open_windows() and self._windows_delivered())
-
-    def _windows_delivered(self) -> bool:
-        """Whether the sinks have accepted the last segment in which a window closed."""
-        if self._last_window_seq is None or self.outside.deliveries is None:
-            return True
-        accepted = self.outside.deliveries.accepted()
-        return accepted is not None and accepted >= self._last_window_seq
+    def _hear_sinks(self) -> None:
+        """What they have accepted, and so what they leave to the dump."""
+        if (deliveries := self.outside.deliveries) is not None:
+            self.pace.hear(deliveries.accepted(), deliveries.sinks(), deliveries.told(), now_s=self.outside.clock.now_s())
+            self.dump.allow(self.pace.room(self.dump.demand()))
 
     def throttled_s(self) -> float:
         """Seconds until the dump's pace lets it read on; 0 or less: now."""
@@ -220,13 +210,8 @@ class Pipeline:
                 self._paid_until_s = max(self._paid_until_s, now_s) + progress.pace.cost_s(event.file.rows, event.file.bytes)
 
     def delivery_lag_s(self) -> float:
-        """How long the oldest segment that is not delivered has been in the log; 0 when all is delivered."""
-        if self.outside.deliveries is None:
-            return 0.0
-        accepted = self.outside.deliveries.accepted()
-        while self._undelivered and accepted is not None and self._undelivered[0][0] <= accepted:
-            self._undelivered.popleft()
-        return self.outside.clock.now_s() - self._undelivered[0][1] if self._undelivered else 0.0
+        """How long the oldest segment that is not delivered has been in the log; 0 when all is, as heard in the last step."""
+        return 0.0 if self.outside.deliveries is None else self.pace.lag_s(self.outside.clock.now_s())
 
     def _must_write(self, upto_ts: CommitTs) -> bool:
         idle_s = self.outside.clock.now_s() - self._last_segment_s
@@ -265,22 +250,21 @@ class Pipeline:
             )
         )
         self._schemas = next_schemas or self._schemas
-        if windows:
-            self._last_window_seq = seq
         if windows or segment.ddls:
             self._save_progress()
         outside.feed.acknowledge(segment.positions)
         self._last_segment_s = outside.clock.now_s()
+        chunks = [chunk for window in windows for chunk in window.chunks]
+        rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.bytes for chunk in chunks)
         if outside.deliveries is not None:
-            self._undelivered.append((seq, self._last_segment_s))
+            self.pace.wrote(seq, self._last_segment_s, chunks=len(chunks), rows=rows, size=size)
         self.next_seq = Seq(seq + 1)
         self.counts.segments += 1
         self.counts.ddls += len(told)
         self.last_ddl = told[-1] if told else self.last_ddl
         self.counts.changes += data.rows
-        for chunk in (chunk for window in windows for chunk in window.chunks):
-            self.counts.dump_rows += chunk.rows
-            self.counts.dump_bytes += chunk.bytes
+        self.counts.dump_rows += rows
+        self.counts.dump_bytes += size
 
     def _watch(self, changes: Iterable[Change], marks: list[Mark]) -> Iterator[Change]:
         """Pass the rows by, picking the marks out and stopping at a table that has no schema."""

@@ -16,7 +16,7 @@ from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, Seq, TableN
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
 from sidecar.log.manifest import DataFile, Manifest
-from sidecar.pace.sinks import SinkDelivery
+from sidecar.pace.sinks import SinkDelivery, Told
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
 
 
@@ -172,13 +172,16 @@ class Requests(Protocol):
 
 
 class Deliveries(Protocol):
-    """How far the sinks are, for the dump's back-off."""
+    """How far the sinks are and what they cost, for the dump's pace."""
 
     def accepted(self) -> Seq | None:
         """The last segment that every sink has accepted, None at the start. Cheap: asked at every step."""
 
     def sinks(self) -> Sequence[SinkDelivery]:
         """Each sink by itself with its last batches, as told last; empty while nothing was. As cheap."""
+
+    def told(self) -> Told | None:
+        """When that was told; None for who tells at the moment of asking. As cheap."""
 
 
 class Ownership(Protocol):

@@ -203,6 +203,9 @@ class Job:
     def sinks(self) -> tuple[SinkDelivery, ...]:
         return tuple(loop.standing() for loop in self._loops)
 
+    def told(self) -> None:
+        """It tells at the moment of asking."""
+
     def rows(self) -> Mapping[str, int]:
         """By place, of all sinks together."""
         return dict(self._places.rows)

@@ -30,6 +30,7 @@ EXIT_CANNOT_RUN, EXIT_NOT_FOUND = 126, 127
 
 COMMANDS = {
     "dumpstart": "Start a dump of the rows that exist, interleaved with the live changes",
+    "dumpset": "Change how a dump reads while it is there",
     "dumppause": "Pause the dump",
     "dumpresume": "Go on with a paused dump",
     "dumprestart": "Stop the dump and start the same one from the beginning",

@@ -39,10 +39,17 @@ EXIT_CODES = (
     " 5 sidecar not reachable, 6 not allowed, 130 interrupted."
 )
 
+ChunkRows = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Rows a SELECT asks for; 0: as the sidecar is set.")]
+Readers = Annotated[int | None, typer.Option(min=0, max=READERS_MAX, help="SELECTs at one time; 0: as the sidecar is set.")]
+PerSecond = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Read no faster; 0: no bound.")]
+DeliveryBound = Annotated[
+    float | None, typer.Option(min=0, help="Read as much as lets live changes be delivered within so long; 0: as the sidecar is set.")
+]
+
 
 def register(app: typer.Typer, *, owner_address: OwnerLookup | None = None) -> None:
     """Add the commands to `app`. `owner_address` finds a sidecar, for --pd; None: in etcd."""
-    for body in (dumpstart, dumppause, dumpresume, dumprestart, dumpstop, dumpquery, dumplist):
+    for body in (dumpstart, dumpset, dumppause, dumpresume, dumprestart, dumpstop, dumpquery, dumplist):
         settings = {"help_option_names": ["-h", "--help"], "obj": owner_address}
         app.command(cls=DumpCommand, epilog=EXIT_CODES, context_settings=settings)(body)
 
@@ -74,14 +81,11 @@ def dumpstart(
     brackets: Annotated[
         Brackets, typer.Option(help="watermark: marks in the watermark table; snapshot: no write at the source.")
     ] = Brackets.WATERMARK,
-    chunk_rows: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, show_default=False, help="Rows a SELECT asks for; 0: as the sidecar is set.")
-    ] = 0,
-    readers: Annotated[
-        int, typer.Option(min=0, max=READERS_MAX, show_default=False, help="SELECTs at one time; 0: as the sidecar is set.")
-    ] = 0,
-    rows_per_second: Annotated[int, typer.Option(min=0, max=2**63 - 1, show_default=False, help="Read no faster; 0: no bound.")] = 0,
-    bytes_per_second: Annotated[int, typer.Option(min=0, max=2**63 - 1, show_default=False, help="Read no faster; 0: no bound.")] = 0,
+    chunk_rows: ChunkRows = None,
+    readers: Readers = None,
+    rows_per_second: PerSecond = None,
+    bytes_per_second: PerSecond = None,
+    delivery_bound_seconds: DeliveryBound = None,
     dry_run: Annotated[
         bool, typer.Option(help="Show tables, estimated rows, bytes and time, and what would stop it. Starts nothing.")
     ] = False,
@@ -95,12 +99,13 @@ def dumpstart(
         changefeed=call.changefeed,
         dump_id=_new_dump_id(),
         brackets=BRACKETS[brackets],
-        chunk_rows=chunk_rows,
+        chunk_rows=chunk_rows or 0,
         keys=[parse_keys(text) for text in keys or ()],
         where=[parse_where(text) for text in where or ()],
-        readers=readers,
-        rows_per_second=rows_per_second,
-        bytes_per_second=bytes_per_second,
+        readers=readers or 0,
+        rows_per_second=rows_per_second or 0,
+        bytes_per_second=bytes_per_second or 0,
+        delivery_bound_seconds=delivery_bound_seconds or 0.0,
     )
     request.table_rules.extend(_rules(tables) or _named(request))
     if not dry_run:
@@ -113,16 +118,40 @@ def dumpstart(
     return EXIT_REFUSED if found.refusals else None
 
 
+def dumpset(
+    context: typer.Context,
+    chunk_rows: ChunkRows = None,
+    readers: Readers = None,
+    rows_per_second: PerSecond = None,
+    bytes_per_second: PerSecond = None,
+    delivery_bound_seconds: DeliveryBound = None,
+) -> None:
+    """Change how a dump reads, from its next chunk on. What is not given stays as it is."""
+    call = call_of(context)
+    settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds)
+    if not settings.ListFields():
+        raise typer.BadParameter("give what is to be changed: --chunk-rows, --readers, a pace or a bound; see --help")
+    call.show(call.client.call("Set", pb.SetRequest(changefeed=call.changefeed, settings=settings)), done="the dump is changed")
+
+
 def dumppause(context: typer.Context) -> None:
     """Pause the dump at the next chunk boundary. Live changes go on."""
     call = call_of(context)
     call.show(call.client.call("Pause", call.dump_request()), done="the dump is paused")
 
 
-def dumpresume(context: typer.Context) -> None:
-    """Go on with a paused dump, after the last chunk in the log."""
+def dumpresume(
+    context: typer.Context,
+    chunk_rows: ChunkRows = None,
+    readers: Readers = None,
+    rows_per_second: PerSecond = None,
+    bytes_per_second: PerSecond = None,
+    delivery_bound_seconds: DeliveryBound = None,
+) -> None:
+    """Go on with a paused dump, after the last chunk in the log; with other settings, if any are given."""
     call = call_of(context)
-    call.show(call.client.call("Resume", call.dump_request()), done="the dump goes on")
+    settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds)
+    call.show(call.client.call("Resume", pb.ResumeRequest(changefeed=call.changefeed, settings=settings)), done="the dump goes on")
 
 
 def dumprestart(context: typer.Context) -> None:
@@ -187,6 +216,23 @@ def _exit_code(status: pb.DumpStatus) -> int | None:
 
 
 # ---- what the options say ------------------------------------------------------------------------------------------------
+
+
+def _settings(
+    chunk_rows: int | None,
+    readers: int | None,
+    rows_per_second: int | None,
+    bytes_per_second: int | None,
+    delivery_bound_seconds: float | None,
+) -> pb.DumpSettings:
+    """What is None is not given."""
+    return pb.DumpSettings(
+        chunk_rows=chunk_rows,
+        readers=readers,
+        rows_per_second=rows_per_second,
+        bytes_per_second=bytes_per_second,
+        delivery_bound_seconds=delivery_bound_seconds,
+    )
 
 
 def _new_dump_id() -> str:

@@ -67,6 +67,10 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
     yield "resolved", f"{moment(status.resolved_tso)}  lag {lag}"
     yield "delivered", f"{moment(status.delivered_tso)}  lag {status.delivery_lag_s:.1f} s"
     yield "waiting for", Text(status.waiting_for, style="yellow") if status.waiting_for else "nothing"
+    if status.HasField("settings"):
+        yield "settings", _settings(status.settings)
+    for sink in status.sinks:
+        yield "live delivery", _sink(sink)
     yield "live changes", f"{status.changes:,} logged, {status.repeats:,} repeats dropped, {status.segments:,} segments"
     if status.last_ddl_tso:
         yield "last DDL", Text(f"{moment(status.last_ddl_tso)}  {status.last_ddl[:DDL_CHARS_MAX]}")
@@ -84,6 +88,19 @@ def _progress(status: pb.DumpStatus) -> str:
     if status.state == pb.DUMP_STATE_RUNNING:
         text += f", {status.rows_per_second:,.0f} rows/s, {amount(status.bytes_per_second)}/s, eta {duration(status.eta_s)}"
     return text
+
+
+def _settings(settings: pb.DumpSettings) -> str:
+    text = f"chunks of {settings.chunk_rows:,} rows, {settings.readers} readers"
+    text += f", {settings.rows_per_second:,} rows/s at most" if settings.rows_per_second else ""
+    return text + (f", {amount(settings.bytes_per_second)}/s at most" if settings.bytes_per_second else "")
+
+
+def _sink(sink: pb.SinkStatus) -> Text:
+    """How long it takes of what it may, and what that leaves to the dump."""
+    without = f" ({sink.without_dump_s:.2f} s without a dump)" if sink.without_dump_s else ""
+    took = f"{sink.live_s:.2f} s, bound {sink.bound_s:.2f} s{without}, {sink.rows_allowed:,} dump rows at once, {sink.sink}"
+    return Text(f"holds the dump: {took}", style="yellow") if sink.holds else Text(took)
 
 
 def _lanes(lanes: Sequence[pb.LaneStatus]) -> str:

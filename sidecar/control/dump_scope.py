@@ -17,13 +17,15 @@ from typing import Protocol
 
 from sidecar.control.wire import BRACKETS_ASKED
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.messages import READERS_MAX, Pace, StartDump
+from sidecar.core.messages import READERS_MAX, Pace, Settings, StartDump
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import RefusedRequest
 from sidecar.ports import SchemaSource, TableEstimate
 from sidecar.ticdc.table_rules import matching
 from ticdc_dump.v1 import control_pb2 as pb
 
+DELIVERY_BOUND_S_MAX = 86_400
+"""A day: whoever wants a longer one wants none, and live changes are late for a reason that nobody looks for."""
 PREDICATE_BYTES_MAX = 256 << 10
 """Of one table: it goes into every SELECT, and with the progress into every manifest and into etcd."""
 NAMED_MAX = 10
@@ -90,8 +92,24 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
         brackets=BRACKETS_ASKED[request.brackets],
         chunk_rows=request.chunk_rows or chunk_rows,
         where=tuple(scope.where.items()),
-        pace=Pace(readers=request.readers, rows_per_s=request.rows_per_second, bytes_per_s=request.bytes_per_second),
+        pace=Pace(request.readers, request.rows_per_second, request.bytes_per_second, request.delivery_bound_seconds),
         grows=not request.table_rules,
+    )
+
+
+def settings_of(given: pb.DumpSettings, *, chunk_rows: int) -> Settings:
+    """`chunk_rows`: what 0 asks for. Raises RefusedRequest."""
+    if given.readers > READERS_MAX or not 0 <= given.delivery_bound_seconds <= DELIVERY_BOUND_S_MAX:
+        raise RefusedRequest(
+            f"{given.readers} readers or a delivery bound of {given.delivery_bound_seconds:g} s cannot be",
+            hint=f"give at most {READERS_MAX} readers, and 0 (the sidecar's) to {DELIVERY_BOUND_S_MAX} seconds",
+        )
+    return Settings(
+        chunk_rows=(given.chunk_rows or chunk_rows) if given.HasField("chunk_rows") else None,
+        readers=given.readers if given.HasField("readers") else None,
+        rows_per_s=given.rows_per_second if given.HasField("rows_per_second") else None,
+        bytes_per_s=given.bytes_per_second if given.HasField("bytes_per_second") else None,
+        delivery_bound_s=given.delivery_bound_seconds if given.HasField("delivery_bound_seconds") else None,
     )
 
 
@@ -107,6 +125,8 @@ def _malformed(request: pb.StartRequest) -> Iterator[str]:
         yield f"brackets {request.brackets} are unknown: use watermark or snapshot"
     if request.readers > READERS_MAX:
         yield f"{request.readers} readers are more than {READERS_MAX}"
+    if not 0 <= request.delivery_bound_seconds <= DELIVERY_BOUND_S_MAX:
+        yield f"a delivery bound of {request.delivery_bound_seconds:g} s is not between 0 (the sidecar's) and {DELIVERY_BOUND_S_MAX}"
 
 
 def _carried(table: TableName, schema: TableSchema, feed: FeedScope) -> tuple[bool, str]:

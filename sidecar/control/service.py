@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import BoundedSemaphore, Event, Lock
 from time import monotonic
 from typing import NoReturn
@@ -26,12 +27,12 @@ import grpc
 
 from sidecar.config import DumpSection
 from sidecar.control.answers import OWNER_METADATA
-from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, start_dump
+from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, settings_of, start_dump
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
 from sidecar.control.wire import dump_status
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, StopDump
+from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import RefusedRequest, TicdcDumpError, with_hint
 from sidecar.ports import SchemaSource
@@ -93,8 +94,18 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def Pause(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         return self._move(request, context, PauseDump(), DumpState.PAUSED)
 
-    def Resume(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        return self._move(request, context, ResumeDump(), DumpState.RUNNING)
+    def Resume(self, request: pb.ResumeRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
+        with _errors_told(context):
+            self._owned(request.changefeed, context)
+            settings = self._settings(request.settings)
+            shows = partial(_is_set, settings, frozenset({DumpState.RUNNING}))
+            return self._carried_out(ResumeDump(settings), context, shows)
+
+    def Set(self, request: pb.SetRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
+        with _errors_told(context):
+            self._owned(request.changefeed, context)
+            settings = self._settings(request.settings)
+            return self._carried_out(SetDump(settings), context, partial(_is_set, settings, frozenset(DumpState) - OVER))
 
     def Stop(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         return self._move(request, context, StopDump(), DumpState.STOPPED)
@@ -150,6 +161,9 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def _scope(self, request: pb.StartRequest) -> Scope:
         served = self._served
         return resolve(request, served.schemas, served.feed_scope, case_sensitive=served.case_sensitive)
+
+    def _settings(self, given: pb.DumpSettings) -> Settings:
+        return settings_of(given, chunk_rows=self._served.defaults.chunk_rows)
 
     def _move(self, request: pb.DumpRequest, context: grpc.ServicerContext, move: Request, target: DumpState) -> pb.DumpStatus:
         with _errors_told(context):
@@ -228,6 +242,11 @@ def _seconds(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float
     size = sum(estimate.bytes or 0 for estimate in scope.estimates)
     paces = ((rows, rows_per_s_before), (rows, request.rows_per_second), (size, request.bytes_per_second))
     return max((amount / pace for amount, pace in paces if pace), default=0.0)
+
+
+def _is_set(settings: Settings, states: frozenset[DumpState], progress: Progress) -> bool:
+    now = progress.chunk_rows, progress.pace
+    return progress.state in states and settings.of(*now) == now
 
 
 def _is_dump(status: SidecarStatus, dump_id: str) -> bool:

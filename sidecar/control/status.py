@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from sidecar.core.model import CommitTs, Lane, TableName
 from sidecar.core.progress import DumpState, Progress
+from sidecar.pace.controller import SinkState
 from sidecar.ticdc.changefeed import ChangefeedName
 
 LANE_STILL_MAX_S = 10.0
@@ -23,7 +24,7 @@ TICDC_LAG_MAX_S = 10.0
 SEQUENCE_LAG_MAX_S = 5.0
 """From what TiCDC resolved to what the log holds: one slow write to a remote log passes unnamed."""
 DELIVERY_LAG_MAX_S = 5.0
-"""Above a batch that took long; the dump itself backs off earlier (`sidecar.pipeline.DELIVERY_LAG_MAX_S`)."""
+"""Above a batch that took long; beside a slow sink above the bound of its live delivery (`sidecar.pace.controller`)."""
 SOURCE_STILL_MAX_S = 5.0
 """A chunk is sized to be read in about a second."""
 
@@ -45,7 +46,8 @@ class SidecarStatus:
     have none. `changes`, `repeats` and `spilled_rows` count since this owner began, `dropped_rows`: of chunks, since the merge
     worker began, because their key was touched in the window. `ddls`: passed since this owner began, `last_ddl_ts` and `last_ddl` the
     newest of them. `segments` is the log's length. `owner`: host:pid.
-    `merge_worker`: running, starting, stopped or external. Texts are empty for nothing."""
+    `merge_worker`: running, starting, stopped or external. Texts are empty for nothing. `readers`: in force, `sinks`: those that the
+    merge worker told of."""
 
     changefeed: ChangefeedName
     epoch: int
@@ -72,6 +74,8 @@ class SidecarStatus:
     merge_worker: str = ""
     last_error: str = ""
     estimates: Mapping[TableName, int] = field(default_factory=dict)
+    readers: int = 0
+    sinks: tuple[SinkState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ class Measured:
     position. `batch_s` and `batch_sink_s`: the last batch of the slowest sink, and how much of it its accept took.
     `source_still_s`: since the source was asked for what it has not finished; `source_doing`: what that is.
     `windows_full`: no window may open before one closes in the log. `throttled`: the pace that the operator set holds.
+    `delivery_bound_s`: the greatest of all sinks'. `held_by`: the sink that leaves the dump no more.
     """
 
     dump: DumpState | None = None
@@ -101,11 +106,13 @@ class Measured:
     source_doing: str = "a SELECT"
     windows_full: bool = False
     throttled: bool = False
+    delivery_bound_s: float = 0.0
+    held_by: SinkState | None = None
 
 
 def waiting_for(measured: Measured) -> str:
     """What holds the stream, or else the dump, up: `cause: a few words`; empty: nothing. The causes are lane, TiCDC,
-    sequencing, Spark, sink, paused, source and throttled."""
+    sequencing, Spark, sink, paused, source, throttled and held back by delivery."""
     return _stream(measured) or _dump(measured)
 
 
@@ -120,7 +127,7 @@ def _stream(m: Measured) -> str:
         return f"TiCDC: what it resolved is {m.ticdc_lag_s:.0f} s old"
     if m.sequence_lag_s > SEQUENCE_LAG_MAX_S:
         return f"sequencing: the log is {m.sequence_lag_s:.0f} s behind what TiCDC resolved"
-    if m.delivery_lag_s > DELIVERY_LAG_MAX_S:
+    if m.delivery_lag_s > max(DELIVERY_LAG_MAX_S, m.delivery_bound_s):
         return _delivery(m)
     return ""
 
@@ -142,4 +149,11 @@ def _dump(m: Measured) -> str:
         return f"source: {m.source_doing} has been running for {m.source_still_s:.0f} s"
     if m.windows_full:
         return "TiCDC: open windows wait for their marks to come back"
-    return "throttled: by the pace that dumpstart set" if m.throttled else ""
+    if m.throttled:
+        return "throttled: by the pace that dumpstart or dumpset set"
+    return held_back(m.held_by.live_s, m.held_by.bound_s, m.held_by.sink) if m.held_by is not None else ""
+
+
+def held_back(live_s: float, bound_s: float, sink: str) -> str:
+    """What a sink that holds a dump says: how long live changes take, of what they may."""
+    return f"held back by delivery: {live_s:.1f} s, bound {bound_s:.1f} s, {sink}"

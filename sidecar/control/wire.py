@@ -14,7 +14,8 @@ from typing import Any
 
 from sidecar.control.status import SidecarStatus
 from sidecar.core.messages import Brackets
-from sidecar.core.progress import DumpState, TableProgress
+from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.pace.controller import SinkState
 from ticdc_dump.v1 import control_pb2 as pb
 
 STATES = {
@@ -45,6 +46,7 @@ def dump_status(status: SidecarStatus) -> pb.DumpStatus:
     """A changefeed without any dump has no dump_id, the state UNSPECIFIED and no tables. What is None is zero on the wire."""
     found = pb.DumpStatus(
         changefeed=pb.Changefeed(namespace=status.changefeed.namespace, id=status.changefeed.id),
+        sinks=[_sink(sink) for sink in status.sinks],
         lanes=[pb.LaneStatus(lane=lane.lane, resolved_tso=lane.resolved_ts or 0, lag_s=lane.lag_s) for lane in status.lanes],
         **{wire: value for wire, ours in _BY_NAME.items() if (value := getattr(status, ours)) is not None},
     )
@@ -53,8 +55,31 @@ def dump_status(status: SidecarStatus) -> pb.DumpStatus:
         found.state = STATES[progress.state]
         found.reason = progress.reason or ""
         found.brackets = BRACKETS[progress.brackets]
+        found.settings.CopyFrom(_settings(progress, status))
         found.tables.extend(_table(table, status) for table in progress.tables)
     return found
+
+
+def _settings(progress: Progress, status: SidecarStatus) -> pb.DumpSettings:
+    pace = progress.pace
+    return pb.DumpSettings(
+        chunk_rows=progress.chunk_rows,
+        readers=pace.readers or status.readers,
+        rows_per_second=pace.rows_per_s,
+        bytes_per_second=pace.bytes_per_s,
+        delivery_bound_seconds=pace.delivery_bound_s or min((sink.bound_s for sink in status.sinks), default=0.0),
+    )
+
+
+def _sink(sink: SinkState) -> pb.SinkStatus:
+    return pb.SinkStatus(
+        sink=sink.sink,
+        live_s=sink.live_s,
+        bound_s=sink.bound_s,
+        without_dump_s=sink.without_s,
+        rows_allowed=max(sink.rows, 0),
+        holds=sink.holds,
+    )
 
 
 def _table(table: TableProgress, status: SidecarStatus) -> pb.TableStatus:

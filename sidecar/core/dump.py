@@ -4,7 +4,8 @@
     StartDump    running   -          -          running    running   running      under a dump id of its own
     RestartDump  -         running    running    running    running   running      the same scope from the start, another dump id
     PauseDump    -         paused     -          -          -         -
-    ResumeDump   -         -          running    -          -         -
+    ResumeDump   -         -          running    -          -         -             with other settings, if it says so
+    SetDump      -         running    paused     -          -         -             the next chunk is read with other settings
     StopDump     -         stopped    stopped    -          -         -
     Complete     .         finished   finished   .          .         .            the log has the last chunk
     Failure      .         failed     failed     failed     .         .            the source cannot do what was asked of it
@@ -23,7 +24,7 @@ from typing import assert_never
 
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump_run import Failure, Run
-from sidecar.core.dump_start import DumpLimits, Ground, once_more, started
+from sidecar.core.dump_start import Demand, DumpLimits, Ground, Room, changed, once_more, started
 from sidecar.core.messages import (
     Command,
     PauseDump,
@@ -31,6 +32,7 @@ from sidecar.core.messages import (
     RestartDump,
     ResumeDump,
     SegmentBuilt,
+    SetDump,
     SourceEvent,
     StartDump,
     StopDump,
@@ -51,6 +53,7 @@ _NEXT: Mapping[type[Request | Complete | Failure], Mapping[DumpState, DumpState]
     RestartDump: dict.fromkeys(DumpState, DumpState.RUNNING),
     PauseDump: {DumpState.RUNNING: DumpState.PAUSED},
     ResumeDump: {DumpState.PAUSED: DumpState.RUNNING},
+    SetDump: {DumpState.RUNNING: DumpState.RUNNING, DumpState.PAUSED: DumpState.PAUSED},
     StopDump: {DumpState.RUNNING: DumpState.STOPPED, DumpState.PAUSED: DumpState.STOPPED},
     Complete: {DumpState.RUNNING: DumpState.FINISHED, DumpState.PAUSED: DumpState.FINISHED},
     Failure: {DumpState.RUNNING: DumpState.FAILED, DumpState.PAUSED: DumpState.FAILED, DumpState.FINISHED: DumpState.FAILED},
@@ -97,9 +100,11 @@ class Dump:
                 if last is None or last.state not in _NEXT[RestartDump]:
                     raise RefusedRequest("there is no dump to restart", hint="use dumpstart")
                 self._start(once_more(last, dump_id))
-            case PauseDump() | ResumeDump() | StopDump():
+            case PauseDump() | ResumeDump() | StopDump() | SetDump():
                 if self._run is None or self._run.progress.state not in _NEXT[type(request)]:
                     raise RefusedRequest(f"the dump is {last.state if last else 'not started'}", hint="see dumpquery for what it is doing")
+                if isinstance(request, SetDump | ResumeDump):
+                    self._run.progress = changed(self._run.progress, request.settings)
                 self._move(self._run, request)
             case _:
                 assert_never(request)
@@ -117,6 +122,14 @@ class Dump:
     def next(self) -> list[Command]:
         """What can begin now."""
         return self._run.next() if self._run is not None and self._run.progress.state is DumpState.RUNNING else []
+
+    def allow(self, room: Room) -> None:
+        """What the sinks leave to it from now on."""
+        self._ground.room = room
+
+    def demand(self) -> Demand:
+        """What it takes, and whether it would take more."""
+        return Demand(delivery_bound_s=self._ground.limits.delivery_bound_s) if self._run is None else self._run.demand()
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
         """The windows that close in this segment, oldest first; `marks` are the watermark rows in it, in order.
@@ -157,7 +170,7 @@ class Dump:
         """Go on from `progress` with nothing open and nothing under way. The marks of what was are no longer ours."""
         self._run, self._over = (None, progress) if progress.state in OVER else (Run(progress, self._ground), None)
 
-    def _move(self, run: Run, happened: PauseDump | ResumeDump | StopDump | Failure) -> None:
+    def _move(self, run: Run, happened: PauseDump | ResumeDump | StopDump | SetDump | Failure) -> None:
         run.record(_NEXT[type(happened)][run.progress.state], reason=happened.reason if isinstance(happened, Failure) else None)
         if run.progress.state in (DumpState.FAILED, DumpState.STOPPED):
             self._take(run.progress)

@@ -2,10 +2,10 @@
 The transitions are `dump_run.Run`'s.
 
     watermark   Idle --low mark--> Opening --MarkSent--> Reading (chunk after chunk) --high mark--> Closing --MarkSent--> Idle
-    snapshot    Idle --> Snapshot (one chunk) --> Idle
+    snapshot    Idle --> Snapshot (chunk after chunk) --> Idle
 
 A reader works on one window at a time. In snapshot brackets there are no marks: the window itself stays open until the feed has
-reached its TSO, so windows overlap and readers do not wait for the feed.
+reached its TSOs, so windows overlap and readers do not wait for the feed.
 """
 
 from __future__ import annotations
@@ -29,32 +29,37 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Window `window` waits for its low mark, number `mark`. Up to `chunks_left` chunks will be read in it, `work` first."""
+    """Window `window` waits for its low mark, number `mark`. Up to `chunks_left` chunks will be read in it, `work` first, of about
+    `rows` rows."""
 
     window: int
     mark: int
     chunks_left: int
     work: Work | Overtaken
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Chunk `chunk` of `work` is under way inside of window `window`, which may take `chunks_left` more."""
+    """Chunk `chunk` of `work`, of `rows` rows at most, is under way inside of window `window`, which may take `chunks_left` more."""
 
     window: int
     chunk: int
     chunks_left: int
     work: Work | Overtaken
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Chunk `chunk` of `work` is under way, the only one of window `window`. Everything up to `asked_ts` had left the feed before."""
+    """As Reading, with a TSO of the chunk's own. Everything up to `asked_ts` had left the feed before it was asked for."""
 
     window: int
     chunk: int
-    asked_ts: CommitTs
+    chunks_left: int
     work: Work | Overtaken
+    rows: int
+    asked_ts: CommitTs
 
 
 @dataclass(frozen=True, slots=True)

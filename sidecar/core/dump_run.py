@@ -9,6 +9,8 @@ it. A SELECT that did not fit the table waits, without holding up others, until 
 Invariants: a SELECT begins after its window's low mark is committed, one that the source begins ahead of its command too, and its chunk
 is durable before the high mark is sent; marks are sent in the order of the commands; what a former dump asked for changes nothing; a
 pause takes effect at a chunk boundary.
+More is read only while what is open fits into the room that the sinks leave, but for one chunk where nothing is open: a dump always
+goes on. Readers come and go at the ends of their windows, when an operator asks for more or fewer.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import assert_never
 
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump_reader import Closing, Doubts, Idle, Opening, Overtaken, Reader, Reading, Snapshot, overtaken
-from sidecar.core.dump_start import Ground
+from sidecar.core.dump_start import Demand, Ground
 from sidecar.core.marks import Marks, mark_number, mark_uuid
 from sidecar.core.messages import (
     Brackets,
@@ -42,6 +44,9 @@ from sidecar.core.schema_step import TableStep
 from sidecar.core.window import MarkedWindows, Windows
 from sidecar.errors import MarkRowTaken, SourceError
 
+CHUNK_ROWS_LEAST = 50
+"""Of a chunk that the sinks leave little room for: fewer rows make more SELECTs and marks than changes of the pace are worth."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -61,7 +66,8 @@ class Run:
         self._window_number = 0
         self._marks = Marks(ground.changefeed_id, partial(mark_number, progress.dump_id, ground.epoch))
         self._marked = MarkedWindows(self.windows, self._marks)
-        self._readers: list[Reader] = [Idle() for _ in range(progress.pace.readers or ground.limits.readers)]
+        self._readers: list[Reader] = []
+        self._held = False
         self._doubts = Doubts()
 
     # ---- what the dump asks ----------------------------------------------------------------------------------------
@@ -82,16 +88,28 @@ class Run:
         return self._plan.complete()
 
     def next(self) -> list[Command]:
-        """What can begin now: idle readers open windows while the bounds allow."""
+        """What can begin now: idle readers open windows while the bounds and the sinks allow."""
+        self._held = False
         commands: list[Command] = []
+        self._readers = [reader for place, reader in enumerate(self._readers) if place < self._wanted() or not isinstance(reader, Idle)]
+        self._readers += [Idle() for _ in range(self._wanted() - len(self._readers))]
         for place, reader in enumerate(self._readers):
             if not isinstance(reader, Idle) or self.full():
                 continue
             work = self._plan.claim()
             if work is None:
                 break
+            self._held = not self._fits(self._rows_wanted(work))
+            if self._held:
+                self._plan.release(work)
+                break
             commands.append(self._open_window(place, work))
         return commands
+
+    def demand(self) -> Demand:
+        """What is open, and whether the sinks keep more from being."""
+        bound_s = self.progress.pace.delivery_bound_s or self._ground.limits.delivery_bound_s
+        return Demand(self._open_rows(), self._held, bound_s, self._wanted())
 
     def handle(self, event: SourceEvent) -> list[Command] | Failure:
         """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""
@@ -144,42 +162,64 @@ class Run:
         self.windows.open(window, next_seq=self._ground.next_seq)
         match self.progress.brackets:
             case Brackets.SNAPSHOT:
-                read = self._read_chunk(work, ahead=False, follows=None)
-                self._readers[place] = Snapshot(window, read.number, self._ground.after_ts, work)
-                return read
+                return self._read_on(place, window, work, chunks_left=self._chunks_a_window(work) - 1)
             case Brackets.WATERMARK:
                 number, mark = self._send_mark(window, MarkKind.LOW)
-                self._readers[place] = Opening(window, number, self._chunks_a_window(work), work)
+                self._readers[place] = Opening(window, number, self._chunks_a_window(work), work, self._rows_wanted(work))
                 return mark
             case _:
                 assert_never(self.progress.brackets)
 
-    def _go_on(self, place: int, window: int, *, chunks_left: int, work: Work | None, follows: int | None = None) -> Command:
-        """The window's next chunk, of range `work` or, where nothing is left of that (None), of the next one; or its high mark.
-        `follows`: the chunk of `work` that was read in this window just before.
+    def _go_on(self, place: int, window: int, *, chunks_left: int, work: Work | None, follows: int | None = None) -> list[Command]:
+        """The window's next chunk, of range `work` or, where nothing is left of that (None), of the next one; or its end. `follows`: the
+        chunk of `work` that was read in this window just before.
 
-        The range is released before the high mark is sent: whoever claims it sends its own high mark later, so a range's
+        The range is released before the window ends: whoever claims it reads on later and sends its own high mark later, so a range's
         windows close in the order of its chunks.
         """
-        if not self._may_read(chunks_left):
-            if work is not None:
-                self._plan.release(work)
-            return self._close_window(place, window)
-        work = work or self._plan.claim()
-        if work is None:
-            return self._close_window(place, window)
-        read = self._read_chunk(work, ahead=self._may_read(chunks_left - 1), follows=follows)
-        self._readers[place] = Reading(window, read.number, chunks_left - 1, work)
+        opening = isinstance(self._readers[place], Opening)
+        self._readers[place] = Idle()  # what it was reading is read
+        if self._may_read(place, chunks_left):
+            work = work or self._plan.claim()
+            if work is not None and (opening or self._fits(self._rows_wanted(work))):
+                return [self._read_on(place, window, work, chunks_left=chunks_left - 1, follows=follows)]
+        if work is not None:
+            self._plan.release(work)
+        return self._end_window(place, window)
+
+    def _read_on(self, place: int, window: int, work: Work, *, chunks_left: int, follows: int | None = None) -> ReadChunk:
+        if self.progress.brackets is Brackets.SNAPSHOT:
+            read = self._read_chunk(work, ahead=False, follows=None)
+            self._readers[place] = Snapshot(window, read.number, chunks_left, work, read.rows_max, self._ground.after_ts)
+        else:
+            ahead = self._may_read(place, chunks_left) and self._fits(2 * self._rows_wanted(work))
+            read = self._read_chunk(work, ahead=ahead, follows=follows)
+            self._readers[place] = Reading(window, read.number, chunks_left, work, read.rows_max)
         return read
 
-    def _may_read(self, chunks_left: int) -> bool:
-        running = self.progress.state is DumpState.RUNNING
+    def _may_read(self, place: int, chunks_left: int) -> bool:
+        running = self.progress.state is DumpState.RUNNING and place < self._wanted()
         return running and chunks_left > 0 and self.windows.bytes_held() < self._ground.limits.chunk_bytes_max
 
-    def _close_window(self, place: int, window: int) -> Command:
+    def _fits(self, rows: int) -> bool:
+        """Whether the sinks let a chunk of so many rows be read."""
+        room, taken = self._ground.room, self._open_rows()
+        if not taken and not self.windows:
+            return room.rows > 0
+        return taken + rows <= room.rows and self.windows.bytes_held() < room.bytes
+
+    def _open_rows(self) -> int:
+        """Read, or asked for, in windows that are not closed."""
+        return self.windows.rows_held() + sum(r.rows for r in self._readers if isinstance(r, Opening | Reading | Snapshot))
+
+    def _end_window(self, place: int, window: int) -> list[Command]:
+        if self.progress.brackets is Brackets.SNAPSHOT:
+            self.windows.whole(window)
+            self._readers[place] = Idle()
+            return []
         number, mark = self._send_mark(window, MarkKind.HIGH)
         self._readers[place] = Closing(number)
-        return mark
+        return [mark]
 
     def _send_mark(self, window: int, kind: MarkKind) -> tuple[int, SendMark]:
         number = self._marked.send(window, kind)
@@ -203,11 +243,21 @@ class Run:
         )
 
     def _chunks_a_window(self, work: Work) -> int:
-        return self.progress.pace.chunks_a_window(self._rows_wanted(work), at_most=self._ground.limits.window_chunks_max)
+        rows, most = self._rows_wanted(work), self._ground.limits.window_chunks_max
+        return self.progress.pace.chunks_a_window(rows, at_most=max(1, min(most, self._share() // rows)))
 
     def _rows_wanted(self, work: Work) -> int:
         bound = self.progress.pace.rows_per_s or self.progress.chunk_rows
-        return self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, bound))
+        share = max(CHUNK_ROWS_LEAST, self._share())
+        return self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, bound, share))
+
+    def _share(self) -> int:
+        """Rows of a window: half of the room is for those that are read, the other for those that sinks have."""
+        return self._ground.room.width_rows // (2 * self._wanted())
+
+    def _wanted(self) -> int:
+        """How many readers there are to be."""
+        return self.progress.pace.readers or self._ground.limits.readers
 
     # ---- what the source told --------------------------------------------------------------------------------------
 
@@ -216,7 +266,7 @@ class Run:
         for place, reader in enumerate(self._readers):
             match reader:
                 case Opening(window, mark, chunks_left, work) if mark == number:
-                    return [self._go_on(place, window, chunks_left=chunks_left, work=work if isinstance(work, Work) else None)]
+                    return self._go_on(place, window, chunks_left=chunks_left, work=work if isinstance(work, Work) else None)
                 case Closing(mark) if mark == number:
                     self._readers[place] = Idle()
                     return []
@@ -243,24 +293,17 @@ class Run:
         if isinstance(work, Overtaken):
             return self._without_chunk(place, reader)
         self._doubts.fitted(work.table)
-        match reader:
-            case Reading(window, chunk, chunks_left):
-                self._plan.read(work, event)
-                self.windows.add(window, event.file)
-                if event.exhausted:
-                    return [self._go_on(place, window, chunks_left=chunks_left, work=None)]
-                return [self._go_on(place, window, chunks_left=chunks_left, work=work, follows=chunk)]
-            case Snapshot(window, _, asked_ts):
-                try:
-                    self.windows.add_snapshot(window, event.file, after_ts=asked_ts)
-                except SourceError as error:
-                    return Failure(str(error))
-                self._plan.read(work, event)
-                self._plan.release(work)
-                self._readers[place] = Idle()
-                return []
-            case _:
-                assert_never(reader)
+        if isinstance(reader, Snapshot):
+            try:
+                self.windows.add_snapshot(reader.window, event.file, after_ts=reader.asked_ts)
+            except SourceError as error:
+                return Failure(str(error))
+        else:
+            self.windows.add(reader.window, event.file)
+        self._plan.read(work, event)
+        if event.exhausted:
+            return self._go_on(place, reader.window, chunks_left=reader.chunks_left, work=None)
+        return self._go_on(place, reader.window, chunks_left=reader.chunks_left, work=work, follows=reader.chunk)
 
     def _on_failed(self, event: SourceFailed) -> list[Command] | Failure:
         match event.command:
@@ -282,19 +325,13 @@ class Run:
             if self._doubts.too_many(reader.work.table):
                 return _failure(event)
             self._doubts.add(reader.work, until_ts=event.schema_ts)
+            if self.windows.has(reader.window, reader.work.table):  # its chunks are in the log before others of their range
+                return self._go_on(place, reader.window, chunks_left=0, work=None)
         return self._without_chunk(place, reader)
 
     def _without_chunk(self, place: int, reader: Reading | Snapshot) -> list[Command]:
         """The SELECT is over and its rows are not wanted."""
-        match reader:
-            case Reading(window, _, chunks_left):
-                return [self._go_on(place, window, chunks_left=chunks_left, work=None)]
-            case Snapshot(window):
-                self.windows.discard(window)
-                self._readers[place] = Idle()
-                return []
-            case _:
-                assert_never(reader)
+        return self._go_on(place, reader.window, chunks_left=reader.chunks_left, work=None)
 
     def _reader_of(self, chunk: int) -> tuple[int, Reading | Snapshot] | None:
         """The place of whoever reads this chunk, and the reader; None: nobody of this dump."""

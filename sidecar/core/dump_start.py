@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.messages import StartDump
+from sidecar.core.messages import READERS_MAX, Settings, StartDump
 from sidecar.core.model import CommitTs, Seq
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import RefusedRequest
@@ -14,18 +14,46 @@ from sidecar.errors import RefusedRequest
 @dataclass(frozen=True, slots=True)
 class DumpLimits:
     """`readers`: windows being read at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
-    small chunks. `open_windows_max` and `chunk_bytes_max`: what may be read but not closed in the log: the back-pressure."""
+    small chunks. `open_windows_max` and `chunk_bytes_max`: what may be read but not closed in the log: the back-pressure.
+    `delivery_bound_s`: of a dump that does not say its own; 0: by what delivery takes without a dump (sidecar/pace)."""
 
     readers: int = 2
     window_chunks_max: int = 8
     open_windows_max: int = 16
     chunk_bytes_max: int = 256 << 20
+    delivery_bound_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the sinks leave to a dump (P3). `rows`, `bytes`: read or being read, in windows that are not closed in the log; where nothing
+    is, one chunk may be read if `rows` is above 0. `width_rows`: all that may be read and not delivered; windows and chunks are cut
+    so that several of them make it up, and sinks have work while others are read."""
+
+    rows: int
+    bytes: int
+    width_rows: int
+
+
+UNLIMITED = Room(1 << 62, 1 << 62, 1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a dump takes and would take. `open_rows`: read or being read, in windows that are not closed in the log. `held`: it would
+    have read more if its Room had let it. `delivery_bound_s`, `readers`: its own, or the sidecar's; a bound of 0: by what delivery takes
+    without it."""
+
+    open_rows: int = 0
+    held: bool = False
+    delivery_bound_s: float = 0.0
+    readers: int = 0
 
 
 @dataclass(slots=True)
 class Ground:
-    """What a dump stands on and what outlives it: whose marks they are, its bounds, where the log stands. `chunks`: how many were
-    asked for. Their numbers name files, so one owner uses none twice."""
+    """What a dump stands on and what outlives it: whose marks they are, its bounds, where the log stands, what the sinks leave to it.
+    `chunks`: how many were asked for. Their numbers name files, so one owner uses none twice."""
 
     changefeed_id: str
     epoch: int
@@ -33,6 +61,7 @@ class Ground:
     after_ts: CommitTs
     next_seq: Seq
     chunks: int = 0
+    room: Room = UNLIMITED
 
 
 def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Progress:
@@ -60,6 +89,17 @@ def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Pr
         pace=request.pace,
         grows=request.grows,
     )
+
+
+def changed(progress: Progress, settings: Settings) -> Progress:
+    """The dump with an operator's other settings. Raises RefusedRequest."""
+    chunk_rows, pace = settings.of(progress.chunk_rows, progress.pace)
+    if chunk_rows < 1 or not 0 <= pace.readers <= READERS_MAX or min(pace.rows_per_s, pace.bytes_per_s, pace.delivery_bound_s) < 0:
+        raise RefusedRequest(
+            f"{chunk_rows} chunk rows, {pace.readers} readers or a bound below 0 cannot be",
+            hint=f"ask for at least one row a chunk, at most {READERS_MAX} readers, and bounds of 0 (none) or more",
+        )
+    return replace(progress, chunk_rows=chunk_rows, pace=pace)
 
 
 def once_more(old: Progress, dump_id: str) -> StartDump:

@@ -5,7 +5,7 @@ The pipeline carries commands to the source (TiDB) and brings events back; nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 from sidecar.core.chunk import ChunkFile
@@ -25,11 +25,13 @@ READERS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How gently a dump reads. 0: `readers` as the sidecar is configured, rows and bytes without a bound."""
+    """How gently a dump reads. 0: `readers` and `delivery_bound_s` as the sidecar is configured, rows and bytes without a bound.
+    `delivery_bound_s`: within what the live changes are to be delivered while it runs."""
 
     readers: int = 0
     rows_per_s: int = 0
     bytes_per_s: int = 0
+    delivery_bound_s: float = 0.0
 
     @property
     def bounded(self) -> bool:
@@ -184,8 +186,34 @@ class PauseDump:
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator changes of a dump that is there; None: stays as it is. A 0 means what it means in `Pace`."""
+
+    chunk_rows: int | None = None
+    readers: int | None = None
+    rows_per_s: int | None = None
+    bytes_per_s: int | None = None
+    delivery_bound_s: float | None = None
+
+    def of(self, chunk_rows: int, pace: Pace) -> tuple[int, Pace]:
+        """These chunk rows and this pace, changed."""
+        given = {field.name: value for field in fields(Pace) if (value := getattr(self, field.name)) is not None}
+        return chunk_rows if self.chunk_rows is None else self.chunk_rows, replace(pace, **given)
+
+
+UNCHANGED = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class SetDump:
+    """Change a dump that is not over, from its next chunk on."""
+
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
 class ResumeDump:
-    pass
+    settings: Settings = UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,4 +228,4 @@ class RestartDump:
     dump_id: str
 
 
-Request = StartDump | PauseDump | ResumeDump | StopDump | RestartDump
+Request = StartDump | SetDump | PauseDump | ResumeDump | StopDump | RestartDump

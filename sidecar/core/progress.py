@@ -98,7 +98,7 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
         revision=int(found["revision"]),
         seq=Seq(int(found["seq"])),
         reason=found["reason"],
-        pace=Pace(**{name: int(value) for name, value in found["pace"].items()}),
+        pace=_pace(found["pace"]),
         grows=found.get("grows", False),
         tables=tuple(
             TableProgress(
@@ -126,6 +126,12 @@ def _table_to_json(table: TableProgress) -> dict[str, Any]:
         "complete_at": None if table.complete_at is None else str(table.complete_at),
         "where": table.where,
     }
+
+
+def _pace(found: dict[str, Any]) -> Pace:
+    """A dump of version 0.1.0 has no bound of its own."""
+    bound_s = float(found.get("delivery_bound_s", 0.0))
+    return Pace(int(found["readers"]), int(found["rows_per_s"]), int(found["bytes_per_s"]), bound_s)
 
 
 def _key(found: list[str] | None) -> Key | None:

@@ -2,8 +2,8 @@
 
 watermark   low mark, SELECTs, high mark: low_ts and high_ts are the marks' commit_ts as seen in the feed. The high mark is
             sent after the last chunk is durable, so a window whose high mark is seen is whole: it closes in that segment.
-snapshot    the SELECT's own TSO t is low_ts; the window closes in the first segment with `upto_ts >= t` that is built
-            after the chunk is durable, and that `upto_ts` is high_ts. One window a chunk.
+snapshot    each SELECT has a TSO of its own, and the least of them is low_ts; the window closes in the first segment with
+            `upto_ts >=` the greatest of them that is built after its last chunk is durable, and that `upto_ts` is high_ts.
 
 `first_seq` is a segment in or before which the window's changes begin: no segment from it on may be retained away while
 the window is open. What is open lives in memory only: after a crash it is dropped and its chunks are read again.
@@ -22,12 +22,21 @@ from sidecar.errors import SourceError
 
 @dataclass(slots=True)
 class _Open:
-    """`low_ts`: the low mark as seen in the feed; `read_tso`: the SELECT's own TSO, in snapshot windows only."""
+    """`low_ts`: the low mark as seen in the feed, None in a snapshot window. `whole`: of a snapshot window whose last chunk is
+    durable, how many became so before it, and it; 0: it is still being read."""
 
     first_seq: Seq
     low_ts: CommitTs | None = None
-    read_tso: CommitTs | None = None
     chunks: list[ChunkFile] = field(default_factory=list)
+    whole: int = 0
+
+    @property
+    def read_tso(self) -> CommitTs | None:
+        """The greatest of a snapshot window that is whole: from there on it may close."""
+        return max(self.read_tsos()) if self.whole else None
+
+    def read_tsos(self) -> list[CommitTs]:
+        return [chunk.read_tso for chunk in self.chunks if chunk.read_tso is not None]
 
 
 @dataclass(slots=True)
@@ -36,6 +45,7 @@ class Windows:
 
     dump_id: str
     _open: dict[int, _Open] = field(default_factory=dict)
+    _whole: int = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -56,22 +66,22 @@ class Windows:
                 f"chunk {chunk.path} was read at TSO {chunk.read_tso}, before position {after_ts} which TiCDC had already passed",
                 hint="check that the source database is the changefeed's upstream and that tidb_snapshot and tidb_read_staleness are off",
             )
-        window = self._open[number]
-        window.low_ts = window.read_tso = chunk.read_tso
-        window.chunks.append(chunk)
+        self._open[number].chunks.append(chunk)
 
     def drop(self, tables: Collection[TableName]) -> None:
-        """Chunks of these tables are no longer of their windows: the windows close without them. One that was made for such a
-        chunk alone (snapshot) is no window any more."""
+        """Chunks of these tables are no longer of their windows: the windows close without them. A snapshot window of nothing else is
+        no window any more."""
         for number, window in list(self._open.items()):
-            kept = [chunk for chunk in window.chunks if chunk.table not in tables]
-            if len(kept) < len(window.chunks) and window.read_tso is not None:
-                self.discard(number)
-            window.chunks = kept
+            window.chunks = [chunk for chunk in window.chunks if chunk.table not in tables]
+            if window.whole and not window.chunks:
+                del self._open[number]
 
-    def discard(self, number: int) -> None:
-        """Window `number` will never close."""
-        del self._open[number]
+    def whole(self, number: int) -> None:
+        """Nothing more will be read in snapshot window `number`: from now on it may close. One without a chunk is none."""
+        self._whole += 1
+        self._open[number].whole = self._whole
+        if not self._open[number].chunks:
+            del self._open[number]
 
     def closes_by(self, upto_ts: CommitTs) -> bool:
         """Whether a snapshot window waits for a segment up to `upto_ts`, even an empty one."""
@@ -85,13 +95,22 @@ class Windows:
         return self._close(number, commit_ts)
 
     def close_snapshots(self, upto_ts: CommitTs) -> list[ClosedWindow]:
-        """Close every snapshot window whose TSO the segment up to `upto_ts` has reached, oldest first."""
-        ready = sorted((w.read_tso, number) for number, w in self._open.items() if w.read_tso is not None and w.read_tso <= upto_ts)
-        return [self._close(number, upto_ts) for _, number in ready]
+        """Close every snapshot window whose TSOs the segment up to `upto_ts` has reached, oldest first."""
+        found = self._open.items()
+        ready = sorted((w.read_tso, w.whole, number) for number, w in found if w.read_tso is not None and w.read_tso <= upto_ts)
+        return [self._close(number, upto_ts) for *_, number in ready]
 
     def oldest_first_seq(self) -> Seq | None:
         """No segment from this one on may go; None when nothing is open."""
         return min((w.first_seq for w in self._open.values()), default=None)
+
+    def has(self, number: int, table: TableName) -> bool:
+        """Whether a chunk of `table` was read in window `number`."""
+        return any(chunk.table == table for chunk in self._open[number].chunks)
+
+    def rows_held(self) -> int:
+        """Rows of chunks read in windows that are not closed."""
+        return sum(chunk.rows for w in self._open.values() for chunk in w.chunks)
 
     def bytes_held(self) -> int:
         """Bytes of chunks read in windows that are not closed."""
@@ -99,8 +118,9 @@ class Windows:
 
     def _close(self, number: int, high_ts: CommitTs) -> ClosedWindow:
         window = self._open.pop(number)
-        assert window.low_ts is not None, "marks are in order, so the low one was seen"
-        return ClosedWindow(self.dump_id, window.low_ts, high_ts, window.first_seq, tuple(window.chunks))
+        low_ts = min(window.read_tsos()) if window.whole else window.low_ts
+        assert low_ts is not None, "marks are in order, so the low one was seen"
+        return ClosedWindow(self.dump_id, low_ts, high_ts, window.first_seq, tuple(window.chunks))
 
 
 @dataclass(slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Event
+from time import monotonic
 
 from sidecar.core.model import Seq
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.storage import Folder
-from sidecar.pace.sinks import SinkDelivery
+from sidecar.pace.sinks import SinkDelivery, Told
 from sidecar.process.background import Background
 
 READ_EVERY_S = 0.25
@@ -23,6 +24,7 @@ class LogDeliveries:
         self._folder = folder
         self.report: DeliveryReport | None = None
         self.trouble = ""
+        self._told: Told | None = None
         self._reading: Background | None = None
 
     def start(self) -> None:
@@ -40,6 +42,9 @@ class LogDeliveries:
     def sinks(self) -> Sequence[SinkDelivery]:
         return self.report.sinks if self.report is not None else ()
 
+    def told(self) -> Told | None:
+        return self._told
+
     def close(self) -> None:
         if self._reading is not None:
             self._reading.close()
@@ -52,7 +57,10 @@ class LogDeliveries:
         """A file that cannot be read is shown, not raised: the log's own writes tell about a broken storage, and stop."""
         try:
             data = storage.read_files(self._folder, [DELIVERED_NAME]).get(DELIVERED_NAME)
+            read_s = monotonic()  # the pipeline's clock
             self.report = None if data is None else report_from_json(data)
+            if self.report is not None and (self._told is None or self._told.written_ms != self.report.written_ms):
+                self._told = Told(self.report.written_ms, read_s)
             self.trouble = ""
         except (storage.StorageError, ValueError) as error:
             self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be read: {error!r}"

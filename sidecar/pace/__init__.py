@@ -1,4 +1,7 @@
 """How fast a dump may go beside the live changes (P3): no I/O, no clock.
 
 sinks       what the merge worker tells of each sink: the sensor
+clocks      the worker's wall clock in the sidecar's seconds
+cost        what a sink's batches cost without a dump, and what a dump's row adds
+controller  how much a dump may have open, so that live delivery stays within its bound
 """

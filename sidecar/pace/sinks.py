@@ -34,3 +34,11 @@ class SinkDelivery:
     accepted: Seq | None
     batches: tuple[BatchDone, ...] = ()
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """When a report was told: `written_ms` by the worker's wall clock, `read_s` by the sidecar's clock."""
+
+    written_ms: int
+    read_s: float

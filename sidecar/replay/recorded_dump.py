@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.dump_start import Ground
+from sidecar.core.dump_start import Demand, Ground, Room
 from sidecar.core.marks import Marks
 from sidecar.core.messages import Brackets, ChunkRead, Command, Request, SegmentBuilt, SourceEvent
 from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
@@ -115,6 +115,12 @@ class RecordedDump:
 
     def full(self) -> bool:
         return False
+
+    def demand(self) -> Demand:
+        return Demand()
+
+    def allow(self, room: Room) -> None:
+        """Its windows are all known beforehand."""
 
     def oldest_open_seq(self) -> Seq | None:
         return self._windows.oldest_first_seq()

@@ -17,6 +17,7 @@ from sidecar.core.model import CommitTs, Lane, TableName, physical_ms
 from sidecar.core.progress import OVER, Progress
 from sidecar.errors import TicdcDumpError
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.pace.controller import SinkState
 from sidecar.pipeline import Pipeline
 from sidecar.ports import SchemaSource
 from sidecar.process.background import Background, still_running
@@ -91,33 +92,10 @@ class Gauge:
         pipeline, wall_ms = self._pipeline, time.time() * 1000
         progress, counts, report = pipeline.dump.progress, pipeline.counts, self._deliveries.report
         self._estimates.want(progress)
-        ddl = pipeline.last_ddl
-        lanes = self._lanes(now_s)
+        ddl, lanes, sinks = pipeline.last_ddl, self._lanes(now_s), pipeline.pace.states(now_s)
         rows_s, bytes_s = self._rates(now_s)
         resolved_ts = pipeline.sequence.after_ts or None
-        least = min((lane.resolved_ts for lane in lanes if lane.resolved_ts is not None), default=None)
-        stillest, since_s = min(
-            ((lane, at_s) for lane, (_, at_s) in self._moved.items()), key=lambda found: found[1], default=(None, now_s)
-        )
-        delivery_lag_s = pipeline.delivery_lag_s()
-        last = [sink.batches[-1] for sink in self._deliveries.sinks() if sink.batches]
-        slowest = max(last, key=lambda batch: batch.seconds, default=None)
-        measured = Measured(
-            dump=progress.state if progress else None,
-            unjoined=tuple(lane.lane for lane in lanes if lane.resolved_ts is None),
-            stillest=stillest,
-            still_s=now_s - since_s,
-            still_because=self._still_because() if now_s - since_s > LANE_STILL_MAX_S else "",
-            ticdc_lag_s=_behind_s(least, wall_ms),
-            sequence_lag_s=_ms(least, resolved_ts) / 1000,
-            delivery_lag_s=delivery_lag_s,
-            merge_worker=worker,
-            batch_s=slowest.seconds if slowest else 0.0,
-            batch_sink_s=slowest.accept_s if slowest else 0.0,
-            source_still_s=pipeline.source_still_s(),
-            windows_full=pipeline.dump.full(),
-            throttled=pipeline.throttled_s() > 0,
-        )
+        measured = self._measured(now_s, wall_ms, lanes, sinks, worker=worker)
         return SidecarStatus(
             changefeed=self._name,
             epoch=pipeline.epoch,
@@ -127,7 +105,7 @@ class Gauge:
             delivered_ts=(report.upto_ts or None) if report else None,
             open_windows=pipeline.dump.open_windows(),
             resolved_lag_s=_behind_s(resolved_ts, wall_ms),
-            delivery_lag_s=delivery_lag_s,
+            delivery_lag_s=measured.delivery_lag_s,
             lanes=lanes,
             waiting_for=waiting_for(measured),
             rows_per_s=rows_s,
@@ -144,6 +122,36 @@ class Gauge:
             merge_worker=measured.merge_worker,
             last_error=last_error or self._deliveries.trouble or (report.error if report else ""),
             estimates=self._estimates.rows,
+            readers=pipeline.dump.demand().readers,
+            sinks=sinks,
+        )
+
+    def _measured(self, now_s: float, wall_ms: float, lanes: Sequence[LaneStatus], sinks: Sequence[SinkState], *, worker: str) -> Measured:
+        pipeline = self._pipeline
+        progress, resolved_ts = pipeline.dump.progress, pipeline.sequence.after_ts or None
+        least = min((lane.resolved_ts for lane in lanes if lane.resolved_ts is not None), default=None)
+        stillest, since_s = min(
+            ((lane, at_s) for lane, (_, at_s) in self._moved.items()), key=lambda found: found[1], default=(None, now_s)
+        )
+        last = [sink.batches[-1] for sink in self._deliveries.sinks() if sink.batches]
+        slowest = max(last, key=lambda batch: batch.seconds, default=None)
+        return Measured(
+            dump=progress.state if progress else None,
+            unjoined=tuple(lane.lane for lane in lanes if lane.resolved_ts is None),
+            stillest=stillest,
+            still_s=now_s - since_s,
+            still_because=self._still_because() if now_s - since_s > LANE_STILL_MAX_S else "",
+            ticdc_lag_s=_behind_s(least, wall_ms),
+            sequence_lag_s=_ms(least, resolved_ts) / 1000,
+            delivery_lag_s=pipeline.delivery_lag_s(),
+            merge_worker=worker,
+            batch_s=slowest.seconds if slowest else 0.0,
+            batch_sink_s=slowest.accept_s if slowest else 0.0,
+            source_still_s=pipeline.source_still_s(),
+            windows_full=pipeline.dump.full(),
+            throttled=pipeline.throttled_s() > 0,
+            delivery_bound_s=max((sink.bound_s for sink in sinks), default=0.0),
+            held_by=next((sink for sink in sinks if sink.holds), None),
         )
 
     def _lanes(self, now_s: float) -> tuple[LaneStatus, ...]:

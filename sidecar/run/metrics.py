@@ -18,6 +18,7 @@ from stamina.instrumentation import get_prometheus_counter
 from sidecar.control.status import SidecarStatus
 from sidecar.core.progress import DumpState
 from sidecar.errors import ConfigError
+from sidecar.pace.controller import SinkState
 from sidecar.process.background import Background
 
 TABLES_MAX = 1000
@@ -94,6 +95,7 @@ def _dump(status: SidecarStatus) -> Iterator[Metric]:
     waiting = GaugeMetricFamily("ticdc_dump_waiting", "1 while something holds the stream or the dump up", labels=["part"])
     waiting.add_metric([status.waiting_for.partition(":")[0] or "nothing"], float(bool(status.waiting_for)))
     yield waiting
+    yield from _sinks(status)
     rows = GaugeMetricFamily("ticdc_dump_table_rows", "Rows of the dump in the log", labels=["schema", "table"])
     complete = GaugeMetricFamily("ticdc_dump_table_complete", "1 once the table is complete", labels=["schema", "table"])
     tables = status.progress.tables if status.progress is not None else ()
@@ -105,6 +107,22 @@ def _dump(status: SidecarStatus) -> Iterator[Metric]:
         complete.add_metric([REST, REST], float(all(table.complete_at is not None for table in rest)))
     yield rows
     yield complete
+
+
+def _sinks(status: SidecarStatus) -> Iterator[Metric]:
+    """The pace of a dump, by sink."""
+    values: tuple[tuple[str, str, Callable[[SinkState], float]], ...] = (
+        ("live_delivery_seconds", "p99 from a segment's manifest to its acceptance", lambda sink: sink.live_s),
+        ("live_delivery_bound_seconds", "What a dump keeps live delivery within", lambda sink: sink.bound_s),
+        ("live_delivery_without_dump_seconds", "What live delivery would take without a dump; 0: unknown", lambda sink: sink.without_s),
+        ("rows_allowed", "Rows that a dump may have read and not delivered", lambda sink: float(max(sink.rows, 0))),
+        ("held_back", "1 while this sink keeps the dump from reading more", lambda sink: float(sink.holds)),
+    )
+    for name, text, value in values:
+        family = GaugeMetricFamily(f"ticdc_dump_{name}", text, labels=["sink"])
+        for sink in status.sinks:
+            family.add_metric([sink.sink], value(sink))
+        yield family
 
 
 class _Quiet(WSGIRequestHandler):

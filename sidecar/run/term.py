@@ -126,5 +126,6 @@ def limits(config: Config) -> Limits:
             window_chunks_max=dump.window_chunks_max,
             open_windows_max=dump.open_windows_max,
             chunk_bytes_max=dump.chunk_bytes_max,
+            delivery_bound_s=dump.delivery_bound_s,
         ),
     )

@@ -442,6 +442,31 @@ def test_the_options_of_dumpstart_reach_the_dump(at: str, owner: Owner, capsys: 
     assert [str(table) for table in started.tables] == ["shop.orders"]  # type: ignore[union-attr]
 
 
+def test_a_dump_is_changed_as_it_runs(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "dumpset", "-c", "cf", "--readers", "3")[0] == 3
+    assert run(capsys, "dumpstart", "-c", "cf")[0] == 0
+    assert run(capsys, "dumpset", "-c", "cf")[0] == 2
+    options = [
+        "--chunk-rows",
+        "7",
+        "--readers",
+        "3",
+        "--rows-per-second",
+        "11",
+        "--bytes-per-second",
+        "13",
+        "--delivery-bound-seconds",
+        "2.5",
+    ]
+    code, out, _ = run(capsys, "dumpset", "-c", "cf", *options)
+    assert code == 0
+    assert "chunks of 7 rows, 3 readers, 11 rows/s at most" in out
+    assert run(capsys, "dumppause", "-c", "cf")[0] == 0
+    code, out, _ = run(capsys, "dumpresume", "-c", "cf", "--rows-per-second", "0", "--json")
+    told = json.loads(out)["settings"]
+    assert (told["chunk_rows"], told["readers"], told["rows_per_second"], told["delivery_bound_seconds"]) == (7, 3, 0, 2.5)
+
+
 def test_keys_and_predicates_without_rules_dump_their_tables_only(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "dumpstart", "-c", "cf", "--keys", 'shop.orders:[1,"2"]', "--where", "`shop`.item:amount > 5")[0] == 0
     (started,) = owner.carried_out

@@ -35,9 +35,11 @@ RULE = "tests/unit/merge/test_rule.py"
 EDGES = "tests/unit/merge/test_merge.py::test_a_window_is_open_at_its_low_edge_and_closed_at_its_high_one"
 MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the_rules[0]"
 
-BEHIND = (
-    "tests/unit/test_pipeline.py::test_while_the_sinks_are_behind_a_dump_opens_one_window_when_the_last_is_delivered_and_live_changes_go_on"
+NARROW = (
+    "tests/unit/test_pipeline.py::"
+    "test_a_dump_reads_one_chunk_when_the_last_is_delivered_while_the_sinks_are_not_known_and_live_changes_go_on"
 )
+PACE = "tests/simulation/test_pace.py::"
 
 DDL_SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_ddl]"
 
@@ -481,38 +483,73 @@ MUTATIONS = [
         "tests/unit/test_pipeline.py::test_a_failed_dump_is_on_record_and_the_live_changes_go_on",
     ),
     Mutation(
-        "windows open however far behind the sinks are",
-        "sidecar/pipeline.py",
-        "return self.delivery_lag_s() <= DELIVERY_LAG_MAX_S or (",
-        "return self.delivery_lag_s() >= 0 or (",
-        BEHIND,
+        "a dump reads on however much is not delivered",
+        "sidecar/core/dump_run.py",
+        "return taken + rows <= room.rows and",
+        "return taken >= 0 and",
+        PACE + "test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it",
     ),
     Mutation(
-        "while the sinks are behind the next window opens before the last is delivered",
-        "sidecar/pipeline.py",
-        "return accepted is not None and accepted >= self._last_window_seq",
-        "return True",
-        BEHIND,
+        "what is in the log and not delivered does not count",
+        "sidecar/pace/controller.py",
+        "return Room(rows - self.queued_rows, size - self.queued_bytes, rows)",
+        "return Room(rows, size, rows)",
+        PACE + "test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it",
     ),
     Mutation(
-        "while the sinks are behind a second window opens beside the first",
-        "sidecar/pipeline.py",
-        "(not self.dump.open_windows() and self._windows_delivered())",
-        "self._windows_delivered()",
-        BEHIND,
+        "a sink that nobody knows gets all",
+        "sidecar/pace/controller.py",
+        "return NARROW_ROWS, UNLIMITED.bytes",
+        "return UNLIMITED.rows, UNLIMITED.bytes",
+        NARROW,
+    ),
+    Mutation(
+        "a dump whose sinks leave nothing never goes on",
+        "sidecar/pace/controller.py",
+        "return Room(rows if queued else max(rows, 1), size,",
+        "return Room(rows - NARROW_ROWS, size,",
+        NARROW,
+    ),
+    Mutation(
+        "the width of the fastest sink holds",
+        "sidecar/pace/controller.py",
+        "least = min(rooms, key",
+        "least = max(rooms, key",
+        "tests/unit/pace/test_controller.py::test_the_least_of_all_sinks_holds_and_is_named",
+    ),
+    Mutation(
+        "a bound that does not hold narrows nothing",
+        "sidecar/pace/controller.py",
+        "        if self.used > 1:\n",
+        "        if self.used > 1e9:\n",
+        "tests/unit/pace/test_controller.py::test_a_width_that_was_too_wide_falls_by_what_was_too_much",
+    ),
+    Mutation(
+        "a snapshot window closes before its last chunk is read",
+        "sidecar/core/window.py",
+        "return max(self.read_tsos()) if self.whole else None",
+        "return max(self.read_tsos(), default=None)",
+        "tests/scenarios/test_scenarios.py::test_scenario[dump_snapshot_of_several_chunks]",
+    ),
+    Mutation(
+        "a snapshot window begins at its last TSO",
+        "sidecar/core/window.py",
+        "low_ts = min(window.read_tsos())",
+        "low_ts = max(window.read_tsos())",
+        "tests/scenarios/test_scenarios.py::test_scenario[dump_snapshot_of_several_chunks]",
     ),
     Mutation(
         "a dump's pace is not kept",
         "sidecar/pipeline.py",
-        "if self.throttled_s() > 0:",
-        "if False:",
+        "if self.throttled_s() <= 0:",
+        "if True:",
         "tests/unit/test_pipeline.py::test_a_dump_opens_no_window_before_what_it_read_is_paid_for_at_its_pace",
     ),
     Mutation(
         "a pause does not end a window",
         "sidecar/core/dump_run.py",
         "return running and chunks_left > 0 and",
-        "return chunks_left > 0 and",
+        "return place >= 0 and chunks_left > 0 and",
         "tests/scenarios/test_scenarios.py::test_scenario[dump_pause]",
     ),
     Mutation(

@@ -2,6 +2,7 @@
 
     new after=400 next_seq=5 epoch=1 readers=1 window_chunks_max=8 open_windows_max=16 chunk_bytes_max=1000   (as wanted)
     start tables=a,b brackets=watermark chunk_rows=10 dump=1         pause    resume    stop    restart dump=2
+    set chunk_rows=5 readers=2 rows_per_s=0            each as wanted; resume takes them too
     next                                               what can begin now
     sent mark 0                                        the UPDATE is committed
     read chunk 1 rows=10 last=10 [bytes=100] [tso=420] [exhausted]
@@ -41,6 +42,8 @@ from sidecar.core.messages import (
     ResumeDump,
     SegmentBuilt,
     SendMark,
+    SetDump,
+    Settings,
     SourceEvent,
     SourceFailed,
     StartDump,
@@ -126,13 +129,15 @@ class DumpPlayer:
         dump_id = _dump_id(self.dump_number)
         tables = tuple(TableName("s", table) for table in given.get("tables", "").split(",") if table)
         brackets, rows = Brackets(given.get("brackets", "watermark")), int(given.get("chunk_rows", 10))
+        settings = Settings(**{name: int(given[name]) for name in ("chunk_rows", "readers", "rows_per_s") if name in given})
         requests: dict[str, Request] = {
             "start": StartDump(
                 dump_id, tables, brackets, rows, pace=Pace(rows_per_s=int(given.get("rows_per_s", 0))), grows="grows" in given
             ),
             "restart": RestartDump(dump_id),
             "pause": PauseDump(),
-            "resume": ResumeDump(),
+            "resume": ResumeDump(settings),
+            "set": SetDump(settings),
             "stop": StopDump(),
         }
         self.dump.request(requests[word])

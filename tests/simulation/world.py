@@ -32,6 +32,8 @@ from sidecar.core.messages import (
     RestartDump,
     ResumeDump,
     SendMark,
+    SetDump,
+    Settings,
     SourceEvent,
     StartDump,
     StopDump,
@@ -206,11 +208,12 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
 
     def ask() -> None:
         nonlocal dumps
-        kind = rng.randrange(6)
+        kind = rng.randrange(7)
         dumps += 1
         dump_id = f"{seed % 2**32:08x}{dumps:08x}"
         start = StartDump(dump_id, cluster.tables, brackets, chunk_rows)
-        choices: list[Request] = [start, start, PauseDump(), ResumeDump(), StopDump(), RestartDump(dump_id)]
+        change = SetDump(Settings(readers=rng.randint(1, 4), chunk_rows=rng.choice([1, 3, 10, 100])))
+        choices: list[Request] = [start, start, PauseDump(), ResumeDump(), StopDump(), RestartDump(dump_id), change]
         requests.waiting.append(choices[kind])
 
     while True:

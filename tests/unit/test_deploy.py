@@ -33,6 +33,7 @@ from sidecar.control.status import LaneStatus, SidecarStatus
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.pace.controller import SinkState
 from sidecar.process.listening import check_listening
 from sidecar.run import merge_process
 from sidecar.run.metrics import MetricsServer, Tally
@@ -196,7 +197,8 @@ def exported() -> dict[str, dict[str, set[str]]]:
     tables = (TableProgress(TableName("shop", "orders"), (), 1, 10, 100, CommitTs(5)),)
     progress = Progress("d" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(0), tables)
     lanes = (LaneStatus(Lane("kafka/orders/0"), CommitTs(7), 0.0),)
-    status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", progress=progress, lanes=lanes)
+    sinks = (SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True),)
+    status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", progress=progress, lanes=lanes, sinks=sinks)
     server = MetricsServer("127.0.0.1:0", lambda: status, lambda: Tally(terms_ended={"FeedLost": 1}))
     try:
         with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:

@@ -52,8 +52,9 @@ from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
 from sidecar.log.manifest import DataFile, Manifest
 from sidecar.log.spill import MemorySpill
-from sidecar.pace.sinks import SinkDelivery
-from sidecar.pipeline import DELIVERY_LAG_MAX_S, EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
+from sidecar.pace.controller import NARROW_ROWS
+from sidecar.pace.sinks import BatchDone, SinkDelivery
+from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
 from sidecar.ports import Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
@@ -174,7 +175,8 @@ class NotedProgress:
 
 @dataclass
 class FakeSource:
-    """Does what was asked when results are asked for: marks come into the feed at `ts`, a chunk holds the whole table."""
+    """Does what was asked when results are asked for: marks come into the feed at `ts`, a chunk holds the whole table, and says that
+    it has `rows`."""
 
     notes: Notes
     feed: FakeFeed
@@ -183,6 +185,7 @@ class FakeSource:
     asked: list[Command] = field(default_factory=list)
     fails: Callable[[Command], SourceEvent] | None = None
     followed: Mapping[TableName, TableSchema] = field(default_factory=dict)
+    rows: int = 3
 
     def request(self, command: Command) -> None:
         self.notes.note(f"ask {command.kind.name.lower()} mark" if isinstance(command, SendMark) else "ask chunk")
@@ -206,7 +209,7 @@ class FakeSource:
         path = f"chunks/{command.dump_id}/{command.epoch:010d}-{command.number:08d}.parquet"
         size = MemoryLog(self.disk).write_chunk(path, pa.table({"id": ["1", "2", "3"]}))
         tso = CommitTs(self.ts) if command.brackets is Brackets.SNAPSHOT else None
-        return ChunkRead(command.number, ChunkFile(command.table, path, 3, size, None, ("3",), tso), exhausted=True)
+        return ChunkRead(command.number, ChunkFile(command.table, path, self.rows, size, None, ("3",), tso), exhausted=True)
 
     def close(self) -> None:
         self.asked = []
@@ -231,12 +234,16 @@ class FakeDeliveries:
 
     def __init__(self) -> None:
         self.seq: Seq | None = None
+        self.batches: tuple[BatchDone, ...] = ()
 
     def accepted(self) -> Seq | None:
         return self.seq
 
     def sinks(self) -> tuple[SinkDelivery, ...]:
-        return ()
+        return (SinkDelivery("file:///out", self.seq, self.batches),) if self.batches else ()
+
+    def told(self) -> None:
+        """At the moment of asking."""
 
 
 @dataclass
@@ -539,32 +546,44 @@ def test_a_failed_dump_is_on_record_and_the_live_changes_go_on() -> None:
     assert stage.rows() == [b"x"]
 
 
-def test_while_the_sinks_are_behind_a_dump_opens_one_window_when_the_last_is_delivered_and_live_changes_go_on() -> None:
+def test_a_dump_reads_one_chunk_when_the_last_is_delivered_while_the_sinks_are_not_known_and_live_changes_go_on() -> None:
     stage = Stage()
     stage.deliveries = FakeDeliveries()
+    stage.source.rows = NARROW_ROWS
     pipeline = stage.attach()
-    stage.feed.say(put(5, "x"), resolved(10))
-    pipeline.step(poll_s=0)
-    stage.clock.time_s += DELIVERY_LAG_MAX_S + 0.1
-    stage.requests.waiting.append(StartDump(DUMP, (TABLE, MORE), Brackets.SNAPSHOT, 10, pace=Pace(readers=1)))
+    stage.requests.waiting.append(StartDump(DUMP, (TABLE, MORE), Brackets.SNAPSHOT, NARROW_ROWS, pace=Pace(readers=1)))
     stage.feed.say(put(15, "y"), resolved(20))
-    pipeline.step(poll_s=0)
-    assert pipeline.dump.open_windows() == 1
-    assert stage.rows() == [b"x", b"y"]
-    pipeline.step(poll_s=0)
+    for _ in range(3):
+        pipeline.step(poll_s=0)
+        assert pipeline.dump.open_windows() == 1
     stage.feed.say(put(200, "z"), resolved(250))
     pipeline.step(poll_s=0)
-    assert sum(len(manifest.windows) for manifest in stage.manifests()) == 1
-    stage.clock.time_s += DELIVERY_LAG_MAX_S + 0.1
+    for _ in range(3):
+        pipeline.step(poll_s=0)
+        assert (pipeline.dump.open_windows(), pipeline.dump.demand().held) == (0, True)
+    assert [len(manifest.windows) for manifest in stage.manifests()] == [0, 1]
+    stage.deliveries.seq = Seq(0)
     pipeline.step(poll_s=0)
     assert pipeline.dump.open_windows() == 0
-    assert stage.rows() == [b"x", b"y", b"z"]
     stage.deliveries.seq = Seq(1)
     pipeline.step(poll_s=0)
-    assert pipeline.dump.open_windows() == 0
-    stage.deliveries.seq = Seq(2)
-    pipeline.step(poll_s=0)
-    assert pipeline.dump.open_windows() == 1
+    assert (pipeline.dump.open_windows(), pipeline.dump.demand().held) == (1, False)
+    assert stage.rows() == [b"y", b"z"]
+
+
+def test_a_dump_reads_on_while_what_is_not_delivered_fits_into_the_sinks_width() -> None:
+    stage = Stage()
+    stage.deliveries = FakeDeliveries()
+    stage.deliveries.batches = (BatchDone(Seq(0), 1, 1, 0, 0.01, 0.0, 0), BatchDone(Seq(1), 1, 1, 100, 0.02, 0.0, 0))
+    stage.deliveries.seq = Seq(1)
+    pipeline = stage.attach()
+    stage.requests.waiting.append(StartDump(DUMP, (TABLE, MORE), Brackets.SNAPSHOT, 10, pace=Pace(readers=1)))
+    for ts in (20, 250, 500):
+        stage.feed.say(put(ts - 5, "y"), resolved(ts))
+        pipeline.step(poll_s=0)
+        pipeline.step(poll_s=0)
+    assert state(pipeline) is DumpState.FINISHED
+    assert pipeline.dump.demand().open_rows == 0
 
 
 @dataclass
@@ -603,6 +622,7 @@ def test_what_former_owners_wrote_and_the_sinks_have_not_is_lag_and_a_dump_waits
     stage.clock.time_s += 7
     assert pipeline.delivery_lag_s() == 7
     stage.deliveries.seq = Seq(0)
+    pipeline.step(poll_s=0)
     assert pipeline.delivery_lag_s() == 0
 
 

@@ -40,7 +40,7 @@ class Changefeed(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
 
 class StartRequest(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "table_rules", "brackets", "chunk_rows", "where", "keys", "readers", "rows_per_second", "bytes_per_second")
+    __slots__ = ("changefeed", "dump_id", "table_rules", "brackets", "chunk_rows", "where", "keys", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_RULES_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class StartRequest(_message.Message):
     READERS_FIELD_NUMBER: _ClassVar[int]
     ROWS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_BOUND_SECONDS_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
     table_rules: _containers.RepeatedScalarFieldContainer[str]
@@ -61,7 +62,38 @@ class StartRequest(_message.Message):
     readers: int
     rows_per_second: int
     bytes_per_second: int
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., chunk_rows: _Optional[int] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[TableKeys, _Mapping]]] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ...) -> None: ...
+    delivery_bound_seconds: float
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., chunk_rows: _Optional[int] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[TableKeys, _Mapping]]] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., delivery_bound_seconds: _Optional[float] = ...) -> None: ...
+
+class DumpSettings(_message.Message):
+    __slots__ = ("chunk_rows", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds")
+    CHUNK_ROWS_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_BOUND_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    chunk_rows: int
+    readers: int
+    rows_per_second: int
+    bytes_per_second: int
+    delivery_bound_seconds: float
+    def __init__(self, chunk_rows: _Optional[int] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., delivery_bound_seconds: _Optional[float] = ...) -> None: ...
+
+class SetRequest(_message.Message):
+    __slots__ = ("changefeed", "settings")
+    CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    changefeed: Changefeed
+    settings: DumpSettings
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ...) -> None: ...
+
+class ResumeRequest(_message.Message):
+    __slots__ = ("changefeed", "settings")
+    CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    changefeed: Changefeed
+    settings: DumpSettings
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ...) -> None: ...
 
 class TablePredicate(_message.Message):
     __slots__ = ("schema", "table", "predicate")
@@ -160,7 +192,7 @@ class TableStatus(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., chunks: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., complete_at_tso: _Optional[int] = ...) -> None: ...
 
 class DumpStatus(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl")
+    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -187,6 +219,8 @@ class DumpStatus(_message.Message):
     DDLS_FIELD_NUMBER: _ClassVar[int]
     LAST_DDL_TSO_FIELD_NUMBER: _ClassVar[int]
     LAST_DDL_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
     state: DumpState
@@ -213,7 +247,25 @@ class DumpStatus(_message.Message):
     ddls: int
     last_ddl_tso: int
     last_ddl: str
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ...) -> None: ...
+    settings: DumpSettings
+    sinks: _containers.RepeatedCompositeFieldContainer[SinkStatus]
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ...) -> None: ...
+
+class SinkStatus(_message.Message):
+    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    LIVE_S_FIELD_NUMBER: _ClassVar[int]
+    BOUND_S_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_DUMP_S_FIELD_NUMBER: _ClassVar[int]
+    ROWS_ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    live_s: float
+    bound_s: float
+    without_dump_s: float
+    rows_allowed: int
+    holds: bool
+    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ...) -> None: ...
 
 class LaneStatus(_message.Message):
     __slots__ = ("lane", "resolved_tso", "lag_s")

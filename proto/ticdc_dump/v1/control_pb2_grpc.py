@@ -46,7 +46,12 @@ class ControlStub:
                 _registered_method=True)
         self.Resume = channel.unary_unary(
                 '/ticdc_dump.v1.Control/Resume',
-                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.DumpRequest.SerializeToString,
+                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.ResumeRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.FromString,
+                _registered_method=True)
+        self.Set = channel.unary_unary(
+                '/ticdc_dump.v1.Control/Set',
+                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.SetRequest.SerializeToString,
                 response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.FromString,
                 _registered_method=True)
         self.Stop = channel.unary_unary(
@@ -100,6 +105,13 @@ class ControlServicer:
 
     def Resume(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Set(self, request, context):
+        """Change a dump that is not over, from its next chunk on. Durable when answered.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -158,7 +170,12 @@ def add_ControlServicer_to_server(servicer, server):
             ),
             'Resume': grpc.unary_unary_rpc_method_handler(
                     servicer.Resume,
-                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.DumpRequest.FromString,
+                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.ResumeRequest.FromString,
+                    response_serializer=ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.SerializeToString,
+            ),
+            'Set': grpc.unary_unary_rpc_method_handler(
+                    servicer.Set,
+                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.SetRequest.FromString,
                     response_serializer=ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.SerializeToString,
             ),
             'Stop': grpc.unary_unary_rpc_method_handler(
@@ -271,7 +288,34 @@ class Control:
             request,
             target,
             '/ticdc_dump.v1.Control/Resume',
-            ticdc__dump_dot_v1_dot_control__pb2.DumpRequest.SerializeToString,
+            ticdc__dump_dot_v1_dot_control__pb2.ResumeRequest.SerializeToString,
+            ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Set(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ticdc_dump.v1.Control/Set',
+            ticdc__dump_dot_v1_dot_control__pb2.SetRequest.SerializeToString,
             ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.FromString,
             options,
             channel_credentials,

@@ -65,6 +65,24 @@ def test_the_picture_says_how_far_how_fast_and_why_it_is_slow() -> None:
         assert part in text, part
 
 
+def test_the_picture_says_what_was_set_and_what_each_sink_leaves() -> None:
+    text = picture(
+        status(
+            settings=pb.DumpSettings(chunk_rows=10_000, readers=2, rows_per_second=5000, bytes_per_second=2048),
+            sinks=[
+                pb.SinkStatus(sink="file:///out", live_s=0.61, bound_s=0.5, without_dump_s=0.04, rows_allowed=75_000, holds=True),
+                pb.SinkStatus(sink="s3://lake", live_s=61, bound_s=72),
+            ],
+        )
+    )
+    for part in (
+        "chunks of 10,000 rows, 2 readers, 5,000 rows/s at most, 2.0 KiB/s at most",
+        "holds the dump: 0.61 s, bound 0.50 s (0.04 s without a dump), 75,000 dump rows at once, file:///out",
+        "61.00 s, bound 72.00 s, 0 dump rows at once, s3://lake",
+    ):
+        assert part in text, part
+
+
 def test_ten_thousand_tables_are_summarised_those_that_move_first() -> None:
     tables = [table(n, chunks=1, rows=1, complete_at_tso=TSO) for n in range(5000)] + [table(n) for n in range(5000, 9990)]
     tables += [table(n, chunks=1, rows=5) for n in range(9990, 10_000)]

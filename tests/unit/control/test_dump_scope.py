@@ -161,10 +161,16 @@ def test_a_dump_of_all_tables_is_also_one_of_those_that_appear_and_a_dump_by_rul
 
 def test_the_request_carries_its_pace_and_brackets() -> None:
     request = pb.StartRequest(
-        dump_id=DUMP_ID, brackets=pb.BRACKETS_SNAPSHOT, chunk_rows=7, readers=3, rows_per_second=2**40, bytes_per_second=9
+        dump_id=DUMP_ID,
+        brackets=pb.BRACKETS_SNAPSHOT,
+        chunk_rows=7,
+        readers=3,
+        rows_per_second=2**40,
+        bytes_per_second=9,
+        delivery_bound_seconds=1.5,
     )
     start = start_dump(request, resolved(request), chunk_rows=123)
-    assert (start.brackets, start.chunk_rows, start.pace) == (Brackets.SNAPSHOT, 7, Pace(3, 2**40, 9))
+    assert (start.brackets, start.chunk_rows, start.pace) == (Brackets.SNAPSHOT, 7, Pace(3, 2**40, 9, 1.5))
 
 
 @pytest.mark.parametrize(
@@ -173,6 +179,7 @@ def test_the_request_carries_its_pace_and_brackets() -> None:
         (pb.StartRequest(dump_id="short"), "dump id 'short'"),
         (pb.StartRequest(dump_id="0123456789abcd/f"), "dump id"),
         (pb.StartRequest(dump_id=DUMP_ID, readers=65), "65 readers"),
+        (pb.StartRequest(dump_id=DUMP_ID, delivery_bound_seconds=-1), "a delivery bound of -1 s"),
         (pb.StartRequest(dump_id=DUMP_ID, brackets=9), "brackets 9"),  # type: ignore[arg-type]  # what a newer client may send
     ],
 )

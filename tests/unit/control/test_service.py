@@ -14,6 +14,7 @@ import grpc
 import grpc_testing
 import pytest
 
+from sidecar.config import DumpSection
 from sidecar.control import service as service_module
 from sidecar.control.service import DETAILS_MAX, WATCHERS_MAX, ControlService, Served
 from sidecar.core.messages import Brackets, PauseDump, StartDump
@@ -72,6 +73,10 @@ def start(dump_id: str = FIRST, /, **given: Any) -> pb.StartRequest:
 ASK = pb.DumpRequest(changefeed=FEED)
 
 
+def asks(method: str) -> Any:
+    return pb.ResumeRequest(changefeed=FEED) if method == "Resume" else ASK
+
+
 def test_a_start_is_answered_with_the_status_that_shows_it(owner: Owner, calls: Calls) -> None:
     status = calls.ok("Start", start(table_rules=["shop.orders"], chunk_rows=50))
     assert (status.dump_id, status.state, status.brackets) == (FIRST, pb.DUMP_STATE_RUNNING, pb.BRACKETS_WATERMARK)
@@ -103,17 +108,42 @@ def test_a_start_after_the_end_of_a_dump_is_another_dump(owner: Owner, calls: Ca
 def test_pausing_resuming_and_stopping_twice_is_as_once(owner: Owner, calls: Calls) -> None:
     calls.ok("Start", start())
     for method, state in (("Pause", pb.DUMP_STATE_PAUSED), ("Resume", pb.DUMP_STATE_RUNNING), ("Stop", pb.DUMP_STATE_STOPPED)):
-        assert calls.ok(method, ASK).state == state
-        assert calls.ok(method, ASK).state == state
+        assert calls.ok(method, asks(method)).state == state
+        assert calls.ok(method, asks(method)).state == state
     assert len(owner.carried_out) == 4
 
 
 @pytest.mark.parametrize("method", ["Pause", "Resume", "Stop"])
 def test_moves_are_refused_without_a_dump_and_after_its_end(owner: Owner, calls: Calls, method: str) -> None:
-    assert "not started" in calls.refused(method, ASK)
+    assert "not started" in calls.refused(method, asks(method))
     calls.ok("Start", start())
     owner.finish(DumpState.FINISHED)
-    assert "the dump is finished" in calls.refused(method, ASK)
+    assert "the dump is finished" in calls.refused(method, asks(method))
+
+
+def settings(**given: Any) -> pb.SetRequest:
+    return pb.SetRequest(changefeed=FEED, settings=pb.DumpSettings(**given))
+
+
+def test_a_dump_is_set_while_it_runs_or_is_paused_and_twice_is_as_once(owner: Owner, calls: Calls) -> None:
+    calls.ok("Start", start(readers=5))
+    for _ in range(2):
+        told = calls.ok("Set", settings(chunk_rows=7, delivery_bound_seconds=2.5)).settings
+        assert (told.chunk_rows, told.readers, told.delivery_bound_seconds) == (7, 5, 2.5)
+    calls.ok("Pause", ASK)
+    assert calls.ok("Set", settings(chunk_rows=0, readers=3)).settings.chunk_rows == DumpSection().chunk_rows
+    resumed = calls.ok("Resume", pb.ResumeRequest(changefeed=FEED, settings=pb.DumpSettings(rows_per_second=9)))
+    assert (resumed.state, resumed.settings.readers, resumed.settings.rows_per_second) == (pb.DUMP_STATE_RUNNING, 3, 9)
+    assert len(owner.carried_out) == 5
+
+
+def test_a_set_is_refused_without_a_dump_after_its_end_and_for_what_cannot_be(owner: Owner, calls: Calls) -> None:
+    assert "not started" in calls.refused("Set", settings(readers=2))
+    calls.ok("Start", start(readers=2))
+    assert "65 readers" in calls.refused("Set", settings(readers=65))
+    assert "a delivery bound of nan s" in calls.refused("Set", settings(delivery_bound_seconds=float("nan")))
+    owner.finish(DumpState.FINISHED)
+    assert "the dump is finished" in calls.refused("Set", settings(readers=2))
 
 
 def test_a_restart_is_one_new_dump_however_often_it_is_asked_for(owner: Owner, calls: Calls) -> None:
@@ -159,7 +189,7 @@ def test_another_changefeed_is_not_found_and_the_served_one_named(calls: Calls) 
 def test_a_standby_answers_every_call_with_the_owners_address(address: str | None) -> None:
     calls = Calls(standby(lambda: address))
     requests = {method.name: method.input_type._concrete_class() for method in SERVICE.methods}
-    assert len(requests) == 9
+    assert len(requests) == 10
     for method, request in requests.items():
         if method == "Watch":
             rpc = calls.watch()

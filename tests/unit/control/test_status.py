@@ -9,9 +9,11 @@ import pytest
 from sidecar.control.status import Measured, waiting_for
 from sidecar.core.model import Lane
 from sidecar.core.progress import DumpState
+from sidecar.pace.controller import SinkState
 
 LANE = Lane("kafka/orders/2")
 RUNNING = Measured(dump=DumpState.RUNNING)
+SLOW = SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True)
 
 
 def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
@@ -41,7 +43,8 @@ def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
             "source: a SELECT of shop.orders has been running for 8 s",
         ),
         (replace(RUNNING, windows_full=True), "TiCDC: open windows wait for their marks to come back"),
-        (replace(RUNNING, throttled=True), "throttled: by the pace that dumpstart set"),
+        (replace(RUNNING, throttled=True), "throttled: by the pace that dumpstart or dumpset set"),
+        (replace(RUNNING, held_by=SLOW), "held back by delivery: 0.6 s, bound 0.5 s, file:///out"),
     ],
 )
 def test_each_cause_is_named(measured: Measured, text: str) -> None:
@@ -55,6 +58,7 @@ def test_each_cause_is_named(measured: Measured, text: str) -> None:
         Measured(ticdc_lag_s=10),
         Measured(sequence_lag_s=5),
         Measured(delivery_lag_s=5),
+        Measured(delivery_lag_s=60, delivery_bound_s=72),
         replace(RUNNING, source_still_s=5),
         Measured(dump=DumpState.FINISHED, source_still_s=100, throttled=True, windows_full=True),
     ],

@@ -8,9 +8,10 @@ import pytest
 
 from sidecar.control.status import LaneStatus, SidecarStatus
 from sidecar.control.wire import BRACKETS, BRACKETS_ASKED, BRACKETS_NAMES, STATE_NAMES, STATES, dump_status, status_json
-from sidecar.core.messages import Brackets
+from sidecar.core.messages import Brackets, Pace
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.pace.controller import SinkState
 from sidecar.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -31,6 +32,7 @@ STATUS = SidecarStatus(
         seq=Seq(1),
         tables=(TableProgress(ORDERS, spans=(), chunks=3, rows=30, bytes=300, complete_at=TS),),
         reason="denied",
+        pace=Pace(0, 21, 22, 2.5),
     ),
     resolved_ts=TS,
     delivered_ts=CommitTs(TS - 1),
@@ -53,6 +55,8 @@ STATUS = SidecarStatus(
     merge_worker="running",
     last_error="TiDB went away",
     estimates={ORDERS: 40},
+    readers=2,
+    sinks=(SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True),),
 )
 
 
@@ -68,7 +72,7 @@ def test_every_value_of_a_status_is_on_the_wire_or_for_metrics_only() -> None:
 
 def test_every_field_of_the_wire_is_filled() -> None:
     wire = dump_status(STATUS)
-    for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0]):
+    for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0], wire.settings, wire.sinks[0]):
         empty = [field.name for field in message.DESCRIPTOR.fields if not getattr(message, field.name)]
         assert not empty, type(message).__name__
 
@@ -79,6 +83,15 @@ def test_the_dump_is_told_of_the_process_that_owns_the_changefeed_now() -> None:
     assert (wire.resolved_tso, wire.delivered_tso, wire.last_ddl_tso) == (TS, TS - 1, TS - 2)
     assert (wire.rows_per_second, wire.bytes_per_second, wire.eta_s) == (100.0, 1000.0, 7.0)
     assert (wire.tables[0].rows_estimated, wire.tables[0].complete_at_tso) == (40, TS)
+
+
+def test_the_settings_told_are_those_in_force() -> None:
+    assert dump_status(STATUS).settings == pb.DumpSettings(
+        chunk_rows=10, readers=2, rows_per_second=21, bytes_per_second=22, delivery_bound_seconds=2.5
+    )
+    assert STATUS.progress is not None
+    told = dump_status(replace(STATUS, progress=replace(STATUS.progress, pace=Pace(readers=7)))).settings
+    assert (told.readers, told.delivery_bound_seconds) == (7, 0.5)
 
 
 def test_what_is_unknown_is_zero_and_without_a_dump_there_is_none() -> None:

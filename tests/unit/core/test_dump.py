@@ -11,13 +11,14 @@ import pytest
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import MISFITS_MAX
-from sidecar.core.dump_start import DumpLimits
+from sidecar.core.dump_start import Demand, DumpLimits, Room
 from sidecar.core.messages import (
     Brackets,
     ChunkMisfit,
     ChunkRead,
     Command,
     MarkSent,
+    Pace,
     PauseDump,
     ReadChunk,
     Request,
@@ -25,6 +26,8 @@ from sidecar.core.messages import (
     ResumeDump,
     SegmentBuilt,
     SendMark,
+    SetDump,
+    Settings,
     SourceEvent,
     StartDump,
     StopDump,
@@ -59,11 +62,12 @@ def state(d: Dump) -> tuple[DumpState, str | None] | None:
 LEGAL: dict[type[Request], set[DumpState | None]] = {
     StartDump: {None, *OVER},
     RestartDump: {DumpState.RUNNING, DumpState.PAUSED, *OVER},
+    SetDump: {DumpState.RUNNING, DumpState.PAUSED},
     PauseDump: {DumpState.RUNNING},
     ResumeDump: {DumpState.PAUSED},
     StopDump: {DumpState.RUNNING, DumpState.PAUSED},
 }
-REQUESTS: list[Request] = [start(SECOND), RestartDump(SECOND), PauseDump(), ResumeDump(), StopDump()]
+REQUESTS: list[Request] = [start(SECOND), RestartDump(SECOND), SetDump(Settings(readers=1)), PauseDump(), ResumeDump(), StopDump()]
 
 
 @pytest.mark.parametrize("state", [None, DumpState.RUNNING, DumpState.PAUSED, *sorted(OVER)])
@@ -95,6 +99,49 @@ def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
     d.request(RestartDump(SECOND))
     fresh = (TableProgress(A), TableProgress(B, where="v > 1"))
     assert d.progress == Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None)
+
+
+def test_what_is_set_is_of_the_dump_and_what_is_not_given_stays() -> None:
+    d = in_state(DumpState.RUNNING)
+    d.request(SetDump(Settings(chunk_rows=7, delivery_bound_s=2.5)))
+    d.request(SetDump(Settings(readers=3, rows_per_s=100)))
+    assert d.progress is not None
+    assert (d.progress.state, d.progress.chunk_rows, d.progress.pace) == (DumpState.RUNNING, 7, Pace(3, 100, 0, 2.5))
+    d.request(PauseDump())
+    d.request(ResumeDump(Settings(rows_per_s=0)))
+    assert (d.progress.state, d.progress.pace) == (DumpState.RUNNING, Pace(3, 0, 0, 2.5))
+    assert progress_from_json(json.loads(json.dumps(d.progress.to_json()))) == d.progress
+
+
+@pytest.mark.parametrize("wrong", [Settings(chunk_rows=0), Settings(readers=65), Settings(readers=-1), Settings(delivery_bound_s=-1.0)])
+def test_settings_that_cannot_be_are_refused_and_change_nothing(wrong: Settings) -> None:
+    d = in_state(DumpState.PAUSED)
+    before = d.progress
+    for request in (SetDump(wrong), ResumeDump(wrong)):
+        with pytest.raises(RefusedRequest, match="cannot be"):
+            d.request(request)
+    assert d.progress is before
+
+
+def test_the_room_that_sinks_leave_bounds_what_is_open_but_for_one_chunk_when_nothing_is() -> None:
+    d = dump(limits=DumpLimits(readers=2))
+    d.request(StartDump(FIRST, (A, B), Brackets.SNAPSHOT, 100))
+    d.allow(Room(0, 1 << 20, 400))
+    assert d.next() == []
+    assert d.demand().held
+    d.allow(Room(1, 1 << 20, 400))
+    (read,) = d.next()
+    assert isinstance(read, ReadChunk)
+    assert read.rows_max == 100, "a quarter of the width: two readers, and as much for the sinks"
+    assert d.demand() == Demand(100, held=True, readers=2)
+    d.allow(Room(200, 1 << 20, 400))
+    assert len(d.next()) == 1
+    assert d.demand().open_rows == 200
+    d.allow(Room(100, 1 << 20, 400))
+    file = ChunkFile(A, "1-1", 100, 1000, None, ("100",), CommitTs(500))
+    assert d.handle(ChunkRead(read.number, file, exhausted=False)) == [], "the window ends instead"
+    d.segment(SegmentBuilt(Seq(5), CommitTs(400), CommitTs(500)), [])
+    assert d.demand().open_rows == 100
 
 
 def test_goes_on_under_its_own_epoch_as_a_newer_revision() -> None:

@@ -33,13 +33,19 @@ progresses = st.builds(
     seq=numbers.map(Seq),
     tables=st.lists(tables, max_size=3).map(tuple),
     reason=st.none() | st.text(),
-    pace=st.builds(Pace, numbers, numbers, numbers),
+    pace=st.builds(Pace, numbers, numbers, numbers, st.floats(0, 1e6)),
 )
 
 
 @given(progresses)
 def test_comes_back_from_json_as_it_was(progress: Progress) -> None:
     assert progress_from_json(json.loads(json.dumps(progress.to_json()))) == progress
+
+
+def test_a_progress_of_version_0_1_0_is_read() -> None:
+    found = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), (), pace=Pace(2, 3, 4)).to_json()
+    del found["pace"]["delivery_bound_s"]
+    assert progress_from_json(found).pace == Pace(2, 3, 4, 0.0)
 
 
 def test_a_ts_is_text_so_that_no_reader_rounds_it() -> None:

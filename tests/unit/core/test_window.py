@@ -72,6 +72,7 @@ def test_a_snapshot_closes_in_the_first_segment_that_reaches_its_tso() -> None:
     w = windows(1)
     read = chunk("c1", tso=450)
     w.add_snapshot(1, read, after_ts=CommitTs(400))
+    w.whole(1)
     assert not w.closes_by(CommitTs(449))
     assert w.close_snapshots(CommitTs(449)) == []
     assert w.closes_by(CommitTs(450))
@@ -82,14 +83,38 @@ def test_a_snapshot_closes_in_the_first_segment_that_reaches_its_tso() -> None:
 def test_a_snapshot_that_is_still_being_read_waits_for_no_segment() -> None:
     w = windows(1)
     assert not w.closes_by(CommitTs(10**9))
+    w.add_snapshot(1, chunk("c1", tso=450), after_ts=CommitTs(400))
+    assert not w.closes_by(CommitTs(10**9))
     assert w.close_snapshots(CommitTs(10**9)) == []
 
 
-def test_snapshots_close_by_tso_and_equal_ones_in_the_order_of_their_opening() -> None:
+def test_a_snapshot_of_several_chunks_begins_at_the_least_tso_and_closes_from_the_greatest_on() -> None:
+    w = windows(1)
+    for tso in (450, 470, 440):
+        w.add_snapshot(1, chunk(f"at {tso}", tso=tso), after_ts=CommitTs(400))
+    w.whole(1)
+    assert not w.closes_by(CommitTs(469))
+    assert w.close_snapshots(CommitTs(469)) == []
+    (closed,) = w.close_snapshots(CommitTs(470))
+    assert (closed.low_ts, closed.high_ts, len(closed.chunks)) == (440, 470, 3)
+
+
+def test_a_snapshot_window_without_a_chunk_is_none() -> None:
+    w = windows(1, 2)
+    w.whole(1)
+    w.add_snapshot(2, chunk("c2", tso=450), after_ts=CommitTs(400))
+    w.whole(2)
+    assert len(w) == 1
+    w.drop({TABLE})
+    assert len(w) == 0
+
+
+def test_snapshots_close_by_tso_and_equal_ones_in_the_order_in_which_they_were_whole() -> None:
     w = windows(1, 2, 3)
     for number, tso in ((3, 450), (2, 430), (1, 450)):
         w.add_snapshot(number, chunk(f"c{number}", tso=tso), after_ts=CommitTs(400))
-    assert [c.chunks[0].path for c in w.close_snapshots(CommitTs(500))] == ["c2", "c1", "c3"]
+        w.whole(number)
+    assert [c.chunks[0].path for c in w.close_snapshots(CommitTs(500))] == ["c2", "c3", "c1"]
 
 
 def test_a_watermark_window_waits_for_its_mark_whatever_ts_a_segment_reaches() -> None:
@@ -103,6 +128,7 @@ def test_a_watermark_window_waits_for_its_mark_whatever_ts_a_segment_reaches() -
 def test_a_snapshot_at_the_position_that_had_left_the_feed_is_covered() -> None:
     w = windows(1)
     w.add_snapshot(1, chunk("c1", tso=400), after_ts=CommitTs(400))
+    w.whole(1)
     assert w.close_snapshots(CommitTs(410))[0].low_ts == 400
 
 

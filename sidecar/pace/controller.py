@@ -1,0 +1,281 @@
+"""How much a dump may have open, so that the live changes are delivered within a bound and the sinks have work (P3).
+
+Each sink by itself has a **width**: rows of a dump that may be read and not accepted by it, wherever they are (being read, in open
+windows, in the log). The least of all sinks holds.
+
+    width = gain x slack / (seconds that a dump's row adds)          slack = bound - delivery without a dump
+
+- Forward: all of the width may stand before a live segment at once; then that segment is delivered at the bound. What a row adds, and
+  what delivery takes without any, comes from the sink's batches (`cost`). A jump in either narrows the width with the second batch
+  that shows it.
+- Feedback: rows that are being read, or whose marks are on their way, hold no live segment up; so the width may be several times
+  more (`gain`). What was delivered under one width is judged once what was open before it has been accepted: above the bound the
+  gain falls by as much, at most by half; well below it, while the dump was held back by this sink, it rises.
+- What is not known is narrow: before the first batch with dump rows one small chunk at a time. The width grows at most GROWTH-fold
+  over what was really open while batches were accepted.
+- A dump goes on: with nothing of it open or undelivered, one chunk may be read, however narrow the width and slow the sink; and if
+  the bound leaves no slack, LEAST_SHARE of what the sink takes anyway is it.
+
+A sink takes a segment from the moment its manifest was written, by the sidecar's clock, to the moment at which the worker says that
+it was accepted, in the sidecar's clock (`clocks`); where no batch tells, to the moment at which it was heard.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import NamedTuple
+
+from sidecar.core.dump_start import UNLIMITED, Demand, Room
+from sidecar.core.model import Seq
+from sidecar.pace.clocks import Clocks
+from sidecar.pace.cost import Cost
+from sidecar.pace.sinks import BatchDone, SinkDelivery, Told
+
+BOUND_LEAST_S = 0.5
+BOUND_SHARE = 1.2
+"""Without a bound of the operator's: this much, or this many times what delivery takes without a dump, whichever is more."""
+LEAST_SHARE = 0.1
+"""Of what delivery takes without a dump: what a dump may add even if the bound leaves nothing. Nobody notices it, and it goes on."""
+LIVE_OVER_S = 10.0
+LIVE_BATCHES_MIN = 8
+"""Live delivery is the p99 over so long, or of so many batches of a sink whose batches take longer."""
+WAITS = 2.0
+WAITS_MAX = 3.0
+"""A segment waits for the batch that has just begun, and then for its own. Measured where there was no dump; pauses between batches
+make it less, the worker's own pauses a little more."""
+NARROW_ROWS = 500
+"""Of a sink whose batches are not known yet: a table's first chunk."""
+GROWTH = 8
+GAIN_MIN, GAIN_MAX = 0.25, 8.0
+GAIN_UP_MAX, GAIN_DOWN_MIN, GAIN_DOWN_MAX = 1.3, 0.5, 0.9
+"""In one round."""
+AIM = 0.7
+WELL_BELOW = 0.6
+"""Of the slack: what a gain is changed for, and where one begins to rise. From there to the bound is what batches differ by."""
+ROUND_BATCHES = 5
+ROUND_S = 2.5
+"""At least so many with dump rows, and so long, before a gain rises: of a fast sink its slowest segments are to be among them."""
+
+
+class Written(NamedTuple):
+    """A segment in the log: when its manifest was durable, and what of a dump closed in it. `rows` counts a chunk as one row more."""
+
+    seq: Seq
+    at_s: float
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """One sink for people. `live_s`: p99 of manifest -> accepted, or the age of what waits if that is more. `without_s`: what that is
+    without a dump, 0 if not known. `rows`: those that a dump may have read and not delivered. `holds`: it keeps the dump from more."""
+
+    sink: str
+    live_s: float
+    bound_s: float
+    without_s: float
+    rows: int
+    holds: bool
+
+
+@dataclass(slots=True)
+class Gain:
+    """The feedback on one width. A round: `flush` rows that were open at its beginning are accepted, then batches are judged."""
+
+    value: float = 1.0
+    held: bool = False
+    flush: int = 0
+    batches: int = 0
+    used: float = 0.0
+    since_s: float = 0.0
+
+    def judge(self, used: float, *, rows: int, at_s: float, open_rows: int) -> None:
+        """A batch with `rows` of the dump was accepted at `at_s`, or the one after it. `used`: how much of the slack the slowest of its
+        segments took, above 1 if it was beyond the bound. `open_rows`: of the dump, now."""
+        if self.flush > 0:
+            self.flush -= rows
+            self.since_s = at_s
+            return
+        self.used = max(self.used, used)
+        self.batches += rows > 0
+        if self.used > 1:
+            self._round(min(max(AIM / self.used, GAIN_DOWN_MIN), GAIN_DOWN_MAX), at_s=at_s, flush=open_rows)
+        elif self.batches >= ROUND_BATCHES and at_s - self.since_s >= ROUND_S:
+            wider = self.held and self.used < WELL_BELOW
+            self._round(min(AIM / max(self.used, AIM / GAIN_UP_MAX), GAIN_UP_MAX) if wider else 1.0, at_s=at_s, flush=0)
+
+    def _round(self, change: float, *, at_s: float, flush: int) -> None:
+        self.value = min(max(self.value * change, GAIN_MIN), GAIN_MAX)
+        self.held, self.flush, self.batches, self.used, self.since_s = False, flush, 0, 0.0, at_s
+
+
+@dataclass(slots=True)
+class Live:
+    """The last segments' times from manifest to accepted, by batch."""
+
+    _batches: deque[tuple[float, list[float]]] = field(default_factory=deque)
+
+    def add(self, accepted_s: float, took_s: list[float]) -> None:
+        self._batches.append((accepted_s, took_s))
+        while len(self._batches) > LIVE_BATCHES_MIN and self._batches[0][0] < accepted_s - LIVE_OVER_S:
+            self._batches.popleft()
+
+    def since_s(self) -> float:
+        """When the oldest of them was accepted."""
+        return self._batches[0][0]
+
+    def p99_s(self) -> float:
+        """0 of nothing."""
+        took = sorted(took_s for _, batch in self._batches for took_s in batch)
+        return took[ceil(len(took) * 0.99) - 1] if took else 0.0
+
+
+class SinkPace:
+    """One sink: what waits for it, what its batches cost, how wide a dump may be."""
+
+    def __init__(self, waiting: Iterable[Written]) -> None:
+        self.waiting = deque(waiting)
+        self.queued_rows, self.queued_bytes = sum(one.rows for one in self.waiting), sum(one.bytes for one in self.waiting)
+        self.gain = Gain()
+        self._cost, self._live = Cost(), Live()
+        self._waits = WAITS
+        self._last: Seq | None = None
+        self._heard_s = self._dump_s = float("-inf")
+        self._after_dump = False
+        self._open_rows = 0
+        self._peaks = (0, 0)
+
+    def wrote(self, written: Written) -> None:
+        self.waiting.append(written)
+        self.queued_rows += written.rows
+        self.queued_bytes += written.bytes
+
+    def hear(self, told: SinkDelivery, clocks: Clocks, *, now_s: float, bound_s: float) -> None:
+        """What the worker told of it. A batch that was told before is told again; `bound_s`: the operator's, 0 for none."""
+        for batch in told.batches:
+            if self._last is None or batch.last > self._last:
+                self._accepted(batch, clocks.at_s(batch.accepted_ms, at_most_s=now_s), bound_s=bound_s)
+        if told.accepted is not None and self.waiting and self.waiting[0].seq <= told.accepted:
+            self._accepted(self._guessed(told.accepted, now_s), now_s, bound_s=bound_s)
+        self._heard_s = now_s
+
+    def take(self, demand: Demand, *, bound_s: float) -> Room:
+        """What this sink leaves to a dump that has so much open."""
+        self._open_rows = demand.open_rows
+        taken = demand.open_rows + self.queued_rows
+        self._peaks = (self._peaks[0], max(self._peaks[1], taken))
+        if not taken:
+            self.gain.flush = 0
+        rows, size = self.width(bound_s)
+        return Room(rows - self.queued_rows, size - self.queued_bytes, rows)
+
+    def width(self, bound_s: float) -> tuple[int, int]:
+        """Rows and bytes of a dump that may be read and not accepted."""
+        row_s, byte_s = self._cost.row_s, self._cost.byte_s
+        if row_s is None:
+            return NARROW_ROWS, UNLIMITED.bytes
+        more_s = self.gain.value * (self.limit_s(bound_s) - self.without_s)
+        most = GROWTH * max(self._peaks[0], NARROW_ROWS)
+        return min(int(more_s / row_s), most), int(more_s / byte_s) if byte_s is not None else UNLIMITED.bytes
+
+    @property
+    def without_s(self) -> float:
+        """What delivery takes without a dump."""
+        return self._waits * self._cost.quiet_s
+
+    def bound_s(self, bound_s: float) -> float:
+        return bound_s or max(BOUND_LEAST_S, BOUND_SHARE * self.without_s)
+
+    def limit_s(self, bound_s: float) -> float:
+        """What is kept to: the bound, or what a dump that goes on comes to at the least."""
+        return max(self.bound_s(bound_s), self.without_s * (1 + LEAST_SHARE))
+
+    def live_s(self, now_s: float) -> float:
+        return max(self._live.p99_s(), self.lag_s(now_s))
+
+    def lag_s(self, now_s: float) -> float:
+        return now_s - self.waiting[0].at_s if self.waiting else 0.0
+
+    def _guessed(self, accepted: Seq, now_s: float) -> BatchDone:
+        """What was accepted since it was asked last, as a batch that began when its first segment was there."""
+        passed = [one for one in self.waiting if one.seq <= accepted]
+        seconds = now_s - max(self._heard_s, passed[0].at_s)
+        return BatchDone(accepted, len(passed), 0, sum(one.rows for one in passed), seconds, 0.0, 0)
+
+    def _accepted(self, batch: BatchDone, at_s: float, *, bound_s: float) -> None:
+        took_s: list[float] = []
+        size = 0
+        while self.waiting and self.waiting[0].seq <= batch.last:
+            one = self.waiting.popleft()
+            self.queued_rows -= one.rows
+            self.queued_bytes -= one.bytes
+            size += one.bytes
+            took_s.append(max(at_s - one.at_s, 0.0))
+        self._last = batch.last
+        self._cost.batch(batch, dump_bytes=size)
+        self._live.add(at_s, took_s)
+        if batch.dump_rows:
+            self._dump_s = at_s
+            self._peaks = (self._peaks[1], self._open_rows + self.queued_rows)
+        elif took_s and self._dump_s < self._live.since_s() and (quiet_s := self._cost.quiet_s) > 0:
+            self._waits = min(max(self._live.p99_s() / quiet_s, 1.0), WAITS_MAX)
+        if took_s and (batch.dump_rows or self._after_dump):
+            slack_s = max(self.limit_s(bound_s) - self.without_s, 1e-9)
+            used = (max(took_s) - self.without_s) / slack_s
+            self.gain.judge(used, rows=batch.dump_rows, at_s=at_s, open_rows=self._open_rows + self.queued_rows)
+        self._after_dump = batch.dump_rows > 0
+
+
+class Controller:
+    """All sinks. `wrote` and `hear` as things happen, `room` before a dump is asked what it reads next."""
+
+    def __init__(self) -> None:
+        self._sinks: dict[str, SinkPace] = {"": SinkPace(())}  # until one has told: nothing is accepted
+        self._clocks = Clocks()
+        self._bound_s = 0.0
+        self._holds: str | None = None
+
+    def wrote(self, seq: Seq, at_s: float, *, chunks: int = 0, rows: int = 0, size: int = 0) -> None:
+        """Segment `seq` is in the log, and with it what was read in the windows that closed there."""
+        for sink in self._sinks.values():
+            sink.wrote(Written(seq, at_s, rows + chunks, size))
+
+    def hear(self, accepted: Seq | None, sinks: Sequence[SinkDelivery], told: Told | None, *, now_s: float) -> None:
+        """How far all sinks are, and each by itself; where none is told by itself, all are one."""
+        if told is not None:
+            self._clocks.hear(told)
+        each = {sink.sink: sink for sink in sinks} or {"": SinkDelivery("", accepted)}
+        longest = max((sink.waiting for sink in self._sinks.values()), key=len)
+        known = self._sinks
+        self._sinks = {name: known.get(name) or SinkPace(longest) for name in each}
+        for name, sink in self._sinks.items():
+            sink.hear(each[name], self._clocks, now_s=now_s, bound_s=self._bound_s)
+
+    def room(self, demand: Demand) -> Room:
+        """What a dump may have open now."""
+        self._bound_s = demand.delivery_bound_s
+        rooms = {name: sink.take(demand, bound_s=self._bound_s) for name, sink in self._sinks.items()}
+        least = min(rooms, key=lambda name: rooms[name].rows)
+        self._holds = least if demand.held else None
+        if demand.held:
+            self._sinks[least].gain.held = True
+        queued = any(sink.queued_rows for sink in self._sinks.values())
+        rows, size = rooms[least].rows, min(room.bytes for room in rooms.values())
+        return Room(rows if queued else max(rows, 1), size, min(room.width_rows for room in rooms.values()))
+
+    def lag_s(self, now_s: float) -> float:
+        """How long the oldest segment that a sink has not accepted has been in the log; 0 when all is delivered."""
+        return max(sink.lag_s(now_s) for sink in self._sinks.values())
+
+    def states(self, now_s: float) -> tuple[SinkState, ...]:
+        """Each sink that was told."""
+        bound_s = self._bound_s
+        return tuple(
+            SinkState(name, sink.live_s(now_s), sink.bound_s(bound_s), sink.without_s, sink.width(bound_s)[0], self._holds == name)
+            for name, sink in self._sinks.items()
+            if name
+        )

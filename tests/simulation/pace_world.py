@@ -1,0 +1,359 @@
+"""Sinks of any speed under the real pipeline, dump and controller, by virtual time: seconds of CPU for an hour of a slow lake.
+
+The source has tables without an end and reads `readers` chunks side by side; marks take their way through the feed; the worker takes
+what the log has as it does (what stands before a window is accepted first; else all that is there) and reports each batch by a clock
+of its own; the sidecar reads the report four times a second. Rows are counted, not made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from sidecar.adapters.memory.clock import MemoryClock
+from sidecar.adapters.memory.progress import MemoryProgress
+from sidecar.adapters.memory.schemas import StillSchemas
+from sidecar.core.chunk import ChunkFile
+from sidecar.core.dump_start import DumpLimits
+from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, Pace, ReadChunk, Request, SendMark, SourceEvent, StartDump
+from sidecar.core.model import (
+    MARK_TABLE,
+    Change,
+    Column,
+    CommitTs,
+    Envelope,
+    Lane,
+    Mark,
+    MarkKind,
+    Message,
+    Rank,
+    Resolved,
+    Seq,
+    TableName,
+    TableSchema,
+    ts_at,
+)
+from sidecar.errors import RefusedRequest
+from sidecar.log.manifest import DataFile, Manifest
+from sidecar.log.spill import MemorySpill
+from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, SinkDelivery, Told
+from sidecar.pipeline import Limits, Outside, Pipeline, attach
+
+LANE = Lane("a")
+TABLES = tuple(TableName("s", f"t{number}") for number in range(8))
+BEGAN_MS = 1_700_000_000_000
+READ_EVERY_S = 0.25
+ROWS_A_BATCH_MAX = 2_000_000
+
+
+@dataclass(frozen=True)
+class Price:
+    """Seconds of a batch: `fixed_s` of one without windows, `job_s` more of one with some, and by rows."""
+
+    fixed_s: float
+    row_s: float
+    job_s: float = 0.0
+    live_s: float = 1e-5
+
+
+@dataclass
+class Sink:
+    """One sink's loop. `price` of a moment; None: it hangs until there is one. `whole`: it commits all that is there, as a lake does."""
+
+    name: str
+    price: Callable[[float], Price | None]
+    noise: float = 0.05
+    whole: bool = False
+    batches: list[BatchDone] = field(default_factory=list)
+    accepted: int = -1
+    took_s: list[tuple[float, float]] = field(default_factory=list)
+    done: list[tuple[float, float, int]] = field(default_factory=list)
+    _rng: Random = field(default_factory=lambda: Random(1))
+    _under_way: tuple[float, BatchDone] | None = None
+
+    def turn(self, now_s: float, log: LightLog) -> bool:
+        """Whether a batch ended."""
+        ended = False
+        while True:
+            if self._under_way is not None:
+                until_s, batch = self._under_way
+                if until_s > now_s:
+                    return ended
+                self._end(until_s, batch, log)
+                ended = True
+            price = self.price(now_s)
+            heads = log.manifests[self.accepted + 1 :]
+            if not heads or price is None:
+                return ended
+            self._begin(now_s, heads, price)
+
+    def _begin(self, now_s: float, heads: Sequence[Manifest], price: Price) -> None:
+        before = next((at for at, head in enumerate(heads) if head.windows), len(heads))
+        taken, dumped = (list(heads[:before]), 0) if before and not self.whole else ([], 0)
+        for head in heads if not taken else ():
+            rows = rows_of(head)
+            if taken and dumped + rows > ROWS_A_BATCH_MAX:
+                break
+            taken.append(head)
+            dumped += rows
+        live = sum(head.rows for head in taken)
+        seconds = price.fixed_s + live * price.live_s + (price.job_s + dumped * price.row_s if dumped else 0.0)
+        seconds *= max(1 + self._rng.gauss(0, self.noise), 0.5)
+        done = BatchDone(taken[-1].seq, len(taken), live, dumped, seconds, 0.0, worker_ms(now_s + seconds))
+        self._under_way = now_s + seconds, done
+
+    def _end(self, at_s: float, batch: BatchDone, log: LightLog) -> None:
+        self.took_s += [(at_s, at_s - log.at_s[seq]) for seq in range(self.accepted + 1, batch.last + 1)]
+        self.done.append((at_s, batch.seconds, batch.dump_rows))
+        self.accepted = batch.last
+        self.batches = [*self.batches, batch][-BATCHES_KEPT:]
+        self._under_way = None
+
+    def p99_s(self, since_s: float, until_s: float) -> float:
+        took = sorted(took for at_s, took in self.took_s if since_s <= at_s < until_s)
+        return took[int(len(took) * 0.99)] if took else 0.0
+
+    def busy(self, since_s: float, until_s: float) -> float:
+        """The share of the time in which it had a batch; one that began before is whole in it."""
+        return sum(seconds for at_s, seconds, _ in self.done if since_s <= at_s < until_s) / (until_s - since_s)
+
+    def rows_s(self, since_s: float, until_s: float) -> float:
+        return sum(rows for at_s, _, rows in self.done if since_s <= at_s < until_s) / (until_s - since_s)
+
+
+def worker_ms(now_s: float) -> int:
+    """Its clock is three minutes off."""
+    return BEGAN_MS + 180_000 + int(now_s * 1000)
+
+
+def rows_of(manifest: Manifest) -> int:
+    return sum(chunk.rows for window in manifest.windows for chunk in window.chunks)
+
+
+@dataclass
+class LightLog:
+    """Manifests, and when each was written. Rows of live changes are those of the time since the segment before."""
+
+    clock: MemoryClock
+    live_rows_s: Callable[[float], float]
+    manifests: list[Manifest] = field(default_factory=list)
+    at_s: list[float] = field(default_factory=list)
+
+    def recover(self, *, epoch: int) -> Manifest | None:
+        return None
+
+    def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:
+        for _ in changes:
+            pass
+        now_s = self.clock.time_s
+        rows = int(self.live_rows_s(now_s) * (now_s - (self.at_s[-1] if self.at_s else 0.0)))
+        return DataFile(f"{seq}-{epoch}", rows, rows * 100)
+
+    def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
+        return "schemas"
+
+    def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
+        raise AssertionError("nobody takes over")
+
+    def commit(self, manifest: Manifest) -> None:
+        self.manifests.append(manifest)
+        self.at_s.append(self.clock.time_s)
+
+
+@dataclass
+class LightFeed:
+    """Resolved five times a second; a mark comes with the next one."""
+
+    clock: MemoryClock
+    every_s: float = 0.2
+    held: list[Envelope] = field(default_factory=list)
+    _due_s: float = 0.0
+    _position: int = 0
+
+    def lanes(self) -> frozenset[Lane]:
+        return frozenset([LANE])
+
+    def seek(self, positions: Mapping[Lane, int]) -> None:
+        """It begins at the beginning."""
+
+    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
+        """Nobody sends again."""
+
+    def poll(self, *, timeout_s: float) -> Sequence[Message]:
+        if self.clock.time_s < self._due_s:
+            return []
+        self._due_s = self.clock.time_s + self.every_s
+        self._position += 1
+        live = Change(CommitTs(now_ts(self.clock) - 1), Rank.PUT, *TABLES[0], b"k", b"v", LANE, self._position)
+        self.said = [*self.held, live, Resolved(LANE, now_ts(self.clock), self._position)]
+        self.held = []
+        return [Message(LANE, self._position, None, None)]
+
+
+def now_ts(clock: MemoryClock) -> CommitTs:
+    return ts_at(BEGAN_MS + int(clock.time_s * 1000))
+
+
+@dataclass
+class LightCodec:
+    feed: LightFeed
+    name: str = "light"
+
+    def envelopes(self, message: Message) -> list[Envelope]:
+        return self.feed.said
+
+    def identity(self, change: Change) -> tuple[bytes, bytes, int]:
+        return change.key, change.value, change.position
+
+    def mark(self, change: Change) -> Mark | None:
+        uuid, kind = change.value.decode().split()
+        return Mark(change.commit_ts, "cf", uuid, MarkKind[kind])
+
+
+@dataclass
+class LightSource:
+    """Chunks of as many rows as asked for, `rows_s` a reader; a mark takes `mark_s`."""
+
+    clock: MemoryClock
+    feed: LightFeed
+    rows_s: float
+    row_bytes: int
+    mark_s: float = 0.02
+    chunks: list[tuple[float, int]] = field(default_factory=list)
+    _due: list[tuple[float, int, Command]] = field(default_factory=list)
+    _marks_s: float = 0.0
+    _asked: int = 0
+
+    def request(self, command: Command) -> None:
+        now_s = self.clock.time_s
+        if isinstance(command, SendMark):
+            due_s = self._marks_s = max(self._marks_s, now_s) + self.mark_s
+        else:
+            due_s = now_s + 0.01 + command.rows_max / self.rows_s
+        self._asked += 1
+        self._due = sorted([*self._due, (due_s, self._asked, command)], key=lambda due: due[:2])
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        """The tables do not change."""
+
+    def results(self) -> Sequence[SourceEvent]:
+        ready = [due for due in self._due if due[0] <= self.clock.time_s]
+        self._due = self._due[len(ready) :]
+        return [self._done(command) for _, _, command in ready]
+
+    def _done(self, command: Command) -> SourceEvent:
+        if isinstance(command, SendMark):
+            self._asked += 1
+            text = f"{command.uuid} {command.kind.name}".encode()
+            self.feed.held.append(Change(now_ts(self.clock), Rank.PUT, *MARK_TABLE, b"", text, LANE, self._asked))
+            return MarkSent(command.uuid)
+        return self._read(command)
+
+    def _read(self, read: ReadChunk) -> ChunkRead:
+        last = int(read.after[0] if read.after else 0) + read.rows_max
+        tso = now_ts(self.clock) if read.brackets is Brackets.SNAPSHOT else None
+        self.chunks.append((self.clock.time_s, read.rows_max))
+        size = read.rows_max * self.row_bytes
+        file = ChunkFile(read.table, f"{read.epoch}-{read.number}", read.rows_max, size, read.after, (str(last),), tso)
+        return ChunkRead(read.number, file, exhausted=False, read_s=read.rows_max / self.rows_s)
+
+    def close(self) -> None:
+        self._due = []
+
+
+@dataclass
+class Asked:
+    waiting: list[Request] = field(default_factory=list)
+
+    def take(self) -> Request | None:
+        return self.waiting.pop(0) if self.waiting else None
+
+    def answer(self, refused: RefusedRequest | None) -> None:
+        assert refused is None, refused
+
+
+@dataclass
+class Reports:
+    """`Deliveries` of these sinks, as read four times a second."""
+
+    clock: MemoryClock
+    sinks_there: Sequence[Sink]
+    _read: tuple[SinkDelivery, ...] = ()
+    _told: Told | None = None
+    _due_s: float = 0.0
+    written_s: float = 0.0
+
+    def look(self) -> None:
+        if self.clock.time_s >= self._due_s:
+            self._due_s = self.clock.time_s + READ_EVERY_S
+            self._read = tuple(
+                SinkDelivery(s.name, Seq(s.accepted) if s.accepted >= 0 else None, tuple(s.batches)) for s in self.sinks_there
+            )
+            self._told = Told(worker_ms(self.written_s), self.clock.time_s)
+
+    def accepted(self) -> Seq | None:
+        known = [sink.accepted for sink in self._read]
+        return None if not known or None in known else min(seq for seq in known if seq is not None)
+
+    def sinks(self) -> Sequence[SinkDelivery]:
+        return self._read
+
+    def told(self) -> Told | None:
+        return self._told
+
+
+class PaceWorld:
+    """`brackets`, `bound_s` of the dump that begins after `quiet_s`."""
+
+    def __init__(
+        self,
+        *sinks: Sink,
+        step_s: float = 0.02,
+        live_rows_s: Callable[[float], float] = lambda _: 500.0,
+        read_rows_s: float = 200_000.0,
+        limits: DumpLimits | None = None,
+    ) -> None:
+        self.clock, self.step_s, self.sinks = MemoryClock(), step_s, sinks
+        self.feed = LightFeed(self.clock)
+        self.log = LightLog(self.clock, live_rows_s)
+        self.source = LightSource(self.clock, self.feed, read_rows_s, 200)
+        self.reports, self.asked = Reports(self.clock, sinks), Asked()
+        schemas = {
+            name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",), at + 1, (at + 1,)) for at, name in enumerate(TABLES)
+        }
+        outside = Outside(
+            feed=self.feed,
+            codec=LightCodec(self.feed),
+            log=self.log,
+            source=self.source,
+            schemas=StillSchemas(schemas),
+            progress=MemoryProgress(),
+            requests=self.asked,
+            clock=self.clock,
+            spill=MemorySpill(),
+            deliveries=self.reports,
+        )
+        self.pipeline: Pipeline = attach(outside, changefeed_id="cf", epoch=1, limits=Limits(dump=limits or DumpLimits()))
+
+    def start(self, *, brackets: Brackets = Brackets.WATERMARK, bound_s: float = 0.0) -> None:
+        pace = Pace(delivery_bound_s=bound_s)
+        self.asked.waiting.append(StartDump("1" * 16, TABLES, brackets, 10_000, pace=pace))
+
+    def run(self, until_s: float) -> None:
+        while self.clock.time_s < until_s:
+            self.clock.time_s += self.step_s
+            ended = [sink.turn(self.clock.time_s, self.log) for sink in self.sinks]
+            if any(ended):
+                self.reports.written_s = self.clock.time_s
+            self.reports.look()
+            self.pipeline.step(poll_s=0)
+
+    def width_bound_s(self, sink: Sink) -> float:
+        """The bound that holds for this sink now."""
+        return next(state.bound_s for state in self.pipeline.pace.states(self.clock.time_s) if state.sink == sink.name)
+
+    def open_rows(self, sink: Sink) -> int:
+        """Of the dump, read or being read and not accepted."""
+        logged = sum(rows_of(manifest) for manifest in self.log.manifests[sink.accepted + 1 :])
+        return logged + self.pipeline.dump.demand().open_rows

@@ -1,0 +1,170 @@
+"""A dump beside sinks of 0.05 to 30 s a batch: live delivery stays within its bound, and the sinks have work.
+
+**Overshoot**: after SETTLING batches the p99 of any LIVE_OVER_S (of a slow sink: of any LIVE_BATCHES_MIN batches) is at most OVERSHOOT
+times the bound, or times what the sink takes without a dump if that is more. **Settling**: after a jump of its cost a sink is back
+there within as many batches as SETTLING says. **Busy**: at least BUSY of the time a batch is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sidecar.core.messages import Brackets
+from sidecar.pace.controller import LIVE_BATCHES_MIN, LIVE_OVER_S
+from tests.simulation.pace_world import PaceWorld, Price, Sink
+
+OVERSHOOT = 1.6
+SETTLING = 40
+BUSY = 0.75
+FAST = Price(fixed_s=0.015, row_s=8e-6, job_s=0.1)
+"""As measured of files on local disk: a batch in the worker's own process, a Spark job, a row."""
+DEAR_ROWS = Price(fixed_s=0.015, row_s=8e-5, job_s=0.1)
+LAKE = Price(fixed_s=30.0, row_s=1e-5)
+
+
+def always(price: Price) -> Callable[[float], Price | None]:
+    return lambda _: price
+
+
+def batch_s(price: Price) -> float:
+    return price.fixed_s + price.job_s
+
+
+def over(sink: Sink, price: Price) -> float:
+    return max(LIVE_OVER_S, LIVE_BATCHES_MIN * batch_s(price))
+
+
+def check_live(world: PaceWorld, sink: Sink, price: Price, *, since_s: float, bound_s: float) -> None:
+    """Every stretch from `since_s` until now."""
+    stretch_s = over(sink, price)
+    at_s = since_s
+    while at_s + stretch_s <= world.clock.time_s:
+        assert sink.p99_s(at_s, at_s + stretch_s) <= OVERSHOOT * bound_s, f"{sink.name}, from {at_s:.0f} s"
+        at_s += stretch_s / 2
+
+
+@pytest.mark.parametrize("brackets", Brackets)
+@pytest.mark.parametrize(
+    ("price", "whole", "bound_s", "rows_s_least"),
+    [
+        (FAST, False, 0.5, 35_000),
+        (FAST, False, 2.0, 80_000),
+        (Price(0.05, 1e-3), False, 0.5, 450),
+        (Price(1.0, 1e-5), True, 0.0, 7_000),
+        (Price(3.0, 1e-5), True, 0.0, 6_000),
+        (LAKE, True, 0.0, 9_000),
+    ],
+    ids=["files", "files, bound 2 s", "dear rows", "1 s", "3 s", "30 s"],
+)
+def test_live_delivery_stays_within_the_bound_and_the_sink_is_busy(
+    price: Price, brackets: Brackets, bound_s: float, rows_s_least: int, *, whole: bool
+) -> None:
+    sink = Sink("sink", always(price), whole=whole)
+    world = PaceWorld(sink, step_s=min(max(batch_s(price) / 50, 0.02), 0.2))
+    begins_s = max(10.0, LIVE_BATCHES_MIN * batch_s(price))
+    world.run(begins_s)
+    without_s = sink.p99_s(0, begins_s)
+    world.start(brackets=brackets, bound_s=bound_s)
+    settled_s = begins_s + max(10.0, SETTLING / 4 * batch_s(price))
+    world.run(settled_s + max(60.0, SETTLING * batch_s(price)))
+    bound_s = bound_s or max(0.5, 1.2 * without_s)
+    check_live(world, sink, price, since_s=settled_s, bound_s=bound_s)
+    assert sink.busy(settled_s, world.clock.time_s) >= BUSY
+    assert sink.rows_s(settled_s, world.clock.time_s) >= rows_s_least
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "step_s", "whole"),
+    [
+        (FAST, DEAR_ROWS, 0.02, False),
+        (DEAR_ROWS, FAST, 0.02, False),
+        (Price(5.0, 1e-5), Price(20.0, 1e-5), 0.1, True),
+        (Price(20.0, 1e-5), Price(5.0, 1e-5), 0.1, True),
+    ],
+    ids=["rows ten times dearer", "rows ten times cheaper", "a batch four times longer", "a batch four times shorter"],
+)
+def test_after_a_jump_the_bound_holds_again_and_the_sink_is_busy(before: Price, after: Price, step_s: float, *, whole: bool) -> None:
+    jump_s = 40.0 if batch_s(before) < 1 else 30 * batch_s(before)
+    sink = Sink("sink", lambda now_s: before if now_s < jump_s else after, whole=whole)
+    world = PaceWorld(sink, step_s=step_s)
+    world.run(10 * max(1.0, batch_s(before)))
+    world.start()
+    world.run(jump_s)
+    settled_s = jump_s + SETTLING * max(batch_s(after), 0.5)
+    world.run(settled_s + max(40.0, 40 * batch_s(after)))
+    bound_s = max(0.5, 1.2 * 2.2 * batch_s(after)) if whole else 0.5
+    check_live(world, sink, after, since_s=settled_s, bound_s=bound_s)
+    assert sink.busy(settled_s, world.clock.time_s) >= BUSY
+
+
+def test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it() -> None:
+    sink = Sink("sink", lambda now_s: None if 40 < now_s < 160 else FAST)
+    world = PaceWorld(sink)
+    world.run(10)
+    world.start()
+    world.run(60)
+    open_rows = world.open_rows(sink)
+    assert open_rows * FAST.row_s < 2.0, "more than a few times the bound is waiting"
+    world.run(159)
+    assert world.open_rows(sink) == open_rows, "a dump reads on while nothing is accepted"
+    world.run(230)
+    check_live(world, sink, FAST, since_s=180, bound_s=0.5)
+    assert sink.rows_s(180, 230) >= 30_000
+
+
+def test_a_sink_that_has_told_nothing_gets_one_chunk_and_one_that_stalls_from_the_beginning_no_more() -> None:
+    sink = Sink("sink", lambda now_s: None if now_s < 60 else FAST)
+    world = PaceWorld(sink)
+    world.start()
+    world.run(59)
+    assert 0 < world.open_rows(sink) <= 1_000
+    world.run(90)
+    assert sink.rows_s(70, 90) >= 30_000
+
+
+def test_a_fast_sink_beside_a_slow_one_keeps_its_own_bound_and_the_slow_one_is_busy() -> None:
+    fast, lake = Sink("fast", always(FAST)), Sink("lake", always(LAKE), whole=True)
+    world = PaceWorld(fast, lake, step_s=0.05)
+    world.run(200)
+    world.start()
+    world.run(1_100)
+    check_live(world, fast, FAST, since_s=260, bound_s=0.5)
+    check_live(world, lake, LAKE, since_s=500, bound_s=1.2 * 66)
+    assert lake.busy(500, 1_100) >= BUSY
+    assert lake.rows_s(500, 1_100) >= 8_000
+    assert (world.width_bound_s(fast), world.width_bound_s(lake) > 60) == (0.5, True)
+
+
+def test_live_load_that_rises_and_falls_moves_the_dump_and_not_the_bound() -> None:
+    sink = Sink("sink", always(FAST))
+    world = PaceWorld(sink, live_rows_s=lambda now_s: 8_000.0 if 40 < now_s < 70 else 500.0)
+    world.run(10)
+    world.start()
+    world.run(110)
+    check_live(world, sink, FAST, since_s=20, bound_s=0.5)
+    assert sink.rows_s(20, 110) >= 30_000
+
+
+def test_a_bound_that_no_dump_could_keep_makes_the_gentlest_dump_and_it_goes_on() -> None:
+    sink = Sink("sink", always(Price(2.0, 1e-5)), whole=True)
+    world = PaceWorld(sink, step_s=0.04)
+    world.run(30)
+    without_s = sink.p99_s(0, 30)
+    world.start(bound_s=0.5)
+    world.run(230)
+    assert sink.rows_s(60, 230) >= 1_000
+    assert sink.p99_s(60, 230) <= 1.25 * without_s
+
+
+def test_the_same_world_lives_the_same_life() -> None:
+    lives = []
+    for _ in range(2):
+        sink = Sink("sink", always(FAST))
+        world = PaceWorld(sink)
+        world.run(10)
+        world.start()
+        world.run(20)
+        lives.append((sink.done, world.source.chunks))
+    assert lives[0] == lives[1]

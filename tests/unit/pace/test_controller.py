@@ -1,0 +1,136 @@
+"""The width of a dump, sink by sink. How it behaves in time: tests/simulation/test_pace.py."""
+
+from __future__ import annotations
+
+from sidecar.core.dump_start import Demand
+from sidecar.core.model import Seq
+from sidecar.pace.controller import GAIN_DOWN_MIN, GROWTH, NARROW_ROWS, ROUND_BATCHES, ROUND_S, Controller, Gain, Live
+from sidecar.pace.sinks import BatchDone, SinkDelivery, Told
+
+SINK = "file:///out"
+
+
+def batch(last: int, *, seconds: float, dump_rows: int = 0, accepted_ms: int = 0) -> BatchDone:
+    return BatchDone(Seq(last), 1, 10, dump_rows, seconds, 0.0, accepted_ms)
+
+
+def hear(controller: Controller, *batches: BatchDone, now_s: float, told: Told | None = None, sink: str = SINK) -> None:
+    controller.hear(None, [SinkDelivery(sink, batches[-1].last if batches else None, batches)], told, now_s=now_s)
+
+
+def test_before_anything_is_told_one_chunk_may_be_read_and_the_next_when_that_is_accepted() -> None:
+    controller = Controller()
+    assert controller.room(Demand()).rows == NARROW_ROWS
+    controller.wrote(Seq(0), 1.0, chunks=1, rows=NARROW_ROWS, size=100)
+    assert controller.room(Demand()).rows <= 0
+    controller.hear(Seq(0), (), None, now_s=2.0)
+    assert controller.room(Demand()).rows > 0
+
+
+def test_where_sinks_are_not_told_by_themselves_what_is_accepted_at_once_is_a_batch() -> None:
+    controller = Controller()
+    for seq, rows in ((0, 0), (1, 0), (2, 500), (3, 500)):
+        controller.wrote(Seq(seq), float(seq), chunks=rows > 0, rows=rows, size=rows * 100)
+        controller.hear(Seq(seq), (), None, now_s=seq + 0.1)
+    assert controller.room(Demand()).width_rows > NARROW_ROWS
+
+
+def test_live_delivery_is_from_the_manifest_to_the_workers_word_for_it() -> None:
+    controller = Controller()
+    controller.wrote(Seq(0), 10.0)
+    controller.wrote(Seq(1), 10.5)
+    hear(controller, batch(1, seconds=0.1, accepted_ms=500_000), now_s=11.4, told=Told(500_100, 11.1))
+    (state,) = controller.states(11.4)
+    assert (state.sink, round(state.live_s, 3), state.bound_s) == (SINK, 1.0, 0.5)
+    assert controller.lag_s(11.4) == 0.0
+
+
+def test_what_waits_is_seen_before_it_is_accepted() -> None:
+    controller = Controller()
+    hear(controller, now_s=0.0)
+    controller.wrote(Seq(0), 10.0)
+    assert (controller.lag_s(17.0), controller.states(17.0)[0].live_s) == (7.0, 7.0)
+
+
+def test_the_bound_is_half_a_second_or_more_beside_a_sink_that_takes_longer_or_the_operators() -> None:
+    controller = Controller()
+    hear(controller, batch(0, seconds=0.05), now_s=1.0)
+    assert controller.states(1.0)[0].bound_s == 0.5
+    hear(controller, *(batch(seq, seconds=10.0) for seq in range(4)), now_s=50.0)
+    assert controller.states(50.0)[0].bound_s == 24.0
+    controller.room(Demand(delivery_bound_s=3.0))
+    assert controller.states(50.0)[0].bound_s == 3.0
+
+
+def test_the_least_of_all_sinks_holds_and_is_named() -> None:
+    controller = Controller()
+    batches = (batch(0, seconds=0.1), batch(1, seconds=0.2, dump_rows=10_000))
+    sinks = [SinkDelivery("fast", Seq(1), batches), SinkDelivery("new", None)]
+    controller.hear(None, sinks, None, now_s=1.0)
+    room = controller.room(Demand(held=True))
+    assert (room.rows, room.width_rows) == (NARROW_ROWS, NARROW_ROWS)
+    assert [(state.sink, state.holds) for state in controller.states(1.0)] == [("fast", False), ("new", True)]
+
+
+def test_a_sink_that_comes_later_has_what_waits_before_it_and_one_that_is_gone_holds_nothing() -> None:
+    controller = Controller()
+    hear(controller, now_s=0.0, sink="first")
+    controller.wrote(Seq(0), 1.0, chunks=1, rows=300, size=10)
+    hear(controller, now_s=2.0, sink="second")
+    assert [state.sink for state in controller.states(2.0)] == ["second"]
+    assert controller.room(Demand()).rows == NARROW_ROWS - 301
+
+
+def test_a_width_grows_only_so_much_over_what_was_open() -> None:
+    controller = Controller()
+    batches: tuple[BatchDone, ...] = (batch(0, seconds=0.01),)
+    for seq in (1, 2, 3):
+        controller.room(Demand())
+        batches = (*batches, batch(seq, seconds=0.01, dump_rows=100))
+        hear(controller, *batches, now_s=float(seq))
+    assert controller.room(Demand()).width_rows <= GROWTH * NARROW_ROWS
+
+
+def test_wide_rows_are_held_by_their_bytes() -> None:
+    controller = Controller()
+    batches: tuple[BatchDone, ...] = (batch(0, seconds=0.01),)
+    hear(controller, *batches, now_s=0.5)
+    for seq in (1, 2):
+        controller.wrote(Seq(seq), float(seq), chunks=1, rows=1_000, size=10_000_000)
+        batches = (*batches, batch(seq, seconds=0.11, dump_rows=1_000))
+        hear(controller, *batches, now_s=seq + 0.5)
+    room = controller.room(Demand())
+    assert 4_000 < room.bytes / 10_000 < 5_000, "the slack of 0.48 s at a hundred microseconds a row"
+
+
+def test_a_width_that_was_too_wide_falls_by_what_was_too_much() -> None:
+    gain = Gain()
+    gain.judge(4.0, rows=100, at_s=1.0, open_rows=150)
+    assert gain.value == GAIN_DOWN_MIN
+    gain.judge(4.0, rows=100, at_s=2.0, open_rows=150)
+    gain.judge(4.0, rows=100, at_s=3.0, open_rows=150)
+    assert gain.value == GAIN_DOWN_MIN, "what was open at the change says nothing of the width after it"
+    gain.judge(1.01, rows=100, at_s=4.0, open_rows=150)
+    assert GAIN_DOWN_MIN * 0.5 < gain.value < GAIN_DOWN_MIN
+
+
+def test_a_gain_rises_when_the_dump_was_held_and_delivery_was_well_below_the_bound() -> None:
+    for held, used, rises in ((True, 0.1, True), (False, 0.1, False), (True, 0.9, False)):
+        gain = Gain()
+        for at in range(ROUND_BATCHES):
+            gain.held = held
+            gain.judge(used, rows=100, at_s=(at + 1) * ROUND_S, open_rows=100)
+        assert (gain.value > 1.0) == rises
+
+
+def test_the_p99_is_over_ten_seconds_or_the_last_batches_of_a_slow_sink() -> None:
+    live = Live()
+    assert live.p99_s() == 0.0
+    live.add(1.0, [9.0])
+    for at in range(120):
+        live.add(2 + at / 10, [0.1])
+    assert live.p99_s() == 0.1
+    slow = Live()
+    for at in range(5):
+        slow.add(at * 30.0, [float(at)])
+    assert slow.p99_s() == 4.0

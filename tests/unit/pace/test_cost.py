@@ -1,0 +1,42 @@
+"""What a sink's batches cost, with and without a dump's rows."""
+
+from __future__ import annotations
+
+from sidecar.core.model import Seq
+from sidecar.pace.cost import Cost
+from sidecar.pace.sinks import BatchDone
+
+
+def told(*batches: tuple[float, int]) -> Cost:
+    """Batches of (seconds, dump rows), a row being 100 bytes."""
+    cost = Cost()
+    for number, (seconds, rows) in enumerate(batches):
+        cost.batch(BatchDone(Seq(number), 1, 10, rows, seconds, 0.0, 0), dump_bytes=rows * 100)
+    return cost
+
+
+def test_nothing_is_known_before_the_first_batch() -> None:
+    assert (told().quiet_s, told().row_s, told().byte_s) == (0.0, None, None)
+    assert told((0.1, 0)).row_s is None
+
+
+def test_quiet_batches_and_what_rows_add() -> None:
+    cost = told((1.0, 0), (1.0, 0), (1.5, 50_000), (1.25, 25_000))
+    assert (cost.quiet_s, round(cost.row_s or 0, 9), round(cost.byte_s or 0, 11)) == (1.0, 1e-5, 1e-7)
+
+
+def test_without_quiet_batches_what_differs_tells_the_two_apart() -> None:
+    cost = told((30.4, 40_000), (31.2, 120_000), (32.0, 200_000), (30.8, 80_000))
+    assert abs(cost.quiet_s - 30.0) < 1.5
+    assert 0.5e-5 < (cost.row_s or 0) < 3e-5
+
+
+def test_one_batch_that_stalled_counts_for_nothing_and_two_in_a_row_are_how_it_is() -> None:
+    steady = [(0.01, 0), (0.01, 0), *[(0.41, 40_000)] * 6]
+    assert (told(*steady, (60.0, 40_000)).row_s or 0) < 2e-5
+    assert (told(*steady, (4.01, 40_000), (4.01, 40_000)).row_s or 0) > 5e-5
+
+
+def test_rows_that_seem_to_cost_nothing_may_cost_what_batches_differ_in_anyway() -> None:
+    cost = told((30.0, 0), (30.0, 500))
+    assert (cost.row_s or 0) >= 1.0 / 500
