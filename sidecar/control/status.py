@@ -21,8 +21,9 @@ LANE_STILL_MAX_S = 10.0
 """TiCDC resolves at least once a second; a lane that rests ten times as long is stuck, whatever the others do."""
 TICDC_LAG_MAX_S = 10.0
 """Above what TiCDC is behind in a healthy cluster (one to a few seconds)."""
-SEQUENCE_LAG_MAX_S = 5.0
-"""From what TiCDC resolved to what the log holds: one slow write to a remote log passes unnamed."""
+SEQUENCE_LAG_MAX_S = 15.0
+"""From what TiCDC resolved to what the log holds: an idle stream writes a segment every ten seconds (`pipeline.EMPTY_SEGMENT_EVERY_S`),
+and one slow write to a remote log passes unnamed."""
 DELIVERY_LAG_MAX_S = 5.0
 """Above a batch that took long; beside a slow sink above the bound of its live delivery (`sidecar.pace.controller`)."""
 SOURCE_STILL_MAX_S = 5.0
@@ -47,7 +48,7 @@ class SidecarStatus:
     worker began, because their key was touched in the window. `ddls`: passed since this owner began, `last_ddl_ts` and `last_ddl` the
     newest of them. `segments` is the log's length. `owner`: host:pid.
     `merge_worker`: running, starting, stopped or external. Texts are empty for nothing. `readers`: in force, `sinks`: those that the
-    merge worker told of."""
+    merge worker told of. `merged_rows`: of all sinks since the merge worker began, by where it was done: its own process or Spark."""
 
     changefeed: ChangefeedName
     epoch: int
@@ -76,6 +77,7 @@ class SidecarStatus:
     estimates: Mapping[TableName, int] = field(default_factory=dict)
     readers: int = 0
     sinks: tuple[SinkState, ...] = ()
+    merged_rows: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

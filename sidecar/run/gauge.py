@@ -16,6 +16,7 @@ from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, Sidec
 from sidecar.core.model import CommitTs, Lane, TableName, physical_ms
 from sidecar.core.progress import OVER, Progress
 from sidecar.errors import TicdcDumpError
+from sidecar.log.delivered import DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.pace.controller import SinkState
 from sidecar.pipeline import Pipeline
@@ -120,10 +121,11 @@ class Gauge:
             last_ddl_ts=ddl.commit_ts if ddl else None,
             last_ddl=ddl.query if ddl else "",
             merge_worker=measured.merge_worker,
-            last_error=last_error or self._deliveries.trouble or (report.error if report else ""),
+            last_error=last_error or self._deliveries.trouble or (_error_of(report) if report else ""),
             estimates=self._estimates.rows,
             readers=pipeline.dump.demand().readers,
             sinks=sinks,
+            merged_rows=report.rows if report else {},
         )
 
     def _measured(self, now_s: float, wall_ms: float, lanes: Sequence[LaneStatus], sinks: Sequence[SinkState], *, worker: str) -> Measured:
@@ -176,6 +178,11 @@ class Gauge:
             return None
         left = [self._estimates.rows.get(t.table, 0) - t.rows for t in progress.tables if t.complete_at is None]
         return sum(max(rows, 0) for rows in left) / rows_s if self._estimates.rows else None
+
+
+def _error_of(report: DeliveryReport) -> str:
+    """What ended the worker, or keeps a sink from going on."""
+    return report.error or next((f"{sink.sink}: {sink.error}" for sink in report.sinks if sink.error), "")
 
 
 def _ms(later: CommitTs | None, earlier: CommitTs | None) -> float:

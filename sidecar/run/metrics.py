@@ -74,6 +74,11 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
     yield gauge("last_ddl_tso", "Commit of the newest DDL passed in this term, a TSO; 0: none", status.last_ddl_ts or 0)
     dropped = "Chunk rows left out because their key was touched in the window, since the merge worker began"
     yield CounterMetricFamily("ticdc_dump_dropped_rows", dropped, value=status.dropped_rows)
+    merged = "Rows merged for all sinks since the merge worker began, in its own process or by Spark's tasks"
+    places = CounterMetricFamily("ticdc_dump_merged_rows", merged, labels=["place"])
+    for place, count in status.merged_rows.items():
+        places.add_metric([place], count)
+    yield places
     lag = GaugeMetricFamily("ticdc_dump_lane_lag_seconds", "Behind the foremost lane", labels=["lane"])
     joined = GaugeMetricFamily("ticdc_dump_lane_joined", "1 once the lane had a resolved mark", labels=["lane"])
     for lane in status.lanes:

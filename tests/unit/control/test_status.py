@@ -32,7 +32,7 @@ def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
             "lane: kafka/orders/2 has not moved for 34 s (waits for a lock of transaction 5)",
         ),
         (Measured(ticdc_lag_s=12), "TiCDC: what it resolved is 12 s old"),
-        (Measured(sequence_lag_s=7), "sequencing: the log is 7 s behind what TiCDC resolved"),
+        (Measured(sequence_lag_s=17), "sequencing: the log is 17 s behind what TiCDC resolved"),
         (Measured(delivery_lag_s=9, merge_worker="starting"), "Spark: the merge worker is starting, delivery is 9 s behind"),
         (Measured(delivery_lag_s=9, batch_s=4, batch_sink_s=1), "Spark: delivery is 9 s behind"),
         (Measured(delivery_lag_s=9, batch_s=4, batch_sink_s=3), "sink: 3.0 s of the last batch's 4.0 s, delivery is 9 s behind"),

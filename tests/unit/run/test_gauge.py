@@ -13,8 +13,10 @@ from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import SourceError
+from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.storage import open_folder
+from sidecar.pace.sinks import SinkDelivery
 from sidecar.pipeline import Pipeline
 from sidecar.ports import TableEstimate
 from sidecar.run.gauge import RATE_OVER_S, STATUS_EVERY_S, Estimates, Gauge
@@ -164,3 +166,17 @@ def test_tables_that_a_dump_gets_under_way_are_estimated_too() -> None:
     assert not schemas.asked.is_set(), "once a dump"
     estimates.want(replace(progress, tables=(TableProgress(TABLE), TableProgress(TableName("app", "born")))))
     assert schemas.asked.wait(10)
+
+
+def test_a_sink_that_does_not_go_on_is_the_last_error(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    told, _ = gauge(stage, pipeline, tmp_path)
+    sinks = (SinkDelivery("file:/a", Seq(3)), SinkDelivery("s3://b", None, error="no room left"))
+    report = DeliveryReport(None, CommitTs(0), "running", 1, rows={"worker": 5}, sinks=sinks)
+    (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
+    told._deliveries.start()
+    status = told.read(stage.clock.now_s())
+    told._deliveries.close()
+    assert status.last_error == "s3://b: no room left"
+    assert status.merged_rows == {"worker": 5}

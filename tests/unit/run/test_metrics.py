@@ -64,6 +64,7 @@ def test_an_owner_shows_its_stream_and_its_dump(stage: Stage) -> None:
         waiting_for="TiCDC: open windows wait",
         repeats=4,
         dropped_rows=9,
+        merged_rows={"worker": 7, "spark": 11},
         merge_worker="running",
     )
     assert stage.get("/healthz") == "owner\n"
@@ -79,6 +80,7 @@ def test_an_owner_shows_its_stream_and_its_dump(stage: Stage) -> None:
     assert found[("ticdc_dump_waiting", "TiCDC")] == 1
     assert found[("ticdc_dump_repeats_total",)] == 4
     assert found[("ticdc_dump_dropped_rows_total",)] == 9
+    assert (found[("ticdc_dump_merged_rows_total", "worker")], found[("ticdc_dump_merged_rows_total", "spark")]) == (7, 11)
     assert found[("process_resident_memory_bytes",)] > 1 << 20
 
 
