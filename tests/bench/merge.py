@@ -1,15 +1,23 @@
-"""A dump through the whole Spark job, log to files. Beside it: Spark copying the same typed rows, Parquet to Parquet."""
+"""A dump, and live rows, through the whole Spark job, log to files. Beside it: Spark copying the same typed rows, Parquet to Parquet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from sidecar.core.model import Change, CommitTs, Lane, Rank
+from sidecar.log.storage import Folder
+from spark_merge.job import Job, JobSettings
+from spark_merge.sinks.registry import open_sink
+from tests.bench.account import ACCOUNT, SCHEMA, canal_updates, message
+from tests.bench.account import rows as account_rows
 from tests.bench.bench import Bench
 from tests.bench.dumped import Dumped, deliver, dumped
 from tests.bench.figures import Cost, Figure, beside, best, rate, timed_tree
+from tests.bench.log import LogWriter, segment
 
 WINDOWS, WINDOW_CHUNKS, CHUNK_ROWS = 10, 2, 50_000
+LARGE_ROWS, SMALL_SEGMENTS = 1_000_000, 10_000
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
@@ -24,11 +32,35 @@ def measure(bench: Bench) -> Iterator[Figure]:
     lines = best(lambda: deliver(bench.spark, source, bench.new_folder("jsonl"), "jsonl"))
     limit = "one task a segment, since lines are in output order; JSON text"
     yield beside(rate("the same to JSON lines", source.rows, lines, aim="", limit=limit), "Spark copy to Parquet", source.rows, copied)
+    yield from _live(bench)
     for name, cost, limit in (
         ("session", bench.session_cost, "JVM start"),
         ("first batch, 10,000 rows", bench.cold_cost, "first use of JVM code, workers"),
     ):
         yield Figure(f"cold: {name}", cost.wall_s, "s", aim="", limit=f"{limit}: {cost.cpu_s:.1f} s CPU")
+
+
+def _live(bench: Bench) -> Iterator[Figure]:
+    """Segments of live rows alone: one large one, which tasks share, and many with a row each."""
+    for rows, segments in ((bench.sized(LARGE_ROWS), 1), (bench.sized(SMALL_SEGMENTS), bench.sized(SMALL_SEGMENTS))):
+        log = _updates(bench.new_folder("live"), rows, segments)
+        out, cost = bench.new_folder("live-parquet"), Cost()
+        job = Job(bench.spark, [open_sink(f"file://{out}?format=parquet", log_id="bench")], JobSettings(log))
+        with timed_tree(cost):
+            while job.run_once():
+                pass
+        name = f"{rows:,} live rows in {segments:,} segment{'s' if segments > 1 else ''} to Parquet"
+        yield rate(name, rows, cost, aim="", limit="a file a segment, a small decode" if segments > 1 else "JSON decode")
+
+
+def _updates(folder: Path, rows: int, segments: int) -> Folder:
+    writer, updates = LogWriter(folder, codec="canal-json", schemas={ACCOUNT: SCHEMA}), canal_updates(account_rows(1, 10_000))
+    for ordinals in (range(rows * at // segments, rows * (at + 1) // segments) for at in range(segments)):
+        changes = (
+            Change(CommitTs(n + 1), Rank.PUT, *ACCOUNT, b"", message(updates[n % len(updates)], n + 1), Lane("k/0"), n) for n in ordinals
+        )
+        writer.write(segment(ordinals.start, ordinals.stop, changes))
+    return writer.folder
 
 
 def _copied(bench: Bench, source: Dumped) -> Cost:
