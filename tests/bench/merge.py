@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sidecar.core.model import Change, CommitTs, Lane, Rank
 from sidecar.log.storage import Folder
-from spark_merge.job import Job, JobSettings
+from spark_merge.delivery import JobSettings
+from spark_merge.job import Job, SparkTasks
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA, canal_updates, message
 from tests.bench.account import rows as account_rows
@@ -45,10 +46,10 @@ def _live(bench: Bench) -> Iterator[Figure]:
     for rows, segments in ((bench.sized(LARGE_ROWS), 1), (bench.sized(SMALL_SEGMENTS), bench.sized(SMALL_SEGMENTS))):
         log = _updates(bench.new_folder("live"), rows, segments)
         out, cost = bench.new_folder("live-parquet"), Cost()
-        job = Job(bench.spark, [open_sink(f"file://{out}?format=parquet", log_id="bench")], JobSettings(log))
+        job = Job(SparkTasks(lambda: bench.spark), {"parquet": open_sink(f"file://{out}?format=parquet", log_id="bench")}, JobSettings(log))
         with timed_tree(cost):
-            while job.run_once():
-                pass
+            job.start()
+            job.finish()
         name = f"{rows:,} live rows in {segments:,} segment{'s' if segments > 1 else ''} to Parquet"
         yield rate(name, rows, cost, aim="", limit="a file a segment, a small decode" if segments > 1 else "JSON decode")
 
