@@ -90,6 +90,9 @@ def replay(
     sink: Annotated[list[str] | None, typer.Option(help="Sink URI, may be given again; default: file://OUT/output?format=jsonl")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the log and the default sink; default: out/NAME-FEED-BRACKETS.")] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    worker_rows: Annotated[
+        int | None, typer.Option(min=0, help="Live rows of a batch that are not left to Spark's tasks; default: 20,000; 0: all are.")
+    ] = None,
     verify: Annotated[bool, typer.Option(help="Hold the output against the recording's truth.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -99,6 +102,7 @@ def replay(
     from sidecar.replay.replay import run
     from sidecar.replay.report import ReplaySettings
     from sidecar.ticdc.table_rules import split_rules
+    from spark_merge.places import WORKER_ROWS
 
     console, looks = console_for(as_json=as_json), ReplayLooks()
     settings = ReplaySettings(
@@ -114,6 +118,7 @@ def replay(
         sinks=tuple(sink or ()),
         out=out,
         master=master,
+        worker_rows=WORKER_ROWS if worker_rows is None else worker_rows,
         verify=verify,
     )
     with View(console) as view:

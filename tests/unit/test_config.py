@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.config import Config, read_config, read_secret
+from sidecar.config import Config, SparkSection, read_config, read_secret
 from sidecar.errors import ConfigError
+from spark_merge.places import WORKER_ROWS
 
 LEAST = """
 sinks = ["file:///var/out"]
@@ -65,3 +66,7 @@ def test_a_secret_is_its_file_without_the_last_newline(tmp_path: Path) -> None:
     assert read_secret("") == ""
     with pytest.raises(ConfigError, match="absent cannot be read"):
         read_secret(str(tmp_path / "absent"))
+
+
+def test_the_bound_of_the_worker_s_own_process_is_the_one_that_was_measured() -> None:
+    assert SparkSection().worker_rows == WORKER_ROWS
