@@ -217,7 +217,8 @@ def test_the_command_tells_every_check_and_exits_with_1_for_a_failure(stage: Sta
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("master", "status", "what"), [("local[1]", "ok", "sees the log's"), ("nonsense://host", "failed", "Spark at nonsense://host does not start")]
+    ("master", "status", "what"),
+    [("local[1]", "ok", "sees the log's"), ("nonsense://host", "failed", "Spark at nonsense://host does not start")],
 )
 def test_a_task_of_a_real_session_sees_the_log(stage: Stage, master: str, status: str, what: str) -> None:
     path = stage.config(log=f"file://{stage.folder}/spark-log", spark={"managed": True, "master": master, "memory": "512m"})

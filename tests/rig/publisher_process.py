@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from tests.rig.publisher import SETTINGS_FILE, Checkpoint, Settings, read_checkpoints, write_checkpoint
+from tests.support.services.freezing import freeze
 
 LOG_FILE = "publisher.log"
 STOP_S_MAX = 10.0
@@ -64,7 +65,8 @@ class PublisherProcess:
 
     def freeze(self) -> None:
         """SIGSTOP: neither rows nor marks come, connections stay."""
-        self._signal(signal.SIGSTOP)
+        assert self._process is not None, "the publisher is not running"
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)

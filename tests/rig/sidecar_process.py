@@ -18,6 +18,7 @@ from typing import Any, Self
 from sidecar.control.answers import CallFailed
 from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
+from tests.support.services.freezing import freeze
 from ticdc_dump.v1 import control_pb2
 
 BIN = Path(sys.executable).parent
@@ -57,7 +58,7 @@ class SidecarProcess:
             self._process.wait()
 
     def freeze(self) -> None:
-        self._send(signal.SIGSTOP)
+        freeze(self.pid)
 
     def thaw(self) -> None:
         self._send(signal.SIGCONT)

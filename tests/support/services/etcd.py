@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.services.freezing import freeze
+
 START_S_MAX = 30.0
 STOP_S_MAX = 10.0
 
@@ -127,7 +129,8 @@ class Etcd:
 
     def freeze(self) -> None:
         """It keeps its connections and answers nothing."""
-        self._signal(signal.SIGSTOP)
+        assert self._process is not None, "etcd does not run"
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)

@@ -36,6 +36,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
     ResourceType,
 )
 
+from tests.support.services.freezing import freeze
 from tests.support.services.jars import jars
 from tests.support.services.tls import Authority
 
@@ -109,7 +110,9 @@ class KafkaBroker:
 
     def freeze(self) -> None:
         """It keeps its connections and answers nothing."""
-        self._signal(signal.SIGSTOP)
+        if self._process is None:
+            raise RuntimeError("Kafka is not running")
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)

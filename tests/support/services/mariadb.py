@@ -23,6 +23,7 @@ from typing import Any, Self
 import pymysql
 
 from sidecar.config import SourceSection
+from tests.support.services.freezing import freeze
 from tests.support.services.jars import mariadb_home
 
 START_S_MAX = 60.0
@@ -112,7 +113,7 @@ class MariaDb:
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
