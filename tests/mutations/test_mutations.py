@@ -485,8 +485,8 @@ MUTATIONS = [
     Mutation(
         "a dump reads on however much is not delivered",
         "sidecar/core/dump_run.py",
-        "return taken + rows <= room.rows and",
-        "return taken >= 0 and",
+        "return taken + rows <= room.rows and self.windows.bytes_held() < room.bytes",
+        "return True",
         PACE + "test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it",
     ),
     Mutation(
