@@ -3,7 +3,7 @@
 Each sink by itself has a **width**: rows of a dump that may be read and not accepted by it, wherever they are (being read, in open
 windows, in the log). The least of all sinks holds.
 
-    width = gain x slack / (seconds that a dump's row adds)          slack = bound - delivery without a dump
+    width = gain x slack / (seconds that a dump's row adds)          slack = bound - delivery without a dump - a dump's batch by itself
 
 - Forward: all of the width may stand before a live segment at once; then that segment is delivered at the bound. What a row adds, and
   what delivery takes without any, comes from the sink's batches (`cost`). A jump in either narrows the width with the second batch
@@ -49,11 +49,11 @@ make it less, the worker's own pauses a little more."""
 NARROW_ROWS = 500
 """Of a sink whose batches are not known yet: a table's first chunk."""
 GROWTH = 8
-GAIN_MIN, GAIN_MAX = 0.25, 8.0
+GAIN_MIN, GAIN_MAX = 0.25, 6.0
 GAIN_UP_MAX, GAIN_DOWN_MIN, GAIN_DOWN_MAX = 1.3, 0.5, 0.9
 """In one round."""
-AIM = 0.7
-WELL_BELOW = 0.6
+AIM = 0.6
+WELL_BELOW = 0.5
 """Of the slack: what a gain is changed for, and where one begins to rise. From there to the bound is what batches differ by."""
 ROUND_BATCHES = 5
 ROUND_S = 2.5
@@ -178,7 +178,8 @@ class SinkPace:
         row_s, byte_s = self._cost.row_s, self._cost.byte_s
         if row_s is None:
             return NARROW_ROWS, UNLIMITED.bytes
-        more_s = self.gain.value * (self.limit_s(bound_s) - self.without_s)
+        slack_s = self.limit_s(bound_s) - self.without_s
+        more_s = self.gain.value * max(slack_s - self._cost.job_s, LEAST_SHARE * slack_s)
         most = GROWTH * max(self._peaks[0], NARROW_ROWS)
         return min(int(more_s / row_s), most), int(more_s / byte_s) if byte_s is not None else UNLIMITED.bytes
 

@@ -7,8 +7,8 @@ so there are batches without dump rows (quiet ones) while a dump runs, and where
 in their rows. The last quiet ones are kept however old they are.
 
 Where batches differ too little, what is too much is put on the dump's rows: the dump narrows, and its batches differ, until quiet ones
-tell. What a dump's batch costs by itself (Spark's job) is in row_s: few rows look dear and more rows cheaper, which is so. Live rows
-are in `fixed`, which follows their load as the last batches do.
+tell. What a dump's batch costs by itself, however few its rows (Spark's job), is `job_s`, known where batches with dump rows differ by
+themselves; else it is in row_s too. Live rows are in `fixed`, which follows their load as the last batches do.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ QUIET_BATCHES = 3
 """The fewest of which one may be an outlier."""
 KEEP = 0.7
 """What a batch weighs beside the one after it: the last two weigh more than all before them."""
+SPREAD = 2.0
+SPREAD_BATCHES = 3
+"""So many batches with dump rows, whose rows differ by that, tell what rows add without the quiet ones."""
 QUIET_LEAST = 0.05
 """What a quiet batch weighs at the least."""
 ROW_S_LEAST = 1e-7
@@ -56,6 +59,8 @@ class Cost:
         """Of a batch without dump rows; 0 before the first batch."""
         self.row_s: float | None = None
         """What a dump's row adds; None before the first."""
+        self.job_s = 0.0
+        """What a batch with any dump rows adds besides."""
         self.byte_s: float | None = None
         """What a byte of a dump's chunks adds: rows of another table may be wider than those measured."""
 
@@ -66,12 +71,19 @@ class Cost:
         (self._points if batch.dump_rows else self._quiet).append(point)
         points = [*self._quiet, *self._points]
         if self._points:
-            self.row_s = _steady(self.row_s, max(self._slope([(point, point.rows) for point in points]), ROW_S_LEAST))
-            told = [(point, point.bytes) for point in points if point.bytes or not point.rows]
+            spread = len(self._points) >= SPREAD_BATCHES and max(p.rows for p in self._points) >= SPREAD * min(p.rows for p in self._points)
+            fitted = list(self._points) if spread else points
+            self.row_s = _steady(self.row_s, max(self._slope([(point, point.rows) for point in fitted]), ROW_S_LEAST))
+            told = [(point, point.bytes) for point in fitted if point.bytes or not point.rows]
             if any(size for _, size in told):
                 self.byte_s = _steady(self.byte_s, max(self._slope(told), ROW_S_LEAST / BYTES_A_ROW))
         recent = [point for point in self._quiet if point.number > self._number - BATCHES] or points
-        self.quiet_s = _median((max(p.seconds - (self.row_s or 0.0) * p.rows, 0.0), self._weight(p)) for p in recent)
+        self.quiet_s = self._besides(recent)
+        self.job_s = max(self._besides(self._points) - self.quiet_s, 0.0)
+
+    def _besides(self, points: Iterable[_Point]) -> float:
+        """What batches cost besides their dump rows."""
+        return _median((max(p.seconds - (self.row_s or 0.0) * p.rows, 0.0), self._weight(p)) for p in points)
 
     def _slope(self, found: Sequence[tuple[_Point, int]]) -> float:
         """At the least what the largest batch can have cost without standing out from what batches differ in anyway."""

@@ -14,10 +14,11 @@ import pytest
 from sidecar.core.model import Seq
 from sidecar.log.storage import Folder, open_folder
 from spark_merge import places
-from spark_merge.contract import Head, Outcome
+from spark_merge.contract import Batch, Head, Outcome
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, Work
 from spark_merge.places import SPARK, WORKER, Places
+from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from tests.support.histories import SEGMENTS, check, random_history, write_log
 from tests.support.sinks import Here
@@ -158,3 +159,38 @@ def test_a_hang_ends_the_process_and_says_where() -> None:
 def test_what_ends_in_time_ends_nothing() -> None:
     found = subprocess.run([sys.executable, "-c", HANGS, "60"], capture_output=True, text=True, timeout=60, check=True)
     assert found.stdout == "went on\n"
+
+
+class Dies(FileSink):
+    """Its worker dies before or after a batch is accepted, once `left` accepts were done."""
+
+    left, after = 0, False
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        if self.left == 0 and not self.after:
+            raise ConnectionAbortedError
+        super().accept(batch, outcomes)
+        if self.left == 0:
+            raise ConnectionAbortedError
+        self.left -= 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_batch_that_one_place_began_is_done_again_by_the_other(tmp_path: Path, seed: int) -> None:
+    """One worker after another dies, before and after each of its accepts, and each next one has its batches done in the other place."""
+    history = random_history(Random(seed))
+    log, out = open_folder(str(tmp_path / "log")), open_folder(str(tmp_path / "out"))
+    manifests = write_log(log, history)
+    for life in range(40):
+        sink = Dies(out, log_id="cf", file_format="jsonl")
+        sink.left, sink.after = life % 3, life % 2 == 1
+        limits = BatchLimits(segments_max=1 + life % 2)
+        delivery = Delivery(sink, JobSettings(log, limits=limits), Places(Here(), rows_max=1_000 if life % 4 < 2 else 0))
+        try:
+            while delivery.deliver():
+                pass
+            break
+        except ConnectionAbortedError:
+            continue
+    assert sink.look() == SEGMENTS - 1
+    check(history, manifests, out)
