@@ -40,3 +40,15 @@ def test_one_batch_that_stalled_counts_for_nothing_and_two_in_a_row_are_how_it_i
 def test_rows_that_seem_to_cost_nothing_may_cost_what_batches_differ_in_anyway() -> None:
     cost = told((30.0, 0), (30.0, 500))
     assert (cost.row_s or 0) >= 1.0 / 500
+
+
+def test_a_dump_s_batch_by_itself_is_apart_from_its_rows_once_batches_differ() -> None:
+    job_s, row_s = 0.1, 5e-6
+    quiet = [(0.02, 0)] * 3
+    alike = told(*quiet, *[(0.02 + job_s + 1_000 * row_s, 1_000)] * 4)
+    assert (alike.row_s or 0) > 10 * row_s, "batches of one size say only what they cost"
+    assert alike.job_s < job_s / 2
+    differing = told(*quiet, *[(0.02 + job_s + rows * row_s, rows) for rows in (100, 1_000, 5_000, 20_000)])
+    assert abs((differing.row_s or 0) - row_s) < 1e-6
+    assert abs(differing.job_s - job_s) < 0.01
+    assert abs(differing.quiet_s - 0.02) < 1e-6
