@@ -124,9 +124,9 @@ class Live:
         while len(self._batches) > LIVE_BATCHES_MIN and self._batches[0][0] < accepted_s - LIVE_OVER_S:
             self._batches.popleft()
 
-    def since_s(self) -> float:
-        """When the oldest of them was accepted."""
-        return self._batches[0][0]
+    def since_s(self) -> float | None:
+        """When the oldest of them was accepted; None of so few that they tell nothing of how long a segment waits for another batch."""
+        return self._batches[0][0] if len(self._batches) >= LIVE_BATCHES_MIN else None
 
     def p99_s(self) -> float:
         """0 of nothing."""
@@ -222,7 +222,7 @@ class SinkPace:
         if batch.dump_rows:
             self._dump_s = at_s
             self._peaks = (self._peaks[1], self._open_rows + self.queued_rows)
-        elif took_s and self._dump_s < self._live.since_s() and (quiet_s := self._cost.quiet_s) > 0:
+        elif took_s and (since_s := self._live.since_s()) is not None and self._dump_s < since_s and (quiet_s := self._cost.quiet_s) > 0:
             self._waits = min(max(self._live.p99_s() / quiet_s, 1.0), WAITS_MAX)
         if took_s and (batch.dump_rows or self._after_dump):
             slack_s = max(self.limit_s(bound_s) - self.without_s, 1e-9)
