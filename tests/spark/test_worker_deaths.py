@@ -44,7 +44,7 @@ def until_dead(self, task, portions):
 
 FileWriter.__call__ = until_dead
 settings = WorkerSettings(JobSettings(open_folder(log)), (f"file://{out}?format=jsonl",), "cf", "local[1]", "1g")
-worker = Worker(settings, watched=Watchdog(hang_s=1.0 if how == "hang" else 1000.0).watched)
+worker = Worker(settings, watched=Watchdog(hang_s=10.0 if how == "hang" else 1000.0).watched)
 end_with_stdin(worker)
 worker.run()
 """
