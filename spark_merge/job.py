@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Event, Lock, current_thread
 from time import monotonic
@@ -116,16 +116,15 @@ class SparkTasks:
         self._starting.check()
 
     def cores(self, heads: Sequence[Head]) -> int:  # noqa: ARG002  # Spark has as many for each batch
-        return int(self._session().sparkContext.defaultParallelism)
+        with self._asking():
+            return int(self._session().sparkContext.defaultParallelism)
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
         """Raises SparkLost where the session is gone: it does not come back in this process."""
         context = self._session().sparkContext
-        try:
+        with self._asking():
             context.setLocalProperty("spark.scheduler.pool", current_thread().name)
             outcomes: list[Outcome] = context.parallelize(work, len(work)).map(telling(Work.carry_out)).collect()
-        except (PySparkException, Py4JError, OSError) as error:
-            raise told(error) or self._failure(error) from error
         return outcomes
 
     def _session(self) -> SparkSession:
@@ -143,8 +142,16 @@ class SparkTasks:
             self._spark.sparkContext.parallelize(range(cores), cores).map(_nothing).collect()
         except (PySparkException, Py4JError, OSError) as error:
             raise SparkLost(
-                f"Spark's session did not start: {error}", hint="see Spark's own lines above; `ticdc-dump check --spark` tries it alone"
+                f"Spark ended while it started: {error}", hint="see Spark's own lines above; `ticdc-dump check --spark` tries it alone"
             ) from error
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Around all that the JVM is asked for."""
+        try:
+            yield
+        except (PySparkException, Py4JError, OSError) as error:
+            raise told(error) or self._failure(error) from error
 
     def _failure(self, error: Exception) -> SinkError | SparkLost:
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from time import monotonic, sleep
@@ -14,10 +16,12 @@ from time import monotonic, sleep
 import pytest
 
 from sidecar.core.model import Seq
+from sidecar.log.delivered import DeliveryReport
+from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.storage import Folder, open_folder
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.files.sink import FileSink
-from tests.support.histories import SEGMENTS, check, random_history, write_log
+from tests.support.histories import SEGMENTS, check, random_history, write_log, written
 
 DEADLINE_S = 240.0
 """Two Spark sessions on a loaded machine."""
@@ -79,3 +83,63 @@ def test_a_worker_that_dies_is_started_again_and_the_output_is_the_rules(tmp_pat
     assert process.deaths == 1
     assert noticed[0].exit_code == (1 if how == "hang" else -signal.SIGKILL)
     check(history, manifests, out)
+
+
+RUNS = """
+import sys
+from sidecar.log.storage import open_folder
+from spark_merge.delivery import JobSettings
+from spark_merge.worker import Worker, WorkerSettings
+
+log, out = sys.argv[1:]
+Worker(WorkerSettings(JobSettings(open_folder(log)), (f"file://{out}?format=jsonl",), "cf", "local[1]", "1g")).run()
+"""
+
+
+@pytest.mark.spark
+def test_a_worker_whose_jvm_is_killed_says_so_and_the_next_one_delivers_the_rest(tmp_path: Path) -> None:
+    """At rest: the first to notice is the next window."""
+    history = random_history(Random(3))
+    log, out = open_folder(str(tmp_path / "log")), Folder("file", str(tmp_path / "out"))
+    segments = written(log, history)
+    manifests = [next(segments)]
+    deliveries = LogDeliveries(log)
+
+    def report() -> DeliveryReport | None:
+        deliveries._read()
+        return deliveries.report
+
+    def run() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", RUNS, log.root, out.root], start_new_session=True)
+
+    worker = run()
+    try:
+        wait_for(lambda: (found := report()) is not None and found.spark == "ready", report)
+        for java in java_of(worker.pid):
+            os.kill(java, signal.SIGKILL)
+        manifests += segments
+        assert worker.wait(DEADLINE_S) == 1
+        found = report()
+        assert found is not None
+        assert found.state == "stopped"
+        assert "Spark" in found.error
+        assert "what to do" in found.error
+        worker = run()
+        wait_for(lambda: (found := report()) is not None and found.seq == SEGMENTS - 1, report)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+    check(history, manifests, out)
+
+
+def java_of(group: int) -> list[int]:
+    """The JVMs in the process group."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            name, _, rest = (process / "stat").read_text().partition("(")[2].rpartition(")")
+            if name == "java" and int(rest.split()[2]) == group:
+                found.append(int(process.name))
+    assert found
+    return found
