@@ -10,7 +10,7 @@ ARGS ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py
 
-.PHONY: help setup demo demo-live fast test matrix check format lint types stubs bench bench-peers sim lock clean
+.PHONY: help setup demo demo-live fast test custom-sink matrix hostile fuzz soak check format lint types stubs bench bench-peers sim lock clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -34,8 +34,22 @@ fast: setup ## the tests that need no server and no Spark, within three minutes
 test: setup ## all tests
 	@$(PYTEST)
 
+custom-sink: setup ## test what TiCDC's own sink sends with, against this sidecar, too: the Go client, its command and the URI (needs Go; nothing of TiCDC is built; OUTAGE=60s)
+	@command -v go >/dev/null || { echo "custom-sink needs Go 1.25 or later: there is no go in PATH" >&2; exit 1; }
+	@$(MAKE) --no-print-directory -C deploy/push/go test
+	@echo "tested: the Go module, alone and with processes of the sidecar. Not tested: deploy/push/sink, which compiles inside TiCDC's module only, and a cdc with it"
+
 matrix: setup ## all tests, with every schedule of every recording, feed and kind of brackets, and many more examples (tests/lanes.py)
 	@TICDC_DUMP_LANE=matrix $(PYTEST)
+
+hostile: setup ## what an attacker and an unlucky operator try, on loopback: a table of inputs, hangs, silent acceptances, leaks and foreign errors (ARGS="control" for an area)
+	@$(BIN)/python -m tests.hostile $(ARGS)
+
+fuzz: setup ## a million damaged messages of each protocol, each read as a slow reader reads it or refused by an error of ours (ARGS="--messages 20000 --only kv --seed 7")
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+soak: setup ## the whole product under the rig's disasters, dump after dump: how memory, descriptors, threads and the log grow (ARGS="--minutes 60")
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 check: lint types stubs test ## format, lint, types, stubs, then all tests
 
@@ -49,8 +63,9 @@ lint: setup ## format and lint, changing nothing
 types: setup ## mypy --strict
 	@$(BIN)/mypy
 
-stubs: setup ## regenerate the gRPC stubs and fail if they differ from what is committed
+stubs: setup ## regenerate the gRPC stubs and fail if they differ from what is committed (Go's where its generators are)
 	@$(BIN)/python -m tests.support.stubs
+	@$(MAKE) --no-print-directory -C deploy/push/go stubs-where-installed
 
 bench: setup ## measure: ratios to something measured in the same run
 	@$(BIN)/python -m tests.bench
@@ -65,7 +80,7 @@ demo-live: setup ## the demo on real servers: MariaDB, Kafka and etcd, a dump pa
 	@$(BIN)/python -m tests.rig.demo
 
 lock: ## lock the dependencies anew (needs uv in .venv)
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --group dev pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --all-extras --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove what was made
 	@rm -rf .venv out build spark-warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis

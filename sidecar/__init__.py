@@ -13,4 +13,4 @@
 Arrows point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.4.0"

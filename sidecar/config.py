@@ -2,13 +2,20 @@
 deploy/config.example.toml, which a test holds against this file.
 
 Sizes are bytes and times seconds, by their names. A secret is never in the file: `*_file` names the file that holds it.
+
+What can be said of a value by itself is said here, at once: a setting that is accepted is one that can be meant. Bounds are far beyond
+what anybody needs and within what those can take who are given the value.
 """
 
 from __future__ import annotations
 
+import os
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from msgspec import Meta, Struct
@@ -16,10 +23,19 @@ from msgspec import Meta, Struct
 from sidecar.core.messages import READERS_MAX
 from sidecar.errors import ConfigError
 
+ETCD_TIMEOUT_S = 5.0
+"""By default, whatever the lease: keepalives and writes have bounds of their own."""
+CHUNK_ROWS_MAX = 2**32 - 1
+"""What a message of the control service carries."""
+
+SPOOL_SUFFIX = ".subscribers"
+"""Of the folder beside the log in which a `grpc:` sink keeps what subscribers have yet to get."""
+
 Port = Annotated[int, Meta(ge=1, le=65535)]
-Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
+Bytes = Annotated[int, Meta(ge=1, le=1 << 50)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Name = Annotated[str, Meta(min_length=1)]
+Settings = TypeVar("Settings")
 
 
 class _Section(Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,14 +59,15 @@ class ChangefeedSection(_Section, frozen=True, kw_only=True):
 
 
 class EtcdSection(_Section, frozen=True, kw_only=True):
-    """TiCDC's own etcd: PD's client endpoints, `host:port` without a scheme. `lease_s`: a standby takes over after so long."""
+    """TiCDC's own etcd: PD's client endpoints, `host:port` without a scheme. `lease_s`: a standby takes over after so long.
+    `timeout_s`: for one answer, no longer than that."""
 
     endpoints: Annotated[tuple[Name, ...], Meta(min_length=1)]
     tls: Tls = Tls()
     user: str = ""
     password_file: str = ""
     lease_s: Annotated[int, Meta(ge=2, le=600)] = 10
-    timeout_s: Seconds = 5.0
+    timeout_s: Annotated[float, Meta(gt=0, le=600)] = ETCD_TIMEOUT_S
 
 
 class SourceSection(_Section, frozen=True, kw_only=True):
@@ -70,24 +87,32 @@ class SourceSection(_Section, frozen=True, kw_only=True):
 
 class KafkaSection(_Section, frozen=True, kw_only=True):
     """`brokers` and `topic` default to those of the changefeed's sink URI. `client`: librdkafka settings as they are, for TLS
-    and SASL. `server_tz`: the TiCDC server's --tz. `queue_bytes_max`: fetched and not yet taken."""
+    and SASL. `server_tz`: the TiCDC server's --tz. `ambiguous`: which moment of two a TIMESTAMP is where that zone has an hour twice.
+    `queue_bytes_max`: fetched and not yet taken. `begin`: where a new log does; empty: now, unless a sink holds rows already."""
 
+    begin: Literal["", "now", "topic"] = ""
     brokers: str = ""
     client: dict[str, str] = {}
     sasl_password_file: str = ""
     group: str = ""
-    queue_bytes_max: Positive = 128 << 20
+    queue_bytes_max: Annotated[int, Meta(ge=1, le=8 << 30)] = 128 << 20
     server_tz: Name = "UTC"
+    ambiguous: Literal["refuse", "first", "second"] = "refuse"
 
 
 class PushSection(_Section, frozen=True, kw_only=True):
-    """For `feed = "push"`: where custom sinks hand over key-values (proto/ticdc_dump/v1/feed.proto). `listen` beyond loopback
-    needs `tls` or a token. `queue_bytes_max`: received and not yet taken, of all senders together."""
+    """For `feed = "push"`: where TiCDC hands its changes over without a broker (proto/ticdc_dump/v1/feed.proto). `form`: what its own sink
+    has, or key-values from before its sorter. `listen` beyond loopback needs `tls` or a token. `queue_bytes_max`: received and not yet
+    taken, of all senders together. Of messages: `ahead_bytes_max`, kept and not yet read, beyond which TiCDC waits; `begin` as kafka.begin,
+    or with all that was sent."""
 
+    form: Literal["key-values", "messages"] = "key-values"
+    begin: Literal["", "now", "sent"] = ""
+    ahead_bytes_max: Bytes = 16 << 30
     listen: Name = "127.0.0.1:8312"
     tls: Tls = Tls()
     token_file: str = ""
-    queue_bytes_max: Positive = 128 << 20
+    queue_bytes_max: Bytes = 128 << 20
     silent_max_s: Seconds = 60.0
 
 
@@ -97,8 +122,26 @@ class TikvSection(_Section, frozen=True, kw_only=True):
 
     pd: tuple[Name, ...] = ()
     tls: Tls = Tls()
-    queue_bytes_max: Positive = 128 << 20
+    queue_bytes_max: Bytes = 128 << 20
     outage_max_s: Seconds = 60.0
+
+
+class BinlogSection(_Section, frozen=True, kw_only=True):
+    """For `feed = "binlog"`: TiDB-Binlog, read as a drainer does. `name` stands for a changefeed's id. `listen`: where pumps that
+    come announce themselves; `advertise`: under which address they reach that. `filter`: as in a changefeed's configuration."""
+
+    name: str = ""
+    pd: tuple[Name, ...] = ()
+    initial_commit_ts: Annotated[int, Meta(ge=0)] = 0
+    listen: Name = "127.0.0.1:8249"
+    advertise: str = ""
+    case_sensitive: bool = False
+    filter: dict[str, Any] = {}
+    gzip: bool = False
+    queue_bytes_max: Bytes = 128 << 20
+    ahead_bytes_max: Bytes = 4 << 30
+    outage_max_s: Seconds = 60.0
+    tls: Tls = Tls()
 
 
 class LogSection(_Section, frozen=True, kw_only=True):
@@ -107,7 +150,7 @@ class LogSection(_Section, frozen=True, kw_only=True):
 
     uri: Name
     spill_folder: str = ""
-    held_bytes_max: Positive = 256 << 20
+    held_bytes_max: Bytes = 256 << 20
     retain: bool = True
 
 
@@ -117,21 +160,22 @@ class SparkSection(_Section, frozen=True, kw_only=True):
     own process, at once; 0: everything is done by Spark's tasks."""
 
     master: Name = "local[*]"
-    memory: Name = "2g"
+    memory: Annotated[str, Meta(pattern="^[1-9][0-9]{0,9}[kmgtKMGT]$")] = "2g"
     managed: bool = True
-    worker_rows: Annotated[int, Meta(ge=0)] = 20_000
+    worker_rows: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 20_000
 
 
 class DumpSection(_Section, frozen=True, kw_only=True):
     """Defaults of dumpstart, and the bounds of what may be read and not yet in the log. `delivery_bound_s` 0: by what delivery takes
-    without a dump."""
+    without a dump. `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only."""
 
-    chunk_rows: Positive = 10_000
+    chunk_rows: Annotated[int, Meta(ge=1, le=CHUNK_ROWS_MAX)] = 10_000
     readers: Annotated[int, Meta(ge=1, le=READERS_MAX)] = 2
-    window_chunks_max: Positive = 8
-    open_windows_max: Positive = 16
-    chunk_bytes_max: Positive = 256 << 20
-    delivery_bound_s: Annotated[float, Meta(ge=0)] = 0.0
+    window_chunks_max: Annotated[int, Meta(ge=1, le=10_000)] = 8
+    open_windows_max: Annotated[int, Meta(ge=1, le=10_000)] = 16
+    chunk_bytes_max: Bytes = 256 << 20
+    delivery_bound_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    reread_rewritten: bool = False
 
 
 class ControlSection(_Section, frozen=True, kw_only=True):
@@ -150,6 +194,12 @@ class MetricsSection(_Section, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:8311"
 
 
+class FilesSection(_Section, frozen=True, kw_only=True):
+    """`umask`: of all files that the sidecar and its worker make, in octal; they hold rows of the source, and it reads them itself."""
+
+    umask: Annotated[str, Meta(pattern="^0?0[0-7]{2}$")] = "077"
+
+
 class LoggingSection(_Section, frozen=True, kw_only=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -163,29 +213,127 @@ class Config(_Section, frozen=True, kw_only=True):
     source: SourceSection
     log: LogSection
     sinks: Annotated[tuple[Name, ...], Meta(min_length=1)]
-    feed: Literal["kafka", "push", "tikv"] = "kafka"
+    feed: Literal["kafka", "push", "tikv", "binlog"] = "kafka"
     kafka: KafkaSection = KafkaSection()
     push: PushSection = PushSection()
     tikv: TikvSection = TikvSection()
+    binlog: BinlogSection = BinlogSection()
     spark: SparkSection = SparkSection()
     dump: DumpSection = DumpSection()
     control: ControlSection = ControlSection()
     metrics: MetricsSection = MetricsSection()
+    files: FilesSection = FilesSection()
     logging: LoggingSection = LoggingSection()
+
+    @property
+    def way(self) -> str:
+        """By which way the changes come: `feed`, and of the two of push which."""
+        return "push-messages" if self.feed == "push" and self.push.form == "messages" else self.feed
+
+    @property
+    def encoded(self) -> bool:
+        """Whether what comes is TiCDC's encoded messages, with what TiCDC makes of rows."""
+        return self.way in ("kafka", "push-messages")
 
 
 def read_config(path: Path) -> Config:
     """Raises ConfigError that names the file, the setting and what is wrong with it."""
+    config = read_settings(path, Config, documented="deploy/config.example.toml", completed=_completed)
+    for what, hint in _problems(config):
+        raise ConfigError(f"{path}: {what}", hint=hint)
+    return msgspec.structs.replace(config, sinks=tuple(placed(uri, config.log.uri) for uri in config.sinks))
+
+
+def read_settings(
+    path: Path, kind: type[Settings], *, documented: str, completed: Callable[[dict[str, Any]], dict[str, Any]] = dict
+) -> Settings:
+    """A file as its types say. `documented`: where its settings are. `completed`: with what follows from others. Raises ConfigError."""
     try:
         found = tomllib.loads(path.read_text())
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="give the sidecar's settings with --config FILE") from error
-    except ValueError as error:
-        raise ConfigError(f"{path} is not TOML: {error}", hint="see deploy/config.example.toml") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="give this command's settings with --config FILE") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}", hint=f"see {documented}") from error
     try:
-        return msgspec.convert(found, Config)
+        return msgspec.convert(completed(found), kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}", hint="see deploy/config.example.toml for every setting and its unit") from error
+        raise ConfigError(f"{path}: {error}", hint=f"see {documented} for every setting and its unit") from error
+
+
+def _completed(found: dict[str, Any]) -> dict[str, Any]:
+    """TiDB-Binlog has no changefeed, and its etcd is PD's. What is wrong with a value is said where types are."""
+    binlog = found.get("binlog")
+    if found.get("feed") != "binlog" or not isinstance(binlog, dict) or not isinstance(found.get("etcd", {}), dict):
+        return found
+    etcd = {"endpoints": binlog.get("pd", []), "tls": binlog.get("tls", {})} | found.get("etcd", {})
+    return {"changefeed": {"id": binlog.get("name", "")}} | found | {"etcd": etcd}
+
+
+def placed(sink: str, log: str) -> str:
+    """A `grpc:` sink that names no folder has one beside the log: its URI with that, and the log's own parameters of a storage."""
+    parts, of_log = urlsplit(sink), urlsplit(log)
+    if parts.scheme != "grpc" or parts.netloc or parts.path.strip("/"):
+        return sink
+    query = "&".join(filter(None, (of_log.query, parts.query)))
+    place = (of_log.netloc, of_log.path.rstrip("/")) if of_log.scheme == "s3" else ("", os.path.abspath(of_log.path))
+    return f"grpc://{place[0]}{place[1]}{SPOOL_SUFFIX}{f'?{query}' if query else ''}"
+
+
+def _problems(config: Config) -> Iterator[tuple[str, str]]:
+    """What a type cannot say, and the way out."""
+    if config.etcd.timeout_s > max(config.etcd.lease_s, ETCD_TIMEOUT_S):
+        what = f"etcd.timeout_s is {config.etcd.timeout_s:g}, longer than the lease that it is to keep ({config.etcd.lease_s} s)"
+        yield what, "set etcd.timeout_s well below etcd.lease_s"
+    if not _is_zone(config.kafka.server_tz):
+        what = f"kafka.server_tz is {config.kafka.server_tz!r}, and no such time zone is known here"
+        yield what, "give the TiCDC server's --tz by its name in the tz database: UTC, Asia/Shanghai; SYSTEM is the zone of its machine"
+    for setting, uri in (("log.uri", config.log.uri), *((f"sinks (number {number})", uri) for number, uri in enumerate(config.sinks, 1))):
+        if not _is_uri(uri):
+            yield f"{setting} is no URI", "in a password, and in a parameter's value, write '[' as %5B and ']' as %5D"
+    if config.feed == "binlog":
+        yield from _of_binlog(config)
+    served = {"control.listen": config.control.listen, "push.listen": config.push.listen}
+    named = {"metrics.listen": config.metrics.listen, "control.advertise": config.control.advertise}
+    for setting, address in {**served, **{name: given for name, given in named.items() if given}}.items():
+        if not is_address(address):
+            yield f"{setting} is {address!r}, expected host:port", "give a host and a port from 1 to 65535; IPv6 as [::1]:8310"
+
+
+def _of_binlog(config: Config) -> Iterator[tuple[str, str]]:
+    if not config.binlog.name or not config.binlog.pd:
+        yield 'binlog.name and binlog.pd are needed with feed = "binlog"', "name this sidecar, and give PD's client addresses"
+    if config.changefeed != ChangefeedSection(id=config.binlog.name):
+        yield "[changefeed] is given, and TiDB-Binlog has none", "leave it out: binlog.name is what commands call this sidecar by"
+    named = {"binlog.listen": config.binlog.listen, "binlog.advertise": config.binlog.advertise or config.binlog.listen}
+    for setting, address in named.items():
+        if not is_address(address):
+            yield f"{setting} is {address!r}, expected host:port", "give a host and a port from 1 to 65535; IPv6 as [::1]:8249"
+
+
+def _is_uri(text: str) -> bool:
+    try:
+        return bool(urlsplit(text))
+    except ValueError:
+        return False
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        return bool(ZoneInfo(name))
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # the last one: a folder of the database
+        return False
+
+
+def is_address(text: str) -> bool:
+    """`host:port`, with a port that others can be told of."""
+    host, _, port = text.rpartition(":")
+    whole = host.startswith("[") and host.endswith("]") if ":" in host else host.strip("[]") == host
+    bare = host.strip("[]")
+    return whole and bool(bare) and not any(letter.isspace() or letter in "/@?#" for letter in bare) and _is_port(port)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= 65535
 
 
 def read_secret(path: str) -> str:

@@ -5,7 +5,7 @@
     │   ├── MessageUnreadable      bytes that do not follow the protocol
     │   ├── FeedUnsuitable         a setting of the changefeed makes a dump impossible
     │   └── UnsupportedDdl         a schema change that this version cannot carry
-    ├── MarkError              the watermark row did not appear as it must: doubled, out of order
+    ├── MarkError              the watermark row did not appear as it must: doubled, out of order. Fails the dump alone
     │   └── MarkRowTaken           another writer has the row: this process is fenced off (attaching again helps, once it is gone)
     ├── LogError               the segment log
     │   ├── LogBroken              a gap, a file that is gone or unreadable, a newer format
@@ -14,10 +14,13 @@
     │   └── SourceLost             not reachable, or overloaded, for longer than it was tried (retry helps)
     ├── SinkError              an output refused, is broken, or belongs to something else
     ├── RefusedRequest         an operator's request that is illegal in this state
+    │   └── OutOfReach             a subscriber's: for what is not kept any more, or was never there
     ├── CallFailed             what the command line was answered (sidecar.control.answers)
     ├── ConfigError            a setting of the sidecar that cannot be used
     ├── CoordinationError      etcd
     │   ├── CoordinationLost       not reachable, or answering too late (retry helps)
+    │   ├── Compacted              the revision that was asked for is not kept any more
+    │   ├── NoProgress             what is in the progress key is something else, or damaged
     │   └── OwnershipLost          the lease is another's: this process is fenced off
     ├── FeedLost               Kafka is not reachable (retry helps)
     ├── FeedChanged            the changefeed's definition changed (attaching again helps)
@@ -107,6 +110,10 @@ class RefusedRequest(TicdcDumpError):
     pass
 
 
+class OutOfReach(RefusedRequest):
+    pass
+
+
 class StorageFull(TicdcDumpError):
     retryable = True
 
@@ -121,6 +128,14 @@ class CoordinationError(TicdcDumpError):
 
 class CoordinationLost(CoordinationError):
     retryable = True
+
+
+class Compacted(CoordinationError):
+    """The revision that was asked for is not kept any more."""
+
+
+class NoProgress(CoordinationError):
+    """What is in the progress key is something else, or damaged."""
 
 
 class OwnershipLost(CoordinationError):

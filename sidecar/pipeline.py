@@ -14,6 +14,7 @@ nothing and repeats harmlessly (design 5 and 11; the simulation crashes between 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -24,12 +25,14 @@ from sidecar.core.dump import Dump
 from sidecar.core.dump_start import Demand, DumpLimits, Room
 from sidecar.core.messages import ChunkRead, Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
-from sidecar.core.progress import Progress, progress_from_json
-from sidecar.core.schema_step import Fate, TableStep, steps
-from sidecar.core.sequence import Sequence, Spill
-from sidecar.errors import FeedUnsuitable, LogBroken, RefusedRequest, UnsupportedDdl
+from sidecar.core.progress import Progress, newest
+from sidecar.core.schema_step import Beside, Fate, Rewrites, TableStep, check_marks_go_on, not_carried, own_name, steps
+from sidecar.core.sequence import NO_TS, NO_TS_YET, Sequence, Spill
+from sidecar.errors import LogBroken, RefusedRequest
+from sidecar.log.layout import logged_progress
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.pace.controller import Controller
+from sidecar.pace.outage import Outage, outage
 from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, Schemas, SegmentLog, Source
 
 EMPTY_SEGMENT_EVERY_S = 10.0
@@ -57,7 +60,8 @@ class Dumper(Protocol):
 @dataclass(frozen=True, slots=True)
 class Outside:
     """Everything that is not pure, by port. `deliveries` None: nobody tells, and the sinks hold no dump back. `through`: whether the
-    rows of a table that a DDL brings may be dumped, and the SQL predicate of those that may (empty: all)."""
+    rows of a table that a DDL brings may be dumped, and the SQL predicate of those that may (empty: all). `newest_ts`: above it nothing
+    can be yet, by this machine's clock. `beside`: whether the feed's rows beside a DDL that writes a table anew are right."""
 
     feed: Feed
     codec: Codec
@@ -70,6 +74,8 @@ class Outside:
     spill: Spill
     deliveries: Deliveries | None = None
     through: Callable[[TableName], tuple[bool, str]] = lambda _: (True, "")
+    newest_ts: Callable[[], CommitTs] = lambda: NO_TS_YET
+    beside: Beside = Beside.RIGHT
 
 
 @dataclass(slots=True)
@@ -98,6 +104,7 @@ class Pipeline:
         self.next_seq = next_seq
         self.counts = Counts()
         self.last_ddl: Ddl | None = None
+        self.rewrites = Rewrites(outside.beside)
         self.tables = tables
         self._schemas = outside.log.write_schemas(tables)
         outside.source.follow(tables)
@@ -107,6 +114,7 @@ class Pipeline:
             self.pace.wrote(Seq(next_seq - 1), self._last_segment_s)  # what former owners wrote ages from now on
         self._paid_until_s = self._heard_s = self._last_segment_s
         self._unheard = 0
+        self.outage: Outage | None = None
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:
@@ -132,9 +140,12 @@ class Pipeline:
 
     def _take_messages(self, poll_s: float) -> int:
         messages = self.outside.feed.poll(timeout_s=poll_s)
-        envelopes = self.outside.codec.envelopes
+        envelopes, self.sequence.newest_ts = self.outside.codec.envelopes, self.outside.newest_ts()
         for message in messages:
-            self.sequence.accept(message.lane, message.position, envelopes(message))
+            found = envelopes(message)
+            if message.after_gap:
+                self.sequence.join_after_gap(message.lane, message.position, found)
+            self.sequence.accept(message.lane, message.position, found)
         self.counts.messages += len(messages)
         return len(messages)
 
@@ -149,6 +160,7 @@ class Pipeline:
             except RefusedRequest as refused:
                 self.outside.requests.answer(refused)
             else:
+                self.outage = None  # who asks does not want to wait
                 self._save_progress()
                 self.outside.requests.answer(None)
         return taken
@@ -171,10 +183,11 @@ class Pipeline:
         """Hear what the source finished and ask for what comes next, as much as the sinks leave. Never waits for the database (P3)."""
         self._hear_sinks()
         events = self.outside.source.results()
-        before = self.dump.progress
+        before, now_s = self.dump.progress, self.outside.clock.now_s()
         self._pay(events)
+        self.outage = outage(self.outage, events, heard_s=self._heard_s, now_s=now_s)
         commands = [command for event in events for command in self.dump.handle(event)]
-        if self.throttled_s() <= 0:
+        if self.throttled_s() <= 0 and (self.outage is None or now_s >= self.outage.again_s):
             commands += self.dump.next()
         if self.dump.progress is not before:
             self._save_progress()
@@ -224,12 +237,15 @@ class Pipeline:
     def _write(self, segment: Segment) -> None:
         """Steps 2 to 5. Step 1, the chunk files, was done before their ChunkRead was heard."""
         marks: list[Mark] = []
-        outside, seq = self.outside, self.next_seq
+        outside, seq, before = self.outside, self.next_seq, self.dump.progress
+        incarnations = outside.feed.incarnations()
+        positions = {lane: position for lane, position in segment.positions.items() if lane in incarnations}  # of none that has ended
         data = outside.log.write_data(seq, epoch=self.epoch, codec=outside.codec.name, changes=self._watch(segment.changes, marks))
         windows = self.dump.segment(SegmentBuilt(seq, segment.after_ts, segment.upto_ts), marks)
         told = [ddl for ddl in segment.ddls if ddl.query]  # without a text it only says that the schemas change here
+        tables = self.tables
         next_schemas = self._pass_ddls(segment.ddls) if segment.ddls else None
-        progress = self.dump.progress
+        progress = self._progress()
         outside.log.commit(
             Manifest(
                 seq=seq,
@@ -239,20 +255,22 @@ class Pipeline:
                 data=data.name,
                 rows=data.rows,
                 bytes=data.bytes,
-                positions=segment.positions,
+                positions=positions,
                 schemas=self._schemas,
                 codec=outside.codec.name,
-                ddls=tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in told),
+                ddls=tuple(DdlRecord(ddl.commit_ts, *own_name(ddl, self.tables, tables), ddl.query) for ddl in told),
                 windows=windows,
                 progress=progress.to_json() if progress else None,
                 next_schemas=next_schemas,
                 table_rows=data.table_rows,
+                incarnations={lane: found for lane in positions if (found := incarnations[lane])},
+                id=secrets.token_hex(8),
             )
         )
         self._schemas = next_schemas or self._schemas
-        if windows or segment.ddls:
+        if self.dump.progress is not before:
             self._save_progress()
-        outside.feed.acknowledge(segment.positions)
+        outside.feed.acknowledge(positions)
         self._last_segment_s = outside.clock.now_s()
         chunks = [chunk for window in windows for chunk in window.chunks]
         rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.bytes for chunk in chunks)
@@ -267,29 +285,35 @@ class Pipeline:
         self.counts.dump_bytes += size
 
     def _watch(self, changes: Iterable[Change], marks: list[Mark]) -> Iterator[Change]:
-        """Pass the rows by, picking the marks out and stopping at a table that has no schema."""
-        known, read_mark = self.tables.keys() | {MARK_TABLE}, self.outside.codec.mark
-        for change in self.outside.schemas.named(changes):
-            table = (change[2], change[3])
-            if table not in known:
-                raise FeedUnsuitable(
-                    f"{change.lane}@{change.position} has a change of {TableName(*table)} at commit_ts {change.commit_ts},"
-                    " a table whose schema is not known",
-                    hint="its DDL must come before it in the feed: let the changefeed's filter hide no DDL; if it hides none, report this",
-                )
+        """Pass the rows by, picking the marks out and stopping at a table of which no row can be decoded. What the feed calls in another
+        case than the schemas goes on by its own name."""
+        tables, read_mark = self.tables, self.outside.codec.mark
+        own_names: dict[TableName, TableName] = {}
+        for arrived in self.outside.schemas.named(changes):
+            change, table = arrived, (arrived[2], arrived[3])
+            if table not in tables and table != MARK_TABLE:
+                own_names = own_names or {name.folded(): name for name in (*tables, MARK_TABLE)}
+                if (own := own_names.get(TableName(*table).folded())) is not None:
+                    table = own
+                    change = change._replace(schema=own[0], table=own[1])
             if table == MARK_TABLE:
                 mark = read_mark(change)
                 marks += [mark] if mark else []
+            elif (schema := tables.get(table)) is None or not schema.key:  # type: ignore[call-overload]  # a TableName is a tuple
+                raise not_carried(change, schema)
             yield change
 
     def _pass_ddls(self, ddls: tuple[Ddl, ...]) -> str | None:
         """A barrier: everything up to the DDL's commit_ts is in this segment or an earlier one, and what comes next has the tables
         after it. Returns the name of their file, None if they are the same. Only the dump's SELECTs are under way meanwhile; what
         they read is read again."""
-        _check_marks_go_on(ddls)
+        check_marks_go_on(ddls)
         before, after = self.tables, self.outside.schemas.after(ddls)
         found = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in ddls})
+        found, once_more = self.rewrites.passed(found, before, after, ddls, self.dump.progress)
         self.dump.changed([step for one in found if (step := self._offered(one)) is not None])
+        if once_more is not None:
+            self.dump.request(once_more)
         self.tables = after
         self.outside.source.follow(after)
         return self.outside.log.write_schemas(after) if after != before else None
@@ -302,29 +326,26 @@ class Pipeline:
         return replace(step, where=where or None) if may else None
 
     def _save_progress(self) -> None:
-        if self.dump.progress is not None:
-            self.outside.progress.save(self.dump.progress)
+        if (progress := self._progress()) is not None:
+            self.outside.progress.save(progress)
+
+    def _progress(self) -> Progress | None:
+        """The dump's, with the log that its cursors are of."""
+        progress = self.dump.progress
+        return progress and replace(progress, log=self.outside.log.id)
 
     def lane_lags(self) -> dict[Lane, CommitTs | None]:
         """Each lane's last resolved, None for one that has not joined."""
         return {lane: self.sequence.resolved.get(lane) for lane in self.outside.feed.lanes()}
 
 
-def _check_marks_go_on(ddls: tuple[Ddl, ...]) -> None:
-    """Only its creation may pass by: any other DDL of the watermark table may end the marks."""
-    for ddl in ddls:
-        if ddl.schema == MARK_TABLE.schema and ddl.query.lstrip()[:6].upper() != "CREATE":
-            raise UnsupportedDdl(
-                f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {MARK_TABLE}: {ddl.query}",
-                hint="leave the watermark table as it was made; restore it, then start a new changefeed and a new log, and dump again",
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds with their units. `held_bytes_max`: changes above R in memory before they spill."""
+    """Bounds with their units. `held_bytes_max`: changes above R in memory before they spill. `start_ts`: the changefeed sends nothing
+    below it."""
 
     held_bytes_max: int = 256 << 20
+    start_ts: CommitTs = NO_TS
     dump: DumpLimits = field(default_factory=DumpLimits)
 
 
@@ -335,23 +356,27 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Limits) 
     """
     last = outside.log.recover(epoch=epoch)
     after_ts, next_seq = (last.upto_ts, Seq(last.seq + 1)) if last else (CommitTs(0), Seq(0))
-    positions = dict(last.positions) if last else {}
     if last is not None and last.codec != outside.codec.name:
         raise LogBroken(
             f"the log's last segment {last.seq} holds rows of {last.codec}, and this feed has {outside.codec.name}",
             hint="set log.uri to a new folder for the new way of the feed, and dump again; or set the feed back to what it was",
         )
     if last is None:
-        tables = outside.schemas.begin()
+        ends = outside.feed.ends()  # before the moment of the tables: what is committed after it comes at or above them
+        tables, after_ts = outside.schemas.begin(), outside.schemas.since_ts
+        positions = dict(ends) if after_ts else {}
     else:
+        positions = dict(last.positions)
         tables = outside.schemas.resume(outside.log.read_schemas(last.next_schemas or last.schemas), upto_ts=last.upto_ts)
-    outside.feed.seek(positions)
-    sequence = Sequence(outside.codec.identity, outside.spill, after_ts, limits.held_bytes_max, positions)
+    outside.feed.seek(positions, last.incarnations if last else {})
+    read = outside.feed.incarnations()
+    positions = {lane: position for lane, position in positions.items() if lane in read}
+    sequence = Sequence(outside.codec.identity, outside.spill, after_ts, limits.held_bytes_max, positions, limits.start_ts)
     dump = Dump(
         changefeed_id=changefeed_id,
         epoch=epoch,
         limits=limits.dump,
-        progress=newest_progress(last, outside.progress.load()),
+        progress=newest_progress(last, outside.progress.load(), log_id=outside.log.id),
         after_ts=after_ts,
         next_seq=next_seq,
     )
@@ -361,9 +386,6 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Limits) 
     return pipeline
 
 
-def newest_progress(last: Manifest | None, stored: Progress | None) -> Progress | None:
-    """The log's progress, unless the store's is newer: a request that no segment has recorded yet."""
-    logged = progress_from_json(last.progress) if last and last.progress else None
-    if logged is None or stored is None:
-        return logged or stored
-    return stored if stored.revision > logged.revision else logged
+def newest_progress(last: Manifest | None, stored: Progress | None, *, log_id: str) -> Progress | None:
+    """By `core.progress.newest`. Raises LogBroken for a progress in the log that is none."""
+    return newest(logged_progress(last.progress if last else None), stored, log=log_id, last_seq=last.seq if last else Seq(-1))

@@ -7,8 +7,9 @@ Methods raise errors of `sidecar.errors` only; adapters translate their drivers'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from sidecar.core.messages import Command, Request, SourceEvent
@@ -19,6 +20,9 @@ from sidecar.log.manifest import DataFile, Manifest
 from sidecar.pace.sinks import SinkDelivery, Told
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
 
+NOT_KNOWN: Mapping[Lane, str] = MappingProxyType({})
+"""No incarnation of any lane is."""
+
 
 class Feed(Protocol):
     """TiCDC's output. A position says where reading goes on: after seeking to p, everything that was delivered at p or later
@@ -28,8 +32,20 @@ class Feed(Protocol):
     def lanes(self) -> frozenset[Lane]:
         """The lanes that exist now. Read fresh on each call: a new lane must be here before R may pass it by."""
 
-    def seek(self, positions: Mapping[Lane, int]) -> None:
-        """Read on from these positions; a lane that is not named starts at its beginning."""
+    def ends(self) -> Mapping[Lane, int]:
+        """For a new log: where each lane ends at this moment. What is committed after the call comes there or later, or in a lane that is
+        not named. Empty where positions are TSOs: there the schemas' moment says it all."""
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        """After `seek`: every lane that is read, also one that R does not wait for, and what tells it from a later lane of its name; empty
+        where nothing does. Whoever keeps positions keeps these beside them. A lane that is not here has ended: nobody reads on in it."""
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
+        """Read on from these positions; a lane that is not named starts at what is there of its beginning, and its first message says so
+        if more was (`Message.after_gap`). `incarnations`: as told with the positions.
+
+        Raises FeedError for a lane that is another one by now, whatever is in it.
+        """
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
         """The next messages of any lanes, in order inside each lane; empty when there is nothing within the timeout."""
@@ -65,7 +81,10 @@ class Puller(Protocol):
 
 
 class SegmentLog(Protocol):
-    """The durable hand-off to Spark (design 5)."""
+    """The durable hand-off to Spark (design 5). `id` tells it from every other log, also of the same changefeed; empty: not known."""
+
+    @property
+    def id(self) -> str: ...
 
     def recover(self, *, epoch: int) -> Manifest | None:
         """The last manifest, or None for a new log; sweeps data and chunk files of earlier epochs that no manifest names.
@@ -106,8 +125,13 @@ class Schemas(Protocol):
     """The changefeed's tables at the position that the log has reached. One of `begin` and `resume` comes first, once. Asked by
     the pipeline's thread, which waits: a DDL is a barrier."""
 
+    @property
+    def since_ts(self) -> CommitTs:
+        """After `begin`: the log has what is committed after this moment, which is that of its tables: older DDLs are in them, and older
+        rows are a dump's. 0: it has all that the feed brings."""
+
     def begin(self) -> Mapping[TableName, TableSchema]:
-        """All tables where a new log begins, the watermark table among them."""
+        """All tables where a new log begins, the watermark table among them. Raises ConfigError where it may not begin so."""
 
     def resume(self, tables: Mapping[TableName, TableSchema], *, upto_ts: CommitTs) -> Mapping[TableName, TableSchema]:
         """The log ends at `upto_ts` and has these tables then: what holds from there on."""
@@ -145,8 +169,30 @@ class TableEstimate:
     refused: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who waits for an answer, and may go away. `left_s`: for how long it waits from now on; `gone`: it does not any more;
+    `when_gone` calls what it is given then, in any thread: False if it has gone already."""
+
+    left_s: Callable[[], float]
+    gone: Callable[[], bool]
+    when_gone: Callable[[Callable[[], object]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SlowReads:
+    """`why`: of each table whose chunks would not be read by a range of their own, or cannot be read. `unasked`: of how many tables there
+    was no time to ask."""
+
+    why: Mapping[TableName, str]
+    unasked: int = 0
+
+
 class SchemaSource(Protocol):
     """The tables of the changefeed as TiCDC decodes them. Asked from threads that may wait."""
+
+    def asked_by(self, caller: Caller) -> SchemaSource:
+        """The same tables, asked for no longer than `caller` waits: what is under way ends, and raises what the source raises when lost."""
 
     def tables(self) -> Mapping[TableName, TableSchema]:
         """Every table that exists outside the system's schemas, also those without a usable key (`key` empty)."""

@@ -22,12 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
+from sidecar.core.progress import DumpTold
+from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import DdlRecord, Manifest
 
 RANK_DELETE, RANK_PUT, RANK_CHUNK = 0, 1, 9
@@ -47,7 +49,7 @@ deletes come before puts at one commit_ts."""
 RAW_CHANGES = pa.schema(
     [*CHANGES, ("message_key", pa.binary()), ("message_value", pa.binary()), ("lane", pa.string()), ("position", pa.int64())]
 )
-"""For a sink that asks: the message as TiCDC wrote it, and where. Of an update that is two rows, the delete has nulls."""
+"""For a sink that asks: the message as TiCDC wrote it, and where. Of an update that is two rows, the delete has no value."""
 
 
 # ---- what there is to deliver --------------------------------------------------------------------------------------
@@ -71,11 +73,13 @@ class DueChunk:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. Small to send to a task."""
+    """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. `dump`: what it tells of the dump, for
+    those who read the output; None before the log's first one. Small to send to a task."""
 
     manifest: Manifest
     schemas: Mapping[TableName, TableSchema]
     next_schemas: Mapping[TableName, TableSchema]
+    dump: DumpTold | None = None
 
     @property
     def seq(self) -> Seq:
@@ -111,16 +115,22 @@ class Head:
 # ---- how a sink cuts it ---------------------------------------------------------------------------------------------
 
 
+Between: TypeAlias = "tuple[CommitTs, CommitTs]"
+"""What was committed after the first and up to the second."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Of segment `seq`: its live rows if `live`, and these chunks. `part` tells it from the segment's other units; a table is in each of
-    them once at most. `within`: only live rows of these ordinals, which count all rows of the segment in commit order from 0."""
+    them once at most. `within`: only live rows of these ordinals, which count all rows of the segment in commit order from 0. `between`:
+    only live rows of these commit_ts."""
 
     seq: Seq
     live: bool
     chunks: tuple[DueChunk, ...] = ()
     part: int = 0
     within: range | None = None
+    between: Between | None = None
 
 
 Order: TypeAlias = Literal["table", "segment"]
@@ -190,11 +200,13 @@ Counts: TypeAlias = dict[tuple[Seq, TableName], Rows]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a task has done. `note`: what the sink's `accept` needs of it besides; small, picklable."""
+    """What a task has done. `note`: what the sink's `accept` needs of it besides; small, picklable. `guessed`: TIMESTAMPs that it decoded
+    and that stood for two moments (decode/zone.py); set by who runs the task."""
 
     task: str
     counts: Counts
     note: Any = None
+    guessed: int = 0
 
 
 class Writer(Protocol):
@@ -223,14 +235,39 @@ class Owner(NamedTuple):
     epoch: int
     incarnation: int
 
+    @classmethod
+    def after(cls, last: Owner | None, epoch: int | None, *, of: object) -> Owner:
+        """Who opens `of` now, that `last` has opened before. `epoch` as in `Sink.open`. Raises OwnershipLost for a former epoch."""
+        if last is None:
+            return cls(epoch or 0, 1)
+        if epoch is not None and epoch < last.epoch:
+            raise OwnershipLost(
+                f"{of} is written by owner epoch {last.epoch}, this worker serves epoch {epoch}",
+                hint="nothing: the later owner has a merge worker of its own",
+            )
+        return cls(last.epoch, last.incarnation + 1) if epoch in (None, last.epoch) else cls(epoch, 1)
+
+
+class Accepted(NamedTuple):
+    """The last segment that an output has; every earlier one is accepted too. `upto_ts` and `manifest` (`Manifest.id`) tell it from another
+    log's of this number: kept beside it, None and empty where the output did not keep them (spark_merge/follow.py compares)."""
+
+    seq: Seq
+    upto_ts: CommitTs | None = None
+    manifest: str = ""
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Accepted:
+        return cls(manifest.seq, manifest.upto_ts, manifest.id)
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`accepted`: the last segment accepted durably, None at the start; every earlier one is accepted too. `begun`: the last segment of
-    a batch whose tasks may have been seen in part: the next batch must be of exactly the segments up to it, None if there is none."""
+    """`accepted`: what is accepted durably, None at the start. `begun`: the last segment of a batch whose tasks may have been seen in part:
+    the next batch must be of exactly the segments up to it, None if there is none."""
 
     owner: Owner
-    accepted: Seq | None
+    accepted: Accepted | None
     begun: Seq | None = None
 
 
@@ -240,9 +277,10 @@ class Sink(Protocol):
     Delivery is at least once: whatever dies when, what is done again changes nothing in what a consumer ends with (P5).
     """
 
-    def look(self) -> Seq | None:
+    def look(self) -> Accepted | None:
         """As `Standing.accepted`, without becoming its writer: for whoever only wants to know. Raises SinkError for an output that is
-        another log's or cannot be read."""
+        another log's or cannot be read. An output of 0.2.0 or before names the changefeed alone: it is continued, and `open` makes it this
+        log's (sidecar/log/identity.py::continues)."""
 
     def open(self, *, epoch: int | None) -> Standing:
         """Become its one writer: from here on earlier owners can neither accept nor sweep nor be seen. What they left is swept.
@@ -251,8 +289,8 @@ class Sink(Protocol):
         SinkError as `look`.
         """
 
-    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:
-        """Cut the segments after `accepted` (a beginning of `heads`, at least one) into tasks; None: gather more. A sink of the committing
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
+        """Cut the segments after `accepted` (a beginning of `heads`, at least one) into tasks. A sink of the committing
         kind has the cut on record when it returns, and gives the same one for a batch that it had begun."""
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
@@ -261,6 +299,14 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Free connections; never raises. What was not accepted is done again by the next owner."""
+
+
+@runtime_checkable
+class Gathers(Protocol):
+    """A sink to which a batch is dear by itself, however little is in it (a lake's commit): the next one begins `gather_s` seconds after
+    the last one was accepted, unless more waits than a batch holds."""
+
+    gather_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sidecar.core.model import Seq, TableName
+from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.log.manifest import Manifest
-from spark_merge.contract import DueChunk, Head, Unit
+from spark_merge.contract import DueChunk, Head, Task, Unit
 
 TASKS_A_CORE = 2
 """So that a core that is done early finds another task."""
@@ -83,6 +83,50 @@ def _live_parts(manifest: Manifest, chunk_parts: int, rows_max: int) -> Iterator
     for number in range(count):
         within = range(edges[number], edges[number + 1]) if count > 1 else None
         yield Unit(manifest.seq, live=True, part=chunk_parts + number if number else 0, within=within)
+
+
+def stages(heads: Sequence[Head], *, chunk_parts: int, raw: bool = False, few_rows: int = 0) -> tuple[tuple[Task, ...], ...]:
+    """For a sink whose rows take effect as they come: live rows up to a high mark, the chunks of its windows, live rows after it, in turn.
+
+    A stage of live rows is one task, `live-…`, of as many segments as come before the next high mark: a unit for each of them, also for one
+    without rows, of which the last one of a segment reaches up to its end. A stage of chunks is up to `chunk_parts` tasks, `dump-…`, in any
+    order: their rows have one commit_ts and different keys. Chunks of a segment with up to `few_rows` are in its live unit, among the live
+    rows: they cost less than stages of their own. A function of the segments and these numbers alone, task ids too, so that a batch that
+    is done again has the same tasks.
+    """
+    found: list[tuple[Task, ...]] = []
+    live: list[Unit] = []
+
+    def close() -> None:
+        if live:
+            found.append((Task(f"live-{live[0].seq}-{live[0].part}", tuple(live), "segment", raw),))
+            live.clear()
+
+    for head in heads:
+        due = head.due_chunks()
+        if sum(chunk.rows for chunk in due) <= few_rows:
+            live.append(Unit(head.seq, live=True, chunks=tuple(due)))
+            continue
+        windows: defaultdict[CommitTs, list[DueChunk]] = defaultdict(list)
+        for chunk in due:
+            windows[chunk.high_ts].append(chunk)
+        after_ts, part = head.manifest.after_ts, 0
+        for high_ts, chunks in sorted(windows.items()):
+            if head.table_rows != {}:
+                live.append(Unit(head.seq, live=True, part=part, between=(after_ts, high_ts)))
+                part += 1
+            close()
+            found.append(tuple(_chunk_tasks(head.seq, chunks, part, chunk_parts)))
+            after_ts, part = high_ts, part + chunk_parts
+        between = None if part == 0 else (after_ts, head.upto_ts)
+        live.append(Unit(head.seq, live=True, part=part, between=between))
+    close()
+    return tuple(found)
+
+
+def _chunk_tasks(seq: Seq, chunks: Sequence[DueChunk], part: int, chunk_parts: int) -> Iterator[Task]:
+    for number in range(min(chunk_parts, len(chunks))):
+        yield Task(f"dump-{seq}-{part + number}", (Unit(seq, live=False, chunks=tuple(chunks[number::chunk_parts]), part=part + number),))
 
 
 def spread(found: Sequence[Unit], heads: Sequence[Head], *, cores: int) -> list[tuple[Unit, ...]]:

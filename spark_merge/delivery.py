@@ -2,11 +2,15 @@
 
     manifests ─► cut to a batch ─► the sink plans tasks ─► they run, a stage after another ─► the sink accepts
 
-- The sink's own accepted segment is the only position. A batch that died half-way is done again and changes nothing (P5).
+- The sink's own accepted segment is the only position, and the log must have that very segment (follow.py). A batch that died half-way is
+  done again and changes nothing (P5).
 - A batch is as many segments as are there, within the bounds; it ends at a DDL and where the schemas change. One that a committing sink
   has begun is done again as it was.
 - Live rows do not wait for a dump's: what stands before a window in the log is a batch of its own, unless the sink accepts so slowly
-  that one more would cost them more.
+  that one more would cost them more, or gathers what it gets.
+- What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
+  batch that a committing sink has begun, which is done again as it was: its tasks before that row are done, the others wait for a `skip`.
+- What an operator has decided to leave out (sidecar/log/skips.py) is read when the sink is opened: until then such a row ends every batch.
 - Which segments a window reaches back to is known before a task runs: one that is missing is an error, never "no keys".
 """
 
@@ -19,12 +23,16 @@ from time import monotonic
 from typing import Protocol
 
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
-from sidecar.errors import LogBroken, OwnershipLost
+from sidecar.errors import FeedError, LogBroken, OwnershipLost
+from sidecar.log.layout import WAY_OUT, told_of_the_dump
 from sidecar.log.manifest import Manifest
+from sidecar.log.skips import skipped_rows
 from sidecar.log.storage import Folder
 from spark_merge.cache import DecodedRows
-from spark_merge.contract import Batch, Delivered, Head, Outcome, Sink, Task, Writer, delivered
+from spark_merge.contract import Accepted, Batch, Delivered, Gathers, Head, Outcome, Sink, Task, Writer, delivered
 from spark_merge.cut import BatchLimits, cut
+from spark_merge.decode.zone import Ambiguous
+from spark_merge.follow import check_follows, check_has
 from spark_merge.read import LoggedSchemas, new_manifests
 from spark_merge.segments import Source
 from spark_merge.task import needed, run
@@ -36,10 +44,11 @@ ACCEPT_QUICK_S = 0.5
 @dataclass(frozen=True, slots=True)
 class JobSettings:
     """`server_tz`: the TiCDC server's zone, in which the feed's timestamps are written. `epoch_max`: the owner this job works
-    for; segments of a later one are not its to deliver. None: any owner's."""
+    for; segments of a later one are not its to deliver. None: any owner's. `ambiguous`: which moment an hour that the zone has twice is."""
 
     log: Folder
     server_tz: str = "UTC"
+    ambiguous: Ambiguous = "refuse"
     limits: BatchLimits = field(default_factory=BatchLimits)
     epoch_max: int | None = None
 
@@ -75,39 +84,69 @@ class Delivery:
         """How long the sink took to accept the last batch."""
         self.upto_ts = CommitTs(0)
         """Of the last segment that was delivered here."""
+        self.guessed = 0
+        """`Outcome.guessed` of the last batch."""
+        self.gather_s = sink.gather_s if isinstance(sink, Gathers) else 0.0
+        self.more = False
+        """More was in the log than the last batch took."""
         self._settings, self._tasks = settings, tasks
+        if (before := sink.look()) is not None:
+            check_has(settings.log, before)  # first: who opens it makes it this log's
         self._standing = sink.open(epoch=settings.epoch_max)
+        if self._standing.accepted not in (before, None):
+            check_has(settings.log, self._standing.accepted)
+        self.skips = skipped_rows(settings.log)
 
     @property
     def accepted(self) -> Seq | None:
-        return self._standing.accepted
+        accepted = self._standing.accepted
+        return None if accepted is None else accepted.seq
 
     def deliver(self) -> list[Delivered]:
-        """The next batch; empty when nothing new is in the log, or the sink wants more at once.
+        """The next batch; empty when nothing new is in the log.
 
-        Raises OwnershipLost before it delivers a segment of a later owner.
+        Raises OwnershipLost before it delivers a segment of a later owner, SinkError for a log that does not go on from what the sink has.
         """
         manifests = self._next()
-        if not manifests:
-            return []
+        while manifests:
+            try:
+                return self._batch(manifests)
+            except FeedError:
+                if len(manifests) == 1 or self._begun_again() is not None:
+                    raise
+                left = [manifest for manifest in manifests if self.accepted is None or manifest.seq > self.accepted]
+                manifests = left[: max(1, len(left) // 2)]
+        return []
+
+    def _begun_again(self) -> Seq | None:
+        """A sink that has shown a part of a batch takes no other one before it."""
+        self._standing = self.sink.open(epoch=self._settings.epoch_max)
+        return self._standing.begun
+
+    def _batch(self, manifests: Sequence[Manifest]) -> list[Delivered]:
         self._check_owner(manifests)
+        check_follows(self._settings.log, self._standing.accepted, manifests)
         heads = self._heads(manifests)
         batch = self.sink.plan(heads, cores=self._tasks.cores(heads))
-        if batch is None:
-            return []
         outcomes = [outcome for stage in batch.stages if stage for outcome in self._tasks.run(self._work(stage, batch))]
+        self.guessed = sum(outcome.guessed for outcome in outcomes)
         began_s = monotonic()
         self.sink.accept(batch, outcomes)
         self.accept_s = monotonic() - began_s
-        self._standing, self.upto_ts = replace(self._standing, accepted=batch.heads[-1].seq, begun=None), batch.heads[-1].upto_ts
+        last = Accepted.of(batch.heads[-1].manifest)
+        self._standing, self.upto_ts = replace(self._standing, accepted=last, begun=None), batch.heads[-1].upto_ts
         return delivered(batch, outcomes)
 
     def _next(self) -> list[Manifest]:
         log, limits, standing = self._settings.log, self._settings.limits, self._standing
         if standing.begun is None:
-            found = cut(new_manifests(log, after=standing.accepted, limit=limits.segments_max), limits)
-            return found if self.accept_s > ACCEPT_QUICK_S else _ahead_of_windows(found) or found
-        found = new_manifests(log, after=standing.accepted, limit=standing.begun + 1)
+            there = new_manifests(log, after=self.accepted, limit=limits.segments_max)
+            found = cut(there, limits)
+            if not self.gather_s and self.accept_s <= ACCEPT_QUICK_S:
+                found = _ahead_of_windows(found) or found
+            self.more = len(found) < len(there) or len(there) == limits.segments_max
+            return found
+        found = new_manifests(log, after=self.accepted, limit=standing.begun + 1)
         return [manifest for manifest in found if manifest.seq <= standing.begun]
 
     def _check_owner(self, manifests: Sequence[Manifest]) -> None:
@@ -132,12 +171,14 @@ class Delivery:
         for seq in sorted(set().union(*map(needed, tasks)) - heads.keys()):
             raise LogBroken(
                 f"segment log {self._settings.log}: segment {seq} is gone, and a window that closed after it begins there",
-                hint="restore it from a backup, or start a new log folder and dump again",
+                hint=WAY_OUT,
             )
+        return [Work(task, batch.writer, self._source({seq: heads[seq] for seq in needed(task)})) for task in tasks]
+
+    def _source(self, heads: Mapping[Seq, Head]) -> Source:
         settings = self._settings
-        return [
-            Work(task, batch.writer, Source(settings.log, {seq: heads[seq] for seq in needed(task)}, settings.server_tz)) for task in tasks
-        ]
+        skips = {seq: self.skips[seq] for seq in self.skips.keys() & heads.keys()}
+        return Source(settings.log, heads, settings.server_tz, settings.ambiguous, skips)
 
 
 def _ahead_of_windows(manifests: Sequence[Manifest]) -> list[Manifest]:
@@ -146,4 +187,5 @@ def _ahead_of_windows(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 def _head(manifest: Manifest, schemas: Mapping[str, Mapping[TableName, TableSchema]]) -> Head:
     slim = replace(manifest, progress=None, positions={})
-    return Head(slim, schemas[manifest.schemas], schemas[manifest.next_schemas or manifest.schemas])
+    after = schemas[manifest.next_schemas or manifest.schemas]
+    return Head(slim, schemas[manifest.schemas], after, told_of_the_dump(manifest))

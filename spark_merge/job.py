@@ -195,13 +195,10 @@ class Job:
             loop.start()
 
     def check(self) -> None:
-        """Raises what ended a loop, or Spark; and the first sink's error where no sink goes on."""
+        """Raises what ended a loop, or Spark."""
         self.spark.check()
         for loop in self._loops:
             loop.check()
-        failed = [loop.error for loop in self._loops if loop.error is not None]
-        if failed and len(failed) == len(self._loops):
-            raise failed[0]
 
     def opened(self) -> bool:
         """Whether each sink's position is known, or why it is not."""
@@ -217,6 +214,14 @@ class Job:
         """By place, of all sinks together."""
         return dict(self._places.rows)
 
+    def skipped(self) -> int:
+        """Rows of the log that are left out, as far as its sinks know."""
+        return max((sum(map(len, loop.skips.values())) for loop in self._loops), default=0)
+
+    def guessed(self) -> int:
+        """TIMESTAMPs that stood for two moments, as the sink that has had most of them."""
+        return max((loop.guessed for loop in self._loops), default=0)
+
     def position(self) -> tuple[Seq | None, CommitTs]:
         """The last segment that every sink has accepted, and its position (0: unknown)."""
         standing = [(loop.standing().accepted, loop.upto_ts) for loop in self._loops]
@@ -227,9 +232,13 @@ class Job:
         return self.position()[0]
 
     def finish(self) -> None:
-        """Wait until all of the log is delivered. Raises as `check`."""
+        """Wait until all of the log is delivered. Raises as `check`, and the error of a sink that did not come to the end: nobody tries it
+        again."""
         self.close(to_the_end=True)
         self.check()
+        for loop in self._loops:
+            if loop.error is not None:
+                raise loop.error
 
     def close(self, *, to_the_end: bool = False) -> None:
         """Returns when no batch is under way, or after CLOSE_WAIT_S without `to_the_end`."""

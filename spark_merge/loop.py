@@ -2,8 +2,10 @@
 
     open ─► deliver ─► deliver ─► …   what a sink can recover from: closed, and opened again after a while
 
-An error of the sink or of the log's storage is told and tried again; all others (a log that is broken, a later owner, Spark gone, a defect)
-end the loop, and `check` raises them.
+A sink that gathers waits before its next batch, and that counts as the batch's time: to a dump's pace it is a sink whose batches take long.
+
+An error of the sink, of the log's storage, or of a row that cannot be decoded (until an operator leaves it out: sidecar/log/skips.py) is
+told and tried again; all others (a log that is broken, a later owner, Spark gone, a defect) end the loop, and `check` raises them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from collections.abc import Callable
 from threading import Event
 
 from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import LogUnreachable, SinkError, StorageFull, TicdcDumpError
+from sidecar.errors import FeedError, LogUnreachable, SinkError, StorageFull, TicdcDumpError
+from sidecar.log.skips import Skips
 from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, SinkDelivery
 from sidecar.process.background import Background
 from spark_merge.contract import Delivered, Rows, Sink
@@ -34,10 +37,14 @@ class SinkLoop:
     def __init__(self, name: str, sink: Sink, settings: JobSettings, tasks: Tasks, told: Callable[[list[Delivered]], None]) -> None:
         self.sink = sink
         self.error: TicdcDumpError | None = None
-        """Why it does not go on at the moment, and tries again."""
+        """What it failed of last, until something has succeeded."""
         self.upto_ts = CommitTs(0)
         """Of the last segment that the sink has accepted."""
         self.opened = False
+        self.skips: Skips = {}
+        """What is left out, as known when the sink was opened."""
+        self.guessed = 0
+        """TIMESTAMPs that stood for two moments, since this loop began."""
         self._name, self._settings, self._tasks, self._told = name, settings, tasks, told
         self._accepted: Seq | None = None
         self._batches: deque[BatchDone] = deque(maxlen=BATCHES_KEPT)
@@ -72,7 +79,7 @@ class SinkLoop:
             before = self._accepted
             try:
                 self._deliver(ending)
-            except (SinkError, StorageFull, LogUnreachable) as error:
+            except (SinkError, StorageFull, LogUnreachable, FeedError) as error:
                 self.error = error
                 self._told([])
             else:
@@ -86,13 +93,20 @@ class SinkLoop:
     def _deliver(self, ending: Event) -> None:
         delivery = Delivery(self.sink, self._settings, self._tasks)
         self._accepted, self.upto_ts = delivery.accepted, self._position(delivery.accepted)
-        self.opened, self.error = True, None
+        self.opened, self.skips = True, delivery.skips
         self._told([])
+        gathers = False
         while not ending.is_set() or self._to_the_end:
             last = ending.is_set()
             began_s = time.monotonic()
-            if segments := delivery.deliver():
+            if gathers and ending.wait(delivery.gather_s) and not self._to_the_end:
+                return
+            segments = delivery.deliver()
+            gathers = bool(segments) and not delivery.more
+            if segments:
                 self._note(segments, delivery, time.monotonic() - began_s)
+            if segments or self.error:
+                self.error = None
                 self._told(segments)
             elif last:
                 return
@@ -114,6 +128,7 @@ class SinkLoop:
             accepted_ms=int(time.time() * 1000),
         )
         self._batches.append(done)
+        self.guessed += delivery.guessed
         self._accepted, self.upto_ts = delivery.accepted, delivery.upto_ts
 
     def _position(self, seq: Seq | None) -> CommitTs:

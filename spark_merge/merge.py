@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sidecar.core.model import CommitTs, TableSchema
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import Survivors
+from spark_merge.read import whole_pages
 
 
 def key_text(columns: Sequence[Any]) -> Any:
@@ -46,7 +46,9 @@ def touched(changes: pa.Table, low_ts: CommitTs, high_ts: CommitTs) -> pa.Array:
 def survivors(log: Folder, schema: TableSchema, path: str, keys: pa.Array) -> Survivors:
     """Open the chunk file `path` of the log and leave out the rows whose key is in `keys`."""
     with storage.open_to_read(log, path) as file:
-        table = pq.read_table(file, columns=list(schema.column_names()))
+        table = whole_pages(file).read(columns=list(schema.column_names()))
+    if set(table.column_names) != set(schema.column_names()) or any(kind != pa.string() for kind in table.schema.types):
+        raise pa.ArrowInvalid(f"it has other columns than {', '.join(schema.column_names())}")
     ordinals = pa.array(np.arange(table.num_rows, dtype=np.int64))
     if len(keys) == 0 or table.num_rows == 0:
         return Survivors(table, ordinals, 0)

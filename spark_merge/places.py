@@ -1,7 +1,8 @@
 """Where a task runs: in this process, or on Spark. Both call `task.run`, so what is written is the same (port.md, cutting 1).
 
 - Windows are merged by Spark, always: on one machine or a cluster, a task a core.
-- Segments without windows, up to `rows_max` live rows together, run here: a Spark job costs 100 ms before its first row, this none.
+- Live rows that no chunk is among, of segments with up to `rows_max` together, run here: a Spark job costs 100 ms before its first row,
+  this none.
   Larger ones (a backlog, a large transaction) go to Spark, which has more than one core. 0: everything does.
 
 A task that runs here can not be "started again like a Spark task": if it hangs or dies, the worker does, and whoever minds the worker
@@ -58,7 +59,7 @@ class Places:
         return 1 if self._fits(heads) else self._spark.cores(heads)
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
-        if self._fits(_heads(work)) and not any(unit.chunks for one in work for unit in one.task.units):
+        if not any(unit.chunks for one in work for unit in one.task.units) and self._few(_heads(work)):
             with self._watched():
                 outcomes, place = [one.carry_out(self._cache) for one in work], WORKER
         else:
@@ -68,8 +69,11 @@ class Places:
         return outcomes
 
     def _fits(self, heads: Sequence[Head]) -> bool:
+        return self._few(heads) and not any(head.due_chunks() for head in heads)
+
+    def _few(self, heads: Sequence[Head]) -> bool:
         manifests = [head.manifest for head in heads]
-        if not self._rows_max or any(head.due_chunks() for head in heads):
+        if not self._rows_max:
             return False
         return sum(m.rows for m in manifests) <= self._rows_max and sum(m.bytes for m in manifests) <= WORKER_BYTES_MAX
 

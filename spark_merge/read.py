@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,17 +18,17 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
-from sidecar.log.layout import Contents, manifest_name, missing_files, read_manifest
-from sidecar.log.manifest import DATA_COLUMNS, Manifest, ManifestUnreadable, schemas_from_json
+from sidecar.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_files, read_manifest
+from sidecar.log.manifest import DATA_COLUMNS, Manifest
+from sidecar.log.segment_log import listed
 from sidecar.log.storage import Folder
 
 MANIFESTS_AT_ONCE_MAX = 64
 """Asked for in one go while there is a backlog."""
 
 _TYPES = {"ordinal": pa.int64(), "commit_ts": pa.int64(), "key": pa.binary(), "value": pa.binary(), "position": pa.int64()}
-_NO_ROWS = pa.schema([(name, _TYPES.get(name, pa.string())) for name in DATA_COLUMNS]).empty_table()
-
-_RESTORE_HINT = "restore it from a backup, or start a new log folder and dump again"
+_COLUMNS = [(name, _TYPES.get(name, pa.string())) for name in DATA_COLUMNS]
+_NO_ROWS = pa.schema(_COLUMNS).empty_table()
 
 
 def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifest]:
@@ -39,7 +40,7 @@ def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifes
     found: list[Manifest] = []
     asked = 1
     with _reading(log, "manifests"):
-        first = _first_kept(log) if after is None else Seq(after + 1)
+        first = Seq(kept(log).start) if after is None else Seq(after + 1)
         while len(found) < limit:
             batch = _run(log, Seq(first + len(found)), min(asked, limit - len(found)))
             found += batch
@@ -55,17 +56,14 @@ def read_schemas(log: Folder, path: str) -> dict[TableName, TableSchema]:
     """Raises LogBroken."""
     with _reading(log, path):
         data = storage.read_file(log, path)
-    try:
-        return schemas_from_json(data, name=path)
-    except ManifestUnreadable as error:
-        raise LogBroken(f"segment log {log}: {error}", hint=_RESTORE_HINT) from error
+    return logged_schemas(log, path, data)
 
 
 def iter_rows(log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_COLUMNS, within: range | None = None) -> Iterator[pa.Table]:
     """These columns of the segment's rows, all or those of the ordinals `within`, a row group at a time. Raises LogBroken."""
     if manifest.data is None:
         return
-    with _reading(log, manifest.data), storage.open_to_read(log, manifest.data) as file, pq.ParquetFile(file) as parquet:
+    with _reading(log, manifest.data), storage.open_to_read(log, manifest.data) as file, whole_pages(file) as parquet:
         _check_rows(log, manifest, parquet)
         start, wanted = 0, range(manifest.rows) if within is None else within
         for group in range(parquet.metadata.num_row_groups):
@@ -81,12 +79,23 @@ def read_rows(log: Folder, manifest: Manifest, within: range | None = None) -> p
     return pa.concat_tables([*iter_rows(log, manifest, within=within)] or [_NO_ROWS])
 
 
+def whole_pages(file: IO[bytes]) -> pq.ParquetFile:
+    """A Parquet file of the log: a page that is not as it was written is an error, never other data."""
+    return pq.ParquetFile(file, page_checksum_verification=True)
+
+
 def _check_rows(log: Folder, manifest: Manifest, parquet: pq.ParquetFile) -> None:
+    if _columns(parquet.schema_arrow) != _COLUMNS:
+        raise LogBroken(f"segment log {log}: {manifest.data} has other columns than a segment's", hint=WAY_OUT)
     if parquet.metadata.num_rows != manifest.rows:
         raise LogBroken(
             f"segment log {log}: {manifest.data} has {parquet.metadata.num_rows} rows, its manifest says {manifest.rows}",
-            hint=_RESTORE_HINT,
+            hint=WAY_OUT,
         )
+
+
+def _columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in schema]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +140,10 @@ def _reading(log: Folder, name: str) -> Iterator[None]:
             yield
         except storage.Absent as error:
             raise missing_files(log, [name]) from error
-        except pa.ArrowInvalid as error:
-            raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=_RESTORE_HINT) from error
+        except (pa.ArrowInvalid, UnicodeDecodeError, storage.Refused) as error:
+            if isinstance(error, storage.Refused) and getattr(error.__cause__, "errno", None) is not None:
+                raise  # the storage's own; Parquet's have no number
+            raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=WAY_OUT) from error
 
 
 def _run(log: Folder, first: Seq, count: int) -> list[Manifest]:
@@ -151,9 +162,10 @@ def _run(log: Folder, first: Seq, count: int) -> list[Manifest]:
     return run
 
 
-def _first_kept(log: Folder) -> Seq:
-    run = Contents.of(storage.list_names(log, deep=False)).run(log)
-    return Seq(run.start)
+def kept(log: Folder) -> range:
+    """The segments that are there. Raises LogBroken."""
+    with storage_errors(log):
+        return listed(log, deep=False)[1]
 
 
 def _check_nothing_is_lost(log: Folder, first: Seq, after: Seq | None) -> None:
@@ -161,7 +173,7 @@ def _check_nothing_is_lost(log: Folder, first: Seq, after: Seq | None) -> None:
     if after is None:
         return
     if after < 0:
-        lost = bool(_first_kept(log))
+        lost = bool(kept(log).start)
     else:
         lost = not storage.exists(log, manifest_name(after)) or storage.exists(log, manifest_name(Seq(first + 1)))
     if lost and not storage.exists(log, manifest_name(first)):

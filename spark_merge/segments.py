@@ -11,8 +11,8 @@ It must not know chunks, windows or sinks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +21,13 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import MARK_TABLE, Seq, TableName
 from sidecar.errors import LogBroken
+from sidecar.log.manifest import DATA_COLUMNS
+from sidecar.log.skips import Skips
 from sidecar.log.storage import Folder
 from spark_merge.cache import DecodedRows
-from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, RAW_CHANGES, Head
+from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, RAW_CHANGES, Between, Head
 from spark_merge.decode.rows import decode
+from spark_merge.decode.zone import Ambiguous, ServerZone
 from spark_merge.read import iter_rows, read_rows
 
 ROWS_MAX = 200_000
@@ -43,18 +46,22 @@ HELD_ROWS_MAX = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`heads`: every segment that the task reads, by seq. `server_tz`: the TiCDC server's zone. Picklable."""
+    """`heads`: every segment that the task reads, by seq. `server_tz`: the TiCDC server's zone. `skips`: rows that are left out, of these
+    segments. Picklable."""
 
     log: Folder
     heads: Mapping[Seq, Head]
     server_tz: str = "UTC"
+    ambiguous: Ambiguous = "refuse"
+    skips: Skips = field(default_factory=dict)
 
 
 class Part(NamedTuple):
-    """Rows of a segment, by their ordinals."""
+    """Rows of a segment, by their ordinals; of those what was committed after the first and up to the second of `between`."""
 
     seq: Seq
     within: range
+    between: Between | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ class Segments:
 
     def __init__(self, source: Source, *, raw: bool, cache: DecodedRows | None = None) -> None:
         self._source, self._raw = source, raw
+        self.zone = ServerZone(source.server_tz, source.ambiguous)
         self._cache = DecodedRows() if cache is None else cache
         self._tables: dict[Part, Counter[TableName]] = {}
         self._pack: _Pack | None = None
@@ -86,20 +94,20 @@ class Segments:
             raise LogBroken(f"segment {seq} is needed by a window and was not given", hint="report this: it is a defect of ticdc-dump")
         return found
 
-    def part(self, seq: Seq, within: range | None = None) -> Part:
+    def part(self, seq: Seq, within: range | None = None, between: Between | None = None) -> Part:
         """Of all rows of the segment if `within` is not given."""
-        return Part(seq, range(self.head(seq).manifest.rows) if within is None else within)
+        return Part(seq, range(self.head(seq).manifest.rows) if within is None else within, between)
 
     def tables(self, part: Part) -> Counter[TableName]:
         """Those that there are live rows of, and how many. The segment is opened where its manifest does not say."""
         if part not in self._tables:
-            log, head = self._source.log, self.head(part.seq)
+            head = self.head(part.seq)
             if head.table_rows is not None and part == self.part(part.seq):
                 found = Counter(head.table_rows)
             elif len(part.within) > min(STREAMED_ROWS, self._rows_max(part)):
-                found = _count(iter_rows(log, head.manifest, columns=("schema", "table"), within=part.within))
+                found = _count(self._groups(part, columns=("commit_ts", "schema", "table")))
             else:
-                rows = read_rows(log, head.manifest, part.within)
+                rows = _committed(read_rows(self._source.log, head.manifest, part.within), part.between)
                 found = _count(iter([rows]))
                 self._pack = _Pack(part, frozenset(found), rows)
             self._tables[part] = found
@@ -114,7 +122,9 @@ class Segments:
             return
         if count:
             names = sorted(tables) if table is None else [table]
-            yield _sorted(pa.concat_tables([self._held(part, name) for name in names]))
+            found = pa.concat_tables([self._held(part, name) for name in names])
+            if found.num_rows:  # else all were left out
+                yield _sorted(found)
 
     def decoded(self, seq: Seq, table: TableName) -> Iterator[pa.Table]:
         """All changes of the table, in any order."""
@@ -130,7 +140,8 @@ class Segments:
 
     def _held(self, part: Part, table: TableName) -> pa.Table:
         source, manifest = self._source, self.head(part.seq).manifest
-        place = (str(source.log), manifest.data, part.within, table, manifest.schemas, source.server_tz, self._raw)
+        how = (source.server_tz, source.ambiguous, source.skips.get(part.seq), self._raw)
+        place = (str(source.log), manifest.data, part[1:], table, manifest.schemas, how)
         return self._cache.get(place, lambda: self._changes(part, self._packed(part, table).of(table)))
 
     def _packed(self, part: Part, table: TableName) -> _Pack:
@@ -141,16 +152,21 @@ class Segments:
                 if left < 0:
                     break
                 tables.add(name)
-            groups = iter_rows(self._source.log, self.head(part.seq).manifest, within=part.within)
+            groups = self._groups(part)
             if tables < self.tables(part).keys():
                 wanted = pa.array(["\0".join(name) for name in tables])
                 groups = (rows.filter(pc.is_in(_names(rows), value_set=wanted)) for rows in groups)
             self._pack = _Pack(part, frozenset(tables), pa.concat_tables(groups))
         return self._pack
 
+    def _groups(self, part: Part, *, columns: Sequence[str] = DATA_COLUMNS) -> Iterator[pa.Table]:
+        """A row group at a time, as they are in the log: in the order of commit_ts."""
+        for rows in iter_rows(self._source.log, self.head(part.seq).manifest, columns=columns, within=part.within):
+            yield _committed(rows, part.between)
+
     def _streamed(self, part: Part, table: TableName | None) -> Iterator[pa.Table]:
         """A row group at a time, in the log's order."""
-        for rows in iter_rows(self._source.log, self.head(part.seq).manifest, within=part.within):
+        for rows in self._groups(part):
             yield self._changes(part, rows if table is None else _of_table(rows, table))
 
     @property
@@ -159,11 +175,21 @@ class Segments:
 
     def _changes(self, part: Part, rows: pa.Table) -> pa.Table:
         head = self.head(part.seq)
+        if skipped := self._source.skips.get(part.seq):
+            rows = rows.filter(pc.invert(pc.is_in(rows["ordinal"], value_set=pa.array(skipped, pa.int64()))))
         if rows.num_rows == 0:
             return self._schema.empty_table()
         with_seq = rows.append_column("seq", pa.repeat(pa.scalar(part.seq, pa.int64()), rows.num_rows))
-        found = decode(with_seq, codec=head.manifest.codec, schemas=head.schemas, server_tz=self._source.server_tz)
+        found = decode(with_seq, codec=head.manifest.codec, schemas=head.schemas, server_tz=self.zone)
         return _with_messages(found, rows) if self._raw else found
+
+
+def _committed(rows: pa.Table, between: Between | None) -> pa.Table:
+    """Of rows in the order of commit_ts."""
+    if between is None:
+        return rows
+    first, last = np.searchsorted(rows["commit_ts"].to_numpy(), between, side="right").tolist()
+    return rows.slice(first, last - first)
 
 
 def _count(parts: Iterator[pa.Table]) -> Counter[TableName]:
@@ -185,13 +211,18 @@ def _of_table(rows: pa.Table, table: TableName) -> pa.Table:
 
 
 def _with_messages(changes: pa.Table, rows: pa.Table) -> pa.Table:
-    """RAW_CHANGES: an update that was split has its message once, in the insert."""
+    """RAW_CHANGES: an update that was split has its message's value once, in the insert."""
     at = pc.index_in(changes["ordinal"], value_set=rows["ordinal"].combine_chunks())
     puts = pc.unique(changes.filter(pc.equal(changes["rank"], RANK_PUT))["ordinal"].combine_chunks())
     split = pc.and_(pc.equal(changes["rank"], RANK_DELETE), pc.is_in(changes["ordinal"], value_set=puts))
-    at = pc.if_else(split, pa.scalar(None, at.type), at)
-    for name, column in (("message_key", "key"), ("message_value", "value"), ("lane", "lane"), ("position", "position")):
-        changes = changes.append_column(name, rows[column].take(at))
+    once = pc.if_else(split, pa.scalar(None, at.type), at)
+    for name, column, where in (
+        ("message_key", "key", at),
+        ("message_value", "value", once),
+        ("lane", "lane", at),
+        ("position", "position", at),
+    ):
+        changes = changes.append_column(name, rows[column].take(where))
     return changes
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +23,7 @@ from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
+from sidecar.log.layout import WAY_OUT
 from sidecar.log.storage import Folder
 from spark_merge.cache import DecodedRows
 from spark_merge.contract import (
@@ -42,7 +44,9 @@ from spark_merge.segments import Segments, Source
 def run(task: Task, writer: Writer, source: Source, cache: DecodedRows | None = None) -> Outcome:
     """May run twice at once, on any machine. `cache`: that of all tasks of this process, if they share one. Raises what reading, decoding
     and the writer raise."""
-    return writer(task, portions(task, source, cache))
+    segments = Segments(source, raw=task.raw, cache=cache)
+    outcome = writer(task, _portions(task, _Reader(source.log, segments)))
+    return replace(outcome, guessed=segments.zone.guessed) if segments.zone.guessed else outcome
 
 
 def needed(task: Task) -> set[Seq]:
@@ -55,7 +59,10 @@ def needed(task: Task) -> set[Seq]:
 
 
 def portions(task: Task, source: Source, cache: DecodedRows | None = None) -> Iterator[Portion]:
-    reader = _Reader(source.log, Segments(source, raw=task.raw, cache=cache))
+    return _portions(task, _Reader(source.log, Segments(source, raw=task.raw, cache=cache)))
+
+
+def _portions(task: Task, reader: _Reader) -> Iterator[Portion]:
     for unit in task.units:
         yield from _by_table(unit, reader) if task.order == "table" else _as_committed(unit, reader)
 
@@ -64,7 +71,7 @@ def _by_table(unit: Unit, reader: _Reader) -> Iterator[Portion]:
     chunks: defaultdict[TableName, list[DueChunk]] = defaultdict(list)
     for chunk in unit.chunks:
         chunks[chunk.table].append(chunk)
-    part = reader.segments.part(unit.seq, unit.within)
+    part = reader.segments.part(unit.seq, unit.within, unit.between)
     live = reader.segments.tables(part).keys() if unit.live else set[TableName]()
     for table in sorted(live | chunks.keys()):
         changes = reader.segments.changes(part, table) if unit.live else iter(())
@@ -72,7 +79,7 @@ def _by_table(unit: Unit, reader: _Reader) -> Iterator[Portion]:
 
 
 def _as_committed(unit: Unit, reader: _Reader) -> Iterator[Portion]:
-    changes = reader.segments.changes(reader.segments.part(unit.seq, unit.within), None) if unit.live else iter(())
+    changes = reader.segments.changes(reader.segments.part(unit.seq, unit.within, unit.between), None) if unit.live else iter(())
     for piece in _merged(changes, unit.chunks, reader):
         for table, rows in _runs(piece):
             yield Portion(unit, schema_of(reader.segments.head(unit.seq).schemas, table), iter([rows]))
@@ -111,10 +118,10 @@ def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) 
     with storage_errors(f"chunk {due.path} of {due.table} in {log}"):
         try:
             return ChunkPiece(due, survivors(log, schema, due.path, keys))
-        except (storage.Absent, storage.Refused, pa.ArrowException) as error:
+        except (storage.Absent, storage.Refused, pa.ArrowException, UnicodeDecodeError) as error:
             raise LogBroken(
                 f"chunk {due.path} of {due.table} cannot be read from {log}: {error!r}",
-                hint="restore the file from a backup, or start a new log folder and dump again",
+                hint=WAY_OUT,
             ) from error
 
 

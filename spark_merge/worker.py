@@ -6,8 +6,8 @@
 - It delivers live rows at once, while Spark still starts; windows wait for Spark.
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
-- A sink that fails is tried again and holds no other; if none goes on, the worker ends. So it does on any other error, and where
-  something hangs in this process (places.py): whoever minds it starts it again.
+- A sink that fails is tried again in its loop, and holds no other (loop.py). On any other error the worker ends, and where something
+  hangs in this process (places.py): whoever minds it starts it again.
 - It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind.
 """
 
@@ -16,19 +16,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Thread
-from urllib.parse import urlsplit, urlunsplit
 
-from sidecar.errors import ConfigError, TicdcDumpError
+from sidecar.core.model import CommitTs
+from sidecar.errors import LogError, LogUnreachable, StorageFull, TicdcDumpError
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport
+from sidecar.log.delivered import DELIVERED_NAME, SPARK_READY, SPARK_STARTING, DeliveryReport, report_from_json
+from sidecar.log.errors import storage_errors
+from sidecar.log.identity import own_of
 from spark_merge.delivery import JobSettings
 from spark_merge.job import Job, SparkTasks, session
 from spark_merge.places import WORKER_ROWS
-from spark_merge.sinks.registry import open_sink
+from spark_merge.sinks.registry import open_sinks
 
 STDIN = 0
 
@@ -41,7 +43,7 @@ LOOK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """`log_id` names the log for ever, in every sink. `worker_rows`: places.py."""
+    """`log_id` names the log for ever, in every sink (sidecar/log/identity.py::name_of). `worker_rows`: places.py."""
 
     job: JobSettings
     sinks: tuple[str, ...]
@@ -66,23 +68,30 @@ class Worker:
         self.ending = Event()
         self._watched, self._notice = watched, notice
         self._errors: dict[str, str] = {}
+        self._former: DeliveryReport | None = None
 
     def run(self) -> None:
-        """Raises what stops it: SinkError, LogBroken, StorageFull or what Spark died of. All of it is safe to start again."""
-        settings = self.settings
-        sinks = {name_of(uri): open_sink(uri, log_id=settings.log_id) for uri in settings.sinks}
-        if len(sinks) < len(settings.sinks):
-            raise ConfigError(f"sinks names one output twice: {', '.join(map(name_of, settings.sinks))}", hint="name each output once")
-        spark = SparkTasks(partial(session, master=settings.master, memory=settings.memory))
-        job = Job(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched)
-        job.start()
+        """Raises what stops it: ConfigError, LogBroken, OwnershipLost, LogUnreachable or StorageFull where the report cannot be written, or
+        what Spark died of. All of it is safe to start again, and the report beside the log says what it was."""
+        self._former = self._former_report()
+        job: Job | None = None
         try:
+            job = self._job()
+            job.start()
             self._mind(job)
-        except TicdcDumpError as error:
-            self._report(job, "stopped", error=str(error))
+        except Exception as error:
+            with suppress(LogError, LogUnreachable, StorageFull):  # what cannot be written beside the log is still raised
+                self._report(job, "stopped", error=_told(error))
             raise
         finally:
-            job.close()
+            if job is not None:
+                job.close()
+
+    def _job(self) -> Job:
+        settings = self.settings
+        sinks = open_sinks(settings.sinks, log_id=settings.log_id)
+        spark = SparkTasks(partial(session, master=settings.master, memory=settings.memory))
+        return Job(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched)
 
     def _mind(self, job: Job) -> None:
         while not self.ending.is_set():
@@ -101,30 +110,47 @@ class Worker:
                 self._notice(f"{sink} does not go on, and is tried again: {error}" if error else f"{sink} goes on again")
         self._errors = errors
 
-    def _report(self, job: Job, state: str, *, error: str = "") -> None:
-        """`seq`: the last segment that all sinks have accepted; its ts is told where the log still has it."""
+    def _former_report(self) -> DeliveryReport | None:
+        with storage_errors(self.settings.job.log):
+            data = storage.read_files(self.settings.job.log, [DELIVERED_NAME]).get(DELIVERED_NAME)
+        try:
+            found = None if data is None else report_from_json(data)
+        except ValueError:
+            return None  # it is a projection: this worker's own replaces it
+        return found if found is not None and found.log in ("", own_of(self.settings.log_id)) else None
+
+    def _report(self, job: Job | None, state: str, *, error: str = "") -> None:
+        """`seq`: the last segment that all sinks have accepted; its ts is told where the log still has it. Of a worker that did not come so
+        far the former one's report stands, but for the error."""
+        with storage_errors(self.settings.job.log):
+            storage.write_atomically(self.settings.job.log, DELIVERED_NAME, self._reported(job, state, error).to_json())
+
+    def _reported(self, job: Job | None, state: str, error: str) -> DeliveryReport:
+        now_ms, former = int(time.time() * 1000), self._former
+        if job is None:
+            before = former or DeliveryReport(None, CommitTs(0), state, now_ms)
+            return replace(before, state=state, written_ms=now_ms, pid=os.getpid(), error=error, spark="")
         seq, upto_ts = job.position()
-        report = DeliveryReport(
+        return DeliveryReport(
             seq=seq,
             upto_ts=upto_ts,
             state=state,
-            written_ms=int(time.time() * 1000),
+            written_ms=now_ms,
             pid=os.getpid(),
-            error=error,
+            error=error or (former.error if former is not None and not job.delivered else ""),
             dropped={table: rows.dropped for table, rows in list(job.counts.items()) if rows.dropped},
             rows=job.rows(),
-            spark="ready" if job.spark.ready else "starting",
+            spark=SPARK_READY if job.spark.ready else SPARK_STARTING,
             sinks=job.sinks(),
+            log=own_of(self.settings.log_id),
+            skipped=job.skipped(),
+            guessed=job.guessed(),
         )
-        storage.write_atomically(self.settings.job.log, DELIVERED_NAME, report.to_json())
 
 
-def name_of(uri: str) -> str:
-    """A sink's URI as it may be shown: its parameters but `format` may be secrets."""
-    parts = urlsplit(uri)
-    kept = "&".join(part for part in parts.query.split("&") if part.startswith("format="))
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, kept, ""))
+def _told(error: Exception) -> str:
+    """Ours in full; of any other its first line, for the trace is on standard error."""
+    return str(error) if isinstance(error, TicdcDumpError) else f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def end_with_stdin(worker: Worker) -> None:

@@ -4,27 +4,70 @@ slow to make is made once, because the tests that use it go to one worker. At a 
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import sidecar.cli.environment  # noqa: F401  # first: before gRPC is loaded
-from tests.lanes import examples
+from spark_merge.sinks.kafka.holder import release
+from tests.lanes import LANE, examples
 from tests.support.recordings import whole_set
+from tests.support.services.clickhouse import ClickHouse
 from tests.support.services.mariadb import MariaDb
+from tests.support.services.mysql import PROGRAM, MySql
+from tests.support.services.opensearch import OpenSearchNode
 
-settings.register_profile("lane", deadline=None, max_examples=examples(100))  # a speed is a figure of `make bench`, never a test
+settings.register_profile(
+    "lane",
+    max_examples=examples(100),
+    derandomize=not LANE.whole,  # a change is refused for what it is
+    print_blob=True,
+    deadline=None,  # a speed is a figure of `make bench`, never a test
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("lane")
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what a run under nohup ignores, its processes would ignore too
 
 
 @pytest.fixture(scope="session")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    """The worker's one server, for tests of the group `mariadb`. Whoever makes a schema drops it."""
-    with MariaDb(tmp_path_factory.mktemp("mariadb")) as server:
+    """The worker's one server, for tests of the group `mariadb`. A module finds no schema of another's."""
+    with (MySql if PROGRAM else MariaDb)(tmp_path_factory.mktemp("mariadb")) as server:
+        _SHARED.append(server)
         yield server
+        _SHARED.remove(server)
+
+
+@pytest.fixture(scope="session")
+def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchNode]:
+    """The worker's one node, for tests of the group `opensearch`."""
+    with OpenSearchNode(tmp_path_factory.mktemp("opensearch")) as node:
+        yield node
+
+
+_SHARED: list[MariaDb] = []
+
+
+@pytest.fixture(scope="session")
+def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouse]:
+    """The worker's one engine, for tests of the group `clickhouse`. Each makes databases of its own."""
+    with ClickHouse(tmp_path_factory.mktemp("clickhouse")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_left_to_the_next_module() -> Iterator[None]:
+    yield
+    release()
+    for server in _SHARED:
+        system = "('mysql', 'sys', 'information_schema', 'performance_schema')"
+        for (schema,) in server.execute(f"SELECT SCHEMA_NAME FROM information_schema.schemata WHERE SCHEMA_NAME NOT IN {system}"):
+            server.execute("SET foreign_key_checks = 0", f"DROP DATABASE `{schema}`")
 
 
 @pytest.hookimpl(tryfirst=True)

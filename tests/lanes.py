@@ -13,8 +13,9 @@ from dataclasses import dataclass
 class Lane:
     """`examples`: of hypothesis, where a test asks for 100. `lives`: of the simulated cluster; `deaths`: points of one life to die at.
     `schedules`: of a recording with one kind of brackets, by the slow rule; `whole`: each of them on every feed, and every feed through
-    Spark with all kinds of brackets; else they are shared out among the feeds. `interleavings`: of a recording's key-values.
-    `writes_per_s`: of the workload amid which the whole product dumps. `pushed`: the recording that is pushed to the whole product."""
+    Spark with all kinds of brackets, and examples sought at random; else they are shared out among the feeds, and examples are the same in
+    each run. `interleavings`: of a recording's key-values. `writes_per_s`: of the workload amid which the whole product dumps. `pushed`:
+    the recording that is pushed to the whole product."""
 
     examples: int
     lives: int

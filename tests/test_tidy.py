@@ -25,6 +25,8 @@ _BELOW = {
     "pace": "core",
     "config": "core errors",
     "process": "config errors",
+    "binlog": "core errors",
+    "partition": "core errors",
     "schema": "core errors",
     "rowcodec": "schema core errors",
     "codecs": "rowcodec core errors",
@@ -32,16 +34,18 @@ _BELOW = {
     "log": "pace core process errors",
     "ports": "log rowcodec pace core errors",
     "pipeline": "ports log codecs.contract pace core errors",
-    "adapters": "ports ticdc log rowcodec schema core config process errors",
-    "feeds": "adapters ports ticdc codecs rowcodec schema core config process errors",
+    "adapters": "ports ticdc log rowcodec schema binlog core config process errors",
+    "feeds": "adapters ports log ticdc codecs rowcodec schema partition binlog core config process errors",
+    "pump_client": "binlog core config process errors",
     "control": "adapters ports ticdc pace core config process errors",
-    "run": "control feeds adapters pipeline ports log ticdc codecs pace core config process errors",
+    "run": "control feeds adapters pipeline ports log ticdc codecs binlog pace core config process errors",
+    "pump": "feeds adapters binlog core config process errors",
     "preflight": "run control feeds adapters log ticdc core config errors process spark_merge",
     "verify": "log core errors spark_merge.sinks",
-    "replay": "verify feeds adapters pipeline ports log ticdc codecs rowcodec schema pace core errors process spark_merge",
-    "cli": "replay verify preflight run control adapters log ticdc core config errors process spark_merge",
+    "replay": "verify feeds adapters pipeline ports log ticdc codecs rowcodec schema partition pace core errors process spark_merge",
+    "cli": "pump replay verify preflight run control adapters log ticdc core config errors process spark_merge",
     "__main__": "cli",
-    "spark_merge": "log ticdc codecs rowcodec schema pace core errors process",
+    "spark_merge": "log ticdc codecs rowcodec schema partition pace core errors process",
 }
 """Design 12, a line a room, lowest first: the rooms that it may look into, besides itself. Each names only rooms above its own line, so no
 arrow runs up and there is no circle. Nothing else lies loose in `sidecar/`. The longest prefix of a module's name decides."""
@@ -59,53 +63,79 @@ WALLS = {
     "fsspec": "sidecar.log.storage",
     "s3fs": "sidecar.log.storage",
     "botocore": "sidecar.log.storage",
-    "pymysql": "sidecar.adapters.tidb sidecar.preflight.source",
-    "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.adapters.etcd sidecar.preflight",
+    "deltalake": "spark_merge.sinks.delta",
+    "pyiceberg": "spark_merge.sinks.iceberg",
+    "sqlalchemy": "spark_merge.sinks.iceberg",
+    "pymysql": "sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
+    "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.feeds.binlog sidecar.pump_client "
+    "sidecar.adapters.etcd sidecar.pump sidecar.preflight",
     "etcd3": "sidecar.adapters.etcd",
-    "confluent_kafka": "sidecar.feeds.kafka",
+    "opensearchpy": "spark_merge.sinks.opensearch",
+    "confluent_kafka": "sidecar.feeds.kafka sidecar.process.librdkafka spark_merge.sinks.kafka",
     "typer": "sidecar.cli",
     "rich": "sidecar.cli",
-    "prometheus_client": "sidecar.run.metrics",
+    "prometheus_client": "sidecar.run.metrics sidecar.pump.metrics",
     "polars": "spark_merge.encode",
+    "clickhouse_connect": "spark_merge.sinks.clickhouse",
     "re2": "sidecar.ticdc",
+    "urllib3": "spark_merge.sinks.http",
     "structlog": "sidecar.run",
 }
 """Who may import a third party's library. A sink's folder may import its own driver: give the driver a line here."""
 
 PURE = (
-    "sidecar.core", "sidecar.pace", "sidecar.schema", "sidecar.rowcodec", "sidecar.codecs", "sidecar.ticdc",
-    "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes",
+    "sidecar.core", "sidecar.binlog", "sidecar.pace", "sidecar.schema", "sidecar.rowcodec", "sidecar.codecs", "sidecar.ticdc",
+    "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes", "sidecar.feeds.binlog.joining",
 )  # fmt: skip
 IMPURE_MODULES = {"time", "random", "os", "logging", "socket", "threading", "subprocess", "asyncio", "secrets", "tempfile", "pathlib"}
-PURE_LIBRARIES = {"msgspec", "cramjam", "re2"}
-"""What the pure rooms but the core may use besides the standard library: one JSON library, TiCDC's compressions and Go's regexes."""
+PURE_LIBRARIES = {"msgspec", "cramjam", "re2", "google", "ticdc_dump"}
+"""What the pure rooms but the core may use besides the standard library: one JSON library, TiCDC's compressions, Go's regexes and
+protobuf's messages."""
 CORE_FILES_MAX = 16
 
 
 TESTED_THROUGH = {
+    "sidecar.feeds.binlog.backlog": "tests/unit/feeds/test_binlog_streams.py",
+    "sidecar.feeds.binlog.notify": "tests/unit/feeds/test_binlog_streams.py",
+    "sidecar.adapters.tidb.ddl_jobs": "tests/unit/adapters/test_tidb_snapshot.py",
     "sidecar.adapters.tidb.indexes": "tests/integration/test_tidb_schema.py",
     "sidecar.adapters.tidb.snapshot": "tests/unit/adapters/test_tidb_snapshot.py",
-    "sidecar.cli.dump_call": "tests/unit/cli/test_dump_commands.py",
     "sidecar.core.dump_run": "tests/unit/core/test_dump.py",
-    "sidecar.feeds.kafka.checks": "tests/unit/preflight/test_preflight.py",
-    "sidecar.feeds.kafka.names": "tests/unit/feeds/test_kafka_asking.py",
-    "sidecar.feeds.kafka.tail": "tests/unit/preflight/test_preflight.py",
     "sidecar.feeds.kv.checks": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.make": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.session": "tests/unit/feeds/test_push_puller.py",
     "sidecar.feeds.tikv.make": "tests/unit/feeds/test_kv_make.py",
     "sidecar.log.storage.errors": "tests/unit/log/test_errors.py",
-    "sidecar.preflight.here": "tests/integration/test_preflight.py",
+    "sidecar.process.librdkafka": "tests/unit/feeds/test_kafka_feed.py",
+    "sidecar.log.storage.folder": "tests/unit/log/test_storage.py",
     "sidecar.rowcodec.kv_checksum": "tests/unit/rowcodec/test_kv_row.py",
     "sidecar.rowcodec.kv_table_fields": "tests/unit/rowcodec/test_kv_table_fields.py",
+    "sidecar.pump.metrics": "tests/integration/test_pump.py",
+    "sidecar.pump.node": "tests/integration/test_pump.py",
+    "sidecar.pump.pages": "tests/integration/test_pump.py",
+    "sidecar.pump.service": "tests/integration/test_pump.py",
+    "sidecar.pump.tikv": "tests/integration/test_pump.py",
     "sidecar.schema.tables": "tests/unit/schema/test_schema_history.py",
+    "spark_merge.decode.binlog_walk": "tests/property/test_binlog_decoders.py",
     "spark_merge.decode.canal_json": "tests/unit/decode/test_rows.py",
-    "spark_merge.decode.images": "tests/unit/decode/test_rows.py",
     "spark_merge.decode.kv_handles": "tests/unit/decode/test_kv.py",
-    "spark_merge.decode.open_protocol": "tests/unit/decode/test_rows.py",
-    "spark_merge.sinks.files.commits": "tests/unit/sinks/test_reader.py",
-    "spark_merge.sinks.files.uri": "tests/contract/test_sinks.py",
+    "spark_merge.sinks.delta.altering": "tests/integration/test_delta_sink.py",
+    "spark_merge.sinks.clickhouse.block": "tests/integration/test_clickhouse_ddl.py",
+    "spark_merge.sinks.clickhouse.tables": "tests/integration/test_clickhouse_ddl.py",
+    "spark_merge.sinks.clickhouse.uri": "tests/integration/test_clickhouse_ddl.py",
+    "spark_merge.sinks.files.folder": "tests/unit/sinks/test_file_sink.py",
+    "spark_merge.sinks.files.uri": "tests/unit/sinks/test_storage_options.py",
+    "spark_merge.sinks.spool.writer": "tests/unit/sinks/test_spool.py",
+    "spark_merge.sinks.kafka.topics": "tests/integration/test_kafka_sink.py",
+    "spark_merge.sinks.mysql.ddl_alter": "tests/unit/sinks/test_sql_ddl_parser.py",
+    "spark_merge.sinks.mysql.ddl_columns": "tests/unit/sinks/test_sql_ddl_parser.py",
+    "spark_merge.sinks.mysql.ddl_partitions": "tests/unit/sinks/test_sql_ddl_parser.py",
+    "spark_merge.sinks.opensearch.ddl": "tests/integration/test_opensearch_ddl.py",
     "spark_merge.task_errors": "tests/spark/test_job.py",
+    "spark_merge.sinks.iceberg.ddl": "tests/contract/test_iceberg_merge.py",
+    "spark_merge.sinks.iceberg.fold": "tests/contract/test_iceberg_merge.py",
+    "spark_merge.sinks.iceberg.merge_writer": "tests/contract/test_iceberg_merge.py",
+    "spark_merge.sinks.table_ddl": "tests/unit/sinks/test_delta_ddl.py",
 }
 """Parts of a module that only that module uses, each with the test of the module that goes through it: one step, no more."""
 
@@ -270,8 +300,10 @@ PURE_TESTS = [
     path for folder in ("unit", "property", "scenarios", "simulation") for path in sorted((ROOT / "tests" / folder).rglob("*.py"))
 ]
 SERVERS = {
+    "tests.support.services.clickhouse.ClickHouse",
     "tests.support.services.kafka.KafkaBroker",
     "tests.support.services.mariadb.MariaDb",
+    "tests.support.services.opensearch.OpenSearchNode",
     "tests.support.services.etcd.Etcd",
     "tests.rig.rig.Rig",
     "tests.rig.sidecar_process.SidecarProcess",
@@ -310,8 +342,12 @@ def test_ports_have_the_twins_and_suites_that_are_said() -> None:
         assert suite is None or name in (ROOT / suite).read_text(), f"{suite} does not run on {name}"
 
 
-def _symbols() -> list[str]:
-    return re.findall(r"`((?:sidecar|spark_merge|tests)[\w./]*\.py::[\w.]+)`", (ROOT / "ARCHITECTURE.md").read_text())
+MAPS = ("ARCHITECTURE.md", "tests/FINDINGS.md")
+
+
+def _symbols() -> list[tuple[str, str]]:
+    named = r"`((?:sidecar|spark_merge|tests)[\w./]*\.py::[\w.]+)`"
+    return [(page, symbol) for page in MAPS for symbol in dict.fromkeys(re.findall(named, (ROOT / page).read_text()))]
 
 
 def test_architecture_names_symbols_for_every_promise() -> None:
@@ -322,8 +358,8 @@ def test_architecture_names_symbols_for_every_promise() -> None:
         assert row.count(".py::") >= 3, f"{promise} must name its home, its guard and its tests"
 
 
-@pytest.mark.parametrize("symbol", _symbols())
-def test_every_symbol_in_architecture_exists(symbol: str) -> None:
+@pytest.mark.parametrize(("page", "symbol"), _symbols())
+def test_every_symbol_on_the_maps_exists(page: str, symbol: str) -> None:
     file, _, name = symbol.partition("::")
     tree: ast.AST = tree_of(ROOT / file)
     for part in name.split("."):
@@ -334,8 +370,25 @@ def test_every_symbol_in_architecture_exists(symbol: str) -> None:
             or (isinstance(node, ast.Assign) and any(ast.unparse(target) == part for target in node.targets))
             or (isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == part)
         ]
-        assert found, f"ARCHITECTURE.md names {symbol}, which does not exist"
+        assert found, f"{page} names {symbol}, which does not exist"
         tree = found[0]
+
+
+FINDINGS = (
+    *map(str, range(1, 14)), *(f"14{letter}" for letter in "abcdefghij"),
+    *(f"{kind}{number}" for kind, last in (("N", 6), ("H", 6), ("M", 11), ("L", 17)) for number in range(1, last + 1)),
+)  # fmt: skip
+_FINDING = r"(?:1?\d[a-j]?|[NHML]\d+)"
+_CELL = re.compile(rf"{_FINDING}(?: \([^)]*\))?(?:, {_FINDING}(?: \([^)]*\))?)*")
+
+
+def test_every_finding_has_a_line_with_a_test_or_why_it_has_none() -> None:
+    rows = [line.strip("| ").split(" | ") for line in (ROOT / "tests/FINDINGS.md").read_text().splitlines() if line.startswith("| ")]
+    of_findings = [row for row in rows if _CELL.fullmatch(row[0])]
+    found = {finding for row in of_findings for finding in re.findall(_FINDING, re.sub(r" \([^)]*\)", "", row[0]))}
+    assert found == set(FINDINGS)
+    bare = [row[0] for row in of_findings if ".py::" not in "".join(row) and "told, not mended" not in row[-1]]
+    assert not bare, f"neither a test nor why there is none: {bare}"
 
 
 def test_every_command_has_help_and_is_in_the_readme() -> None:

@@ -18,11 +18,12 @@ KEPT = frozenset({"pip"})
 
 
 def needed(root: str) -> set[str]:
-    """The canonical names of `root` and of everything that it requires on this platform, extras that are asked for included.
+    """The canonical names of `root` and of everything that it requires on this platform: all extras of its own (the image has every
+    sink), and of others those that are asked for.
 
     Raises PackageNotFoundError for a requirement that is not installed: the lock is older than pyproject.toml.
     """
-    todo: list[tuple[str, frozenset[str]]] = [(canonicalize_name(root), frozenset())]
+    todo: list[tuple[str, frozenset[str]]] = [(canonicalize_name(root), frozenset(_extras(root)))]
     seen: set[tuple[str, frozenset[str]]] = set()
     while todo:
         name, extras = todo.pop()
@@ -41,6 +42,10 @@ def _requires(name: str) -> Iterable[str]:
         return distribution(name).requires or ()
     except PackageNotFoundError as error:
         raise PackageNotFoundError(f"{name} is required and not installed: lock the dependencies anew (make lock)") from error
+
+
+def _extras(name: str) -> Iterable[str]:
+    return distribution(name).metadata.get_all("Provides-Extra") or ()
 
 
 def not_needed(root: str) -> list[str]:

@@ -11,37 +11,19 @@ which. It reads kv/entries.parquet and kv/eventfeed.json of the folder, one span
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Condition, Thread
 from typing import Any
 
-import grpc
 import pyarrow.parquet as pq
-import stamina
+from stream import NOTHING_DUE_S, Conversation, Target, options_of, parser_of, play, run_main
 
 from ticdc_dump.v1 import feed_pb2 as pb
-from ticdc_dump.v1 import feed_pb2_grpc
 
-VERSION = 1
-MESSAGE_BYTES_MAX = 256 << 20
-HEARTBEATS_IN_SILENCE = 3
-WAIT_FIRST_S, WAIT_MAX_S = 0.1, 5.0
-KEEPALIVE_MS = 10_000
 SIGN_BIT = 1 << 63
-STOPS = {
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.ABORTED,
-    grpc.StatusCode.UNIMPLEMENTED,
-}
-"""Connecting again would end in the same way."""
 
 
 @dataclass(slots=True)
@@ -119,123 +101,24 @@ def _with_marks_that_hold(items: list[tuple[int, int, Any]], *, end_ts: int, end
     return kept
 
 
-class Refused(Exception):
-    """The sidecar ended the stream for good, or will never be satisfied."""
-
-
-class Again(Exception):
-    """The stream did not last: try again, later each time."""
-
-
-class Sender:
-    """Plays `spans` under one name, over one stream at a time. `run` returns when `done` is called, or it has nothing left to do."""
+class Sender(Conversation):
+    """Plays `spans`."""
 
     def __init__(self, name: str, spans: Sequence[Span], target: Target, *, speed: float, until_durable: bool) -> None:
-        self.name = name
         self.spans = spans
-        self._target = target
         self._speed = speed
         self._until_durable = until_durable
-        self._changed = Condition()
         self._began_s = time.monotonic()
         self._first_ts = min((ts for span in spans for _, ts, entry in span.items if entry is not None), default=0)
-        self._finished = False
-        self._call: Any = None
-        self._streams = 0
-        self._begin()
+        super().__init__(name, target)
 
-    def _begin(self) -> None:
-        """A stream begins with nothing opened, nothing granted, and numbers from 1."""
-        self._streams += 1
-        self._number = self._heard = self._credit = self._last_span = 0
-        self._batch_bytes = 0
-        self._heartbeat_s = 1.0
-        self._ended = False
+    def _begun(self) -> None:
+        """Nothing is opened."""
+        self._last_span = 0
         for span in self.spans:
             span.number, span.ready, span.wanted = 0, False, False
 
-    # ---- the connection -------------------------------------------------------------------------------------------------
-
-    def run(self) -> None:
-        """Raises Refused."""
-        while not self._finished:
-            for attempt in stamina.retry_context(
-                on=Again, attempts=None, timeout=None, wait_initial=WAIT_FIRST_S, wait_max=WAIT_MAX_S, wait_jitter=WAIT_FIRST_S
-            ):
-                with attempt:
-                    self._stream()
-
-    def done(self) -> None:
-        with self._changed:
-            self._finished = True
-            self._changed.notify_all()
-
-    def break_connection(self) -> None:
-        """As a network would."""
-        with self._changed:
-            if self._call is not None:
-                self._call.cancel()
-
-    def _stream(self) -> None:
-        """One connection to its end. Raises Again unless it lasted: then the pauses grow."""
-        began_s = time.monotonic()
-        with self._changed:
-            self._begin()
-        with self._target.channel(self._streams) as channel:
-            call = feed_pb2_grpc.KvFeedStub(channel).Push(  # type: ignore[no-untyped-call]  # generated without types
-                self._messages(), metadata=self._target.metadata()
-            )
-            with self._changed:
-                self._call = call
-            try:
-                for answer in call:
-                    self._hear(answer)
-            except grpc.RpcError as error:
-                if self._finished:
-                    return
-                self._report(f"stream ended: {error.code().name}: {error.details()}")
-                if error.code() in STOPS:
-                    raise Refused(f"{error.code().name}: {error.details()}") from error
-            finally:
-                with self._changed:
-                    self._ended, self._call = True, None
-                    self._changed.notify_all()
-                call.cancel()
-            if not self._finished and time.monotonic() - began_s < WAIT_MAX_S:
-                raise Again
-
     # ---- what is sent ---------------------------------------------------------------------------------------------------
-
-    def _messages(self) -> Iterator[pb.SenderMessage]:
-        """gRPC takes from here in a thread of its own, as fast as the network allows; credit is what holds it back."""
-        hello = pb.Hello(version_min=VERSION, version_max=VERSION, sender=self.name, changefeed=self._target.changefeed)
-        stream = self._streams
-        yield self._numbered(hello=hello)
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._credit > 0 or self._over(stream))
-                if self._over(stream):
-                    return
-                message = self._next()
-                if message is None:
-                    if self._until_durable and self._all_durable():
-                        self._finished = True
-                        return
-                    told = self._changed.wait(min(self._heartbeat_s, self._due_in_s()))
-                    if not told and self._due_in_s() > 0 and not self._over(stream):
-                        message = self._numbered(heartbeat=pb.Heartbeat())
-                if message is not None:
-                    self._credit -= message.ByteSize()
-            if message is not None:
-                yield message
-
-    def _over(self, stream: int) -> bool:
-        """A former stream's thread may wake up when the next one is under way."""
-        return self._ended or self._finished or stream != self._streams
-
-    def _numbered(self, **body: Any) -> pb.SenderMessage:
-        self._number += 1
-        return pb.SenderMessage(number=self._number, **body)
 
     def _next(self) -> pb.SenderMessage | None:
         """The next message, or None if there is nothing to say."""
@@ -256,7 +139,7 @@ class Sender:
         """When the next item's time has come; far away if there is none."""
         following = [span.items[span.next] for span in self.spans if span.ready and span.next < len(span.items)]
         if not following:
-            return 3600.0
+            return NOTHING_DUE_S
         _, ts, _ = min(following, key=lambda item: item[0])
         after_s = ((ts >> 18) - (self._first_ts >> 18)) / 1000  # a TSO is milliseconds and an 18 bit counter
         return after_s / self._speed - (time.monotonic() - self._began_s) if self._speed else 0.0
@@ -288,52 +171,38 @@ class Sender:
                 found.append(pb.SpanResolved(span=span.number, ts=mark, entries=span.sent))
         return found
 
-    def _all_durable(self) -> bool:
-        return any(span.ready for span in self.spans) and all(span.durable() for span in self.spans if span.wanted)
+    def _complete(self) -> bool:
+        return self._until_durable and any(s.ready for s in self.spans) and all(s.durable() for s in self.spans if s.wanted)
 
     # ---- what is told ---------------------------------------------------------------------------------------------------
 
-    def _hear(self, answer: pb.SidecarMessage) -> None:
-        """Raises Refused for a version that was not offered."""
-        with self._changed:
-            self._heard += 1
-            if answer.number != self._heard:
-                self._report(f"message {answer.number} came in the place of {self._heard}: connecting again")
-                self._call.cancel()
-                return
-            match answer.WhichOneof("body"):
-                case "welcome":
-                    self._credit += answer.welcome.credit_bytes
-                    self._batch_bytes = answer.welcome.batch_bytes
-                    self._heartbeat_s = answer.welcome.silent_max_ms / 1000 / HEARTBEATS_IN_SILENCE
-                case "wanted":
-                    for wanted in answer.wanted.ranges:
-                        for span in self._within(wanted):
-                            span.wanted = True
-                    for ended in answer.wanted.ended:
-                        for span in self._within(ended):
-                            span.wanted, span.number, span.ready = False, 0, False
-                case "opened":
-                    for span in self._numbered_span(answer.opened.span):
-                        span.ready, span.from_ts = True, answer.opened.from_ts
-                        span.forget(answer.opened.durable_ts)
-                        self._report(f"table {span.table_id}: sending from {span.from_ts}")
-                case "refused":
-                    for span in self._numbered_span(answer.refused.span):
-                        span.wanted = False
-                        self._report(f"table {span.table_id} is refused: {answer.refused.text}")
-                case "lost":
-                    for span in self._numbered_span(answer.lost.span):
-                        span.moved = answer.lost.reason == pb.SpanLost.REASON_MOVED
-                        span.number, span.ready = 0, False
-                        self._report(f"table {span.table_id} is lost: {answer.lost.text}")
-                case "durable":
-                    for told in answer.durable.spans:
-                        for span in self._numbered_span(told.span):
-                            span.forget(told.ts)
-                case "credit":
-                    self._credit += answer.credit.bytes
-            self._changed.notify_all()
+    def _answered(self, answer: pb.SidecarMessage) -> None:
+        match answer.WhichOneof("body"):
+            case "wanted":
+                for wanted in answer.wanted.ranges:
+                    for span in self._within(wanted):
+                        span.wanted = True
+                for ended in answer.wanted.ended:
+                    for span in self._within(ended):
+                        span.wanted, span.number, span.ready = False, 0, False
+            case "opened":
+                for span in self._numbered_span(answer.opened.span):
+                    span.ready, span.from_ts = True, answer.opened.from_ts
+                    span.forget(answer.opened.durable_ts)
+                    self._report(f"table {span.table_id}: sending from {span.from_ts}")
+            case "refused":
+                for span in self._numbered_span(answer.refused.span):
+                    span.wanted = False
+                    self._report(f"table {span.table_id} is refused: {answer.refused.text}")
+            case "lost":
+                for span in self._numbered_span(answer.lost.span):
+                    span.moved = answer.lost.reason == pb.SpanLost.REASON_MOVED
+                    span.number, span.ready = 0, False
+                    self._report(f"table {span.table_id} is lost: {answer.lost.text}")
+            case "durable":
+                for told in answer.durable.spans:
+                    for span in self._numbered_span(told.span):
+                        span.forget(told.ts)
 
     def _within(self, wanted: pb.WantedRange | pb.UnwantedRange) -> list[Span]:
         return [span for span in self.spans if wanted.start <= span.start and span.end <= wanted.end]
@@ -341,9 +210,6 @@ class Sender:
     def _numbered_span(self, number: int) -> list[Span]:
         """None if it was given up meanwhile."""
         return [span for span in self.spans if span.number == number]
-
-    def _report(self, text: str) -> None:
-        sys.stderr.write(f"{self.name}: {text}\n")
 
 
 def _place(span: Span) -> int:
@@ -354,73 +220,16 @@ def _is_entry(span: Span) -> bool:
     return span.next < len(span.items) and span.items[span.next][2] is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where the sidecar may be and how it is reached. With `ca_file` over TLS; certificate and key for mutual TLS."""
-
-    addresses: str
-    changefeed: str = ""
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    token: str = ""
-
-    def channel(self, turn: int) -> Any:
-        """To the address whose turn it is: only the sidecar that owns the changefeed listens."""
-        addresses = self.addresses.split(",")
-        address = addresses[turn % len(addresses)]
-        options = (("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.keepalive_time_ms", KEEPALIVE_MS))
-        if not self.ca_file:
-            return grpc.insecure_channel(address, options)
-        certificate = Path(self.cert_file).read_bytes() if self.cert_file else None
-        key = Path(self.key_file).read_bytes() if self.key_file else None
-        return grpc.secure_channel(address, grpc.ssl_channel_credentials(Path(self.ca_file).read_bytes(), key, certificate), options)
-
-    def metadata(self) -> list[tuple[str, str]]:
-        return [("authorization", f"Bearer {self.token}")] if self.token else []
-
-
-def play(senders: Sequence[Sender]) -> int:
-    """Run them all; the exit code: 0, or 1 if one was refused."""
-    refusals: list[str] = []
-
-    def run(sender: Sender) -> None:
-        try:
-            sender.run()
-        except Refused as refused:
-            refusals.append(f"{sender.name}: {refused}")
-
-    threads = [Thread(target=run, args=(sender,), name=sender.name, daemon=True) for sender in senders]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    sys.stderr.writelines(f"{refusal}\n" for refusal in refusals)
-    return bool(refusals)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="send_recording.py", description="Play a recording's key-values to a sidecar's push feed.")
-    parser.add_argument("folder", type=Path, help="a recording: recording.json and kv/")
-    parser.add_argument("--to", default="127.0.0.1:8312", metavar="HOST:PORT,…", help="push.listen of the sidecars (default: %(default)s)")
-    parser.add_argument("--changefeed", default="", metavar="CLUSTER/NAMESPACE/ID", help="as the sidecar's settings name it")
-    parser.add_argument("--name", default="recording", help="of this sender; the same after a restart (default: %(default)s)")
+    parser = parser_of(
+        "send_recording.py", "Play a recording's key-values to a sidecar's push feed.", folder="a recording: recording.json and kv/"
+    )
     parser.add_argument("--senders", type=int, default=1, metavar="N", help="split the tables over N streams (default: %(default)s)")
     parser.add_argument("--tables", default="", metavar="ID,…", help="send these tables only: another sender has the others")
-    parser.add_argument("--speed", type=float, default=0.0, metavar="X", help="times as fast as recorded (default: as fast as it goes)")
     parser.add_argument("--until-durable", action="store_true", help="end when every entry of the wanted tables is durable")
-    parser.add_argument("--ca", default="", metavar="FILE", help="authority of the sidecar's certificate: use TLS")
-    parser.add_argument("--cert", default="", metavar="FILE", help="own certificate, for mutual TLS")
-    parser.add_argument("--key", default="", metavar="FILE", help="its key")
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help="the token of the sidecar's push.token_file")
-    options = parser.parse_args(arguments)
-    if options.senders < 1 or options.speed < 0:
-        parser.error("--senders is at least 1, and --speed not below 0")
-    token = options.token_file.read_text().strip() if options.token_file else ""
-    target = Target(options.to, options.changefeed, options.ca, options.cert, options.key, token)
+    options, target, names = options_of(parser, arguments)
     tables = {int(table) for table in options.tables.split(",") if table}
     spans = [span for span in read_spans(options.folder) if not tables or span.table_id in tables]
-    names = [options.name if options.senders == 1 else f"{options.name}-{number}" for number in range(options.senders)]
     return play(
         [
             Sender(name, spans[at :: options.senders], target, speed=options.speed, until_durable=options.until_durable)
@@ -430,7 +239,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        raise SystemExit(main())
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+    run_main(main)

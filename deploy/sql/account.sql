@@ -1,5 +1,6 @@
--- The sidecar's account. Replace the password, and `shop` by each database that the changefeed replicates (or grant SELECT ON *.*).
--- It needs no DDL, no write to any replicated table, and no administrative right.
+-- The sidecar's account. Replace the password, and `shop` by each database that the changefeed replicates: a line for each. Never grant
+-- SELECT ON *.*: what this account may not read, nobody can read through the sidecar. It needs no DDL, no write to any replicated table,
+-- and no administrative right; it ends its own statements, for which TiDB asks no right.
 
 CREATE USER IF NOT EXISTS 'ticdc_dump'@'%' IDENTIFIED BY 'change-me';
 
@@ -7,7 +8,9 @@ GRANT SELECT ON shop.* TO 'ticdc_dump'@'%';
 
 GRANT SELECT, INSERT, UPDATE ON changefeed_dump.* TO 'ticdc_dump'@'%';
 
--- For feed = "push" and feed = "tikv" only: the DDL jobs, and which collation framework the cluster has.
+-- For feed = "push" and feed = "tikv", and where an event filter of the changefeed leaves DDLs out: the DDL jobs.
 -- GRANT SELECT ON mysql.tidb_ddl_job TO 'ticdc_dump'@'%';
 -- GRANT SELECT ON mysql.tidb_ddl_history TO 'ticdc_dump'@'%';
+
+-- For feed = "push" and feed = "tikv" only: which collation framework the cluster has.
 -- GRANT SELECT ON mysql.tidb TO 'ticdc_dump'@'%';

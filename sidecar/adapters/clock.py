@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from time import monotonic
+from time import monotonic, time
+
+from sidecar.core.model import CommitTs, ts_at
+
+AHEAD_MAX_S = 3600.0
+"""TSOs are PD's clock, and this machine's may be off: by less than that."""
+
+
+def newest_ts() -> CommitTs:
+    """Above it no TSO can be yet."""
+    return ts_at(int((time() + AHEAD_MAX_S) * 1000))
 
 
 class MonotonicClock:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ COMMANDS = {
     "dumpstart": "Start a dump of the rows that exist, interleaved with the live changes",
     "dumpset": "Change how a dump reads while it is there",
     "dumppause": "Pause the dump",
-    "dumpresume": "Go on with a paused dump",
+    "dumpresume": "Go on with a dump that was paused or has failed",
     "dumprestart": "Stop the dump and start the same one from the beginning",
     "dumpstop": "End the dump",
     "dumpquery": "Show the dump's progress, and what it is waiting for",
@@ -42,6 +43,7 @@ ARCHITECTURE_SWITCHES = {"-x", "--newarch"}
 """The real one takes them out of its arguments wherever they are, before cobra sees them (pingcap/ticdc cmd/cdc/main.go)."""
 CLI_SWITCHES = {"-i", "--interact"}
 """Switches of `cdc cli`, known from there on (pkg/cmd/cli/cli.go)."""
+PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 HEADING = b"Available Commands:"
 MARKS_OF_OURS = (b"sidecar.cli.cdc", b"sidecar.control.cdc")
 """In the script that an installer makes for this program, whatever environment it is in; the second one up to version 0.1.0."""
@@ -140,15 +142,38 @@ def _become(binary: str, arguments: list[str]) -> NoReturn:
 
 def _run_with_our_section(binary: str, arguments: list[str]) -> NoReturn:
     try:
-        done = subprocess.run([binary, *arguments], env=_environment(binary), capture_output=True, check=False)
+        code, outputs = _carried_out([binary, *arguments], _environment(binary))
     except OSError as error:
         _end(EXIT_CANNOT_RUN, f"{binary} cannot be run: {error.strerror}", f"set {REAL_BINARY} to the path of TiCDC's own cdc")
-    for stream, output in ((sys.stdout.buffer, done.stdout), (sys.stderr.buffer, done.stderr)):
+    for stream, output in zip((sys.stdout.buffer, sys.stderr.buffer), outputs, strict=True):
         stream.write(output)
-        if done.returncode == 0 and HEADING in output:
+        if code == 0 and HEADING in output:
             stream.write(our_section())
         stream.flush()
-    raise SystemExit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+    raise SystemExit(code if code >= 0 else 128 - code)
+
+
+def _carried_out(command: list[str], environment: Mapping[str, str]) -> tuple[int, tuple[bytes, bytes]]:
+    """Exit code and outputs. Who ends us means the real one: signals are its own, and it decides what becomes of them. One that comes
+    before it runs is passed on as soon as it does; one that is ignored (nohup) stays so for both."""
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        for process in running:
+            process.send_signal(number)
+        if not running:
+            early.append(number)
+
+    for number in PASSED_ON:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    running.append(process)
+    for signalled in early:
+        process.send_signal(signalled)
+    outputs = process.communicate()
+    return process.returncode, outputs
 
 
 def our_section() -> bytes:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from sidecar.control.answers import EXIT_REFUSED, EXIT_UNREACHABLE, PATIENCE_S, CallFailed
+from sidecar.control.answers import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNREACHABLE, PATIENCE_S, CallFailed
 from sidecar.errors import TicdcDumpError
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sidecar.control.client import ControlClient, OwnerLookup
 
 EXIT_INTERRUPTED = 130
+TOKEN_VARIABLE = "TICDC_DUMP_TOKEN"
 
 Ignored = Annotated[str, typer.Option(hidden=True)]
 """A flag of TiCDC's that means nothing here."""
@@ -63,7 +64,9 @@ class Options:
         from sidecar.ticdc.changefeed import ChangefeedName
 
         tls = Tls(ca_file=self.ca, cert_file=self.cert, key_file=self.key)
-        token = read_secret(self.token_file) or os.environ.get("TICDC_DUMP_TOKEN", "")
+        token, place = read_secret(self.token_file), f"--token-file {self.token_file}"
+        if not token:
+            token, place = os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
         changefeed = ChangefeedName(self.cluster_id, self.namespace or "default", self.changefeed_id)
         address = find_address(
             self.sidecar,
@@ -72,7 +75,7 @@ class Options:
             changefeed=changefeed if changefeed.id else None,
             owner_address=owner_address or owner_in_etcd,
         )
-        return ControlClient(address, Access(tls=tls, token=token, patience_s=self.timeout))
+        return ControlClient(address, Access(tls=tls, token=token, patience_s=self.timeout, token_place=place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +150,24 @@ def _exit_code(options: Options, owner_address: OwnerLookup | None, body: Callab
             return body(Call(changefeed, client, options.as_json, console_for(as_json=options.as_json))) or 0
     except TicdcDumpError as error:
         exit_code, reason = _how_it_failed(error)
-        tell(error, reason=reason, as_json=options.as_json)
+        tell(_explained(error, options), reason=reason, as_json=options.as_json)
         return exit_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _explained(error: TicdcDumpError, options: Options) -> TicdcDumpError:
+    """Who names TiCDC's server alone, as its own commands are called, is told what it takes to find the sidecar."""
+    if not isinstance(error, CallFailed) or error.exit_code not in (EXIT_UNREACHABLE, EXIT_NOT_FOUND):
+        return error
+    if not options.server or options.sidecar or options.pd:
+        return error
+    return CallFailed(
+        f"{error.message}; --server {options.server} is TiCDC's own, which does not know where the sidecar is, so this machine was asked",
+        hint="name PD with --pd, where the sidecar leaves its address, or the sidecar with --sidecar HOST:PORT or TICDC_DUMP_ADDR",
+        exit_code=error.exit_code,
+        reason=error.reason,
+    )
 
 
 def _how_it_failed(error: TicdcDumpError) -> tuple[int, str]:

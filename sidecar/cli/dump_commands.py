@@ -9,7 +9,7 @@ A command makes one request of the control service and shows its answer: text fo
                3 refused in this state, or an error   130 interrupted
 
 TiCDC's flags are taken as `cdc` takes them; those that mean nothing here (--server, --user, --password, --log-level) are
-taken too, so that scripts need not tell the commands apart.
+taken too, so that scripts need not tell the commands apart. TiCDC's server does not know where the sidecar is: --pd finds it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,11 @@ def run(arguments: list[str], *, program: str) -> NoReturn:
 def dumpstart(
     context: typer.Context,
     tables: Annotated[
-        str, typer.Option(help="Tables, as TiCDC's table rules: shop.*,!shop.event_* (default: all of the changefeed).")
+        str,
+        typer.Option(
+            help="Tables, as TiCDC's table rules: shop.*,!shop.event_* (default: all of the changefeed). At most 10,000 rules,"
+            " 1,000 of them with wildcards or regexes."
+        ),
     ] = "",
     keys: Annotated[
         list[str] | None,
@@ -76,7 +80,10 @@ def dumpstart(
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="TABLE:PREDICATE", help="Only rows for which this is true: 'shop.orders:amount > 5'. May be given again."),
+        typer.Option(
+            metavar="TABLE:PREDICATE",
+            help="Only rows for which this is true, by the table's own columns: 'shop.orders:amount > 5'. May be given again.",
+        ),
     ] = None,
     brackets: Annotated[
         Brackets, typer.Option(help="watermark: marks in the watermark table; snapshot: no write at the source.")
@@ -87,7 +94,7 @@ def dumpstart(
     bytes_per_second: PerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
     dry_run: Annotated[
-        bool, typer.Option(help="Show tables, estimated rows, bytes and time, and what would stop it. Starts nothing.")
+        bool, typer.Option(help="Show tables, estimated rows, bytes and time, what would stop it or be slow. Starts nothing.")
     ] = False,
 ) -> int | None:
     """Start a dump of the rows that exist. With --keys or --where and no --tables: of those tables only."""
@@ -148,7 +155,7 @@ def dumpresume(
     bytes_per_second: PerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
 ) -> None:
-    """Go on with a paused dump, after the last chunk in the log; with other settings, if any are given."""
+    """Go on with a dump that was paused or has failed, after the last chunk in the log; with other settings, if any are given."""
     call = call_of(context)
     settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds)
     call.show(call.client.call("Resume", pb.ResumeRequest(changefeed=call.changefeed, settings=settings)), done="the dump goes on")

@@ -71,7 +71,16 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
         yield "settings", _settings(status.settings)
     for sink in status.sinks:
         yield "live delivery", _sink(sink)
+    for subscriber in status.subscribers:
+        yield "subscriber", _subscriber(subscriber)
     yield "live changes", f"{status.changes:,} logged, {status.repeats:,} repeats dropped, {status.segments:,} segments"
+    if status.skipped_rows:
+        yield (
+            "skipped rows",
+            Text(f"{status.skipped_rows:,} left out of each output: ticdc-dump skip --config FILE --list", style="yellow"),
+        )
+    if status.ambiguous_timestamps:
+        yield "ambiguous", Text(f"{status.ambiguous_timestamps:,} TIMESTAMPs taken as kafka.ambiguous says", style="yellow")
     if status.last_ddl_tso:
         yield "last DDL", Text(f"{moment(status.last_ddl_tso)}  {status.last_ddl[:DDL_CHARS_MAX]}")
     if status.lanes:
@@ -100,7 +109,14 @@ def _sink(sink: pb.SinkStatus) -> Text:
     """How long it takes of what it may, and what that leaves to the dump."""
     without = f" ({sink.without_dump_s:.2f} s without a dump)" if sink.without_dump_s else ""
     took = f"{sink.live_s:.2f} s, bound {sink.bound_s:.2f} s{without}, {sink.rows_allowed:,} dump rows at once, {sink.sink}"
+    if sink.error:
+        return Text(f"fails, {sink.lag_s:.0f} s behind: {sink.error}, {sink.sink}", style="red")
     return Text(f"holds the dump: {took}", style="yellow") if sink.holds else Text(took)
+
+
+def _subscriber(subscriber: pb.SubscriberStatus) -> str:
+    where = "reads" if subscriber.connected else f"heard of {duration(subscriber.heard_s)} ago"
+    return f"{subscriber.name}, {subscriber.segments:,} segments not acknowledged, the next is {subscriber.next_seq:,}, {where}"
 
 
 def _lanes(lanes: Sequence[pb.LaneStatus]) -> str:
@@ -168,6 +184,11 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     lines.append(Text(f"{len(dumped):,} tables, about {rows:,} rows, {amount(size)}, {takes}"))
     lines += [Text(f"left out: {table.schema}.{table.table}: {table.refused}") for table in refused[:TABLES_SHOWN]]
     lines += [Text(f"… {len(refused) - TABLES_SHOWN:,} more are left out; --json shows all")] if len(refused) > TABLES_SHOWN else []
+    lines += [Text(f"{preview.outside:,} more tables are not of the changefeed's table rules")] if preview.outside else []
+    slow = [table for table in dumped if table.slow]
+    lines += [Text(f"slow: {table.schema}.{table.table}: {table.slow}", style="yellow") for table in slow[:TABLES_SHOWN]]
+    lines += [Text(f"… {len(slow) - TABLES_SHOWN:,} more are slow; --json shows all")] if len(slow) > TABLES_SHOWN else []
+    lines += [Text(f"how {preview.unasked:,} tables would be read was not asked: there was no time")] if preview.unasked else []
     lines += [Text(f"would be refused: {refusal}", style="bold red") for refusal in preview.refusals]
     return Group(*lines)
 

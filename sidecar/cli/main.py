@@ -12,18 +12,21 @@ from __future__ import annotations
 import gc
 import json
 import logging
-import signal
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import sidecar.cli.environment  # first: before gRPC is loaded
-from sidecar.cli import check, dump_commands
+from sidecar.cli import check, dump_commands, pump, remove, skip
 from sidecar.errors import TicdcDumpError
+
+if TYPE_CHECKING:
+    from sidecar.config import Config
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
 
@@ -76,7 +79,7 @@ def _root(
 def replay(
     recording: Annotated[Path, typer.Argument(help="Folder of a recording (recording.json, truth/, schema/, kafka/).")],
     feed: Annotated[
-        str | None, typer.Option(help="The recording's changefeed to play, or kv: raw key-values; default: open-protocol.")
+        str | None, typer.Option(help="The recording's changefeed to play, kv (raw key-values) or binlog (TiDB-Binlog's pumps).")
     ] = None,
     brackets: Annotated[
         ReplayBrackets, typer.Option(help="recorded: the dump that really ran; watermark or snapshot: a dump of our own.")
@@ -134,18 +137,39 @@ def replay(
     raise typer.Exit(0 if report.ok else EXIT_DIFFERENT)
 
 
+def _begun(path: Path) -> Config:
+    """What a process that stays begins with: its settings, the rights of its files, its log lines."""
+    from sidecar.config import read_config
+    from sidecar.run.logs import set_up
+
+    settings = read_config(path)
+    os.umask(int(settings.files.umask, 8))
+    set_up(settings.logging)
+    return settings
+
+
 @app.command()
 def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: consume it, deliver it, and dump when told to."""
-    from sidecar.config import read_config
+    from sidecar.log.storage import log_folder
+    from sidecar.process.descriptors import raise_limit
+    from sidecar.process.signals import end_when_told
     from sidecar.run.app import Sidecar
-    from sidecar.run.logs import defects_told, set_up
+    from sidecar.run.logs import defects_told
+    from spark_merge.sinks.registry import open_sinks
+    from spark_merge.sinks.spool.uri import spool_of
 
-    settings = read_config(config)
-    set_up(settings.logging)
-    sidecar = Sidecar(settings, config)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sidecar.stopping.set())
+    def holds_rows(uri: str, log_id: str) -> bool:
+        from spark_merge.sinks import registry
+
+        return registry.holds_rows(uri, log_id=log_id)
+
+    raise_limit()
+    settings = _begun(config)
+    if settings.spark.managed:
+        open_sinks(settings.sinks, log_id="")  # what the worker could not open is told before it is started
+    sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool_of(settings.sinks, log_folder(settings.log.uri)))
+    end_when_told(sidecar.stop)
     with defects_told():
         try:
             sidecar.run()
@@ -156,46 +180,47 @@ def run(config: ConfigPath) -> None:
 @app.command()
 def merge(
     config: ConfigPath,
-    log_id: Annotated[str, typer.Option(help="The log's name, as the sidecar gives it; default: read from etcd.")] = "",
+    log_id: Annotated[str, typer.Option(help="Whose log it is, as the sidecar says it; default: read from etcd.")] = "",
     epoch: Annotated[int | None, typer.Option(help="The owner's epoch that this worker serves; default: any.")] = None,
     end_with_stdin: Annotated[bool, typer.Option(help="End when standard input does.")] = False,
 ) -> None:
     """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one itself unless spark.managed is off."""
-    from sidecar.adapters.etcd.client import EtcdClient
-    from sidecar.config import read_config
-    from sidecar.log.storage import open_folder
-    from sidecar.run.changefeed_watch import read_changefeed
-    from sidecar.run.logs import defects_told, set_up
+    from sidecar.log.apart import check_apart
+    from sidecar.log.identity import name_of, own_id
+    from sidecar.log.storage import log_folder
+    from sidecar.process.descriptors import raise_limit
+    from sidecar.process.signals import end_when_told
+    from sidecar.run.changefeed_watch import log_of
+    from sidecar.run.logs import defects_told
     from spark_merge.delivery import JobSettings
     from spark_merge.places import Watchdog
     from spark_merge.worker import Worker, WorkerSettings
     from spark_merge.worker import end_with_stdin as watch_stdin
 
-    settings = read_config(config)
-    set_up(settings.logging)
-    if not log_id:
-        client = EtcdClient(settings.etcd)
-        try:
-            log_id = read_changefeed(client, settings).log_id
-        finally:
-            client.close()
-    job = JobSettings(open_folder(settings.log.uri), server_tz=settings.kafka.server_tz, epoch_max=epoch)
+    raise_limit()
+    settings = _begun(config)
+    check_apart(settings.log.uri, settings.sinks)
+    log_id = log_id or log_of(settings)
+    log, kafka = log_folder(settings.log.uri), settings.kafka
+    job = JobSettings(log, server_tz=kafka.server_tz, ambiguous=kafka.ambiguous, epoch_max=epoch)
     spark = settings.spark
     worker = Worker(
-        WorkerSettings(job, settings.sinks, log_id, spark.master, spark.memory, spark.worker_rows),
+        WorkerSettings(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows),
         watched=Watchdog().watched,
         notice=logging.getLogger("ticdc-dump").warning,
     )
     if end_with_stdin:
         watch_stdin(worker)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.ending.set())
+    end_when_told(worker.ending.set)
     with defects_told():
         worker.run()
 
 
 dump_commands.register(app)
 check.register(app)
+skip.register(app)
+remove.register(app)
+pump.register(app)
 
 
 def tune_collector() -> None:

@@ -1,23 +1,26 @@
 """What people see while something runs: in a terminal one picture, redrawn in place; elsewhere, for logs and pipes, a line every few
 seconds and at every change of kind. Both are made of the same `Look`, so that a log says what the terminal showed.
 
-What is looked at is not known here. Texts are shown as they are, never as markup. What ended a command is told here too.
+What is looked at is not known here. Texts are shown as they are, never as markup, and without control characters. What ended a command
+is told here too.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from sidecar.core.model import physical_ms
 from sidecar.errors import TicdcDumpError
+from sidecar.process.printable import printable
 
 PLAIN_LINE_EVERY_S = 2.0
 PLAIN_WIDTH = 200
@@ -25,9 +28,17 @@ PLAIN_WIDTH = 200
 REDRAWN_A_SECOND = 8
 
 
+class _Printing(Console):
+    """What it says to the terminal by itself (colours, the place of a picture) passes; what is in a text does not."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
 def console_for(*, as_json: bool) -> Console:
     """With `as_json` it says nothing: the one JSON object is printed beside it."""
-    return Console(quiet=as_json, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    return _Printing(quiet=as_json, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def tell(error: TicdcDumpError, *, reason: str, as_json: bool) -> None:
@@ -35,7 +46,7 @@ def tell(error: TicdcDumpError, *, reason: str, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"ok": False, "exit_reason": reason, "error": str(error)}))
     else:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {printable(str(error))}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def findings(verdict: Verdict) -> Iterable[str]:
     for table in verdict.tables:
         if table.reason is not None:
             yield f"{table.table}: {table.reason}"
-        for kind in ("missing", "extra", "different", "went_back"):
+        for kind in ("missing", "extra", "different", "went_back", "explained"):
             found: Findings = getattr(table, kind)
             if found.count:
                 yield f"{table.table}: {found.count} {kind.replace('_', ' ')}"

@@ -113,7 +113,7 @@ class CanalJson:
 
     def identity(self, change: Change) -> Hashable:
         images = _decode_images(change.value)
-        table = f"{change.schema}\0{change.table}\0{images.type}\0".encode()
+        table = f"{change.schema}\0{change.table}\0{images.type}\0".lower().encode()
         return blake2b(b"".join((table, images.data, images.old)), digest_size=IDENTITY_BYTES).digest()
 
     def mark(self, change: Change) -> Mark | None:
@@ -144,8 +144,9 @@ def _without_extension(message: Message, event: _Event) -> FeedError:
 def _change(message: Message, event: _Event, rank: Rank, commit_ts: CommitTs | None, value: bytes) -> Change:
     if commit_ts is None:
         raise unreadable(message, "value byte 0", expected="`_tidb` of a row with commitTs", found="none")
-    if not (event.database and event.table):
-        raise unreadable(message, "value byte 0", expected="database and table of a row", found=f"{event.database!r} and {event.table!r}")
+    if not (event.database and event.table) or "\0" in event.database or "\0" in event.table:
+        expected = "database and table of a row, without NUL"
+        raise unreadable(message, "value byte 0", expected=expected, found=f"{event.database!r} and {event.table!r}")
     if event.data is None:
         raise unreadable(message, "value byte 0", expected="data of a row with one object", found="null")
     if event.type == "UPDATE" and event.old is None:

@@ -30,7 +30,7 @@ class Codec(Protocol):
         """
 
     def identity(self, change: Change) -> Hashable:
-        """Equal for two arrivals of one change (table, op and images), different for different changes. Called only
+        """Equal for two arrivals of one change (table in any case, op and images), different for different changes. Called only
         for changes of equal commit_ts, and kept for each of them: a digest of IDENTITY_BYTES, not the images. Two arrivals
         of one change must also have values of one length: what differs between them (when TiCDC built the message, the
         order of a map) does not change it."""

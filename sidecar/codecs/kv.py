@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -73,6 +73,14 @@ def encode_resolved(ts: CommitTs) -> bytes:
     return _RESOLVED + _ts.pack(ts)
 
 
+def resolved_of(message: Message) -> CommitTs:
+    """The inverse of `encode_resolved`. Raises MessageUnreadable."""
+    value = message.value or b""
+    if value[:1] != _RESOLVED or len(value) != 1 + _TS_BYTES:
+        raise _unreadable(message, "R and eight bytes", value[:16].hex() or "no bytes")
+    return CommitTs(_ts.unpack_from(value, 1)[0])
+
+
 def encode_ddl(commit_ts: CommitTs, schema: str, table: str, query: str) -> bytes:
     return _DDL + json.encode(_Ddl(commit_ts, schema, table, query))
 
@@ -101,11 +109,11 @@ class KvCodec:
         return CODEC
 
     def envelopes(self, message: Message) -> list[Envelope]:
-        lane, position, key, value = message
+        lane, position, key, value, _ = message
         if value is None:
             raise _unreadable(message, "a value", "null")
         if key is None:
-            return [_ddl_or_resolved(message, value)]
+            return [ddl_or_resolved(message, value)]
         if len(value) <= _HEAD_BYTES:
             raise _unreadable(message, f"more than {_HEAD_BYTES} bytes of a row", f"{len(value)} bytes")
         commit_ts, size = _row_head.unpack_from(value)
@@ -124,13 +132,18 @@ class KvCodec:
             return None
         table = self.mark_table()
         try:
-            texts = dict(zip(table.schema.column_names(), decode_row(table, change.key, images_of(change.value).new), strict=True))
-            changefeed_id, uuid, kind = texts["changefeed_id"], texts["unique_identifier"], texts["event_type"]
-            if changefeed_id is None or uuid is None or kind is None:
-                raise ValueError(f"NULL in {texts}")
-            return Mark(change.commit_ts, changefeed_id, uuid, MarkKind(int(kind)))
+            return mark_of(change.commit_ts, table, decode_row(table, change.key, images_of(change.value).new))
         except (MessageUnreadable, ValueError, KeyError) as error:
             raise not_a_mark(change, error) from error
+
+
+def mark_of(commit_ts: CommitTs, table: KvTable, row: Sequence[str | None]) -> Mark:
+    """A row of the watermark table, in its columns. Raises ValueError, KeyError for one that is no mark."""
+    texts = dict(zip(table.schema.column_names(), row, strict=True))
+    changefeed_id, uuid, kind = texts["changefeed_id"], texts["unique_identifier"], texts["event_type"]
+    if changefeed_id is None or uuid is None or kind is None:
+        raise ValueError(f"NULL in {texts}")
+    return Mark(commit_ts, changefeed_id, uuid, MarkKind(int(kind)))
 
 
 def _physical_id(message: Message, key: bytes) -> str:
@@ -147,7 +160,8 @@ def _id_text(prefix: bytes) -> str:
     return str(record_key(prefix + bytes(8)).table_id)
 
 
-def _ddl_or_resolved(message: Message, value: bytes) -> Ddl | Resolved:
+def ddl_or_resolved(message: Message, value: bytes) -> Ddl | Resolved:
+    """Of a message that `encode_ddl` or `encode_resolved` made. Raises MessageUnreadable."""
     lane, position = message.lane, message.position
     match value[:1]:
         case b"R" if len(value) == 1 + _TS_BYTES:

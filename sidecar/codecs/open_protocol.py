@@ -28,6 +28,7 @@ from sidecar.errors import MessageUnreadable
 _LENGTH_BYTES = 8
 _VERSION = 1
 _ROW, _DDL, _RESOLVED = 1, 2, 3
+_NAMES = "scm and tbl of a row, without NUL"
 _PUT, _DELETE = Rank.PUT, Rank.DELETE  # looked up once, not for each row
 
 _length_at = struct.Struct(">Q").unpack_from
@@ -103,8 +104,9 @@ class OpenProtocol:
         return [self._envelope(message, number, key, value) for number, (key, value) in enumerate(zip(keys, values, strict=True))]
 
     def identity(self, change: Change) -> Hashable:
-        """The key holds table, row id and partition; TiCDC writes the columns in one order, so equal images are equal bytes."""
-        return blake2b(change.key + change.value, digest_size=IDENTITY_BYTES).digest()
+        """The key holds table, row id and partition, the table in any case; TiCDC writes the columns in one order, so equal images are
+        equal bytes."""
+        return blake2b(change.key.lower() + change.value, digest_size=IDENTITY_BYTES).digest()
 
     def mark(self, change: Change) -> Mark | None:
         if change.rank is Rank.DELETE:
@@ -124,8 +126,8 @@ class OpenProtocol:
             raise large_message(message, schema=head.scm, table=head.tbl, commit_ts=head.ts, claim_check=head.ccl)
         if head.t != _ROW:
             return self._ddl_or_resolved(message, number, head, value)
-        if not (head.scm and head.tbl):
-            raise _unreadable_event(message, "key", number, expected="scm and tbl of a row", found=key.decode(errors="replace"))
+        if not (head.scm and head.tbl) or "\0" in head.scm or "\0" in head.tbl:
+            raise _unreadable_event(message, "key", number, expected=_NAMES, found=key.decode(errors="replace"))
         if self.compression != "none":
             value = self._decompressed(message, number, value)
         try:

@@ -11,6 +11,8 @@ from sidecar.errors import TicdcDumpError
 
 OWNER_METADATA = "ticdc-dump-owner"
 """A standby's trailing metadata: the owner's address, empty while it is not known."""
+FULL_METADATA = "ticdc-dump-full"
+"""Trailing metadata of a RESOURCE_EXHAUSTED that asking again does not help; without it the server was busy, and may be so no more."""
 REQUEST_BYTES_MAX = 16 << 20
 """A hundred thousand keys."""
 RESPONSE_BYTES_MAX = 64 << 20

@@ -7,7 +7,9 @@
 - Every request is idempotent, so a call without an answer is made again, the same, until `patience_s` is over.
 - A standby names the owner: the call is made there, once. A standby that does not know the owner, or a second standby, is a
   takeover under way: asked again, from the start.
-- A token leaves this machine over TLS only.
+- A token leaves this machine over TLS only. On loopback it goes in plain text to whoever has the port, and while no sidecar has it that
+  may be any user of this machine: where that counts, TLS is for loopback too.
+- A server that is busy (RESOURCE_EXHAUSTED of gRPC's own, or of a bound that others leave soon) is asked again.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from sidecar.control.answers import (
     EXIT_NOT_FOUND,
     EXIT_REFUSED,
     EXIT_UNREACHABLE,
+    FULL_METADATA,
     KEEPALIVE_MS,
     OWNER_METADATA,
     PATIENCE_S,
@@ -33,7 +36,7 @@ from sidecar.control.answers import (
     CallFailed,
 )
 from sidecar.errors import ConfigError, parted
-from sidecar.process.listening import is_loopback
+from sidecar.process.listening import check_token, is_loopback
 from sidecar.process.tls import channel_credentials
 from sidecar.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import control_pb2_grpc
@@ -43,24 +46,33 @@ ADDRESS_DEFAULT = "127.0.0.1:8310"
 ANSWER_MAX_S = 30.0
 """For one answer; the service gives up on the pipeline before that."""
 
+_SEE_NAME = "see --changefeed-id, --namespace, --cluster-id and --pd"
+
 OwnerLookup = Callable[[Sequence[str], Tls, ChangefeedName], str | None]
 """The owner's control address by etcd endpoints (host:port), TLS and changefeed; None if nobody owns it."""
 
 
 def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> str | None:
-    """`OwnerLookup`. Raises CoordinationLost where etcd is not reachable, CallFailed for a changefeed that is not there."""
+    """`OwnerLookup`. Raises CoordinationLost where etcd is not reachable, ConfigError where it does not let us in, CallFailed for a
+    changefeed that is not there, or a name that none can have."""
     from sidecar.adapters.etcd.changefeed import read_changefeed_info
-    from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+    from sidecar.adapters.etcd.client import EtcdClient, changefeed_root, check_name
     from sidecar.adapters.etcd.owner import owner
-    from sidecar.ticdc.changefeed_info import changefeed  # what most calls do not need is not loaded for them
+    from sidecar.ticdc.changefeed_info import BINLOG, changefeed  # what most calls do not need is not loaded for them
 
+    try:
+        check_name(name)
+    except ConfigError as error:
+        raise _not_found(error.message, hint=_SEE_NAME) from error
     client = EtcdClient(EtcdSection(endpoints=tuple(endpoints), tls=tls))
     try:
         try:
-            info = read_changefeed_info(client, name)
-        except ConfigError as error:  # its only cause: no such changefeed, or a name that none can have
-            raise _not_found(error.message, hint="see --changefeed-id, --namespace, --cluster-id and --pd") from error
-        holder = owner(client, changefeed_root(name, changefeed(name, info).incarnation))
+            root = changefeed_root(name, changefeed(name, read_changefeed_info(client, name)).incarnation)
+        except ConfigError as error:
+            root = changefeed_root(name, BINLOG)  # of a sidecar that reads TiDB-Binlog, which no changefeed of TiCDC's is behind
+            if owner(client, root) is None:
+                raise _not_found(error.message, hint=_SEE_NAME) from error
+        holder = owner(client, root)
     finally:
         client.close()
     return holder.address if holder is not None else None
@@ -71,20 +83,26 @@ def _not_found(message: str, *, hint: str) -> CallFailed:
 
 
 class _AskAgain(Exception):
-    """Nobody answered yet; `why` for people."""
+    """Nobody answered yet; `why` for people, and the `hint` of whoever said so."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, hint: str = "") -> None:
         super().__init__(why)
         self.why = why
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach a sidecar. `tls.ca_file` makes an address without a scheme TLS; certificate and key for mutual TLS."""
+    """How to reach a sidecar. `tls.ca_file` makes an address without a scheme TLS; certificate and key for mutual TLS. `token_place`:
+    where the token was given, for what an operator reads. Raises ConfigError for a token that no call can carry."""
 
     tls: Tls = NO_TLS
     token: str = ""
     patience_s: float = PATIENCE_S
+    token_place: str = "--token-file"
+
+    def __post_init__(self) -> None:
+        check_token(self.token, self.token_place)
 
 
 def find_address(
@@ -121,6 +139,13 @@ class ControlClient:
 
     def call(self, method: str, request: Any) -> Any:
         """The answer to `request`. Raises CallFailed; ConfigError for TLS files or a token that cannot be used."""
+        if (size := request.ByteSize()) > REQUEST_BYTES_MAX:
+            raise CallFailed(
+                f"the request has {size:,} bytes, more than {REQUEST_BYTES_MAX:,}",
+                hint="dump the table in parts: fewer --keys or a shorter --where",
+                exit_code=EXIT_REFUSED,
+                reason="refused",
+            )
         return self._patiently(lambda stub: getattr(stub, method)(request, **self._terms(), timeout=ANSWER_MAX_S))
 
     def watch(self, request: Any) -> Iterator[Any]:
@@ -147,7 +172,8 @@ class ControlClient:
         except _AskAgain as last:
             raise CallFailed(
                 f"no answer within {self._access.patience_s:g} s: {last.why}",
-                hint="see that the sidecar runs (ticdc-dump run) and listens there, and that --ca, --cert and --key fit; name it with"
+                hint=last.hint
+                or "see that the sidecar runs (ticdc-dump run) and listens there, and that --ca, --cert and --key fit; name it with"
                 " --sidecar HOST:PORT or TICDC_DUMP_ADDR",
                 exit_code=EXIT_UNREACHABLE,
                 reason="unreachable",
@@ -163,7 +189,8 @@ class ControlClient:
                 owner = _owner_of(error)
                 if owner is None:
                     if _may_come_back(error):
-                        raise _AskAgain(f"{address}: {error.details()}") from error
+                        why, hint = parted(error.details() or "")
+                        raise _AskAgain(f"{address}: {why}", hint) from error
                     raise _failed(error, address) from error
                 if not owner:
                     raise _AskAgain(f"{address} is a standby and does not know the owner") from error
@@ -219,11 +246,16 @@ def _owner_of(error: Any) -> str | None:
     """What a standby tells about the owner; None if this is not a standby's answer."""
     if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
         return None
-    return next((value for key, value in error.trailing_metadata() or () if key == OWNER_METADATA), None)
+    return _trailing(error, OWNER_METADATA)
+
+
+def _trailing(error: Any, name: str) -> str | None:
+    return next((value for key, value in error.trailing_metadata() or () if key == name), None)
 
 
 def _may_come_back(error: Any) -> bool:
-    return _owner_of(error) is not None or error.code() is grpc.StatusCode.UNAVAILABLE
+    busy = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _trailing(error, FULL_METADATA) is None
+    return busy or _owner_of(error) is not None or error.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def _failed(error: Any, address: str) -> CallFailed:

@@ -2,7 +2,8 @@
 
     exists (SchemaSource) ─► passes the changefeed's filter (FeedScope) ─► matches the table rules ─► can be read (estimates)
 
-- The scope is never wider than the changefeed: its filter's predicate is joined to the operator's keys or predicate by AND.
+- The scope is never wider than the changefeed: its filter's predicate is joined to the operator's keys or predicate by AND, and comes
+  first, so that what the filter hides is not asked after. What an operator may ask is predicate.py's to say.
 - A table that the changefeed does not carry is left out, and told; a table that it carries and that cannot be read refuses
   the dump, for a table is never skipped in silence (P1): the way out is a rule that leaves it out.
 - A rule that lets nothing in is a misspelt one: refused. So are keys and predicates of tables outside of the scope.
@@ -11,23 +12,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from sidecar.control.predicate import PREDICATE_BYTES_MAX, predicate
 from sidecar.control.wire import BRACKETS_ASKED
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Pace, Settings, StartDump
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import RefusedRequest
 from sidecar.ports import SchemaSource, TableEstimate
-from sidecar.ticdc.table_rules import matching
+from sidecar.ticdc.table_rules import asked, check_bounds
 from ticdc_dump.v1 import control_pb2 as pb
 
 DELIVERY_BOUND_S_MAX = 86_400
 """A day: whoever wants a longer one wants none, and live changes are late for a reason that nobody looks for."""
-PREDICATE_BYTES_MAX = 256 << 10
-"""Of one table: it goes into every SELECT, and with the progress into every manifest and into etcd."""
 NAMED_MAX = 10
 """Tables that one refusal names."""
 NO_KEY = "it has no primary key and no NOT NULL unique key, so that TiCDC does not replicate it: give it one"
@@ -36,43 +36,56 @@ NO_KEY = "it has no primary key and no NOT NULL unique key, so that TiCDC does n
 class FeedScope(Protocol):
     """What the changefeed's own filter lets through."""
 
+    def has(self, table: TableName) -> bool:
+        """By its table rules alone. A table that it has not is counted and never named: nobody asks here for what there is beside it."""
+
     def through(self, table: TableName) -> tuple[bool, str]:
         """True and the SQL predicate of the rows that pass, empty for all; or False and why the table is left out."""
 
 
 @dataclass(slots=True)
 class Scope:
-    """`tables` in the source's order, with their estimates. `left_out`: tables that the changefeed does not carry, with the
-    reason. `where`: the predicate of each table that is narrowed. `refusals`: each with the way out; empty: it may start."""
+    """`tables` in the source's order, with their estimates. `left_out`: tables of its rules that the changefeed does not carry, with the
+    reason; `outside`: how many are not of its rules. `where`: the predicate of each table that is narrowed. `refusals`: each with the way
+    out; empty: it may start."""
 
     tables: list[TableName] = field(default_factory=list)
     estimates: Sequence[TableEstimate] = ()
     left_out: dict[TableName, str] = field(default_factory=dict)
+    outside: int = 0
     where: dict[TableName, str] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
 
 
-def resolve(request: pb.StartRequest, schemas: SchemaSource, feed: FeedScope, *, case_sensitive: bool) -> Scope:
-    """Raises RefusedRequest for a rule that is not one, and whatever the source raises."""
+def resolve(
+    request: pb.StartRequest, schemas: SchemaSource, feed: FeedScope, *, case_sensitive: bool, gone: Callable[[], bool] = lambda: False
+) -> Scope:
+    """`gone`: whether whoever asked does not wait any more. Raises RefusedRequest for rules that are none or too many, and whatever the
+    source raises."""
+    check_bounds(request.table_rules)
     scope = Scope()
     existing = schemas.tables()
     carried: dict[TableName, str] = {}
     for table, schema in existing.items():
+        if table == MARK_TABLE:
+            continue
+        if not feed.has(table):
+            scope.outside += 1
+            continue
         passes, text = _carried(table, schema, feed)
         (carried if passes else scope.left_out)[table] = text
-    scope.left_out.pop(MARK_TABLE, None)
-    scope.tables = _chosen(request.table_rules, carried, scope, case_sensitive=case_sensitive)
+    scope.tables = _chosen(request.table_rules, carried, scope, _Matching(case_sensitive, gone))
     scope.estimates = schemas.estimates(scope.tables)
     unreadable = [f"{found.table} ({found.refused})" for found in scope.estimates if found.refused]
     if unreadable:
         scope.refusals.append(
             f"tables that cannot be dumped: {_listed(unreadable)}; leave them out with a rule such as --tables '*.*,!shop.t'"
         )
-    narrowed = _narrowed(request, frozenset(scope.tables), schemas, scope.refusals)
+    narrowed = _narrowed(request, {table: existing[table] for table in scope.tables}, schemas, scope.refusals)
     for table in scope.tables:
-        predicate = " AND ".join(f"({part})" for part in (narrowed.get(table), carried[table]) if part)
-        if predicate:
-            scope.where[table] = predicate
+        both = " AND ".join(f"({part})" for part in (carried[table], narrowed.get(table)) if part)
+        if both:
+            scope.where[table] = both
     scope.refusals += [
         f"the keys or predicate of {table} make {len(where.encode()):,} bytes of SQL, more than {PREDICATE_BYTES_MAX:,}: dump it in parts"
         for table, where in scope.where.items()
@@ -130,34 +143,39 @@ def _malformed(request: pb.StartRequest) -> Iterator[str]:
 
 
 def _carried(table: TableName, schema: TableSchema, feed: FeedScope) -> tuple[bool, str]:
-    if table == MARK_TABLE:
-        return False, ""
     passes, text = feed.through(table)
     return (False, NO_KEY) if passes and not schema.key else (passes, text)
 
 
-def _chosen(rules: Sequence[str], carried: Mapping[TableName, str], scope: Scope, *, case_sensitive: bool) -> list[TableName]:
+class _Matching(NamedTuple):
+    case_sensitive: bool
+    gone: Callable[[], bool]
+
+
+def _chosen(rules: Sequence[str], carried: Mapping[TableName, str], scope: Scope, how: _Matching) -> list[TableName]:
     if not rules:
         if not carried:
             scope.refusals.append("the changefeed carries no table: see its filter")
         return list(carried)
-    for rule in rules:
-        if not rule.startswith("!") and not matching([rule], carried, case_sensitive=case_sensitive):
-            scope.refusals.append(_matches_nothing(rule, scope.left_out, case_sensitive=case_sensitive))
-    chosen = matching(rules, carried, case_sensitive=case_sensitive)
-    if not chosen and not scope.refusals:
-        scope.refusals.append(f"no table is left by the rules {', '.join(rules)}: begin with one that lets tables in, such as *.*")
-    return chosen
+    found = asked(rules, carried, case_sensitive=how.case_sensitive, gone=how.gone)
+    scope.refusals += [_matches_nothing(rule, scope.left_out, how) for rule in found.idle[:NAMED_MAX]]
+    if rest := found.idle[NAMED_MAX:]:
+        scope.refusals.append(f"no table of the changefeed matches {len(rest):,} rules more, such as {rest[0]}")
+    if not found.chosen and not scope.refusals:
+        scope.refusals.append(f"no table is left by the rules {_listed(rules)}: begin with one that lets tables in, such as *.*")
+    return found.chosen
 
 
-def _matches_nothing(rule: str, left_out: Mapping[TableName, str], *, case_sensitive: bool) -> str:
-    outside = matching([rule], left_out, case_sensitive=case_sensitive)
+def _matches_nothing(rule: str, left_out: Mapping[TableName, str], how: _Matching) -> str:
+    outside = asked([rule], left_out, case_sensitive=how.case_sensitive, gone=how.gone).chosen
     if not outside:
-        return f"no table matches {rule}: see dumpstart --dry-run for the changefeed's tables"
+        return f"no table of the changefeed matches {rule}: see dumpstart --dry-run for its tables, which its table rules choose"
     return f"the changefeed carries no table of {rule}: {_listed([f'{table} ({left_out[table]})' for table in outside])}"
 
 
-def _narrowed(request: pb.StartRequest, tables: frozenset[TableName], schemas: SchemaSource, refusals: list[str]) -> dict[TableName, str]:
+def _narrowed(
+    request: pb.StartRequest, tables: Mapping[TableName, TableSchema], schemas: SchemaSource, refusals: list[str]
+) -> dict[TableName, str]:
     """The operator's predicate of each table that has one."""
     narrowed: dict[TableName, str] = {}
     for table, given in _by_table(request):
@@ -168,7 +186,7 @@ def _narrowed(request: pb.StartRequest, tables: frozenset[TableName], schemas: S
             narrowed[table] = ""
         else:
             try:
-                narrowed[table] = _plain(given, table) if isinstance(given, str) else schemas.key_predicate(table, given)
+                narrowed[table] = predicate(given, tables[table]) if isinstance(given, str) else schemas.key_predicate(table, given)
             except RefusedRequest as refused:
                 refusals.append(str(refused))
     return narrowed
@@ -179,34 +197,6 @@ def _by_table(request: pb.StartRequest) -> Iterator[tuple[TableName, str | list[
         yield TableName(keys.schema, keys.table), [tuple(key.values) for key in keys.keys]
     for where in request.where:
         yield TableName(where.schema, where.table), where.predicate
-
-
-def _plain(predicate: str, table: TableName) -> str:
-    """The predicate, if it stays one within parentheses: nothing in it closes them, ends the statement or hides the rest."""
-    depth, at = 0, 0
-    while at < len(predicate) and depth >= 0:
-        char = predicate[at]
-        if char in "'\"`":
-            at = _end_of_quotes(predicate, at, table)
-        elif char == ";" or char == "#" or predicate.startswith(("/*", "--"), at):
-            raise RefusedRequest(f"the predicate of {table} has {predicate[at : at + 2]!r} outside of quotes", hint="give one expression")
-        else:
-            depth += (char == "(") - (char == ")")
-        at += 1
-    if depth or not predicate.strip():
-        problem = "has parentheses that do not match" if depth else "is empty"
-        raise RefusedRequest(f"the predicate of {table} {problem}", hint="give one expression, such as amount > 5")
-    return predicate
-
-
-def _end_of_quotes(text: str, start: int, table: TableName) -> int:
-    """Where the quotes that open at `start` close; a doubled quote opens new ones there, which comes to the same."""
-    quote, at = text[start], start + 1
-    while at < len(text) and text[at] != quote:
-        at += 2 if text[at] == "\\" and quote != "`" else 1
-    if at >= len(text):
-        raise RefusedRequest(f"the predicate of {table} has a {quote} that is not closed", hint="close it, or double it within a text")
-    return at
 
 
 def _listed(texts: Iterable[str]) -> str:

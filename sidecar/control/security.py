@@ -1,8 +1,9 @@
 """The control service's server: it listens by the rules of `sidecar.process.listening`, beside health and reflection.
 
-- With a token every call needs it; only the health service answers without, for probes that have none.
+- With a token every call needs it; only the health service answers without, for probes that have none. Who watches health takes few
+  places, so that nobody without a token can take those of calls.
 - Health says two things: the process as a whole serves, and the control service serves where it owns the changefeed.
-- All amounts are bounded: threads, calls under way, bytes of a message.
+- All amounts are bounded: threads, calls under way, bytes of a message, connections.
 - The port is this server's alone: a second sidecar on it is refused, and does not share its calls.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import BoundedSemaphore
 from typing import Any
 
 import grpc
@@ -17,17 +19,19 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from sidecar.config import ControlSection
-from sidecar.control.answers import KEEPALIVE_MS, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
+from sidecar.control.answers import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from sidecar.control.service import WATCHERS_MAX, ControlService
-from sidecar.process.listening import bind, interceptors
+from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX
+from sidecar.process.listening import bind, interceptors, server_options
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["Control"].full_name
 HEALTH_PREFIX = f"/{health.SERVICE_NAME}/"
-THREADS = WATCHERS_MAX + 16
+THREADS = WATCHERS_MAX + SUBSCRIBERS_AT_ONCE_MAX + 16
 CALLS_MAX = 4 * THREADS
 STOP_GRACE_S = 3.0
+HEALTH_WATCHERS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,21 @@ class ControlServer:
         self._threads.shutdown(wait=False)
 
 
+class _Health(health.HealthServicer):  # type: ignore[misc]  # grpc ships no types
+    """Watches are bounded: each is a call under way for as long as its caller likes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watching = BoundedSemaphore(HEALTH_WATCHERS_MAX)
+
+    def Watch(self, request: Any, context: Any, send_response_callback: Any = None) -> Any:  # noqa: N802  # as gRPC names it
+        if not self._watching.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{HEALTH_WATCHERS_MAX} watch the health of this sidecar already: use Check")
+        if not context.add_callback(self._watching.release):
+            self._watching.release()
+        return super().Watch(request, context, send_response_callback)
+
+
 def serve(service: ControlService, control: ControlSection) -> ControlServer:
     """Listen as the settings say. Raises ConfigError for what is unsafe, unreadable, or taken by another process."""
     asking = interceptors("control", control, open_prefixes=[HEALTH_PREFIX])
@@ -62,15 +81,10 @@ def serve(service: ControlService, control: ControlSection) -> ControlServer:
         threads,
         interceptors=asking,
         maximum_concurrent_rpcs=CALLS_MAX,
-        options=(
-            ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
-            ("grpc.max_send_message_length", RESPONSE_BYTES_MAX),
-            ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
-            ("grpc.so_reuseport", 0),  # else a second sidecar would listen on the same port and get half of the calls
-        ),
+        options=server_options(received_bytes_max=REQUEST_BYTES_MAX, sent_bytes_max=RESPONSE_BYTES_MAX),
     )
     control_pb2_grpc.add_ControlServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated without types
-    checks = health.HealthServicer()
+    checks = _Health()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     port = bind("control", server, control)

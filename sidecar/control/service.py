@@ -6,16 +6,21 @@
   status published after it does not show what was asked for either (the request of a lost answer did it).
 - The answer of a request is a status published after it was carried out.
 - A process that does not own the changefeed answers every call with FAILED_PRECONDITION and the owner's address in the
-  trailing metadata `ticdc-dump-owner`: empty while the owner is not known.
+  trailing metadata `ticdc-dump-owner`: empty while the owner is not known. One that could own it, and whose terms fail or have not
+  begun, answers UNAVAILABLE and says why.
 - Nothing here runs in the pipeline's thread, and it never waits for the database on behalf of these calls (P3).
 
+- What may wait for the database is asked by a few calls at once (Start, Preview), for no longer than who called waits, so that Query, Stop
+  and health have threads left while it stands.
+
     RefusedRequest and other errors of ours  FAILED_PRECONDITION       another changefeed            NOT_FOUND
-    errors that a retry can help             UNAVAILABLE               too many watchers             RESOURCE_EXHAUSTED
+    errors that a retry can help             UNAVAILABLE               too many watchers, starts     RESOURCE_EXHAUSTED
+    OutOfReach, of subscribers (subscribe)   OUT_OF_RANGE
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,18 +31,20 @@ from typing import NoReturn
 import grpc
 
 from sidecar.config import DumpSection
-from sidecar.control.answers import OWNER_METADATA
+from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
 from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, settings_of, start_dump
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
+from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Spool, Subscriptions
 from sidecar.control.wire import dump_status
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
+from sidecar.core.model import TableName
 from sidecar.core.progress import OVER, DumpState, Progress
-from sidecar.errors import RefusedRequest, TicdcDumpError, with_hint
-from sidecar.ports import SchemaSource
+from sidecar.errors import OutOfReach, RefusedRequest, TicdcDumpError, with_hint
+from sidecar.ports import Caller, SchemaSource, SlowReads
 from ticdc_dump.v1 import control_pb2 as pb
-from ticdc_dump.v1 import control_pb2_grpc
+from ticdc_dump.v1 import control_pb2_grpc, delivery_pb2
 
 REQUEST_TIMEOUT_S = 20.0
 """For the pipeline to carry a request out: it may be in the middle of writing a large segment."""
@@ -47,14 +54,19 @@ PUBLISH_LOOK_S = 0.02
 WATCH_EVERY_S = 1.0
 WATCHERS_MAX = 16
 """Each holds one thread of the server."""
+ASKING_MAX = 8
+"""Starts and previews under way: each may wait for the database, and holds one thread of the server meanwhile."""
+ASKING_MAX_S = 30.0
+"""For the database, where a caller set no deadline."""
 DETAILS_MAX = 2000
 """Characters of an error's text: it travels in a header, of which gRPC takes 8 KiB, three bytes for each that is not ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the service is made of. `status` None: this process does not own the changefeed; then `owner_address` tells who
-    does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none."""
+    """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` tells what keeps it from
+    that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
+    `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink."""
 
     status: Callable[[], SidecarStatus | None]
     owner_address: Callable[[], str | None]
@@ -64,18 +76,23 @@ class Served:
     defaults: DumpSection
     case_sensitive: bool = False
     rows_per_s_before: Callable[[], float] = lambda: 0.0
+    hindered: Callable[[], str] = lambda: ""
+    slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
+    spool: Spool | None = None
 
 
 class ControlService(control_pb2_grpc.ControlServicer):
     def __init__(self, served: Served) -> None:
         self._served = served
         self._watchers = BoundedSemaphore(WATCHERS_MAX)
+        self._asking = BoundedSemaphore(ASKING_MAX)
+        self._subscriptions = Subscriptions(served.spool)
         self._wakes: set[Event] = set()
         self._lock = Lock()
         self._closing = False
 
     def close(self) -> None:
-        """End all watches, so that the server can stop."""
+        """End all streams, so that the server can stop."""
         with self._lock:
             self._closing = True
             for wake in self._wakes:
@@ -88,7 +105,9 @@ class ControlService(control_pb2_grpc.ControlServicer):
             status = self._owned(request.changefeed, context)
             if _is_dump(status, request.dump_id):
                 return dump_status(status)
-            start = start_dump(request, self._scope(request), chunk_rows=self._served.defaults.chunk_rows)
+            with self._one_of_few(context) as caller:
+                scope = self._scope(request, caller)
+            start = start_dump(request, scope, chunk_rows=self._served.defaults.chunk_rows)
             return self._carried_out(start, context, lambda progress: progress.dump_id == start.dump_id)
 
     def Pause(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
@@ -120,7 +139,9 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def Query(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_told(context):
-            return dump_status(self._owned(request.changefeed, context))
+            found = dump_status(self._owned(request.changefeed, context))
+            found.subscribers.extend(self._subscriptions.states())
+            return found
 
     def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802
         with _errors_told(context):
@@ -130,37 +151,87 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def Watch(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> Iterator[pb.DumpStatus]:  # noqa: N802
         if not self._watchers.acquire(blocking=False):
+            context.set_trailing_metadata(((FULL_METADATA, "watchers"),))
             _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{WATCHERS_MAX} watch this sidecar already: use dumpquery without --watch")
+        try:
+            with self._woken(context) as wake, _errors_told(context):
+                yield from self._statuses(request, context, wake)
+        finally:
+            self._watchers.release()
+
+    def _statuses(self, request: pb.DumpRequest, context: grpc.ServicerContext, wake: Event) -> Iterator[pb.DumpStatus]:
+        """Each that differs from the one before, until the client or this service ends."""
+        told = None
+        while not self._closing and context.is_active():
+            status = dump_status(self._owned(request.changefeed, context))
+            if status != told:
+                yield status
+                told = status
+            wake.wait(WATCH_EVERY_S)
+
+    def Preview(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpPreview:  # noqa: N802
+        with _errors_told(context):
+            progress = self._owned(request.changefeed, context).progress
+            with self._one_of_few(context) as caller:
+                scope = self._scope(request, caller)
+                if progress is not None and progress.state not in OVER and progress.dump_id != request.dump_id:
+                    scope.refusals.append(f"a dump is {progress.state} already: stop it, or use dumprestart")
+                read = [found.table for found in scope.estimates if not found.refused]
+                slow = self._served.slow_reads({table: scope.where.get(table, "") for table in read})
+                return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before(), slow=slow)
+
+    def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[delivery_pb2.Delivery]:  # noqa: N802
+        if self._subscriptions.full():
+            context.set_trailing_metadata(((FULL_METADATA, "subscribers"),))
+            what = f"{SUBSCRIBERS_AT_ONCE_MAX} subscribers read this sidecar's stream already"
+            _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, with_hint(what, "end one of them"))
+        try:
+            with self._woken(context) as wake, _errors_told(context):
+
+                def goes_on(wait_s: float) -> bool:
+                    wake.wait(wait_s)
+                    self._owned(request.changefeed, context)
+                    return not self._closing and context.is_active()
+
+                goes_on(0)
+                yield from self._subscriptions.stream(request, context, goes_on)
+        finally:
+            self._subscriptions.leave()
+
+    def Acknowledge(self, request: pb.AcknowledgeRequest, context: grpc.ServicerContext) -> pb.AcknowledgeResponse:  # noqa: N802
+        with _errors_told(context):
+            self._owned(request.changefeed, context)
+            self._subscriptions.acknowledge(request)
+            return pb.AcknowledgeResponse()
+
+    # ---- what they have in common ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _woken(self, context: grpc.ServicerContext) -> Iterator[Event]:
+        """An event that is set when the call or this service ends."""
         wake = Event()
         try:
             with self._lock:
                 self._wakes.add(wake)
             context.add_callback(wake.set)
-            told = None
-            while not self._closing and context.is_active():
-                status = dump_status(self._owned(request.changefeed, context))
-                if status != told:
-                    yield status
-                    told = status
-                wake.wait(WATCH_EVERY_S)
+            yield wake
         finally:
             with self._lock:
                 self._wakes.discard(wake)
-            self._watchers.release()
 
-    def Preview(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpPreview:  # noqa: N802
-        with _errors_told(context):
-            progress = self._owned(request.changefeed, context).progress
-            scope = self._scope(request)
-            if progress is not None and progress.state not in OVER and progress.dump_id != request.dump_id:
-                scope.refusals.append(f"a dump is {progress.state} already: stop it, or use dumprestart")
-            return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before())
+    @contextmanager
+    def _one_of_few(self, context: grpc.ServicerContext) -> Iterator[Caller]:
+        if not self._asking.acquire(blocking=False):
+            _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{ASKING_MAX} calls are reading the tables' schemas already: ask again")
+        try:
+            yield Caller(lambda: _left_s(context), lambda: not context.is_active(), context.add_callback)
+        finally:
+            self._asking.release()
 
-    # ---- what they have in common ----------------------------------------------------------------------------------
-
-    def _scope(self, request: pb.StartRequest) -> Scope:
+    def _scope(self, request: pb.StartRequest, caller: Caller) -> Scope:
         served = self._served
-        return resolve(request, served.schemas, served.feed_scope, case_sensitive=served.case_sensitive)
+        schemas = served.schemas.asked_by(caller)
+        return resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive, gone=caller.gone)
 
     def _settings(self, given: pb.DumpSettings) -> Settings:
         return settings_of(given, chunk_rows=self._served.defaults.chunk_rows)
@@ -211,13 +282,15 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def _status(self, context: grpc.ServicerContext) -> SidecarStatus:
         status = self._served.status()
         if status is None:
+            if hindered := self._served.hindered():
+                _abort(context, grpc.StatusCode.UNAVAILABLE, f"this sidecar does not serve its changefeed now, and tries again: {hindered}")
             owner = self._served.owner_address() or ""
             context.set_trailing_metadata(((OWNER_METADATA, owner),))
             _abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"this sidecar is a standby; the owner is {owner or 'not known yet'}")
         return status
 
 
-def preview(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float) -> pb.DumpPreview:
+def preview(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float, slow: SlowReads) -> pb.DumpPreview:
     """`rows_per_s_before`: what earlier dumps reached, 0 if unknown."""
     found = [
         pb.TablePreview(
@@ -227,12 +300,17 @@ def preview(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float)
             bytes=estimate.bytes or 0,
             read_by=estimate.read_by,
             refused=estimate.refused or "",
+            slow=slow.why.get(estimate.table, ""),
         )
         for estimate in scope.estimates
     ]
     left_out = [pb.TablePreview(schema=table.schema, table=table.table, refused=why) for table, why in scope.left_out.items()]
     return pb.DumpPreview(
-        tables=found + left_out, refusals=scope.refusals, seconds=_seconds(scope, request, rows_per_s_before=rows_per_s_before)
+        tables=found + left_out,
+        refusals=scope.refusals,
+        seconds=_seconds(scope, request, rows_per_s_before=rows_per_s_before),
+        outside=scope.outside,
+        unasked=slow.unasked,
     )
 
 
@@ -253,11 +331,18 @@ def _is_dump(status: SidecarStatus, dump_id: str) -> bool:
     return status.progress is not None and status.progress.dump_id == dump_id
 
 
+def _left_s(context: grpc.ServicerContext) -> float:
+    left_s = context.time_remaining()
+    return ASKING_MAX_S if left_s is None else min(left_s, ASKING_MAX_S)
+
+
 @contextmanager
 def _errors_told(context: grpc.ServicerContext) -> Iterator[None]:
     """Our errors as gRPC's; what is not ours is a bug and becomes gRPC's UNKNOWN."""
     try:
         yield
+    except OutOfReach as error:
+        _abort(context, grpc.StatusCode.OUT_OF_RANGE, str(error))
     except TicdcDumpError as error:
         _abort(context, grpc.StatusCode.UNAVAILABLE if error.retryable else grpc.StatusCode.FAILED_PRECONDITION, str(error))
 

@@ -46,9 +46,12 @@ class SidecarStatus:
     the last seconds. `eta_s` None: unknown. `estimates`: rows of each table by the source's statistics, without those that
     have none. `changes`, `repeats` and `spilled_rows` count since this owner began, `dropped_rows`: of chunks, since the merge
     worker began, because their key was touched in the window. `ddls`: passed since this owner began, `last_ddl_ts` and `last_ddl` the
-    newest of them. `segments` is the log's length. `owner`: host:pid.
-    `merge_worker`: running, starting, stopped or external. Texts are empty for nothing. `readers`: in force, `sinks`: those that the
-    merge worker told of. `merged_rows`: of all sinks since the merge worker began, by where it was done: its own process or Spark."""
+    newest of them; `rewrites`: those beside which rows may be wrong, `rewritten` the tables of the newest of these.
+    `segments` is the log's length. `owner`: host:pid. `merge_worker`: running, starting, stopped or external. Texts are empty for
+    nothing. `readers`: in force, `sinks`: those that the merge worker told of. `merged_rows`: of all sinks since the merge worker
+    began, by where it was done: its own process or Spark. `skipped_rows`: of the log, left out by an operator (sidecar/log/skips.py).
+    `ambiguous_timestamps`: that stood for two moments, since the merge worker began. `source_away_s`: for how long a dump that runs has
+    not been answered, and `last_error` says why; 0: it is."""
 
     changefeed: ChangefeedName
     epoch: int
@@ -72,12 +75,17 @@ class SidecarStatus:
     ddls: int = 0
     last_ddl_ts: CommitTs | None = None
     last_ddl: str = ""
+    rewrites: int = 0
+    rewritten: tuple[TableName, ...] = ()
     merge_worker: str = ""
     last_error: str = ""
     estimates: Mapping[TableName, int] = field(default_factory=dict)
     readers: int = 0
     sinks: tuple[SinkState, ...] = ()
     merged_rows: Mapping[str, int] = field(default_factory=dict)
+    skipped_rows: int = 0
+    ambiguous_timestamps: int = 0
+    source_away_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +97,10 @@ class Measured:
     `ticdc_lag_s`: from the wall clock to the least resolved ts of all lanes; `sequence_lag_s`: from there to the log's
     position. `batch_s` and `batch_sink_s`: the last batch of the slowest sink, and how much of it its accept took.
     `source_still_s`: since the source was asked for what it has not finished; `source_doing`: what that is.
+    `source_away_s`: for how long it has been away, `source_said`: the error.
     `windows_full`: no window may open before one closes in the log. `throttled`: the pace that the operator set holds.
-    `delivery_bound_s`: the greatest of all sinks'. `held_by`: the sink that leaves the dump no more.
+    `delivery_bound_s`: the greatest of all sinks'. `held_by`: the sink that leaves the dump no more. `spark_starting`: there is no Spark
+    yet that would merge it.
     """
 
     dump: DumpState | None = None
@@ -106,10 +116,13 @@ class Measured:
     batch_sink_s: float = 0.0
     source_still_s: float = 0.0
     source_doing: str = "a SELECT"
+    source_away_s: float = 0.0
+    source_said: str = ""
     windows_full: bool = False
     throttled: bool = False
     delivery_bound_s: float = 0.0
     held_by: SinkState | None = None
+    spark_starting: bool = False
 
 
 def waiting_for(measured: Measured) -> str:
@@ -147,13 +160,19 @@ def _dump(m: Measured) -> str:
         return "paused: dumpresume goes on"
     if m.dump is not DumpState.RUNNING:
         return ""
+    if m.source_away_s:
+        return f"source: away for {m.source_away_s:.0f} s and asked again and again: {m.source_said}"
     if m.source_still_s > SOURCE_STILL_MAX_S:
         return f"source: {m.source_doing} has been running for {m.source_still_s:.0f} s"
     if m.windows_full:
         return "TiCDC: open windows wait for their marks to come back"
     if m.throttled:
         return "throttled: by the pace that dumpstart or dumpset set"
-    return held_back(m.held_by.live_s, m.held_by.bound_s, m.held_by.sink) if m.held_by is not None else ""
+    if m.held_by is None:
+        return ""
+    if m.spark_starting:
+        return "Spark: it has not started yet, and the dump waits for it"
+    return held_back(m.held_by.live_s, m.held_by.bound_s, m.held_by.sink)
 
 
 def held_back(live_s: float, bound_s: float, sink: str) -> str:

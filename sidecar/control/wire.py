@@ -79,6 +79,8 @@ def _sink(sink: SinkState) -> pb.SinkStatus:
         without_dump_s=sink.without_s,
         rows_allowed=max(sink.rows, 0),
         holds=sink.holds,
+        lag_s=sink.lag_s,
+        error=sink.error,
     )
 
 

@@ -1,4 +1,5 @@
-"""Where one reader of a dump is, as a value with the fields that mean something there; and the ranges that have to wait for a DDL.
+"""Where one reader of a dump is, as a value with the fields that mean something there; and the ranges that have to wait, for a DDL or
+for the source to come back.
 The transitions are `dump_run.Run`'s.
 
     watermark   Idle --low mark--> Opening --MarkSent--> Reading (chunk after chunk) --high mark--> Closing --MarkSent--> Idle
@@ -88,14 +89,24 @@ gone from SQL some time before its DDL is in the feed, long if transactions hold
 
 @dataclass(slots=True)
 class Doubts:
-    """Ranges whose SELECT did not fit their table: each is asked for again when the log has reached a TSO after the failure."""
+    """Ranges whose SELECT did not fit their table: each is asked for again when the log has reached a TSO after the failure. And those
+    whose SELECT the source did not answer: each is asked for again when the dump is asked what can begin."""
 
     _until: list[tuple[CommitTs, Work]] = field(default_factory=list)
+    _unanswered: list[Work] = field(default_factory=list)
     _in_a_row: dict[TableName, int] = field(default_factory=dict)
 
     def add(self, work: Work, *, until_ts: CommitTs) -> None:
         self._until.append((until_ts, work))
         self._in_a_row[work.table] = self._in_a_row.get(work.table, 0) + 1
+
+    def unanswered(self, work: Work) -> None:
+        self._unanswered.append(work)
+
+    def asked_again(self) -> list[Work]:
+        """The ranges that the source did not answer."""
+        found, self._unanswered = self._unanswered, []
+        return found
 
     def too_many(self, table: TableName) -> bool:
         """Whether one more that does not fit cannot be a DDL's doing."""
@@ -113,4 +124,5 @@ class Doubts:
     def forget(self, tables: Collection[TableName]) -> None:
         """A DDL of these tables has passed."""
         self._until = [(until_ts, work) for until_ts, work in self._until if work.table not in tables]
+        self._unanswered = [work for work in self._unanswered if work.table not in tables]
         self._in_a_row = {table: count for table, count in self._in_a_row.items() if table not in tables}

@@ -55,6 +55,12 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class MarkLost:
+    """The source did not answer for a mark: nobody knows whether its UPDATE is yet to come. All that is open is given up, as after a
+    death: the windows would be as long as the source is away, and hold up who merges them."""
+
+
 class Run:
     """`progress`: the present one, changed by `record` only. `windows`: those that are open."""
 
@@ -64,7 +70,7 @@ class Run:
         self._plan = Plan(progress.tables)
         self.windows = Windows(progress.dump_id)
         self._window_number = 0
-        self._marks = Marks(ground.changefeed_id, partial(mark_number, progress.dump_id, ground.epoch))
+        self._marks = Marks(ground.changefeed_id, partial(mark_number, progress.dump_id, ground.epoch), first=ground.marks)
         self._marked = MarkedWindows(self.windows, self._marks)
         self._readers: list[Reader] = []
         self._held = False
@@ -90,6 +96,8 @@ class Run:
     def next(self) -> list[Command]:
         """What can begin now: idle readers open windows while the bounds and the sinks allow."""
         self._held = False
+        for unanswered in self._doubts.asked_again():
+            self._plan.release(unanswered)
         commands: list[Command] = []
         self._readers = [reader for place, reader in enumerate(self._readers) if place < self._wanted() or not isinstance(reader, Idle)]
         self._readers += [Idle() for _ in range(self._wanted() - len(self._readers))]
@@ -111,7 +119,7 @@ class Run:
         bound_s = self.progress.pace.delivery_bound_s or self._ground.limits.delivery_bound_s
         return Demand(self._open_rows(), self._held, bound_s, self._wanted())
 
-    def handle(self, event: SourceEvent) -> list[Command] | Failure:
+    def handle(self, event: SourceEvent) -> list[Command] | Failure | MarkLost:
         """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""
         match event:
             case MarkSent(uuid):
@@ -128,7 +136,7 @@ class Run:
                 assert_never(event)
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
-        """The windows that close in this segment, oldest first. Raises MarkError and changes nothing."""
+        """The windows that close in this segment, oldest first. Raises MarkError: this Run is over then."""
         closed = [*self._marked.seen(marks), *self.windows.close_snapshots(built.upto_ts)]
         for window in closed:
             self._plan.closed(window)
@@ -223,6 +231,7 @@ class Run:
 
     def _send_mark(self, window: int, kind: MarkKind) -> tuple[int, SendMark]:
         number = self._marked.send(window, kind)
+        self._ground.marks = self._marks.sent
         return number, SendMark(mark_uuid(self.progress.dump_id, self._ground.epoch, number), kind)
 
     def _read_chunk(self, work: Work, *, ahead: bool, follows: int | None) -> ReadChunk:
@@ -276,14 +285,14 @@ class Run:
                     assert_never(reader)
         return []
 
-    def _on_mark_not_sent(self, uuid: str, event: MarkFenced | SourceFailed) -> list[Command] | Failure:
+    def _on_mark_not_sent(self, uuid: str, event: MarkFenced | SourceFailed) -> list[Command] | Failure | MarkLost:
         if self._marks.number_of(uuid) is None:
             return []
         if self._marks.was_seen(uuid):
             return self._on_mark_sent(uuid)  # the answer was lost, the feed knows better
         if isinstance(event, MarkFenced):
             raise MarkRowTaken(f"the watermark row was changed by another writer: {event.reason}", hint=event.hint)
-        return _failure(event)
+        return MarkLost() if event.away else _failure(event)
 
     def _on_chunk_read(self, event: ChunkRead) -> list[Command] | Failure:
         if (found := self._reader_of(event.number)) is None:
@@ -305,7 +314,7 @@ class Run:
             return self._go_on(place, reader.window, chunks_left=reader.chunks_left, work=None)
         return self._go_on(place, reader.window, chunks_left=reader.chunks_left, work=work, follows=reader.chunk)
 
-    def _on_failed(self, event: SourceFailed) -> list[Command] | Failure:
+    def _on_failed(self, event: SourceFailed) -> list[Command] | Failure | MarkLost:
         match event.command:
             case SendMark(uuid):
                 return self._on_mark_not_sent(uuid, event)
@@ -313,7 +322,12 @@ class Run:
                 if (found := self._reader_of(number)) is None:
                     return []
                 place, reader = found
-                return self._without_chunk(place, reader) if isinstance(reader.work, Overtaken) else _failure(event)
+                if isinstance(reader.work, Overtaken):
+                    return self._without_chunk(place, reader)
+                if not event.away:
+                    return _failure(event)
+                self._doubts.unanswered(reader.work)
+                return self._go_on(place, reader.window, chunks_left=0, work=None)
             case _:
                 assert_never(event.command)
 

@@ -53,7 +53,7 @@ class Demand:
 @dataclass(slots=True)
 class Ground:
     """What a dump stands on and what outlives it: whose marks they are, its bounds, where the log stands, what the sinks leave to it.
-    `chunks`: how many were asked for. Their numbers name files, so one owner uses none twice."""
+    `chunks`: how many were asked for; `marks`: how many of the last dump. Their numbers name files and rows, so none is used twice."""
 
     changefeed_id: str
     epoch: int
@@ -61,6 +61,7 @@ class Ground:
     after_ts: CommitTs
     next_seq: Seq
     chunks: int = 0
+    marks: int = 0
     room: Room = UNLIMITED
 
 
@@ -100,6 +101,17 @@ def changed(progress: Progress, settings: Settings) -> Progress:
             hint=f"ask for at least one row a chunk, at most {READERS_MAX} readers, and bounds of 0 (none) or more",
         )
     return replace(progress, chunk_rows=chunk_rows, pace=pace)
+
+
+def resumed(failed: Progress, settings: Settings) -> Progress:
+    """A dump that has failed, to be gone on with from what the log holds of it. Raises RefusedRequest."""
+    if not failed.resumable:
+        raise RefusedRequest(
+            "the dump failed under an older version, which did not keep its tables in step with the DDLs after that",
+            hint="use dumprestart",
+        )
+    state = DumpState.FINISHED if all(table.complete_at is not None for table in failed.tables) else DumpState.RUNNING
+    return replace(changed(failed, settings), state=state, reason=None, revision=failed.revision + 1)
 
 
 def once_more(old: Progress, dump_id: str) -> StartDump:

@@ -2,17 +2,21 @@
 
 - Keys are canonical text (model.Kind). They are never compared here: each literal is written so that the server compares it
   exactly as it orders the column, by its index, its collation and its type.
-- Predicates are an OR of ANDs, never a row constructor, which older TiDB cannot turn into a range (facts/tidb.md 7).
-- A column is always qualified by its table's name: in ORDER BY a select alias would hide it and sort as text.
+- A range is one OR of ANDs: never a row constructor, which older TiDB cannot turn into a range (facts/tidb.md 7), and never an OR for
+  each bound, of which TiDB ranges the first column only and reads a chunk's whole prefix (pingcap/tidb 54337).
+- A table is read under the alias `ALIAS`, and a column is always qualified by it: a predicate outlives a RENAME of its table, and in
+  ORDER BY a column's alias would hide the column and sort as text.
 - Text and binary literals are hex, so no quoting rule, sql_mode or character set can change them.
-- An enum, set or bit is ordered by its number, so its number is compared. No index helps there: such a key is exact but slow.
+- An enum, set or bit is ordered by its number, so its literal is one. No cast stands around an enum or bit, for that hides its range.
+  Around a set one does: TiDB has no range for it, and takes its 64th label for a minus sign.
+- Texts that differ may be one key (`a` and `A`, 1.0 and 1.00): where the server alone can tell, the SQL lets it.
 - A float has no literal on which every server agrees about order, JSON and vectors have no order: no such key is read by.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sidecar.core.model import Column, Kind, TableName, TableSchema
@@ -20,6 +24,8 @@ from sidecar.core.model import Column, Kind, TableName, TableSchema
 Key = tuple[str, ...]
 
 ROWID = "_tidb_rowid"
+
+ALIAS = "t"
 
 _INT = re.compile(r"-?[0-9]+")
 _UINT = re.compile(r"[0-9]+")
@@ -85,8 +91,13 @@ def quoted_table(table: TableName) -> str:
     return f"{quoted(table.schema)}.{quoted(table.table)}"
 
 
-def qualified(table: TableName, column: str) -> str:
-    return f"{quoted(table.table)}.{quoted(column)}"
+def read_as(table: TableName) -> str:
+    """What stands behind FROM, so that `qualified` names its columns."""
+    return f"{quoted_table(table)} AS {quoted(ALIAS)}"
+
+
+def qualified(column: str) -> str:
+    return f"{quoted(ALIAS)}.{quoted(column)}"
 
 
 def literal(key: KeyColumn, text: str) -> str:
@@ -120,9 +131,10 @@ def literal(key: KeyColumn, text: str) -> str:
     raise _not_a_key(column, text)
 
 
-def comparable(key: KeyColumn, place: str) -> str:
-    """The column at `place` in the form in which it compares with `literal` and orders."""
-    return f"CAST({place} AS UNSIGNED)" if key.column.kind in ("enum", "set", "bit") else place
+def comparable(key: KeyColumn) -> str:
+    """The column in the form in which it compares with `literal` as it orders."""
+    place = qualified(key.column.name)
+    return f"CAST({place} AS UNSIGNED)" if key.column.kind == "set" else place
 
 
 def _number(column: Column, text: str, form: re.Pattern[str], *, low: int, high: int) -> str:
@@ -166,21 +178,32 @@ def _not_a_key(column: Column, text: str) -> NotAKey:
 
 # ---- predicates -----------------------------------------------------------------------------------------------------
 
+_Term = tuple[str, str, str]
+"""A column's place, an operator, a literal."""
+_Terms = list[list[_Term]]
+"""An OR of ANDs."""
+
 
 def above(key: ReadKey, bound: Key) -> str:
     """True for rows whose key comes after `bound`. Raises NotAKey."""
-    return _beyond(key, bound, operator=">", last=">")
+    return _any_of(_beyond(_literals(key, bound), ">", last=">"))
 
 
 def up_to(key: ReadKey, bound: Key) -> str:
     """True for rows whose key is `bound` or comes before it. Raises NotAKey."""
-    return _beyond(key, bound, operator="<", last="<=")
+    return _any_of(_beyond(_literals(key, bound), "<", last="<="))
+
+
+def within(key: ReadKey, after: Key, upper: Key) -> str:
+    """True for rows whose key comes after `after`, and is `upper` or comes before it. Raises NotAKey."""
+    lows, highs = _literals(key, after), _literals(key, upper)
+    kinds = [part.column.kind for part in key.columns]
+    return _any_of(_inside(list(zip(lows, highs, kinds, strict=True))))
 
 
 def one_of(key: ReadKey, keys: Sequence[Key]) -> str:
     """True for the rows with these keys; false for all when there are none. Raises NotAKey."""
-    found = [" AND ".join(f"{place} = {value}" for place, value in _terms(key, one)) for one in keys]
-    return " OR ".join(f"({terms})" for terms in found) or "FALSE"
+    return _any_of([[(place, "=", value) for place, value in _literals(key, one)] for one in keys]) or "FALSE"
 
 
 def between(key: ReadKey, *, after: Key | None, upper: Key | None, where: str | None = None) -> str:
@@ -188,8 +211,13 @@ def between(key: ReadKey, *, after: Key | None, upper: Key | None, where: str | 
 
     `where` stands on a line of its own: a comment at its end takes nothing with it.
     """
-    terms = [above(key, after)] if after is not None else []
-    terms += [up_to(key, upper)] if upper is not None else []
+    terms: list[str] = []
+    if after is not None and upper is not None:
+        terms = [within(key, after, upper)]
+    elif after is not None:
+        terms = [above(key, after)]
+    elif upper is not None:
+        terms = [up_to(key, upper)]
     terms += [f"{where}\n"] if where else []
     return " WHERE " + " AND ".join(f"({term})" for term in terms) if terms else ""
 
@@ -197,29 +225,65 @@ def between(key: ReadKey, *, after: Key | None, upper: Key | None, where: str | 
 def order_by(key: ReadKey, *, descending: bool = False) -> str:
     """The ORDER BY clause, from its keyword on. An enum, set or bit orders by its number without a cast."""
     direction = " DESC" if descending else ""
-    return " ORDER BY " + ", ".join(f"{_place(key.table, part)}{direction}" for part in key.columns)
+    return " ORDER BY " + ", ".join(f"{qualified(part.column.name)}{direction}" for part in key.columns)
 
 
-def _beyond(key: ReadKey, bound: Key, *, operator: str, last: str) -> str:
+def _beyond(terms: Sequence[tuple[str, str]], operator: str, *, last: str) -> _Terms:
     """(a > x) OR (a = x AND b > y) …, with `last` as the operator of the last column."""
-    terms = list(_terms(key, bound))
-    found = []
-    for index, (place, value) in enumerate(terms):
-        equal = [f"{other} = {same}" for other, same in terms[:index]]
-        found.append(" AND ".join([*equal, f"{place} {last if index == len(terms) - 1 else operator} {value}"]))
-    return " OR ".join(f"({term})" for term in found)
+    (place, value), rest = terms[0], terms[1:]
+    if not rest:
+        return [[(place, last, value)]]
+    return [[(place, operator, value)], *_each([(place, "=", value)], _beyond(rest, operator, last=last))]
 
 
-def _terms(key: ReadKey, values: Key) -> Iterator[tuple[str, str]]:
+def _inside(columns: Sequence[tuple[tuple[str, str], tuple[str, str], Kind]]) -> _Terms:
+    """Each column's place with its lower literal, the same with its upper one, and its kind. The ORs exclude each other: where the server
+    may take both ends of a column for one, it is compared with both."""
+    ((place, low), (_, high), kind), rest = columns[0], columns[1:]
+    if not rest:
+        return [[(place, ">", low), (place, "<=", high)]]
+    if low == high:
+        return _each([(place, "=", low)], _inside(rest))
+    begins, between_both, ends = [(place, "=", low)], [(place, ">", low), (place, "<", high)], [(place, "=", high)]
+    same: _Terms = []
+    match _rises(kind, low, high):
+        case False:
+            return [between_both]  # nothing: a DDL has put the labels of an enum in another order
+        case None:
+            same = _each([*begins, *ends], _inside(rest))
+            begins, ends = [*begins, (place, "<", high)], [*ends, (place, ">", low)]
+    return [
+        *_each(begins, _beyond([lower for lower, _, _ in rest], ">", last=">")),
+        between_both,
+        *_each(ends, _beyond([upper for _, upper, _ in rest], "<", last="<=")),
+        *same,
+    ]
+
+
+def _rises(kind: Kind, low: str, high: str) -> bool | None:
+    """Whether literals that differ rise; None: the server alone can tell, or takes both for one, by a collation that knows no case or no
+    blanks at the end, or where a DDL has changed how many digits there are."""
+    match kind:
+        case "int" | "uint" | "bit" | "year" | "enum" | "set":
+            return int(low) < int(high)
+        case "binary" | "date" | "datetime" | "timestamp" if len(low) == len(high):
+            return low < high
+    return None
+
+
+def _each(common: list[_Term], terms: _Terms) -> _Terms:
+    return [[*common, *term] for term in terms]
+
+
+def _any_of(terms: _Terms) -> str:
+    return " OR ".join(f"({' AND '.join(' '.join(term) for term in every)})" for every in terms)
+
+
+def _literals(key: ReadKey, values: Key) -> list[tuple[str, str]]:
     if len(values) != len(key.columns):
         names = ", ".join(part.column.name for part in key.columns)
         raise NotAKey(f"a key of {key.table} has {len(key.columns)} columns ({names}), not {len(values)}")
-    for part, text in zip(key.columns, values, strict=True):
-        yield comparable(part, _place(key.table, part)), literal(part, text)
-
-
-def _place(table: TableName, part: KeyColumn) -> str:
-    return qualified(table, part.column.name)
+    return [(comparable(part), literal(part, text)) for part, text in zip(key.columns, values, strict=True)]
 
 
 # ---- cutting a range ------------------------------------------------------------------------------------------------

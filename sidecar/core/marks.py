@@ -5,13 +5,14 @@ epoch are durable before the first mark of them is sent, so every uuid this owne
 without a write per mark, and a mark of a former attempt is known by its epoch.
 
 - a row of another changefeed, or with a uuid that is not this dump's and epoch's: not ours, ignored;
-- ours, but seen before: doubled; ours, but not the next one sent: out of order; ours with the other kind: stop (P6).
+- numbered below `first`: of an attempt of ours that was given up. The database may carry out its UPDATE late, if at all: ignored;
+- ours, but seen before: doubled; ours, but not the next one sent: out of order; ours with the other kind: MarkError (P6).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sidecar.core.model import Mark, MarkKind
@@ -33,15 +34,30 @@ def mark_number(dump_id: str, epoch: int, uuid: str) -> int | None:
     return number if uuid == mark_uuid(dump_id, epoch, number) else None
 
 
+def is_former(uuid: str, *, of: str) -> bool:
+    """Whether it is a mark of the same dump as mark `of`, by an owner before the one that sends that."""
+    epoch = slice(DUMP_ID_LENGTH, DUMP_ID_LENGTH + 8)
+    return uuid[:DUMP_ID_LENGTH] == of[:DUMP_ID_LENGTH] and uuid[epoch] < of[epoch]
+
+
 @dataclass(slots=True)
 class Marks:
-    """Marks are numbered from 0 in the order in which they are sent. `number_of` reads a uuid's number."""
+    """Marks are numbered from `first` in the order in which they are sent. `uuid_number` reads a uuid's number."""
 
     changefeed_id: str
-    number_of: Callable[[str], int | None]
-    sent: int = 0
-    seen: int = 0
+    uuid_number: Callable[[str], int | None]
+    first: int = 0
+    sent: int = field(init=False)
+    seen: int = field(init=False)
     _kinds: deque[MarkKind] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.sent = self.seen = self.first
+
+    def number_of(self, uuid: str) -> int | None:
+        """Of a mark of ours, whether it was sent or not; None for any other."""
+        number = self.uuid_number(uuid)
+        return number if number is not None and number >= self.first else None
 
     def send(self, kind: MarkKind) -> int:
         """Expect one more mark and return its number."""
@@ -53,15 +69,6 @@ class Marks:
         """Whether this mark of ours has come in the feed, so that its UPDATE did commit."""
         number = self.number_of(uuid)
         return number is not None and number < self.seen
-
-    def see_all(self, marks: Iterable[Mark]) -> list[tuple[int, Mark]]:
-        """Those that are ours, with their numbers. Raises MarkError for any of them and changes nothing."""
-        seen, kinds = self.seen, self._kinds.copy()
-        try:
-            return [(number, mark) for mark in marks if (number := self.see(mark)) is not None]
-        except MarkError:
-            self.seen, self._kinds = seen, kinds
-            raise
 
     def see(self, mark: Mark) -> int | None:
         """The number of a mark of ours; None for one that is not. Raises MarkError and changes nothing."""
@@ -85,6 +92,6 @@ class Marks:
     def _error(self, mark: Mark, what: str) -> MarkError:
         return MarkError(
             f"mark {mark.uuid} of changefeed {mark.changefeed_id} at commit_ts {mark.commit_ts} {what}",
-            hint="make sure that nothing else writes changefeed_dump.changefeed_dump_event, then restart the sidecar: "
-            "open windows are dropped and their chunks read again",
+            hint="make sure that nothing else writes changefeed_dump.changefeed_dump_event, then dumpresume: what was read and is not in"
+            " the log is read again",
         )

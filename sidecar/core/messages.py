@@ -145,11 +145,13 @@ class ChunkMisfit:
 
 @dataclass(frozen=True, slots=True)
 class SourceFailed:
-    """A command failed for good, after the source's own retries, and neither a writer of marks nor a DDL is why."""
+    """A command failed, after the source's own retries, and neither a writer of marks nor a DDL is why. `away`: the source was not to be
+    had for all that time, and may carry out later what it never answered; else it said no."""
 
     command: Command
     reason: str
     hint: str
+    away: bool = False
 
 
 SourceEvent = MarkSent | MarkFenced | ChunkRead | ChunkMisfit | SourceFailed

@@ -9,7 +9,8 @@ lane and is never used as an order between changes (design 4).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Literal, NamedTuple, NewType
 
@@ -31,6 +32,18 @@ def ts_at(ms: int, logical: int = 0) -> CommitTs:
     return CommitTs((ms << _TSO_LOGICAL_BITS) + logical)
 
 
+def utc(ts: CommitTs | None) -> str:
+    """A TSO as people read it; a dash for none."""
+    if not ts:
+        return "-"
+    return datetime.fromtimestamp(physical_ms(ts) / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def lowered(name: str) -> str:
+    """As TiDB and TiCDC, letter by letter. Only İ becomes two letters in Python; Go has the first of them."""
+    return name.lower() if name.isascii() else "".join(char.lower()[0] for char in name)
+
+
 class TableName(NamedTuple):
     schema: str
     table: str
@@ -38,18 +51,25 @@ class TableName(NamedTuple):
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
 
+    def folded(self) -> TableName:
+        """What TiDB compares: two names are one table's if their folded forms are equal. What the feed tells may be in another case than
+        the source's own spelling (ticdc/topics.py says when)."""
+        return TableName(lowered(self.schema), lowered(self.table))
+
 
 MARK_TABLE = TableName("changefeed_dump", "changefeed_dump_event")
 """The watermark table. Its rows are marks, never data: they stay in the log and reach no sink."""
 
 
 class Message(NamedTuple):
-    """One record as the feed delivered it. `key` and `value` are None where Kafka has null."""
+    """One record as the feed delivered it. `key` and `value` are None where Kafka has null. `after_gap`: what was before it in its lane is
+    gone, and nobody has read it."""
 
     lane: Lane
     position: int
     key: bytes | None
     value: bytes | None
+    after_gap: bool = False
 
     def at(self) -> str:
         """The place that an error message names."""
@@ -162,13 +182,76 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """A column as it was made. `type_text` is information_schema's COLUMN_TYPE as TiDB tells it: `bigint(20) unsigned`,
+    `enum('a','b')`. `charset` and `collation` are empty where the type has none. `default` is SQL, a literal with its quotes or an
+    expression, None without one. `on_update` and `generated` are SQL, empty without one; a generated column that is not `stored` is
+    virtual."""
+
+    name: str
+    type_text: str
+    nullable: bool = True
+    charset: str = ""
+    collation: str = ""
+    default: str | None = None
+    on_update: str = ""
+    generated: str = ""
+    stored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """A column, or an `expression` in SQL; of a column the first `length` characters (bytes of binary types), -1 for all of it."""
+
+    column: str = ""
+    length: int = -1
+    expression: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefinition:
+    """`id` is TiDB's, 0 where it has none (a clustered primary key of one integer column)."""
+
+    name: str
+    parts: tuple[IndexPart, ...]
+    unique: bool = False
+    primary: bool = False
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """What a table was made of, as far as a sink can make or describe it again: all public columns in table order, virtual ones too; all
+    public indexes, the primary key first and then in order of id. `partitioning` is the PARTITION BY clause of SHOW CREATE TABLE without
+    comments of a version, empty for none; its partitions come in the order of `TableSchema.physical_ids`."""
+
+    columns: tuple[ColumnDefinition, ...]
+    indexes: tuple[IndexDefinition, ...] = ()
+    clustered: bool = True
+    charset: str = ""
+    collation: str = ""
+    partitioning: str = ""
+
+
+class Former(NamedTuple):
+    """What a table was before its last DDL: rows of a schema version below `until` may be of this layout, as long as they commit at or
+    below `upto_ts`; 0: that is not known."""
+
+    until: int
+    layout: str
+    upto_ts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TableSchema:
     """A table as the feed carries it: public columns in table order, virtual generated ones left out.
 
     `key` names the handle key's columns (PK, else the NOT NULL unique key TiCDC uses); empty: TiCDC does not
     replicate the table. `table_id` and `physical_ids` (the partitions' ids, else the table's own) tell another table of the same
     name; 0 and empty where the source does not tell them. `layout` is what decoding raw key-values needs besides (codecs/kv_layout),
-    empty for feeds that name their columns.
+    empty for feeds that name their columns. `definition` is None where the log does not tell it: one of 0.3.0 and before.
+
+    `former`: of a feed whose rows tell the schema version that they were written under (TiDB-Binlog); else None.
     """
 
     name: TableName
@@ -177,6 +260,13 @@ class TableSchema:
     table_id: int = 0
     physical_ids: tuple[int, ...] = ()
     layout: str = ""
+    definition: TableDefinition | None = None
+    former: Former | None = None
 
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    def undefined(self) -> TableSchema:
+        """Without what may differ while the table is the same. A definition says nothing of what the feed's rows are: it may come to be
+        known, or change by an index. What rows were written under before is forgotten some time after the table was changed."""
+        return self if self.definition is None and self.former is None else replace(self, definition=None, former=None)

@@ -31,6 +31,13 @@ CHUNK_BYTES_TARGET = 16 << 20
 READ_S_TARGET = 1.0
 """What the next chunk's rows are chosen for: a SELECT that an operator can kill, a file that fits in a task's memory."""
 
+CHUNK_ROWS_MIN = 100
+"""Not gone below for the sake of time: what so few rows cost is not the rows'."""
+SHRINK_MIN, SHRINK_MAX = 2, 4
+"""Rows are divided by no less at once, so that it shows whether that helps, and by no more: a moment's trouble is not the table's."""
+HELD_CHUNKS = 30
+"""So long it stays with the rows that it had before it shrank in vain; then it tries again."""
+
 
 class Work(NamedTuple):
     """Range `span` of the table that is number `order` in the dump. Sorts in the order of the dump."""
@@ -38,6 +45,34 @@ class Work(NamedTuple):
     order: int
     span: int
     table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """How many rows the next chunk of a table has. `rows` and `read_s` of the chunk from which it was shrunk, 0 if it was not;
+    `held`: for how many more chunks shrinking is known to be in vain."""
+
+    wanted: int = FIRST_CHUNK_ROWS_MAX
+    rows: int = 0
+    read_s: float = 0.0
+    held: int = 0
+
+    def after(self, rows: int, size: int, read_s: float) -> _Size:
+        """Adapted by a chunk of so many rows (at least one), bytes and seconds."""
+        timed = self._by_time(rows, read_s)
+        return replace(timed, wanted=max(1, min(timed.wanted, rows * CHUNK_BYTES_TARGET // max(size, 1))))
+
+    def _by_time(self, rows: int, read_s: float) -> _Size:
+        if read_s <= READ_S_TARGET:
+            fast = int(rows * READ_S_TARGET / read_s) if read_s else rows * CHUNK_BYTES_TARGET
+            return _Size(fast if rows >= CHUNK_ROWS_MIN else max(self.wanted, fast))
+        if self.held:
+            return replace(self, held=self.held - 1)
+        if rows < self.rows and read_s > self.read_s * (1 + rows / self.rows) / 2:  # less than half of what fewer rows would have saved
+            return _Size(self.rows, held=HELD_CHUNKS)
+        in_time = min(int(rows * READ_S_TARGET / read_s), rows // SHRINK_MIN)
+        fewer = max(in_time, rows // SHRINK_MAX, CHUNK_ROWS_MIN)
+        return _Size(fewer, rows, read_s) if fewer < rows else self
 
 
 @dataclass(slots=True)
@@ -67,7 +102,7 @@ class Plan:
         heapify(self._free)
         self._incomplete = sum(t.complete_at is None for t in tables)
         self._open: dict[str, Work] = {}
-        self._rows_wanted: dict[TableName, int] = {}
+        self._sizes: dict[TableName, _Size] = {}
 
     def claim(self) -> Work | None:
         """A range with rows left to read that no reader has, in the order of the dump; None if there is none."""
@@ -87,7 +122,7 @@ class Plan:
 
     def rows_wanted(self, table: TableName, *, at_most: int) -> int:
         """Rows to ask for, so that a chunk keeps to the targets; at least one."""
-        return max(1, min(at_most, self._rows_wanted.get(table, FIRST_CHUNK_ROWS_MAX)))
+        return max(1, min(at_most, self._sizes.get(table, _Size()).wanted))
 
     def bounds_wanted(self, work: Work) -> int:
         """Into how many ranges the rest of the table may be cut after its first chunk; 0 for any other chunk."""
@@ -161,12 +196,9 @@ class Plan:
             heappush(self._free, Work(self._order[table], len(spans) - 1, table))
 
     def _adapt(self, event: ChunkRead) -> None:
-        rows = event.file.rows
-        if not rows:
-            return
-        by_bytes = rows * CHUNK_BYTES_TARGET // max(event.file.bytes, 1)
-        by_time = int(rows * READ_S_TARGET / event.read_s) if event.read_s else by_bytes
-        self._rows_wanted[event.file.table] = max(1, min(by_bytes, by_time))
+        file = event.file
+        if file.rows:
+            self._sizes[file.table] = self._sizes.get(file.table, _Size()).after(file.rows, file.bytes, event.read_s)
 
 
 def _after(table: TableProgress, name: TableName, fate: Fate) -> TableProgress:

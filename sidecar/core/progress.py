@@ -7,12 +7,13 @@ is known without comparing them.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from sidecar.core.messages import UNBOUNDED, Brackets, Pace
 from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.errors import with_hint
 
 
 class DumpState(StrEnum):
@@ -55,8 +56,9 @@ class TableProgress:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send. `seq` is the
-    segment in which its windows last closed (-1: before the first), for people who look things up in the log. `grows`: tables that
-    appear while it runs belong to it."""
+    segment in which its windows last closed (-1: before the first). `grows`: tables that appear while it runs belong to it. `log`: the
+    id of the log that has what its cursors say; empty: not told, by 0.2.0 and before. `resumable`: if it fails, DDLs that pass after that
+    are carried out on its tables."""
 
     dump_id: str
     state: DumpState
@@ -69,6 +71,8 @@ class Progress:
     reason: str | None = None
     pace: Pace = UNBOUNDED
     grows: bool = False
+    log: str = ""
+    resumable: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; ts as decimal strings."""
@@ -83,6 +87,8 @@ class Progress:
             "reason": self.reason,
             "pace": asdict(self.pace),
             "grows": self.grows,
+            "log": self.log,
+            "resumable": self.resumable,
             "tables": [_table_to_json(table) for table in self.tables],
         }
 
@@ -90,7 +96,7 @@ class Progress:
 def progress_from_json(found: dict[str, Any]) -> Progress:
     """The inverse of `Progress.to_json`. Raises KeyError, TypeError or ValueError for what is not one."""
     return Progress(
-        dump_id=found["dump_id"],
+        dump_id=str(found["dump_id"]),
         state=DumpState(found["state"]),
         brackets=Brackets(found["brackets"]),
         chunk_rows=int(found["chunk_rows"]),
@@ -99,7 +105,9 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
         seq=Seq(int(found["seq"])),
         reason=found["reason"],
         pace=_pace(found["pace"]),
-        grows=found.get("grows", False),
+        grows=bool(found.get("grows", False)),
+        log=str(found.get("log", "")),
+        resumable=bool(found.get("resumable", found["state"] != DumpState.FAILED)),
         tables=tuple(
             TableProgress(
                 table=TableName(*table["table"]),
@@ -112,6 +120,56 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
             )
             for table in found["tables"]
         ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DumpTold:
+    """What a segment tells of the dump that the log knows: its state after the segment, and the tables of which the segment has the last
+    rows: complete from its end on (P1). A table that a DDL has the dump read again is told again."""
+
+    dump_id: str
+    state: DumpState
+    complete: tuple[TableName, ...] = ()
+
+
+def told(found: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> DumpTold:
+    """Of `Progress.to_json` in the segment `(after_ts, upto_ts]`, and of nothing else: so it is the same whoever asks when. A window's
+    high_ts, from which on a table is complete, is within the segment in which it closes (window.py). Raises as `progress_from_json`."""
+    tables = [table for table in found["tables"] if table["complete_at"] is not None and after_ts < int(table["complete_at"]) <= upto_ts]
+    return DumpTold(str(found["dump_id"]), DumpState(found["state"]), tuple(TableName(*table["table"]) for table in tables))
+
+
+def newest(logged: Progress | None, stored: Progress | None, *, log: str, last_seq: Seq) -> Progress | None:
+    """What goes on in the log `log`, which ends at `last_seq` (-1: it is empty) and has recorded `logged`: that, unless the store's is
+    newer, which is a request that no segment has recorded yet.
+
+    What the store has of another log, or beyond this one's end, is in no window here: its cursors are never taken. Where this log knows of
+    no dump of its own, what was asked for is kept, as a dump that failed.
+    """
+    if stored is None:
+        return logged
+    if stored.log not in (log, ""):
+        return logged or _without_rows(stored, log=log, why=f"its rows are in log {stored.log}, and this is log {log}")
+    if stored.seq > last_seq:
+        why = f"it had come to segment {stored.seq}, and " + (f"this log ends at {last_seq}" if last_seq >= 0 else "this log is empty")
+        return _without_rows(stored, log=log, why=why)
+    if logged is None:
+        return stored
+    return stored if stored.revision > logged.revision else logged
+
+
+_ANOTHER_LOG_HINT = "dumprestart reads its tables into this log; or set log.uri back to the log that it had"
+
+
+def _without_rows(stored: Progress, *, log: str, why: str) -> Progress:
+    return replace(
+        stored,
+        state=DumpState.FAILED,
+        reason=with_hint(f"its log is another one: {why}", _ANOTHER_LOG_HINT),
+        seq=Seq(-1),
+        tables=tuple(TableProgress(table.table, where=table.where) for table in stored.tables),
+        log=log,
     )
 
 

@@ -10,16 +10,25 @@ of them (a partition was added) or fewer of them (one was dropped) leave the oth
 (TRUNCATE, EXCHANGE, another partitioning, DROP and CREATE) may hold rows that no change told of, so the table is read again.
 
 Columns do not ask for another read: whoever takes the stream carries out the DDL on the rows it has, as TiCDC's own consumers do.
+
+Beside some DDLs TiCDC itself sends rows that are wrong, or none (deploy/KV.md): those that write a table's rows anew, in other columns or
+under other partitions. Over Kafka nobody can be right meanwhile. It is told, and where the operator wants it a dump reads the table
+again (`Rewrites`). Where that may be the tables tell, and where they do not show it (a shorter varchar) a word of the statement: better
+one too many.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from sidecar.core.keyset import key_columns
-from sidecar.core.model import TableName, TableSchema
+from sidecar.core.messages import StartDump
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, TableName, TableSchema
+from sidecar.core.progress import DumpState, Progress
+from sidecar.errors import FeedUnsuitable, UnsupportedDdl
 
 Tables = Mapping[TableName, TableSchema]
 
@@ -43,7 +52,8 @@ class TableStep:
 
 
 def steps(before: Tables, after: Tables, *, named: Collection[TableName]) -> tuple[TableStep, ...]:
-    """The tables that differ, and those that the DDL names, in the order of their names. Tables without a key are not there."""
+    """The tables that differ, and those that the DDL names in any case, in the order of their names. Tables without a key are not there."""
+    folded = {name.folded() for name in named}
     old = {name: table for name, table in before.items() if table.key}
     new = {name: table for name, table in after.items() if table.key}
     by_id = {table.table_id: name for name, table in new.items() if table.table_id}
@@ -58,13 +68,127 @@ def steps(before: Tables, after: Tables, *, named: Collection[TableName]) -> tup
             found[name] = TableStep(name, None, Fate.GONE)
             continue
         taken.add(now)
-        if now != name or name in named or new[now] != table:
+        if now != name or name.folded() in folded or new[now].undefined() != table.undefined():
             found[name] = TableStep(name, now, Fate.KEPT if _same_rows(table, new[now]) else Fate.AGAIN)
     born = [TableStep(None, name, Fate.BORN) for name in sorted(new.keys() - taken)]
     return (*found.values(), *born)
+
+
+def own_name(ddl: Ddl, *found: Tables) -> TableName:
+    """Of the DDL's table as the first of `found` that has it spells it: TiCDC may have the schema in lower case (ticdc/topics.py)."""
+    told = TableName(ddl.schema, ddl.table)
+    return next((name for tables in found for name in tables if name.folded() == told.folded()), told)
 
 
 def _same_rows(old: TableSchema, new: TableSchema) -> bool:
     ids, ids_now = set(old.physical_ids), set(new.physical_ids)
     added_or_dropped = bool(ids and ids_now) and (ids <= ids_now or ids_now <= ids)
     return key_columns(old) == key_columns(new) and (ids == ids_now or added_or_dropped)
+
+
+# ---- rows that were written anew -----------------------------------------------------------------------------------
+
+Steps = tuple[TableStep, ...]
+
+_MODIFIES = re.compile(r"\b(MODIFY|CHANGE)\b", re.IGNORECASE)
+
+
+class Beside(Enum):
+    """What is done about rows beside such a DDL: nothing, they are right, as of raw key-values; it is told; or also read again."""
+
+    RIGHT = "right"
+    TOLD = "told"
+    READ_AGAIN = "read again"
+
+
+@dataclass(slots=True)
+class Rewrites:
+    """Of one term. `count`: DDLs that were such; `tables`: those of the last one, which was at `commit_ts`."""
+
+    beside: Beside
+    count: int = 0
+    tables: tuple[TableName, ...] = ()
+    commit_ts: CommitTs | None = None
+
+    def passed(
+        self, found: Steps, before: Tables, after: Tables, ddls: Collection[Ddl], progress: Progress | None
+    ) -> tuple[Steps, StartDump | None]:
+        """`found`: what the DDLs mean for a dump. What they mean where it reads rewritten tables from the beginning, and the dump that is
+        due where the last one has finished."""
+        anew = rewritten(before, after, ddls) if self.beside is not Beside.RIGHT else ()
+        if not anew:
+            return found, None
+        self.count, self.tables, self.commit_ts = self.count + 1, anew, max(ddl.commit_ts for ddl in ddls)
+        if self.beside is not Beside.READ_AGAIN or progress is None:
+            return found, None
+        if progress.state is DumpState.FINISHED:
+            return found, _once_more(progress, anew, self.commit_ts)
+        return _from_the_beginning(progress, found, anew), None
+
+
+def _once_more(last: Progress, anew: Collection[TableName], commit_ts: CommitTs) -> StartDump | None:
+    """A dump of those that the last one had. It takes in what later DDLs rewrite."""
+    where = {table.table: table.where for table in last.tables}
+    mine = tuple(name for name in anew if name in where)
+    if not mine:
+        return None
+    predicates = tuple((name, text) for name in mine if (text := where[name]))
+    return StartDump(f"{commit_ts:016x}", mine, last.brackets, last.chunk_rows, predicates, last.pace, grows=True)
+
+
+def _from_the_beginning(progress: Progress, found: Steps, anew: Collection[TableName]) -> Steps:
+    """Of the dump that is not over; one that grows takes in those that it has not."""
+    dumped = {table.table for table in progress.tables}
+    has = {step.after for step in found if step.before in dumped}
+    again = (replace(step, fate=Fate.AGAIN) if step.after in anew and step.fate is Fate.KEPT else step for step in found)
+    more = (TableStep(None, name, Fate.BORN) for name in anew if progress.grows and name not in has)
+    return (*again, *more)
+
+
+def rewritten(before: Tables, after: Tables, ddls: Collection[Ddl]) -> tuple[TableName, ...]:
+    """Tables whose rows may have been written anew, by their names after the DDLs, in order. Those without a key are not there."""
+    modified = {TableName(ddl.schema, ddl.table).folded() for ddl in ddls if _MODIFIES.search(ddl.query)}
+    by_id = {table.table_id: table for table in before.values() if table.table_id}
+    found = []
+    for name, table in sorted(after.items()):
+        then = by_id.get(table.table_id) or before.get(name)
+        if table.key and then is not None and (name.folded() in modified or _other_columns(then, table) or _other_partitions(then, table)):
+            found.append(name)
+    return tuple(found)
+
+
+def _other_columns(old: TableSchema, new: TableSchema) -> bool:
+    """One of them holds its values in another way; labels that are added at the end leave all others as they are."""
+    then = {column.name: column for column in old.columns}
+    both = [(then[column.name], column) for column in new.columns if column.name in then]
+    return any(
+        (was.kind, was.length, was.scale) != (now.kind, now.length, now.scale) or now.elements[: len(was.elements)] != was.elements
+        for was, now in both
+    )
+
+
+def _other_partitions(old: TableSchema, new: TableSchema) -> bool:
+    """TRUNCATE of a table without any is none: it has no rows after it."""
+    partitioned = any(table.physical_ids not in ((), (table.table_id,)) for table in (old, new))
+    ids, ids_now = set(old.physical_ids), set(new.physical_ids)
+    return partitioned and not (ids <= ids_now or ids_now <= ids)
+
+
+def not_carried(change: Change, schema: TableSchema | None) -> FeedUnsuitable:
+    """What a change means whose rows nobody could decode or tell apart."""
+    what = f"{change.lane}@{change.position} has a change of {change.schema}.{change.table} at commit_ts {change.commit_ts}, a table"
+    if schema is None:
+        hint = "its DDL must come before it in the feed: let the changefeed's filter hide no DDL; if it hides none, report this"
+        return FeedUnsuitable(f"{what} whose schema is not known", hint=hint)
+    hint = "unset force-replicate in the changefeed, or give the table a primary key; then begin a new log behind these rows"
+    return FeedUnsuitable(f"{what} without a handle key, whose rows nobody can tell apart", hint=hint)
+
+
+def check_marks_go_on(ddls: tuple[Ddl, ...]) -> None:
+    """Only its creation may pass by: any other DDL of the watermark table may end the marks."""
+    for ddl in ddls:
+        if ddl.schema == MARK_TABLE.schema and ddl.query.lstrip()[:6].upper() != "CREATE":
+            raise UnsupportedDdl(
+                f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {MARK_TABLE}: {ddl.query}",
+                hint="leave the watermark table as it was made; restore it, then start a new changefeed and a new log, and dump again",
+            )

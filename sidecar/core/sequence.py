@@ -6,6 +6,8 @@
 - A lane that has not sent its first resolved mark holds R (a lane must join before it counts): the caller reads the
   feed's lanes after the marks arrived and hands them to `release`.
 - At one commit_ts: deletes, puts, then the DDL; arrival last. Two arrivals of one change at one commit_ts are one.
+- What is ahead of the clock by more than `newest_ts` says is nobody's yet: one mark from the future would make repeats of all that
+  follows. What is below `start_ts` is another changefeed's, which had the topic before. Both stop.
 - R never goes back. A lane's resolved that goes back is a restart of TiCDC: what comes again at or below `after_ts` is
   counted as a repeat and dropped.
 - A segment ends before a DDL's commit_ts and at it: whoever cuts batches at segments cuts them at DDLs, and who stops at a
@@ -19,13 +21,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Sequence as Envelopes
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain
 from operator import itemgetter
 from typing import Protocol
 
-from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Lane, Resolved, Segment
+from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Lane, Message, Resolved, Segment, TableName, utc
+from sidecar.errors import FeedUnsuitable, MessageUnreadable
 
 CHANGE_OVERHEAD_BYTES = 300
 """What a held change costs beside its key and value (measured with sys.getsizeof: tuple, two ints, two bytes objects)."""
@@ -33,6 +37,9 @@ CHANGE_OVERHEAD_BYTES = 300
 _order = itemgetter(0, 1)  # Change.commit_ts, Change.rank
 _commit_ts = itemgetter(0)
 _rank = itemgetter(1)
+
+NO_TS = CommitTs(0)
+"""Below every TSO."""
 
 NO_TS_YET = CommitTs(2**64)
 """Above every TSO."""
@@ -63,7 +70,8 @@ class _Run:
 class Sequence:
     """Feed it with `accept`, empty it with `release`. `identity` tells two arrivals of one change (codecs/contract).
 
-    `after_ts`: everything at or below it is in the log already. Sizes in bytes are of key, value and overhead.
+    `after_ts`: everything at or below it is in the log already. `newest_ts`: nothing above it can be yet, by the caller's clock.
+    `start_ts`: where the changefeed began; no change of its own is below. Sizes in bytes are of key, value and overhead.
     """
 
     identity: Callable[[Change], Hashable]
@@ -71,6 +79,8 @@ class Sequence:
     after_ts: CommitTs
     held_bytes_max: int
     positions: dict[Lane, int] = field(default_factory=dict)
+    start_ts: CommitTs = NO_TS
+    newest_ts: CommitTs = NO_TS_YET
     resolved: dict[Lane, CommitTs] = field(default_factory=dict)
     repeats: int = 0
     spilled_rows: int = 0
@@ -83,22 +93,32 @@ class Sequence:
 
     def accept(self, lane: Lane, position: int, envelopes: Iterable[Envelope]) -> None:
         """Take what the message at `position` of `lane` held."""
-        after_ts, hold, size, lowest_ts = self.after_ts, self._held.append, 0, self._lowest_ts
+        after_ts, newest_ts, hold, size, lowest_ts = self.after_ts, self.newest_ts, self._held.append, 0, self._lowest_ts
         for envelope in envelopes:
             if isinstance(envelope, Change):
-                if envelope[0] > after_ts:
+                if after_ts < envelope[0] <= newest_ts:
                     hold(envelope)
                     if envelope[0] < lowest_ts:
                         lowest_ts = envelope[0]
                     size += len(envelope[4]) + len(envelope[5]) + CHANGE_OVERHEAD_BYTES
+                elif envelope[0] > newest_ts:
+                    raise _from_the_future(lane, position, envelope[0])
                 else:
                     self.repeats += 1
             elif isinstance(envelope, Resolved):
+                if envelope.ts > newest_ts:
+                    raise _from_the_future(lane, position, envelope.ts)
                 self.resolved[envelope.lane] = envelope.ts
+            elif envelope.commit_ts > newest_ts:
+                raise _from_the_future(lane, position, envelope.commit_ts)
             elif envelope.commit_ts > after_ts:
+                if envelope.commit_ts < self.start_ts:
+                    raise _of_another(lane, position, envelope.commit_ts, self.start_ts)
                 self._ddls.append(envelope)
             else:
                 self.repeats += 1
+        if lowest_ts < self.start_ts:
+            raise _of_another(lane, position, lowest_ts, self.start_ts)
         if lane not in self._read:
             self.positions.setdefault(lane, position)  # a new log names where each lane began, even if its first segment ends at a DDL
         self._read[lane] = position + 1
@@ -106,6 +126,20 @@ class Sequence:
         self.held_bytes += size
         if self.held_bytes > self.held_bytes_max:
             self._spill()
+
+    def join_after_gap(self, lane: Lane, position: int, envelopes: Envelopes[Envelope]) -> None:
+        """The lane came after the log began, and begins here with what retention has left of it. Raises FeedUnsuitable unless all that is
+        gone was at or below `after_ts`, or of a table before the one that is made here. (A change above a mark may stand before it, by as
+        long as TiCDC was behind: retention is taken to be longer.)"""
+        if not envelopes or any(_ts(one) <= self.after_ts for one in envelopes) or _makes_a_table(envelopes[0]):
+            return
+        oldest_ts = _ts(envelopes[0])
+        raise FeedUnsuitable(
+            f"{Message(lane, position, None, None).at()}: the lane came after the log began, and its oldest message is of TSO {oldest_ts} "
+            f"({utc(oldest_ts)}), above the log's position {self.after_ts}: retention has removed what is between",
+            hint="what is lost cannot be read again: start a new log with new sinks, and dump again; "
+            "give the topic a longer retention.ms than the sidecar may ever be stopped",
+        )
 
     def upto(self, lanes: Collection[Lane]) -> CommitTs | None:
         """R - 1, the highest position that may be released; None while a lane has still to join or nothing is new."""
@@ -134,7 +168,7 @@ class Sequence:
         end = bisect_right(self._held, upto_ts, key=_commit_ts)
         taken, self._held = self._held[:end], self._held[end:]
         self._lowest_ts = self._held[0].commit_ts if self._held else NO_TS_YET
-        ddls = {(ddl.schema, ddl.table, ddl.query): ddl for ddl in self._ddls if ddl.commit_ts == upto_ts}
+        ddls = {(TableName(ddl.schema, ddl.table).folded(), ddl.query): ddl for ddl in self._ddls if ddl.commit_ts == upto_ts}
         self._ddls = [ddl for ddl in self._ddls if ddl.commit_ts > upto_ts]
         self.held_bytes -= sum(map(_size, taken))
         rows: Iterable[Change] = taken
@@ -183,8 +217,9 @@ class Sequence:
 
     def _oldest_held(self, upto_ts: CommitTs) -> dict[Lane, int]:
         """Where to read on, per lane: its oldest change above `upto_ts`, else what comes next. A run keeps the oldest
-        position of all it held: too old is safe, what comes again is dropped as a repeat."""
-        oldest = dict(self._read)
+        position of all it held: too old is safe, what comes again is dropped as a repeat. A lane
+        that has said nothing stays where it was."""
+        oldest = self.positions | self._read
         for run in self._runs:
             for lane, position in run.positions.items():
                 oldest[lane] = min(oldest[lane], position)
@@ -210,9 +245,33 @@ class Sequence:
         yield from ()
 
 
+def _ts(envelope: Envelope) -> CommitTs:
+    return envelope.ts if isinstance(envelope, Resolved) else envelope.commit_ts
+
+
+def _makes_a_table(envelope: Envelope) -> bool:
+    return isinstance(envelope, Ddl) and envelope.query.lstrip()[:6].upper() == "CREATE"
+
+
 def _looks(change: Change) -> tuple[object, ...]:
-    return change[2], change[3], change[1], len(change[5])
+    return change[2].lower(), change[3].lower(), change[1], len(change[5])
 
 
 def _size(change: Change) -> int:
     return len(change.key) + len(change.value) + CHANGE_OVERHEAD_BYTES
+
+
+def _from_the_future(lane: Lane, position: int, ts: CommitTs) -> MessageUnreadable:
+    return MessageUnreadable(
+        f"{Message(lane, position, None, None).at()}: TSO {ts} ({utc(ts)}) is ahead of this machine's clock by more than can be",
+        hint="set this machine's clock; if it is right, another cluster's changefeed or a test writes here: give the changefeed a "
+        "topic of its own (or the feed's senders the right clock), a new log and new sinks, and dump again",
+    )
+
+
+def _of_another(lane: Lane, position: int, ts: CommitTs, start_ts: CommitTs) -> FeedUnsuitable:
+    return FeedUnsuitable(
+        f"{Message(lane, position, None, None).at()}: a change at TSO {ts} ({utc(ts)}), below start-ts {start_ts} of the changefeed: it is "
+        "another changefeed's, which wrote this topic before, and what was deleted between the two is in neither",
+        hint="let the log begin behind it, at the present: what is older the dump brings; or give the changefeed a topic of its own",
+    )

@@ -138,6 +138,7 @@ class MarkedWindows:
         return number
 
     def seen(self, marks: Iterable[Mark]) -> list[ClosedWindow]:
-        """The windows that these marks close, in their order. Raises MarkError and changes nothing."""
-        found = [self.windows.mark(self._window_of.pop(number), mark.kind, mark.commit_ts) for number, mark in self.marks.see_all(marks)]
+        """The windows that these marks close, in their order. Raises MarkError: what is open is of no more use then."""
+        ours = ((mark, number) for mark in marks if (number := self.marks.see(mark)) is not None)
+        found = [self.windows.mark(self._window_of.pop(number), mark.kind, mark.commit_ts) for mark, number in ours]
         return [window for window in found if window is not None]

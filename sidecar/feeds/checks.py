@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.core.model import Lane, TableName, TableSchema, physical_ms
+from sidecar.core.model import Lane, Seq, TableName, TableSchema, physical_ms
 from sidecar.process.checks import Finding, Key, failed
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.suitability import Problem
@@ -19,12 +19,16 @@ Tables = Mapping[TableName, TableSchema]
 
 
 class LogEnd(Protocol):
-    """Of the log's last manifest: where the next owner reads on."""
+    """Of the log's last manifest: where the next owner reads on, and its dump."""
 
     @property
-    def seq(self) -> int: ...
+    def seq(self) -> Seq: ...
     @property
     def positions(self) -> Mapping[Lane, int]: ...
+    @property
+    def incarnations(self) -> Mapping[Lane, str]: ...
+    @property
+    def progress(self) -> dict[str, Any] | None: ...
 
 
 ETCD: Key[EtcdClient] = Key("etcd")

@@ -12,15 +12,26 @@ from typing import Protocol
 
 from sidecar.codecs.contract import Codec
 from sidecar.config import Config
+from sidecar.core.model import Lane
 from sidecar.ports import Feed, Schemas
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import LiveScope
+
+HIDDEN_LANE = Lane("tidb/ddl")
+"""Of no feed: DDLs that the changefeed's filter leaves out (encoded/hidden.py)."""
 
 
 class LiveFeed(Feed, Protocol):
     """A feed with connections of its own."""
 
     def close(self) -> None: ...
+
+
+class TellingFeed(LiveFeed, Protocol):
+    """One that knows why it does not move."""
+
+    def still_because(self) -> str:
+        """For people: whom it waits for; empty if for nobody. Called by who calls `poll`."""
 
 
 @dataclass(frozen=True, slots=True)

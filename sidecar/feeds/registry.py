@@ -1,12 +1,19 @@
-"""The ways of the changes by the setting `feed`."""
+"""The ways of the changes, as `Config.way` calls them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sidecar.feeds.binlog import make as binlog
 from sidecar.feeds.contract import Make
 from sidecar.feeds.kafka import make as kafka
 from sidecar.feeds.push import make as push
 from sidecar.feeds.tikv import make as tikv
 
-MAKES: Mapping[str, Make] = {"kafka": kafka.make, "push": push.make, "tikv": tikv.make}
+MAKES: Mapping[str, Make] = {
+    "kafka": kafka.make,
+    "push": push.make,
+    "push-messages": push.of_sinks,
+    "tikv": tikv.make,
+    "binlog": binlog.make,
+}

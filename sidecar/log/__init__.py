@@ -2,6 +2,7 @@
 
     manifest, layout   what is written beside a segment's data, and every file's name: the contract
     segment_log        writing: exclusive manifests are the fence against a former owner; recovery, sweep, retention
+    identity, apart    which log it is, and that its folder is its own
     delivered          what the merge worker tells back;  deliveries  the sidecar's reader of it
     spill              sorted runs outside of memory, before there is a segment
     storage            a URL to a folder of any storage; whole and durable, or not at all

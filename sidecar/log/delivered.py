@@ -1,29 +1,35 @@
 """What the merge worker tells the sidecar: how far the sinks are, in one file beside the log (`delivered.json`).
 
 It is a projection, like the progress store: the sinks' own accepted segment is the only position, and the file may be behind it
-or be absent. The sidecar holds a dump back by it, shows it, and retains the log by what it told in the present term.
+or be absent. The sidecar holds a dump back by it, shows it, and retains the log by what it told in the present term. What tells of
+another log, or of a segment that is not in this one, is not believed (sidecar/log/deliveries.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
 
 from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.log.manifest import TS_END
 from sidecar.pace.sinks import SinkDelivery
 
 DELIVERED_NAME = "delivered.json"
+SPARK_STARTING, SPARK_READY = "starting", "ready"
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
     """`seq`, `upto_ts`: the last segment that every sink has accepted, None before the first. `state`: starting, running or
-    stopped; `error`: what the worker last died of. `dropped`: by table, rows of chunks left out because their key was touched in
-    the window, since this worker started. `written_ms`: the worker's wall clock. `rows`: by where they were merged (`worker`: in the
-    worker's own process, `spark`: in Spark's tasks), of all sinks together, since this worker started. `spark`: starting, ready or
-    empty where it was not asked for yet. `sinks`: each one by itself."""
+    stopped; `error`: what a worker last died of, until one has delivered something since. `dropped`: by table, rows of chunks left out
+    because their key was touched in the window, since this worker started. `written_ms`: the worker's wall clock. `rows`: by where they
+    were merged (`worker`: in the worker's own process, `spark`: in Spark's tasks), of all sinks together, since this worker started.
+    `spark`: starting, ready or empty where it was not asked for yet. `sinks`: each one by itself. `log`: the id of the log that they have;
+    empty: not told, by a worker of 0.2.0 or before. `skipped`: rows of the log that are left out (skips.py). `guessed`: TIMESTAMPs of an
+    hour that the server's zone has twice, taken as `kafka.ambiguous` says, since this worker started."""
 
     seq: Seq | None
     upto_ts: CommitTs
@@ -35,38 +41,63 @@ class DeliveryReport:
     rows: Mapping[str, int] = field(default_factory=dict)
     spark: str = ""
     sinks: tuple[SinkDelivery, ...] = ()
+    log: str = ""
+    skipped: int = 0
+    guessed: int = 0
 
     def to_json(self) -> bytes:
         dropped = tuple((table.schema, table.table, rows) for table, rows in self.dropped.items())
-        upto_ts, rows = str(self.upto_ts), dict(self.rows)
-        written = _Report(self.seq, upto_ts, self.state, self.written_ms, self.pid, self.error, dropped, rows, self.spark, self.sinks)
+        written = _Report(
+            self.seq,
+            str(self.upto_ts),
+            self.state,
+            self.written_ms,
+            self.pid,
+            self.error,
+            dropped,
+            dict(self.rows),
+            self.spark,
+            self.sinks,
+            self.log,
+            self.skipped,
+            self.guessed,
+        )
         return msgspec.json.format(msgspec.json.encode(written), indent=0)
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class _Report(msgspec.Struct):
     """The file's fields in their order. A worker of 0.1.0 told the last batch's seconds in fields of its own, and no sinks."""
 
-    seq: Seq | None
+    seq: Annotated[Seq, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None
     upto_ts: str
     state: str
-    written_ms: int
-    pid: int
+    written_ms: _Count
+    pid: _Count
     error: str
-    dropped: tuple[tuple[str, str, int], ...]
-    rows: dict[str, int] = {}
+    dropped: tuple[tuple[str, str, _Count], ...]
+    rows: dict[str, _Count] = {}
     spark: str = ""
     sinks: tuple[SinkDelivery, ...] = ()
+    log: str = ""
+    skipped: int = 0
+    guessed: int = 0
 
 
 def report_from_json(data: bytes) -> DeliveryReport:
     """The inverse of `DeliveryReport.to_json`. Raises ValueError for what is not one."""
     try:
         found = msgspec.json.decode(data, type=_Report)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"not a delivery report: {error}") from error
+    upto_ts = int(found.upto_ts)
+    if not 0 <= upto_ts < TS_END:
+        raise ValueError(f"not a delivery report: {upto_ts} is no ts")
     return DeliveryReport(
         seq=found.seq,
-        upto_ts=CommitTs(int(found.upto_ts)),
+        upto_ts=CommitTs(upto_ts),
         state=found.state,
         written_ms=found.written_ms,
         pid=found.pid,
@@ -75,4 +106,7 @@ def report_from_json(data: bytes) -> DeliveryReport:
         rows=found.rows,
         spark=found.spark,
         sinks=found.sinks,
+        log=found.log,
+        skipped=found.skipped,
+        guessed=found.guessed,
     )

@@ -7,8 +7,11 @@ from threading import Event
 from time import monotonic
 
 from sidecar.core.model import Seq
+from sidecar.errors import LogBroken, LogUnreachable
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.log.delivered import DELIVERED_NAME, SPARK_STARTING, DeliveryReport, report_from_json
+from sidecar.log.identity import known_id
+from sidecar.log.layout import manifest_name
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkDelivery, Told
 from sidecar.process.background import Background
@@ -18,10 +21,13 @@ READ_EVERY_S, READ_REMOTE_EVERY_S = 0.05, 0.25
 
 
 class LogDeliveries:
-    """`report` is what the worker last wrote, None before the first; `trouble` why it cannot be read at the moment."""
+    """`report` is what the worker last wrote of this log, None before the first; `trouble` why it cannot be read at the moment, or is not
+    believed."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
+        self._own_id = ""
+        self._known_seq: Seq | None = None
         self.report: DeliveryReport | None = None
         self.trouble = ""
         self._told: Told | None = None
@@ -58,9 +64,25 @@ class LogDeliveries:
         try:
             data = storage.read_files(self._folder, [DELIVERED_NAME]).get(DELIVERED_NAME)
             read_s = monotonic()  # the pipeline's clock
-            self.report = None if data is None else report_from_json(data)
+            found = None if data is None else report_from_json(data)
+            if found is not None:
+                self._check_is_of_this_log(found)
+            self.report = found
             if self.report is not None and (self._told is None or self._told.written_ms != self.report.written_ms):
-                self._told = Told(self.report.written_ms, read_s)
+                self._told = Told(self.report.written_ms, read_s, starting=self.report.spark == SPARK_STARTING)
             self.trouble = ""
-        except (storage.StorageError, ValueError) as error:
-            self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be read: {error!r}"
+        except (storage.StorageError, LogBroken, LogUnreachable, ValueError) as error:
+            self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be used: {error}"
+
+    def _check_is_of_this_log(self, report: DeliveryReport) -> None:
+        """Raises ValueError for what tells of another log, or of a segment that is not here. What sinks stand on is always kept."""
+        if report.log and report.log != (self._own_id or self._learn_id()):
+            raise ValueError(f"it tells of log {report.log}, and this is log {self._own_id}")
+        if report.seq is not None and report.seq != self._known_seq:
+            if not storage.exists(self._folder, manifest_name(report.seq)):
+                raise ValueError(f"it tells that segment {report.seq} is delivered, which is not in this log")
+            self._known_seq = report.seq
+
+    def _learn_id(self) -> str:
+        self._own_id = known_id(self._folder)
+        return self._own_id

@@ -25,6 +25,12 @@ def storage_errors(place: object) -> Iterator[None]:
             f"{place} cannot be reached: {error}",
             hint="make the storage reachable for this process: nothing is lost, it goes on by itself",
         ) from error
+    except storage.Exhausted as error:
+        raise LogUnreachable(
+            f"{place} cannot be read or written now: {error}",
+            hint="see what has many files or connections open, or so much memory, or raise the limit (systemd: LimitNOFILE, MemoryMax): "
+            "nothing is lost, it goes on by itself",
+        ) from error
     except (storage.StorageError, pa.ArrowException) as error:
         raise LogBroken(
             f"{place} cannot be read or written: {error}",

@@ -3,30 +3,42 @@
     {seq}-{epoch}.parquet   rows            {seq}.json             the manifest, created exclusively
     schemas/{sha256}.json   by content      chunks/{dump}/{epoch}-{number}.parquet
     retained-{seq}          every segment below seq has been removed, or is being removed
+    skips/{seq}-{ordinal}.json   a row that an operator leaves out (skips.py)
+    inbox/{number}          what TiCDC's own sink has handed over and no segment has yet (inbox.py)
+    changefeed.txt          whose log it is            log.txt   which one (`identity`)
 
-- The segments that exist are one run without a gap; retention may have removed its beginning.
+- The segments that exist are one run without a gap, from 0 or from where the highest `retained-` says that retention has come to.
 - What is below the highest `retained-` is nobody's, whatever part of it is left.
-- Data of a later segment than the next one means that manifests are gone: that is broken, not orphaned.
+- Data of a later segment than the next one, or a row of one that is left out, means that manifests are gone: that is broken, not
+  orphaned. A new log in the place of another, or one restored from a backup, would leave out rows of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from sidecar.core.model import Seq
+from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.progress import DumpTold, Progress, progress_from_json, told
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log.manifest import Manifest, ManifestUnreadable, from_json
+from sidecar.log.schemas_file import schemas_from_json
 
-IDENTITY_NAME = "changefeed.txt"
-"""Which changefeed's log it is: `Changefeed.log_id`."""
+WAY_OUT = "restore it from a backup; without one set log.uri and the sinks to new folders, and dump again (dumprestart)"
+"""Of a log that lacks something. New sinks too: an output goes on only with the log that it is of."""
 
-_MANIFEST = re.compile(r"(\d{20})\.json")
-_DATA = re.compile(r"(\d{20})-(\d{10})\.parquet")
-_CHUNK = re.compile(r"chunks/[^/]+/(\d{10})-\d{8}\.parquet")
-_RETAINED = re.compile(r"retained-(\d{20})")
+_MANIFEST = re.compile(r"([0-9]{20})\.json")
+_DATA = re.compile(r"([0-9]{20})-([0-9]{10})\.parquet")
+_CHUNK = re.compile(r"chunks/[0-9A-Za-z_-]+/([0-9]{10})-[0-9]{8,}\.parquet")
+_SCHEMAS = re.compile(r"schemas/[0-9a-f]{16}\.json")
+_RETAINED = re.compile(r"retained-([0-9]{20})")
+
+SKIPS = "skips"
+_SKIP = re.compile(SKIPS + r"/(\d{20})-(\d{10})\.json")
 
 
 def manifest_name(seq: Seq) -> str:
@@ -51,6 +63,15 @@ def schemas_name(data: bytes) -> str:
 
 def retained_name(seq: Seq) -> str:
     return f"retained-{seq:020d}"
+
+
+def skip_name(seq: Seq, ordinal: int) -> str:
+    return f"{SKIPS}/{seq:020d}-{ordinal:010d}.json"
+
+
+def skip_of(name: str) -> tuple[Seq, int] | None:
+    found = _SKIP.fullmatch(name)
+    return (Seq(int(found[1])), int(found[2])) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +102,18 @@ class Contents:
         return cls(all_names, tuple(sorted(manifests)), data, chunks, floor)
 
     def run(self, log: object) -> range:
-        """The segments that exist, without a gap. Raises LogBroken."""
+        """The segments that exist, from the floor on without a gap. Raises LogBroken."""
         present = [seq for seq in self.manifests if seq >= self.floor]
-        start = self.floor or (present[0] if present else 0)
-        run = range(start, start + len(present))
+        run = range(self.floor, self.floor + len(present))
         gap = next((expected for expected, seq in zip(run, present, strict=True) if seq != expected), None)
         beyond = [seq for seq, _ in self.data.values() if seq > run.stop]
+        beyond += [skipped[0] for name in self.names if (skipped := skip_of(name)) is not None and skipped[0] >= run.stop]
         if gap is None and (beyond or (self.floor and not present)):
             gap = run.stop
         if gap is not None:
             raise LogBroken(
-                f"segment log {log}: manifest {manifest_name(Seq(gap))} is missing, but there are files of later segments",
-                hint="restore it from a backup, or start a new log folder and dump again",
+                f"segment log {log}: manifest {manifest_name(Seq(gap))} is missing, but there are files of it or of later segments",
+                hint=WAY_OUT,
             )
         return run
 
@@ -148,18 +169,64 @@ def read_manifest(log: object, name: str, data: bytes) -> Manifest:
         manifest = from_json(data, name=name)
         if manifest_name(manifest.seq) != name:
             raise ManifestUnreadable(f"manifest {name} says that it is segment {manifest.seq}")
+        if strange := _strange_names(manifest):
+            raise ManifestUnreadable(f"manifest {name} names files that are not of this log's: {', '.join(sorted(strange))}")
     except ManifestUnreadable as error:
         raise LogBroken(
             f"segment log {log}: {error}",
-            hint="if a newer ticdc-dump wrote it, run that one; else restore it from a backup, or start a new log folder and dump again",
+            hint=f"if a newer ticdc-dump wrote it, run that one; else {WAY_OUT}",
         ) from error
     return manifest
+
+
+def _strange_names(manifest: Manifest) -> set[str]:
+    """Files that it names and that can be none of its own: what is read, and removed, goes by these names."""
+    data, chunks = {*filter(None, [manifest.data])}, files_of(manifest) - {manifest.data}
+    return (
+        {name for name in data if not (found := _DATA.fullmatch(name)) or int(found[1]) != manifest.seq}
+        | {name for name in chunks if not _CHUNK.fullmatch(name)}
+        | {name for name in schemas_of(manifest) if not _SCHEMAS.fullmatch(name)}
+    )
+
+
+def logged_schemas(log: object, name: str, data: bytes) -> dict[TableName, TableSchema]:
+    """The schemas file `name`, whose name is its checksum. Raises LogBroken."""
+    try:
+        found = schemas_from_json(data, name=name)
+        if schemas_name(data) != name:
+            raise ManifestUnreadable(f"{name} is not as it was written: its content is that of {schemas_name(data)}")
+    except ManifestUnreadable as error:
+        raise LogBroken(f"segment log {log}: {error}", hint=WAY_OUT) from error
+    return found
+
+
+def logged_progress(found: dict[str, Any] | None) -> Progress | None:
+    """`Manifest.progress` of the log's last segment. Raises LogBroken for one that is none."""
+    with _reading_progress("the log's last segment"):
+        return progress_from_json(found) if found else None
+
+
+def told_of_the_dump(manifest: Manifest) -> DumpTold | None:
+    """None before the log's first dump. Raises LogBroken."""
+    with _reading_progress(f"segment {manifest.seq} of the log"):
+        return told(manifest.progress, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts) if manifest.progress else None
+
+
+@contextmanager
+def _reading_progress(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise LogBroken(
+            f"{where} has a dump's progress that is not readable: {error!r}",
+            hint=f"if a newer ticdc-dump wrote it, run that one; else {WAY_OUT}",
+        ) from error
 
 
 def missing_files(log: object, names: Collection[str]) -> LogBroken:
     return LogBroken(
         f"segment log {log}: {min(names)}, which a manifest names, is gone ({len(names)} files in all)",
-        hint="restore it from a backup, or start a new log folder and dump again",
+        hint=WAY_OUT,
     )
 
 

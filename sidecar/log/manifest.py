@@ -7,14 +7,16 @@ Every ts and every position, which may be one, is written as a decimal string: J
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import msgspec
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import MARK_TABLE, Column, CommitTs, Kind, Lane, Seq, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Seq, TableName
 
 FORMAT_VERSION = 1
 
@@ -56,6 +58,10 @@ class Manifest:
     `schemas` names the file with every table's TableSchema in force in this segment, `next_schemas` the one with those after its
     DDLs, None if it has none that changed any. `table_rows`: the rows of each table but the watermark table, None where that is not known
     (0.1.0 did not write it; a segment has too many tables): then whoever wants to know opens the data.
+
+    `incarnations`: what tells the lanes of `positions` from later ones of their names, of those where the feed knows it (ports.Feed).
+    `id`: drawn when it is written, so that what else follows the same segment in another copy of the log is told from it; empty in
+    logs of 0.2.0 and before.
     """
 
     seq: Seq
@@ -73,73 +79,74 @@ class Manifest:
     progress: dict[str, Any] | None = None
     next_schemas: str | None = None
     table_rows: dict[TableName, int] | None = None
+    incarnations: dict[Lane, str] = field(default_factory=dict)
+    id: str = ""
 
 
 # ---- the format, as it is read: numbers may be decimal strings, and a field without a default must be there -----------------
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Seq = Annotated[Seq, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Ts = Annotated[CommitTs, msgspec.Meta(ge=0)]
+TS_END = 1 << 64
+"""Above every TSO; and every position is below it."""
+
 
 class _Version(msgspec.Struct):
-    version: Any
+    version: int
+
+
+class _Ddl(msgspec.Struct):
+    commit_ts: _Ts
+    schema: str
+    table: str
+    query: str
 
 
 class _Chunk(msgspec.Struct):
     schema: str
     table: str
     path: str
-    rows: int
-    bytes: int
+    rows: _Count
+    bytes: _Count
     after: tuple[str, ...] | None
     last: tuple[str, ...] | None
-    read_tso: CommitTs | None
+    read_tso: _Ts | None
 
 
 class _Window(msgspec.Struct):
     dump_id: str
-    low_ts: CommitTs
-    high_ts: CommitTs
-    first_seq: Seq
+    low_ts: _Ts
+    high_ts: _Ts
+    first_seq: _Seq
     chunks: tuple[_Chunk, ...]
 
 
 class _Manifest(msgspec.Struct):
-    seq: Seq
-    epoch: int
-    after_ts: CommitTs
-    upto_ts: CommitTs
+    seq: _Seq
+    epoch: _Count
+    after_ts: _Ts
+    upto_ts: _Ts
     data: str | None
-    rows: int
-    bytes: int
+    rows: _Count
+    bytes: _Count
     positions: dict[Lane, int]
     schemas: str
     codec: str
-    ddls: tuple[DdlRecord, ...]
+    ddls: tuple[_Ddl, ...]
     windows: tuple[_Window, ...]
     progress: dict[str, Any] | None
     next_schemas: str | None = None
-    table_rows: tuple[tuple[str, str, int], ...] | None = None
+    table_rows: tuple[tuple[str, str, _Count], ...] | None = None
+    incarnations: dict[Lane, str] = {}
+    id: str = ""
 
 
-class _Column(msgspec.Struct, array_like=True):
-    name: str
-    kind: Kind
-    nullable: bool
-    length: int
-    scale: int
-    elements: tuple[str, ...]
-
-
-class _Table(msgspec.Struct):
-    schema: str
-    table: str
-    key: tuple[str, ...]
-    columns: tuple[_Column, ...]
-    ids: Annotated[tuple[int, ...], msgspec.Meta(min_length=1)] = (0,)
-    layout: str = ""
-
+_SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\Z')
+UNREADABLE = (msgspec.DecodeError, RecursionError)
 
 _version_of = msgspec.json.Decoder(_Version).decode
 _manifest_of = msgspec.json.Decoder(_Manifest, strict=False).decode
-_tables_of = msgspec.json.Decoder(list[_Table]).decode
 
 
 # ---- manifests ------------------------------------------------------------------------------------------------------
@@ -152,8 +159,9 @@ def counted(rows: Mapping[tuple[str, str], int]) -> dict[TableName, int] | None:
 
 
 def to_json(manifest: Manifest) -> bytes:
+    """With a checksum as its last field where it has an id: those of 0.2.0 and before have neither."""
     known = manifest.table_rows
-    return msgspec.json.encode(
+    data = msgspec.json.encode(
         {
             "version": FORMAT_VERSION,
             "seq": manifest.seq,
@@ -172,7 +180,20 @@ def to_json(manifest: Manifest) -> bytes:
             "next_schemas": manifest.next_schemas,
         }
         | ({} if known is None else {"table_rows": [(*table, rows) for table, rows in sorted(known.items())]})
+        | ({"incarnations": manifest.incarnations} if manifest.incarnations else {})
+        | ({"id": manifest.id} if manifest.id else {})
     )
+    return data[:-1] + b',"sum":"%b"}' % _sum(data) if manifest.id else data
+
+
+def _sum(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest()[:16].encode()
+
+
+def _is_whole(data: bytes) -> bool:
+    """As it was written, as far as it says."""
+    found = _SUM.search(data)
+    return found is None or found[1] == _sum(data[: found.start()] + b"}")
 
 
 def _window_to_json(window: ClosedWindow) -> dict[str, Any]:
@@ -200,65 +221,37 @@ def _window_to_json(window: ClosedWindow) -> dict[str, Any]:
 def from_json(data: bytes, *, name: str) -> Manifest:
     """Read a manifest; `name` is what an error calls it.
 
-    Raises ManifestUnreadable for broken JSON, a missing field or a newer format version.
+    Raises ManifestUnreadable for broken JSON, a missing field, a number that cannot be or a newer format version.
     """
     try:
         version = _version_of(data).version
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ManifestUnreadable(f"manifest {name} is not readable: {error}") from error
+    if not _is_whole(data):
+        raise ManifestUnreadable(f"manifest {name} is not as it was written: its checksum is another one")
     if version != FORMAT_VERSION:
         raise ManifestUnreadable(
             f"manifest {name} has format version {version}, this ticdc-dump reads {FORMAT_VERSION}: run the version that wrote it"
         )
     try:
         found = _manifest_of(data)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ManifestUnreadable(f"manifest {name} lacks or breaks a field: {error}") from error
+    if huge := [number for number in _large_numbers(found) if not -TS_END < number < TS_END]:
+        raise ManifestUnreadable(f"manifest {name} has {huge[0]} for a ts or a position, which are below {TS_END}")
     fields = msgspec.structs.asdict(found)
     by_table = None if found.table_rows is None else {TableName(schema, table): rows for schema, table, rows in found.table_rows}
-    return Manifest(**fields | {"windows": tuple(map(_window, found.windows)), "table_rows": by_table})
+    ddls = tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in found.ddls)
+    return Manifest(**fields | {"ddls": ddls, "windows": tuple(map(_window, found.windows)), "table_rows": by_table})
+
+
+def _large_numbers(found: _Manifest) -> Iterator[int]:
+    """Those that JSON's decoder takes of any size."""
+    yield from (found.after_ts, found.upto_ts, *found.positions.values(), *(ddl.commit_ts for ddl in found.ddls))
+    for window in found.windows:
+        yield from (window.low_ts, window.high_ts, *(chunk.read_tso or 0 for chunk in window.chunks))
 
 
 def _window(found: _Window) -> ClosedWindow:
     chunks = (ChunkFile(TableName(c.schema, c.table), c.path, c.rows, c.bytes, c.after, c.last, c.read_tso) for c in found.chunks)
     return ClosedWindow(found.dump_id, found.low_ts, found.high_ts, found.first_seq, tuple(chunks))
-
-
-# ---- schemas --------------------------------------------------------------------------------------------------------
-
-
-def schemas_to_json(schemas: dict[TableName, TableSchema]) -> bytes:
-    """Every table's schema, sorted by name, so that equal schemas give equal bytes."""
-    return msgspec.json.encode(
-        [
-            _Table(
-                table.name.schema,
-                table.name.table,
-                table.key,
-                tuple(_Column(c.name, c.kind, c.nullable, c.length, c.scale, c.elements) for c in table.columns),
-                (table.table_id, *table.physical_ids),
-                table.layout,
-            )
-            for _, table in sorted(schemas.items())
-        ]
-    )
-
-
-def schemas_from_json(data: bytes, *, name: str) -> dict[TableName, TableSchema]:
-    """The inverse of `schemas_to_json`. Raises ManifestUnreadable naming the file."""
-    try:
-        found = _tables_of(data)
-    except msgspec.DecodeError as error:
-        raise ManifestUnreadable(f"schemas {name} are not readable: {error}") from error
-    tables = [
-        TableSchema(
-            TableName(table.schema, table.table),
-            tuple(Column(c.name, c.kind, c.nullable, c.length, c.scale, c.elements) for c in table.columns),
-            table.key,
-            table.ids[0],
-            table.ids[1:],
-            table.layout,
-        )
-        for table in found
-    ]
-    return {table.name: table for table in tables}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import os
 import tempfile
 from collections.abc import Iterator
 from typing import IO
@@ -10,17 +10,24 @@ from typing import IO
 import msgspec
 
 from sidecar.core.model import Change, CommitTs, Lane, Rank
-from sidecar.errors import StorageFull
+from sidecar.errors import ConfigError
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage.errors import by_errno
 
 BLOCK_ROWS = 1000
 """Changes encoded together: large enough to be quick, small enough not to matter in memory."""
 
 
 class FileSpill:
-    """Spills to `folder` (None: the system's temporary folder). Raises StorageFull when there is no room."""
+    """Spills to `folder` (None: the system's temporary folder). Raises ConfigError for a folder that is none or cannot be written
+    at once, not when the first change has to wait there; and what a storage's errors mean (log/errors.py)."""
 
     def __init__(self, folder: str | None) -> None:
-        self._folder = folder
+        self._folder = folder or tempfile.gettempdir()
+        if why := folder_problem(self._folder):
+            raise ConfigError(
+                f"log.spill_folder {self._folder} cannot be written: {why}", hint="give a folder of a local disk that this user may write"
+            )
 
     def write(self, run: list[Change]) -> Iterator[Change]:
         encode = msgspec.msgpack.Encoder().encode
@@ -31,13 +38,16 @@ class FileSpill:
                 file.write(len(block).to_bytes(8, "big") + block)
             file.seek(0)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageFull(
-                    f"no room to spill {len(run)} changes to {self._folder or tempfile.gettempdir()}",
-                    hint="make room there or set spill_folder to a larger disk; nothing is lost, the feed is read again",
-                ) from error
-            raise
+            with storage_errors(f"{self._folder} (log.spill_folder), for {len(run)} changes that wait,"):
+                raise by_errno(error) from error
         return _read(file)
+
+
+def folder_problem(folder: str) -> str:
+    """Why nothing can be written there; empty if it can."""
+    if not os.path.isdir(folder):
+        return "it is no folder"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else "this user may not write it"
 
 
 def _read(file: IO[bytes]) -> Iterator[Change]:

@@ -9,12 +9,15 @@ windows, in the log). The least of all sinks holds.
   what delivery takes without any, comes from the sink's batches (`cost`). A jump in either narrows the width with the second batch
   that shows it.
 - Feedback: rows that are being read, or whose marks are on their way, hold no live segment up; so the width may be several times
-  more (`gain`). What was delivered under one width is judged once what was open before it has been accepted: above the bound the
-  gain falls by as much, at most by half; well below it, while the dump was held back by this sink, it rises.
+  more (`gain`). What was delivered under one width is judged once what was open before it has been accepted: near the bound the
+  gain falls by as much, at most by half. While the dump was held back by this sink it rises: well below the bound, and up to 1 wherever
+  it was not near it. For what batches take by themselves is most of the bound where that is narrow, however few rows they have; a gain
+  that had fallen for a stall of the machine would stay down.
 - What is not known is narrow: before the first batch with dump rows one small chunk at a time. The width grows at most GROWTH-fold
   over what was really open while batches were accepted.
 - A dump goes on: with nothing of it open or undelivered, one chunk may be read, however narrow the width and slow the sink; and if
-  the bound leaves no slack, LEAST_SHARE of what the sink takes anyway is it.
+  the bound leaves no slack, LEAST_SHARE of what the sink takes anyway is it. But not while there is no Spark to merge it: live
+  changes after its window would wait for that.
 
 A sink takes a segment from the moment its manifest was written, by the sidecar's clock, to the moment at which the worker says that
 it was accepted, in the sidecar's clock (`clocks`); where no batch tells, to the moment at which it was heard.
@@ -38,7 +41,7 @@ BOUND_LEAST_S = 0.5
 BOUND_SHARE = 1.2
 """Without a bound of the operator's: this much, or this many times what delivery takes without a dump, whichever is more."""
 LEAST_SHARE = 0.1
-"""Of what delivery takes without a dump: what a dump may add even if the bound leaves nothing. Nobody notices it, and it goes on."""
+"""Of what delivery takes without a dump's rows: what they may add even if the bound leaves nothing. Nobody notices it, and it goes on."""
 LIVE_OVER_S = 10.0
 LIVE_BATCHES_MIN = 8
 """Live delivery is the p99 over so long, or of so many batches of a sink whose batches take longer."""
@@ -52,9 +55,8 @@ GROWTH = 8
 GAIN_MIN, GAIN_MAX = 0.25, 6.0
 GAIN_UP_MAX, GAIN_DOWN_MIN, GAIN_DOWN_MAX = 1.3, 0.5, 0.9
 """In one round."""
-AIM = 0.6
-WELL_BELOW = 0.5
-"""Of the slack: what a gain is changed for, and where one begins to rise. From there to the bound is what batches differ by."""
+OVER, AIM, WELL_BELOW = 0.85, 0.55, 0.45
+"""Of the slack: from where a gain falls, what it is changed for, and below what it rises. Between them is what batches differ by."""
 ROUND_BATCHES = 5
 ROUND_S = 2.5
 """At least so many with dump rows, and so long, before a gain rises: of a fast sink its slowest segments are to be among them."""
@@ -72,7 +74,8 @@ class Written(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SinkState:
     """One sink for people. `live_s`: p99 of manifest -> accepted, or the age of what waits if that is more. `without_s`: what that is
-    without a dump, 0 if not known. `rows`: those that a dump may have read and not delivered. `holds`: it keeps the dump from more."""
+    without a dump, 0 if not known. `rows`: those that a dump may have read and not delivered. `holds`: it keeps the dump from more.
+    `lag_s`: how long the oldest segment that it has not accepted has been in the log. `error`: why it does not go on."""
 
     sink: str
     live_s: float
@@ -80,6 +83,8 @@ class SinkState:
     without_s: float
     rows: int
     holds: bool
+    lag_s: float = 0.0
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -95,18 +100,22 @@ class Gain:
 
     def judge(self, used: float, *, rows: int, at_s: float, open_rows: int) -> None:
         """A batch with `rows` of the dump was accepted at `at_s`, or the one after it. `used`: how much of the slack the slowest of its
-        segments took, above 1 if it was beyond the bound. `open_rows`: of the dump, now."""
+        segments took, 1 at the bound. `open_rows`: of the dump, now."""
         if self.flush > 0:
             self.flush -= rows
             self.since_s = at_s
             return
         self.used = max(self.used, used)
         self.batches += rows > 0
-        if self.used > 1:
+        if self.used > OVER:
             self._round(min(max(AIM / self.used, GAIN_DOWN_MIN), GAIN_DOWN_MAX), at_s=at_s, flush=open_rows)
         elif self.batches >= ROUND_BATCHES and at_s - self.since_s >= ROUND_S:
-            wider = self.held and self.used < WELL_BELOW
-            self._round(min(AIM / max(self.used, AIM / GAIN_UP_MAX), GAIN_UP_MAX) if wider else 1.0, at_s=at_s, flush=0)
+            change = 1.0
+            if self.held and self.used < WELL_BELOW:
+                change = min(AIM / max(self.used, AIM / GAIN_UP_MAX), GAIN_UP_MAX)
+            elif self.held and self.value < 1.0:
+                change = min(1.0 / self.value, GAIN_UP_MAX)
+            self._round(change, at_s=at_s, flush=0)
 
     def _round(self, change: float, *, at_s: float, flush: int) -> None:
         self.value = min(max(self.value * change, GAIN_MIN), GAIN_MAX)
@@ -141,6 +150,7 @@ class SinkPace:
         self.waiting = deque(waiting)
         self.queued_rows, self.queued_bytes = sum(one.rows for one in self.waiting), sum(one.bytes for one in self.waiting)
         self.gain = Gain()
+        self.error = ""
         self._cost, self._live = Cost(), Live()
         self._waits = WAITS
         self._last: Seq | None = None
@@ -161,7 +171,7 @@ class SinkPace:
                 self._accepted(batch, clocks.at_s(batch.accepted_ms, at_most_s=now_s), bound_s=bound_s)
         if told.accepted is not None and self.waiting and self.waiting[0].seq <= told.accepted:
             self._accepted(self._guessed(told.accepted, now_s), now_s, bound_s=bound_s)
-        self._heard_s = now_s
+        self._heard_s, self.error = now_s, told.error
 
     def take(self, demand: Demand, *, bound_s: float) -> Room:
         """What this sink leaves to a dump that has so much open."""
@@ -175,13 +185,12 @@ class SinkPace:
 
     def width(self, bound_s: float) -> tuple[int, int]:
         """Rows and bytes of a dump that may be read and not accepted."""
-        row_s, byte_s = self._cost.row_s, self._cost.byte_s
-        if row_s is None:
+        if self._cost.row_s is None:
             return NARROW_ROWS, UNLIMITED.bytes
         slack_s = self.limit_s(bound_s) - self.without_s
-        more_s = self.gain.value * max(slack_s - self._cost.job_s, LEAST_SHARE * slack_s)
-        most = GROWTH * max(self._peaks[0], NARROW_ROWS)
-        return min(int(more_s / row_s), most), int(more_s / byte_s) if byte_s is not None else UNLIMITED.bytes
+        more_s = self.gain.value * (slack_s - self._cost.job_s)
+        rows = min(int(self.gain.value * self._cost.rows_in(slack_s)), GROWTH * max(self._peaks[0], NARROW_ROWS))
+        return rows, int(more_s / byte_s) if (byte_s := self._cost.byte_s) is not None else UNLIMITED.bytes
 
     @property
     def without_s(self) -> float:
@@ -192,8 +201,9 @@ class SinkPace:
         return bound_s or max(BOUND_LEAST_S, BOUND_SHARE * self.without_s)
 
     def limit_s(self, bound_s: float) -> float:
-        """What is kept to: the bound, or what a dump that goes on comes to at the least."""
-        return max(self.bound_s(bound_s), self.without_s * (1 + LEAST_SHARE))
+        """What is kept to: the bound, or what a dump that goes on comes to at the least, for its batches take what they take by
+        themselves."""
+        return max(self.bound_s(bound_s), (self.without_s + self._cost.job_s) * (1 + LEAST_SHARE))
 
     def live_s(self, now_s: float) -> float:
         return max(self._live.p99_s(), self.lag_s(now_s))
@@ -232,13 +242,15 @@ class SinkPace:
 
 
 class Controller:
-    """All sinks. `wrote` and `hear` as things happen, `room` before a dump is asked what it reads next."""
+    """All sinks. `wrote` and `hear` as things happen, `room` before a dump is asked what it reads next. `starting`: as told, there is no
+    Spark yet."""
 
     def __init__(self) -> None:
         self._sinks: dict[str, SinkPace] = {"": SinkPace(())}  # until one has told: nothing is accepted
         self._clocks = Clocks()
         self._bound_s = 0.0
         self._holds: str | None = None
+        self.starting = False
 
     def wrote(self, seq: Seq, at_s: float, *, chunks: int = 0, rows: int = 0, size: int = 0) -> None:
         """Segment `seq` is in the log, and with it what was read in the windows that closed there."""
@@ -249,6 +261,7 @@ class Controller:
         """How far all sinks are, and each by itself; where none is told by itself, all are one."""
         if told is not None:
             self._clocks.hear(told)
+            self.starting = told.starting
         each = {sink.sink: sink for sink in sinks} or {"": SinkDelivery("", accepted)}
         longest = max((sink.waiting for sink in self._sinks.values()), key=len)
         known = self._sinks
@@ -266,7 +279,8 @@ class Controller:
             self._sinks[least].gain.held = True
         queued = any(sink.queued_rows for sink in self._sinks.values())
         rows, size = rooms[least].rows, min(room.bytes for room in rooms.values())
-        return Room(rows if queued else max(rows, 1), size, min(room.width_rows for room in rooms.values()))
+        rows = 0 if self.starting else rows if queued else max(rows, 1)
+        return Room(rows, size, min(room.width_rows for room in rooms.values()))
 
     def lag_s(self, now_s: float) -> float:
         """How long the oldest segment that a sink has not accepted has been in the log; 0 when all is delivered."""
@@ -276,7 +290,10 @@ class Controller:
         """Each sink that was told."""
         bound_s = self._bound_s
         return tuple(
-            SinkState(name, sink.live_s(now_s), sink.bound_s(bound_s), sink.without_s, sink.width(bound_s)[0], self._holds == name)
+            SinkState(
+                name, sink.live_s(now_s), sink.bound_s(bound_s), sink.without_s, sink.width(bound_s)[0], self._holds == name,
+                sink.lag_s(now_s), sink.error,
+            )
             for name, sink in self._sinks.items()
             if name
-        )
+        )  # fmt: skip

@@ -1,113 +1,125 @@
-"""What one sink's batches cost: without a dump, and what each of a dump's rows and bytes adds.
+"""What one sink's batches cost: without a dump, what a dump's batch adds by itself, and what each of its rows adds.
 
-A fit over the last batches, seconds = fixed + rows x row_s, by medians: row_s is the weighted median of the slopes between all pairs of
-batches (Theil and Sen), weighted by how far apart their rows are and by how recent they are; so one batch that stalled counts for
-nothing, and two in a row are how it is. No pause is made for its sake: a live segment that stands before a window is accepted first,
-so there are batches without dump rows (quiet ones) while a dump runs, and where a sink takes everything at once its batches differ
-in their rows. The last quiet ones are kept however old they are.
+Seconds of a batch with dump rows = begun + rows x row, followed by a Kalman filter: both drift a little with each batch, a batch differs
+from them by a noise that is learned too, and what is not known is a variance. So a width is asked for with what one may be off by
+(`rows_in`): before batches of different sizes were seen it is narrow, and grows with what they tell. One batch that is far off counts for
+next to nothing; the second in a row that is off to the same side is how it is, and what was known is forgotten.
 
-Where batches differ too little, what is too much is put on the dump's rows: the dump narrows, and its batches differ, until quiet ones
-tell. What a dump's batch costs by itself, however few its rows (Spark's job), is `job_s`, known where batches with dump rows differ by
-themselves; else it is in row_s too. Live rows are in `fixed`, which follows their load as the last batches do.
+No pause is made for its sake: a live segment that stands before a window is accepted first, so there are batches without dump rows
+(quiet ones) while a dump runs. Where a sink takes everything at once there are none, and what its batches take besides rows is what
+they take without a dump.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import combinations
-from typing import NamedTuple
+from math import sqrt
+from statistics import median
 
 from sidecar.pace.sinks import BatchDone
 
-BATCHES = 10
 QUIET_BATCHES = 3
 """The fewest of which one may be an outlier."""
-KEEP = 0.7
-"""What a batch weighs beside the one after it: the last two weigh more than all before them."""
-SPREAD = 2.0
-SPREAD_BATCHES = 3
-"""So many batches with dump rows, whose rows differ by that, tell what rows add without the quiet ones."""
-QUIET_LEAST = 0.05
-"""What a quiet batch weighs at the least."""
+QUIET_AGE = 10
+"""In batches: quiet ones that are older tell of another time."""
+DRIFT = 0.05
+"""By how much begun and row may change from one batch to the next, of themselves."""
+NOISE_FIRST, NOISE_MIN, NOISE_MAX = 0.2, 0.05, 0.5
+"""What batches differ in for no reason of ours, of their seconds: others work on the machine too."""
+NOISE_STEP = 0.1
+FAR = 3.0
+"""Of the deviation that was to be expected: a batch farther off is an outlier, or news."""
+FORGET = 100.0
+"""Of the variances, at news."""
+PROVEN_BATCHES = 2
+"""One may have been lucky."""
+PROBE = 0.9
+"""Of the time that there is: so long a batch may take for certain, though what it takes by itself were most of that. Else a sink whose
+batches take long for any rows would get so few that what a row costs is never seen."""
 ROW_S_LEAST = 1e-7
 """No sink takes ten million rows a second: rows that seem to have cost nothing say no more than that."""
-STEADY = 2.0
-STEP = 0.15
-"""A slope that is less than STEADY times another is no news: it is followed in steps, so that the width does not swing."""
-NOISE = 0.1
-"""Of a batch without dump rows: what batches differ in for no reason of ours."""
-BYTES_A_ROW = 100
-"""At the least that costs, in bytes."""
-
-
-class _Point(NamedTuple):
-    number: int
-    seconds: float
-    rows: int
-    bytes: int
 
 
 class Cost:
     """Of one sink, from its batches in their order. Seconds."""
 
     def __init__(self) -> None:
-        self._points: deque[_Point] = deque(maxlen=BATCHES)
-        self._quiet: deque[_Point] = deque(maxlen=QUIET_BATCHES)
         self._number = 0
-        self.quiet_s = 0.0
-        """Of a batch without dump rows; 0 before the first batch."""
-        self.row_s: float | None = None
-        """What a dump's row adds; None before the first."""
+        self._quiet: deque[tuple[int, float]] = deque(maxlen=QUIET_BATCHES)
+        self._begun = 0.0
+        self._row: float | None = None
+        self._var_begun = self._var_row = self._cov = 0.0
+        self._noise = NOISE_FIRST
+        self._off = 0.0
+        self._proven: deque[float] = deque(maxlen=PROVEN_BATCHES)
+        self._row_bytes = 0.0
         self.job_s = 0.0
-        """What a batch with any dump rows adds besides."""
-        self.byte_s: float | None = None
-        """What a byte of a dump's chunks adds: rows of another table may be wider than those measured."""
+        """What a batch with any dump rows adds besides: as it was when a quiet one was seen."""
+
+    @property
+    def quiet_s(self) -> float:
+        """Of a batch without dump rows; 0 before the first batch."""
+        return median(seconds for _, seconds in self._quiet) if self._quiet else max(self._begun - self.job_s, 0.0)
+
+    @property
+    def row_s(self) -> float | None:
+        """What a dump's row adds; None before the first."""
+        return self._row
+
+    @property
+    def byte_s(self) -> float | None:
+        """What a byte of a dump's chunks adds, if rows cost what their bytes do; None: nobody knows."""
+        return self._row / self._row_bytes if self._row is not None and self._row_bytes else None
 
     def batch(self, batch: BatchDone, *, dump_bytes: int) -> None:
         """`dump_bytes`: of the chunks of its dump rows, 0 if nobody knows."""
         self._number += 1
-        point = _Point(self._number, batch.seconds, batch.dump_rows, dump_bytes)
-        (self._points if batch.dump_rows else self._quiet).append(point)
-        points = [*self._quiet, *self._points]
-        if self._points:
-            spread = len(self._points) >= SPREAD_BATCHES and max(p.rows for p in self._points) >= SPREAD * min(p.rows for p in self._points)
-            fitted = list(self._points) if spread else points
-            self.row_s = _steady(self.row_s, max(self._slope([(point, point.rows) for point in fitted]), ROW_S_LEAST))
-            told = [(point, point.bytes) for point in fitted if point.bytes or not point.rows]
-            if any(size for _, size in told):
-                self.byte_s = _steady(self.byte_s, max(self._slope(told), ROW_S_LEAST / BYTES_A_ROW))
-        recent = [point for point in self._quiet if point.number > self._number - BATCHES] or points
-        self.quiet_s = self._besides(recent)
-        self.job_s = max(self._besides(self._points) - self.quiet_s, 0.0)
+        seconds, rows = batch.seconds, batch.dump_rows
+        if not rows:
+            self._quiet.append((self._number, seconds))
+        elif self._row is None:
+            self._begun, self._row = self.quiet_s, max((seconds - self.quiet_s) / rows, ROW_S_LEAST)
+            self._var_begun, self._var_row = seconds**2, (seconds / rows) ** 2
+        if rows and self._row is not None:
+            self._follow(seconds, rows, self._row)
+            self._proven.append(max((max(seconds - self.quiet_s, 0.0) + self._noise * seconds) / rows, ROW_S_LEAST))
+            self._row_bytes = dump_bytes / rows if dump_bytes else self._row_bytes
+        while self._quiet and self._quiet[0][0] <= self._number - QUIET_AGE:
+            self._quiet.popleft()
+        if self._quiet and self._row is not None:
+            self.job_s = max(self._begun - self.quiet_s, 0.0)
 
-    def _besides(self, points: Iterable[_Point]) -> float:
-        """What batches cost besides their dump rows."""
-        return _median((max(p.seconds - (self.row_s or 0.0) * p.rows, 0.0), self._weight(p)) for p in points)
+    def rows_in(self, seconds: float) -> float:
+        """How many rows a batch may have that takes so many seconds more than one without, as far as that is sure: by what is followed, or
+        at the rate of the dearer of the last two batches, as if its rows were all that it took. So it grows where all batches are alike."""
+        assert self._row is not None, "nothing is known before the first batch with rows"
+        left_s = seconds - self.job_s
+        return max(left_s / (self._row + sqrt(self._var_row)), max(left_s, seconds * PROBE) / max(self._proven))
 
-    def _slope(self, found: Sequence[tuple[_Point, int]]) -> float:
-        """At the least what the largest batch can have cost without standing out from what batches differ in anyway."""
-        slope = _median(
-            ((one.seconds - other.seconds) / (x - y), abs(x - y) * self._weight(one) * self._weight(other))
-            for (one, x), (other, y) in combinations(found, 2)
-            if x != y
-        )
-        return max(slope, NOISE * self.quiet_s / max(x for _, x in found))
+    def _var(self, rows: float) -> float:
+        """Of what a batch with so many rows takes, without its noise."""
+        return max(self._var_begun + 2 * rows * self._cov + rows**2 * self._var_row, 0.0)
 
-    def _weight(self, point: _Point) -> float:
-        return max(KEEP ** (self._number - point.number), 0.0 if point.rows else QUIET_LEAST)
-
-
-def _steady(before: float | None, found: float) -> float:
-    return found if before is None or not before / STEADY < found < before * STEADY else before + STEP * (found - before)
-
-
-def _median(found: Iterable[tuple[float, float]]) -> float:
-    """The least value that more than half of the weight does not exceed; 0 of nothing."""
-    ordered = sorted(found)
-    left = sum(weight for _, weight in ordered) / 2
-    for value, weight in ordered:
-        left -= weight
-        if left < 0:
-            return value
-    return ordered[-1][0] if ordered else 0.0
+    def _follow(self, seconds: float, rows: int, row: float) -> None:
+        self._var_begun += (DRIFT * self._begun) ** 2
+        self._var_row += (DRIFT * row) ** 2
+        expected = self._begun + rows * row
+        off, noise = seconds - expected, (self._noise * max(seconds, expected)) ** 2
+        deviation = sqrt(self._var(rows) + noise)
+        if abs(off) > FAR * deviation:
+            news, self._off = off * self._off > 0, off
+            if news:
+                self._var_begun, self._var_row, self._cov = FORGET * self._var_begun, FORGET * self._var_row, FORGET * self._cov
+            else:
+                noise *= (off / deviation) ** 2
+        else:
+            self._off = 0.0
+            self._noise += NOISE_STEP * (abs(off) / max(seconds, expected) - self._noise)
+            self._noise = min(max(self._noise, NOISE_MIN), NOISE_MAX)
+        all_var = self._var(rows) + noise
+        by_begun, by_row = self._var_begun + rows * self._cov, self._cov + rows * self._var_row
+        self._begun = max(self._begun + by_begun / all_var * off, 0.0)
+        self._row = max(row + by_row / all_var * off, ROW_S_LEAST)
+        self._var_begun -= by_begun**2 / all_var
+        self._var_row -= by_row**2 / all_var
+        self._cov -= by_begun * by_row / all_var

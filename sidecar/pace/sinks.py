@@ -38,7 +38,20 @@ class SinkDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """When a report was told: `written_ms` by the worker's wall clock, `read_s` by the sidecar's clock."""
+    """When a report was told: `written_ms` by the worker's wall clock, `read_s` by the sidecar's clock. `starting`: there is no Spark yet
+    to merge a window, and the live changes after one would wait for it."""
 
     written_ms: int
     read_s: float
+    starting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberState:
+    """Of a sink that is read by subscribers: `next_seq` is the first segment that it has not acknowledged, `segments` how many it has
+    not, `heard_s` since it was heard of."""
+
+    name: str
+    next_seq: Seq
+    segments: int
+    heard_s: float

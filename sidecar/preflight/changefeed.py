@@ -12,14 +12,18 @@ from uuid import uuid4
 from sidecar.adapters.etcd.changefeed import TICDC_ROOT, list_changefeeds
 from sidecar.adapters.etcd.client import ROOT, Compare, Delete, EtcdClient, Put, changefeed_root
 from sidecar.adapters.etcd.owner import KEEPALIVES_A_LEASE, owner
+from sidecar.adapters.etcd.progress import load_progress
 from sidecar.config import Config, EtcdSection
-from sidecar.errors import CoordinationError
-from sidecar.feeds.checks import of_problem
+from sidecar.core.model import Seq
+from sidecar.core.progress import newest
+from sidecar.errors import CoordinationError, NoProgress, parted
+from sidecar.feeds.checks import LogEnd, of_problem
+from sidecar.log.layout import logged_progress
 from sidecar.process.checks import Skip, Told, failed, ok, warning
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.changefeed_info import masked
-from sidecar.ticdc.suitability import problems
+from sidecar.ticdc.suitability import problems_of_key_values
 
 LEASE_LOW_S, LEASE_HIGH_S = 5, 60
 """Below, an election of etcd's takes a lease with it; above, a standby takes over only after so long."""
@@ -44,6 +48,15 @@ def etcd(section: EtcdSection, opened: ExitStack) -> Told[EtcdClient]:
 
 def changefeed(client: EtcdClient, config: Config) -> Told[Changefeed]:
     found = read_changefeed(client, config)
+    if config.feed == "binlog":
+        if found.name in list_changefeeds(client):
+            yield failed(
+                f"TiCDC has a changefeed {found.name} too, and commands and marks could not tell the two apart",
+                setting="binlog.name",
+                hint="give another name",
+            )
+        yield ok(f"{found.name} is TiDB-Binlog's of PD {', '.join(config.binlog.pd)}")
+        return found
     made_by = f", made by TiCDC {found.creator_version}" if found.creator_version else ""
     yield ok(f"{found.name} is {found.protocol} to {masked(found.sink_uri)}{made_by}")
     holder = owner(client, changefeed_root(found.name, found.incarnation))
@@ -71,7 +84,7 @@ def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Told[None]:
 
 
 def state(found: Changefeed) -> Told[None]:
-    against = [problem for problem in problems(found) if problem.setting == "state"]
+    against = [problem for problem in problems_of_key_values(found) if problem.setting == "state"]
     yield from map(of_problem, against)
     if not against:
         if found.state in ("warning", "pending") or found.error:
@@ -79,3 +92,20 @@ def state(found: Changefeed) -> Told[None]:
             yield warning(what, setting="the changefeed's state", hint="mend what its error says; see cdc cli changefeed query")
         else:
             yield ok(found.state)
+
+
+def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | None) -> Told[None]:
+    """Whether the dump that etcd knows of is in this log, which ends with `last` and has the id `log`."""
+    try:
+        stored = load_progress(client, root)
+    except NoProgress as error:
+        yield warning(error.message, setting="log.uri", hint="nothing: the sidecar writes it anew from the log")
+        return
+    found = newest(logged_progress(last.progress if last else None), stored, log=log, last_seq=last.seq if last else Seq(-1))
+    if found is None:
+        yield ok("no dump is on record")
+    elif stored is not None and found.revision == stored.revision and found.tables != stored.tables:
+        why, hint = parted(found.reason or "")
+        yield warning(f"dump {stored.dump_id} ({stored.state}) will be told as failed: {why}", setting="log.uri", hint=hint)
+    else:
+        yield ok(f"dump {found.dump_id} is {found.state}, and in this log")

@@ -15,27 +15,36 @@ import shutil
 import subprocess
 import tempfile
 import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from importlib import metadata, util
 from pathlib import Path
 
 import grpc
+from msgspec import Struct
 
-from sidecar.config import ChangefeedSection, Config, ControlSection, SparkSection, Tls, read_secret
+from sidecar.config import ChangefeedSection, Config, ControlSection, SparkSection, read_secret
 from sidecar.control.answers import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, CallFailed
 from sidecar.control.client import Access, ControlClient
-from sidecar.core.model import Seq
-from sidecar.errors import SinkError, TicdcDumpError
-from sidecar.feeds.checks import LogEnd
+from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.errors import ConfigError, SinkError, TicdcDumpError
 from sidecar.log import storage
+from sidecar.log.apart import check_apart
 from sidecar.log.errors import storage_errors
-from sidecar.log.layout import IDENTITY_NAME, Contents, manifest_name, read_manifest
+from sidecar.log.identity import CHANGEFEED_NAME, known_id, name_of
+from sidecar.log.layout import manifest_name, read_manifest
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
+from sidecar.log.spill import folder_problem
 from sidecar.log.storage import Folder
 from sidecar.process.checks import Finding, Skip, Told, failed, of_error, ok, warning
 from sidecar.process.listening import check_listening, port_problem, read_token
-from spark_merge.sinks.registry import open_sink
+from sidecar.run.beginning import check_beginning
+from spark_merge.follow import check_has
+from spark_merge.read import kept
+from spark_merge.sinks.registry import holds_rows, misfits, open_sink
+from spark_merge.sinks.registry import name_of as shown
 from ticdc_dump.v1 import control_pb2 as pb
 
 JAVA_MIN = 17
@@ -52,15 +61,7 @@ _JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 def secrets(config: Config) -> Told[None]:
     """Every file that a setting names."""
-    passwords = {
-        "etcd.password_file": config.etcd.password_file,
-        "source.password_file": config.source.password_file,
-        "kafka.sasl_password_file": config.kafka.sasl_password_file,
-        "control.token_file": config.control.token_file,
-    }
-    tls: dict[str, Tls] = {"etcd.tls": config.etcd.tls, "source.tls": config.source.tls, "control.tls": config.control.tls}
-    files = {f"{section}.{name}": getattr(found, name) for section, found in tls.items() for name in ("ca_file", "cert_file", "key_file")}
-    given = {setting: path for setting, path in {**passwords, **files}.items() if path}
+    given = dict(_files(config))
     for setting, path in given.items():
         try:
             text = read_secret(path)
@@ -70,6 +71,16 @@ def secrets(config: Config) -> Told[None]:
             if not text:
                 yield failed(f"{path} is empty", setting=setting, hint="write the secret into it, or take the setting out")
     yield ok(f"{len(given)} files of secrets and certificates are named")
+
+
+def _files(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every file that a setting names, whichever section it is in, with the setting's name."""
+    for name in section.__struct_fields__:
+        found = getattr(section, name)
+        if isinstance(found, Struct):
+            yield from _files(found, f"{prefix}{name}.")
+        elif name.endswith("_file") and found:
+            yield f"{prefix}{name}", found
 
 
 def control(section: ControlSection, name: ChangefeedSection) -> Told[None]:
@@ -138,10 +149,9 @@ def _serves_health(listen: str) -> bool:
 
 def log(uri: str, log_id: str, *, write: bool) -> Told[Manifest | None]:
     """Whose it is, whether it is whole, and (if writing is allowed) that it can be written and that its fence holds."""
-    folder = storage.open_folder(uri)
+    folder = storage.log_folder(uri)
     with storage_errors(folder):
-        there = storage.exists(folder, IDENTITY_NAME)
-        owner = storage.read_file(folder, IDENTITY_NAME).decode(errors="replace") if there else ""
+        owner = storage.read_files(folder, [CHANGEFEED_NAME]).get(CHANGEFEED_NAME, b"").decode(errors="replace")
     if owner and owner != log_id:
         what = f"{folder} is the log of changefeed {owner}, and this one is {log_id}"
         hint = "give each changefeed a folder of its own; a changefeed that was removed and made again is a new one"
@@ -156,17 +166,17 @@ def log(uri: str, log_id: str, *, write: bool) -> Told[Manifest | None]:
 
 def last_manifest(folder: Folder) -> Manifest | None:
     """Reads only. Raises LogBroken."""
+    run = kept(folder)
+    if not run:
+        return None
     with storage_errors(folder):
-        run = Contents.of(storage.list_names(folder, deep=True)).run(folder)
-        if not run:
-            return None
         name = manifest_name(Seq(run[-1]))
         return read_manifest(folder, name, storage.read_file(folder, name))
 
 
 def space(config: Config) -> Told[None]:
     """Of local disks; an object store has no end."""
-    folder = storage.open_folder(config.log.uri)
+    folder = storage.log_folder(config.log.uri)
     places = {"log.spill_folder": (config.log.spill_folder or tempfile.gettempdir(), config.log.held_bytes_max)}
     if folder.protocol == "file":
         places["log.uri"] = (folder.root, config.dump.chunk_bytes_max + config.log.held_bytes_max)
@@ -174,8 +184,9 @@ def space(config: Config) -> Told[None]:
         existing = next(parent for parent in (Path(path).absolute(), *Path(path).absolute().parents) if parent.exists())
         free = shutil.disk_usage(existing).free
         what = f"{path}: {_bytes(free)} free, {_bytes(needed)} may be written at once"
-        if not existing.is_dir() or not os.access(existing, os.W_OK):
-            yield failed(f"{existing} is no folder that this user may write", setting=setting, hint="give a folder of a local disk")
+        made_by_us = setting == "log.uri"
+        if why := folder_problem(str(existing) if made_by_us else path):
+            yield failed(f"{path} cannot be written: {why}", setting=setting, hint="give a folder of a local disk")
         elif free < needed:
             yield failed(what, setting=setting, hint="make room, or lower dump.chunk_bytes_max and log.held_bytes_max")
         elif free < FREE_TIGHT * needed:
@@ -191,24 +202,48 @@ def _bytes(size: int) -> str:
 # ---- sinks and Spark --------------------------------------------------------------------------------------------------
 
 
-def sinks(config: Config, log_id: str, newest: LogEnd | None) -> Told[None]:
-    folder = storage.open_folder(config.log.uri)
+def sinks(config: Config, log_id: str) -> Told[None]:
+    """Whether each output can go on with this log: it is this log's, or new."""
+    try:
+        check_apart(config.log.uri, config.sinks)
+    except ConfigError as error:
+        yield of_error(error, setting="log.uri, sinks")
+        return
+    folder = storage.log_folder(config.log.uri)
+    name = name_of(log_id, known_id(folder))
+    fit = 0
     for number, uri in enumerate(config.sinks, 1):
         setting = f"sinks (number {number})"
         try:
-            accepted = open_sink(uri, log_id=log_id).look()
-        except SinkError as error:
+            with closing(open_sink(uri, log_id=name)) as sink:
+                accepted = sink.look()
+            if accepted is not None:
+                check_has(folder, accepted)
+        except (SinkError, ConfigError) as error:
             yield of_error(error, setting=setting)
             continue
-        last = newest.seq if newest else -1
-        if accepted is not None and accepted > last:
-            since = last_manifest(folder)  # a sidecar may have gone on
-            last = since.seq if since else -1
-        if accepted is not None and accepted > last:
-            what = f"sink {number} has accepted segment {accepted}, and the log's last one is {last}: the log is not the one it had"
-            yield failed(what, setting=setting, hint="give log.uri the log that was there before, or the sink a new folder")
-        else:
-            yield ok(f"sink {number} ({uri.partition('?')[0]}): " + ("new" if accepted is None else f"has accepted segment {accepted}"))
+        fit += 1
+        yield ok(f"sink {number} ({shown(uri)}): " + ("new" if accepted is None else f"has accepted segment {accepted.seq}"))
+    if fit == len(config.sinks) and last_manifest(folder) is None:
+        try:
+            check_beginning(config, log_id, lambda uri, log_id: holds_rows(uri, log_id=log_id))
+        except TicdcDumpError as error:
+            yield of_error(error, setting="kafka.begin, push.begin")
+
+
+def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]) -> Told[None]:
+    """Whether each sink's target can take rows of the changefeed's tables."""
+    name = name_of(log_id, known_id(storage.log_folder(config.log.uri)))
+    for number, uri in enumerate(config.sinks, 1):
+        try:
+            found = misfits(uri, list(tables.values()), log_id=name)
+        except SinkError as error:
+            yield of_error(error, setting=f"sinks (number {number})")
+            continue
+        for what, hint in found:
+            yield failed(what, setting=f"sinks (number {number})", hint=hint)
+        if not found:
+            yield ok(f"sink {number} ({shown(uri)}): nothing is against rows of {len(tables)} tables")
 
 
 def spark(section: SparkSection) -> Told[None]:
@@ -244,7 +279,7 @@ def spark_session(section: SparkSection, log_uri: str, *, asked_for: bool) -> To
 
     from spark_merge.job import session
 
-    folder = storage.open_folder(log_uri)
+    folder = storage.log_folder(log_uri)
     hint = f"the tasks of {section.master} must reach {folder} under the same name, and have ticdc-dump installed"
     try:
         spark = session(master=section.master, memory=section.memory)

@@ -6,6 +6,7 @@ watched for it, and after its end was noted. Nothing here changes what a running
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,15 @@ from typing import Any
 from sidecar.adapters.etcd.client import changefeed_root
 from sidecar.config import read_config
 from sidecar.errors import ConfigError
+from sidecar.feeds.binlog import checks as binlog
 from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, TIDB, Tables
 from sidecar.feeds.kafka import checks as kafka
 from sidecar.feeds.push import checks as push
 from sidecar.feeds.tikv import checks as tikv
-from sidecar.preflight import changefeed, here, source, zone
+from sidecar.log.identity import known_id
+from sidecar.log.storage import open_folder
+from sidecar.preflight import changefeed, here, ranges, source, zone
+from sidecar.process import secret_files
 from sidecar.process.checks import Check, Finding, Found, Key, Options, Result, Status, Told, carried_out, in_order, of_error, ok
 
 MARK_TABLE: Key[None] = Key("watermark table")
@@ -26,25 +31,30 @@ SPARK: Key[None] = Key("spark")
 
 SPARK_S = 180.0
 RIGHTS_S = 2 * source.RIGHTS_MAX_S
+SINKS_S = 300.0
+"""Of several that are not reachable each is waited for as long as its client tries: a minute at most."""
 MANY_S = 60.0
 """Of a check that asks for many tables, or for many files."""
 
 OWN: Mapping[str, Callable[[Options], Sequence[Check[Any]]]] = {
     "kafka": lambda options: (*kafka.checks(options), zone.CHECK),
     "push": push.checks,
+    "push-messages": push.of_sinks,
     "tikv": tikv.checks,
+    "binlog": binlog.checks,
 }
-"""What each way of the changes needs, by the setting `feed`."""
+"""What each way of the changes needs, as `Config.way` calls them."""
 
 
-def checks(feed: str, options: Options) -> Sequence[Check[Any]]:
+def checks(way: str, options: Options) -> Sequence[Check[Any]]:
     common = (*_of_this_process(), *_of_etcd(), *_of_tidb(), *_of_the_hand_off(), _MARK_WRITE)
-    return in_order(common, OWN[feed](options))
+    return in_order(common, OWN[way](options))
 
 
 def _of_this_process() -> Sequence[Check[Any]]:
     return (
         Check(Key("secrets"), lambda it: here.secrets(it.config), "the files of secrets"),
+        Check(Key("secrets' rights"), lambda it: secret_files.check(it.config), "the files of secrets"),
         Check(Key("control address"), lambda it: here.control(it.config.control, it.config.changefeed), "control.listen"),
         Check(Key("metrics address"), lambda it: here.metrics(it.config.metrics.listen), "metrics.listen"),
     )
@@ -69,6 +79,7 @@ def _of_tidb() -> Sequence[Check[Any]]:
         Check(SCHEMAS, lambda it: source.schemas(it.config.source), "filter.rules (changefeed)", (TIDB,), MANY_S),
         Check(TABLES, _tables, "filter.rules (changefeed)", (CHANGEFEED, SCHEMAS)),
         Check(Key("read keys"), lambda it: source.read_keys(it.config.source, it[TABLES]), "dumpstart --tables", (TABLES,), MANY_S),
+        Check(Key("read ranges"), _ranges, ranges.SETTING, (TABLES,), MANY_S),
         Check(RIGHTS, _rights, "GRANT SELECT", (TABLES,), RIGHTS_S),
         Check(MARK_TABLE, lambda it: source.mark_table(it.config.source, it[SCHEMAS]), "CREATE TABLE, GRANT SELECT", (SCHEMAS,)),
     )
@@ -77,8 +88,10 @@ def _of_tidb() -> Sequence[Check[Any]]:
 def _of_the_hand_off() -> Sequence[Check[Any]]:
     return (
         Check(LOG, lambda it: here.log(it.config.log.uri, it[CHANGEFEED].log_id, write=it.options.write), "log.uri", (CHANGEFEED,), MANY_S),
+        Check(Key("dump on record"), _dump_on_record, "log.uri", (ETCD, CHANGEFEED, LOG)),
         Check(Key("disk space"), lambda it: here.space(it.config), "log.uri, log.spill_folder"),
-        Check(Key("sinks"), lambda it: here.sinks(it.config, it[CHANGEFEED].log_id, it[LOG]), "sinks", (LOG,), MANY_S),
+        Check(Key("sinks"), lambda it: here.sinks(it.config, it[CHANGEFEED].log_id), "sinks", (LOG,), SINKS_S),
+        Check(Key("targets"), lambda it: here.targets(it.config, it[CHANGEFEED].log_id, it[TABLES]), "sinks", (LOG, TABLES), SINKS_S),
         Check(SPARK, lambda it: here.spark(it.config.spark), "JAVA_HOME"),
         Check(Key("spark session"), _spark_session, "spark.master, spark.memory", (SPARK, LOG), SPARK_S),
     )
@@ -89,8 +102,18 @@ def _etcd_write(it: Found) -> Told[None]:
     return changefeed.etcd_write(it[ETCD], changefeed_root(found.name, found.incarnation), write=it.options.write)
 
 
+def _dump_on_record(it: Found) -> Told[None]:
+    found = it[CHANGEFEED]
+    own = known_id(open_folder(it.config.log.uri))
+    return changefeed.dump_on_record(it[ETCD], changefeed_root(found.name, found.incarnation), log=own, last=it[LOG])
+
+
 def _tables(it: Found) -> Told[Tables]:
     return source.tables(it[CHANGEFEED], it[SCHEMAS], server_tz=it.config.kafka.server_tz)
+
+
+def _ranges(it: Found) -> Told[None]:
+    return ranges.read_ranges(it.config.source, it[CHANGEFEED], it[TABLES], server_tz=it.config.kafka.server_tz)
 
 
 def _rights(it: Found) -> Told[bool]:
@@ -155,7 +178,9 @@ def preflight(path: Path, options: Options, shown: Callable[[Result], object] = 
     first = Result("settings", Status.OK, (ok(f"{path} is complete"),))
     shown(first)
     found = Found(config, options)
+    umask = os.umask(int(config.files.umask, 8))  # what is probed by writing is as the sidecar would write it
     try:
-        return Report(path, (first, *carried_out(checks(config.feed, options), found, shown)))
+        return Report(path, (first, *carried_out(checks(config.way, options), found, shown)))
     finally:
+        os.umask(umask)
         found.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from secrets import token_hex
@@ -25,7 +25,7 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow, mark_row_id
 from sidecar.adapters.tidb.sql import Account, Flavour, Row, Session, carried_out, code_of
 from sidecar.config import SourceSection
-from sidecar.core.keyset import quoted_table
+from sidecar.core.keyset import quoted, quoted_table
 from sidecar.core.messages import MarkSent, SendMark
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema, physical_ms
 from sidecar.errors import FeedUnsuitable, SourceError, parted
@@ -210,14 +210,20 @@ def rights(section: SourceSection, carried: Tables, existing: Tables, rules: Seq
         hint = f"GRANT SELECT ON {quoted_table(name)} TO '{user}'@'%'"
         yield failed(f"{user} may not SELECT from {name}", setting="GRANT SELECT", hint=hint)
     if len(refused) > TOLD_MAX:
-        what, hint = f"nor from {listed(refused[TOLD_MAX:], most=TOLD_MAX)}", f"GRANT SELECT ON *.* TO '{user}'@'%', or on each schema"
-        yield failed(what, setting="GRANT SELECT", hint=hint)
+        what = f"nor from {listed(refused[TOLD_MAX:], most=TOLD_MAX)}"
+        yield failed(what, setting="GRANT SELECT", hint=_grants({name.schema for name in refused}, user))
     if unasked:
         what = f"{unasked} of {len(names)} tables were not asked for: {RIGHTS_MAX_S:.0f} s were not enough"
-        yield warning(what, setting="GRANT SELECT", hint=f"GRANT SELECT ON *.* TO '{user}'@'%' makes sure")
+        yield warning(what, setting="GRANT SELECT", hint=f"to make sure: {_grants({name.schema for name in names}, user)}")
     if not refused:
         yield ok(f"SELECT is allowed on {len(names) - unasked} tables")
     return (yield from _of_what_is_seen(section, rules))
+
+
+def _grants(schemas: Iterable[str], user: str) -> str:
+    """Never on all schemas: what the account may not read, nobody reads through the sidecar."""
+    each = [f"{quoted(schema)}.*" for schema in sorted(schemas)] or ["each schema of the changefeed"]
+    return f"GRANT SELECT ON … TO '{user}'@'%' of {listed(each)}"
 
 
 def _refused(session: Session, names: Sequence[TableName]) -> tuple[list[TableName], int]:
@@ -250,9 +256,8 @@ def _of_what_is_seen(section: SourceSection, rules: Sequence[str]) -> Told[bool]
         return True
     unsure = sorted(schema or "any schema" for schema in schemas_of_rules(rules) if schema not in schemas)
     if unsure:
-        user = section.user
-        what = f"SHOW GRANTS tells {user} no SELECT on all of {listed(unsure)}: tables without any right are not seen here"
-        yield warning(what, setting="GRANT SELECT", hint=f"GRANT SELECT ON *.* TO '{user}'@'%', or on each schema of the changefeed")
+        what = f"SHOW GRANTS tells {section.user} no SELECT on all of {listed(unsure)}: tables without any right are not seen here"
+        yield warning(what, setting="GRANT SELECT", hint=_grants(schemas_of_rules(rules) - schemas - {""}, section.user))
     return False
 
 

@@ -7,6 +7,8 @@ row, whose row has not been changed since, their difference is that zone's offse
   are another zone. Any other difference is a row that was changed meanwhile, and says nothing.
 - Zones that have the same offset at the moments of these rows cannot be told apart, and are not.
 - Without such a row nothing is guessed: skipped, with what to look up by hand.
+- A zone that sets its clocks back has an hour twice, and the feed does not say which of both a TIMESTAMP is of: told beforehand, for a
+  row of that hour holds delivery up where `kafka.ambiguous` does not say what to take.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.sql import Account, Session, carried_out
-from sidecar.config import SourceSection
-from sidecar.core.keyset import quoted, quoted_table
+from sidecar.config import KafkaSection, SourceSection
+from sidecar.core.keyset import qualified, read_as
 from sidecar.core.model import Change, Rank, TableName
 from sidecar.errors import RefusedRequest
 from sidecar.feeds.checks import TABLES, Tables
@@ -30,7 +32,7 @@ from sidecar.feeds.kafka.checks import KAFKA_S, MESSAGES
 from sidecar.feeds.kafka.tail import Tail
 from sidecar.log.segment_log import ROWS_SCHEMA
 from sidecar.preflight.source import patient
-from sidecar.process.checks import Check, Finding, Key, Skip, Told, failed, listed, ok
+from sidecar.process.checks import Check, Finding, Key, Skip, Told, failed, listed, ok, warning
 
 ROWS_MAX = 10
 """Looked up in the source: each takes a few statements."""
@@ -38,6 +40,9 @@ COLUMNS_MAX = 4
 QUARTER = timedelta(minutes=15)
 OFFSET_MAX = timedelta(hours=14)
 ZERO = "0000-00-00"
+TIMESTAMPS_FROM = datetime(1970, 1, 1, tzinfo=UTC)
+AHEAD = timedelta(days=2 * 366)
+"""A zone that changes its clocks does so every year."""
 _COMMON = (
     "UTC", "Asia/Shanghai", "Asia/Singapore", "Asia/Tokyo", "Asia/Seoul", "Asia/Kolkata", "Asia/Jakarta", "Asia/Dubai", "Europe/London",
     "Europe/Berlin", "Europe/Moscow", "America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles", "America/Sao_Paulo",
@@ -51,12 +56,11 @@ Pair = tuple[datetime, timedelta]
 """A moment in UTC by the source, and how much later the feed shows it."""
 
 
-def server_tz(name: str, source: SourceSection, tail: Tail, carried: Tables) -> Told[None]:
-    try:
-        zone = ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        yield failed(f"{name!r} is no time zone here", setting="kafka.server_tz", hint="give a name of the tz database: Asia/Shanghai, UTC")
-        return
+def server_tz(kafka: KafkaSection, source: SourceSection, tail: Tail, carried: Tables) -> Told[None]:
+    name = kafka.server_tz
+    zone = ZoneInfo(name)
+    has_any = any(column.kind == "timestamp" for schema in carried.values() for column in schema.columns)
+    yield from hours_twice(zone, kafka.ambiguous, now=datetime.now(UTC), has_timestamps=has_any)
     pairs = [pair for row in _newest(tail, carried) for pair in _compared(source, *row)]
     if any(zone.utcoffset(at) is None for at, _ in pairs):
         raise Skip("the zone has no offset at these moments", setting="kafka.server_tz", hint=BY_HAND)
@@ -65,12 +69,36 @@ def server_tz(name: str, source: SourceSection, tail: Tail, carried: Tables) -> 
 
 CHECK: Check[None] = Check(
     Key("server time zone"),
-    lambda it: server_tz(it.config.kafka.server_tz, it.config.source, it[MESSAGES], it[TABLES]),
+    lambda it: server_tz(it.config.kafka, it.config.source, it[MESSAGES], it[TABLES]),
     "kafka.server_tz",
     (MESSAGES, TABLES),
     KAFKA_S,
 )
 """Of a Kafka feed, and here because it decodes rows as the merge does, which a feed must not know."""
+
+
+def hours_twice(zone: ZoneInfo, ambiguous: str, *, now: datetime, has_timestamps: bool) -> Iterator[Finding]:
+    """None for a zone that never has an hour twice."""
+    back = _set_back(zone, upto=now + AHEAD)
+    if not back:
+        return
+    ahead = next((day for day in back if day > now), None)
+    when = f"its clocks are set back next about {ahead:%Y-%m-%d}" if ahead else f"its clocks were set back until about {back[-1]:%Y-%m-%d}"
+    if ambiguous != "refuse":
+        what = f"{zone.key} has an hour twice ({when}): TIMESTAMPs of it are taken for the {ambiguous} of both moments"
+        yield warning(what, setting="kafka.ambiguous", hint="run the TiCDC server with --tz=UTC and set kafka.server_tz to it, and none is")
+        return
+    what = f"{zone.key} has an hour twice ({when}): a TIMESTAMP of it, in whatever row is changed, holds delivery up"
+    hint = 'run the TiCDC server with --tz=UTC and set this to UTC; or say by kafka.ambiguous = "first" or "second" what to take'
+    tell = failed if ahead and has_timestamps else warning
+    yield tell(what, setting="kafka.server_tz", hint=hint)
+
+
+def _set_back(zone: ZoneInfo, *, upto: datetime) -> list[datetime]:
+    """The days within which the zone's clocks were or will be set back, since there are TIMESTAMPs."""
+    days = [TIMESTAMPS_FROM + timedelta(days=day) for day in range((upto - TIMESTAMPS_FROM).days)]
+    offsets = [day.astimezone(zone).utcoffset() or timedelta(0) for day in days]
+    return [day for day, before, after in zip(days[1:], offsets, offsets[1:], strict=False) if after < before]
 
 
 def judged(zone: ZoneInfo, pairs: list[Pair]) -> Finding:
@@ -129,7 +157,7 @@ def _texts(codec: str, carried: Tables, change: Change) -> dict[str, str | None]
     lane, position = change.lane, change.position
     values = [[0], [change.commit_ts], [op], [change.schema], [change.table], [codec], [change.key], [change.value], [lane], [position]]
     rows = pa.Table.from_arrays([pa.array(value, field.type) for value, field in zip(values, ROWS_SCHEMA, strict=True)], schema=ROWS_SCHEMA)
-    rows = rows.append_column("seq", pa.array([0], pa.int64()))
+    rows = rows.append_column("seq", pa.nulls(1, pa.int64()))
     decoded = decode(rows, codec=codec, schemas=carried, server_tz="UTC").to_pylist()
     image = decoded[0]["after"] or decoded[-1]["after"] or decoded[0]["before"]
     names = carried[TableName(change.schema, change.table)].column_names()
@@ -142,9 +170,9 @@ def _compared(source: SourceSection, table: TableName, key: tuple[str, ...], tim
         predicate = TidbSchemas(section).key_predicate(table, [key])
     except RefusedRequest:
         return  # no key that a SELECT can name (a float): another row may do
-    columns = ", ".join(f"CAST({quoted(column)} AS CHAR)" for column in times)
+    columns = ", ".join(f"CAST({qualified(column)} AS CHAR)" for column in times)
     with closing(Session(Account.of(section))) as session:
-        sql = f"SELECT {columns} FROM {quoted_table(table)} WHERE {predicate}"
+        sql = f"SELECT {columns} FROM {read_as(table)} WHERE {predicate}"
         rows = carried_out(session, lambda: session.rows(sql), doing=f"reading a row of {table}")
     for row in rows:
         for there, here in zip(times.values(), row, strict=True):

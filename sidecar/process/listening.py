@@ -6,6 +6,10 @@
 A token without TLS would cross the network for all to read. With a token every call needs it, `authorization: Bearer …`,
 compared in constant time; what answers without is named by the server that has it. With `tls.ca_file` every connection needs
 a certificate of that authority. `section` is the name of the settings' section, for what an operator reads.
+
+A connection comes before any token, so it costs little: there are a few hundred at most, who does not speak HTTP/2 within seconds is
+sent away, and so is who has asked nothing for a minute. A token on loopback goes in plain text: it keeps other users of this machine
+out, but for one who takes the port while no sidecar has it.
 """
 
 from __future__ import annotations
@@ -21,7 +25,18 @@ import grpc
 
 from sidecar.config import ControlSection, PushSection, Tls, read_secret
 from sidecar.errors import ConfigError, with_hint
+from sidecar.process.descriptors import connections_max
 from sidecar.process.tls import server_credentials
+
+TOKEN_LENGTH_MIN = 16
+"""Characters: fewer can be guessed over the network, however slowly."""
+TOKEN_LENGTH_MAX = 4096
+"""Of a header's 8 KiB, beside the others."""
+TOKEN_HINT = "write one such as `openssl rand -hex 32`"
+HANDSHAKE_MS = 10_000
+KEEPALIVE_MS = 10_000
+"""How often a connection is asked whether it lives; one without an answer for as long is cut, and what it held is free."""
+IDLE_MS = 60_000
 
 SectionName = Literal["control", "push"]
 Settings = ControlSection | PushSection
@@ -50,6 +65,21 @@ def interceptors(section: SectionName, settings: Settings, *, open_prefixes: Seq
     return [_TokenInterceptor(section, token, open_prefixes)] if token else []
 
 
+def server_options(*, received_bytes_max: int, sent_bytes_max: int) -> tuple[tuple[str, int], ...]:
+    """gRPC's, for a server of ours. Of one message."""
+    return (
+        ("grpc.max_receive_message_length", received_bytes_max),
+        ("grpc.max_send_message_length", sent_bytes_max),
+        ("grpc.max_allowed_incoming_connections", connections_max()),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+        ("grpc.max_connection_idle_ms", IDLE_MS),
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+        ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+        ("grpc.so_reuseport", 0),  # else a second sidecar would listen on the same port and get half of the calls
+    )
+
+
 def bind(section: SectionName, server: grpc.Server, settings: Settings) -> int:
     """The port. Raises ConfigError for files that are unreadable and an address that is taken."""
     tls = settings.tls
@@ -65,16 +95,28 @@ def bind(section: SectionName, server: grpc.Server, settings: Settings) -> int:
 
 
 def read_token(section: SectionName, settings: Settings) -> str:
-    """Empty: none is asked for. Raises ConfigError for a token that nobody could send."""
+    """Empty: none is asked for. Raises ConfigError for a token that nobody could send, and for one that could be guessed."""
     token = read_secret(settings.token_file)
     if settings.token_file and not token:
         raise ConfigError(f"{section}.token_file {settings.token_file} is empty", hint="write a token into it, or remove the setting")
-    if not token.isascii() or not token.isprintable() or token != token.strip():
+    check_token(token, f"{section}.token_file {settings.token_file}")
+    if 0 < len(token) < TOKEN_LENGTH_MIN:
         raise ConfigError(
-            f"the token in {section}.token_file {settings.token_file} is not one line of ASCII",
-            hint="write one such as `openssl rand -hex 32`",
+            f"the token in {section}.token_file {settings.token_file} has {len(token)} characters, expected {TOKEN_LENGTH_MIN} at least",
+            hint=TOKEN_HINT,
         )
     return token
+
+
+def check_token(token: str, place: str) -> None:
+    """For who asks and who is asked: a token that no header can carry is refused before a call is made with it. Raises ConfigError."""
+    if not token.isascii() or not token.isprintable() or token != token.strip():
+        raise ConfigError(f"the token in {place} is not one line of ASCII", hint=TOKEN_HINT)
+    if len(token) > TOKEN_LENGTH_MAX:
+        raise ConfigError(
+            f"the token in {place} has {len(token):,} characters, expected {TOKEN_LENGTH_MAX:,} at most: no call can carry it",
+            hint=TOKEN_HINT,
+        )
 
 
 def check_listening(section: SectionName, listen: str, tls: Tls, *, has_token: bool) -> None:
@@ -120,8 +162,9 @@ class _TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc s
     def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         if handler_call_details.method.startswith(self._open):
             return continuation(handler_call_details)
-        given = dict(handler_call_details.invocation_metadata).get("authorization", "")
-        data = given if isinstance(given, bytes) else given.encode()
+        given = [value for key, value in handler_call_details.invocation_metadata if key == "authorization"]
+        data = given[0] if len(given) == 1 else b""  # of two nobody can say which one counts
+        data = data if isinstance(data, bytes) else data.encode()
         return continuation(handler_call_details) if hmac.compare_digest(data, self._expected) else self._refusing
 
     def _refuse(self, requests: Any, context: grpc.ServicerContext) -> None:  # noqa: ARG002  # a handler's shape

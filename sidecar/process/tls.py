@@ -8,6 +8,8 @@ Whether there must be TLS at all is decided by who uses it.
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
@@ -25,6 +27,22 @@ def server_credentials(tls: Tls) -> grpc.ServerCredentials:
         root_certificates=read_pem(tls.ca_file) if tls.ca_file else None,
         require_client_auth=bool(tls.ca_file),
     )
+
+
+def server_context(tls: Tls, *, protocols: Sequence[str]) -> ssl.SSLContext:
+    """As `server_credentials`, for a server that is not gRPC's own. `protocols`: by ALPN. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(list(protocols))
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+        if tls.ca_file:
+            context.load_verify_locations(tls.ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        hint = "make them PEM files for this user that fit each other"
+        raise ConfigError(f"the certificates {tls.cert_file}, {tls.key_file} cannot be used: {error}", hint=hint) from error
+    return context
 
 
 def channel_credentials(tls: Tls, section: str = "") -> grpc.ChannelCredentials:
@@ -52,5 +70,6 @@ def read_pem(path: str, what: str = PEM) -> bytes:
     """Raises ConfigError."""
     try:
         return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{what} {path} cannot be read: {error.strerror}", hint="make it a PEM file for this user") from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error  # the latter for a NUL in it
+        raise ConfigError(f"{what} {path} cannot be read: {why}", hint="make it a PEM file for this user") from error

@@ -13,7 +13,7 @@ from typing import TypeVar
 from sidecar.core.model import Change, Lane, Message, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
 from sidecar.log.manifest import DataFile, Manifest
-from sidecar.ports import Feed, ProgressStore, SegmentLog
+from sidecar.ports import NOT_KNOWN, Feed, ProgressStore, SegmentLog
 
 T = TypeVar("T")
 
@@ -58,6 +58,10 @@ class MortalLog:
     def recover(self, *, epoch: int) -> Manifest | None:
         return self.log.recover(epoch=epoch)
 
+    @property
+    def id(self) -> str:
+        return self.log.id
+
     def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:
         return self.fate.around("segment data", lambda: self.log.write_data(seq, epoch=epoch, codec=codec, changes=changes))
 
@@ -91,8 +95,14 @@ class MortalFeed:
     def lanes(self) -> frozenset[Lane]:
         return self.feed.lanes()
 
-    def seek(self, positions: Mapping[Lane, int]) -> None:
-        self.feed.seek(positions)
+    def ends(self) -> Mapping[Lane, int]:
+        return self.feed.ends()
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        return self.feed.incarnations()
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
+        self.feed.seek(positions, incarnations)
 
     def poll(self, *, timeout_s: float) -> list[Message]:
         return list(self.feed.poll(timeout_s=timeout_s))

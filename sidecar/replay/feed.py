@@ -29,7 +29,8 @@ import cramjam
 from sidecar.codecs.contract import Codec
 from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Message, Resolved, physical_ms, ts_at
 from sidecar.errors import FeedError
-from sidecar.ports import Clock
+from sidecar.ports import NOT_KNOWN, Clock
+from sidecar.replay.recorded_time import RecordedTime, recorded_time, tick
 from sidecar.replay.recording import FeedConfig, RecordedMessage, Recording
 
 NO_TS = CommitTs(0)
@@ -106,25 +107,6 @@ class _Lane:
         return self.next == len(self.entries)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pace:
-    """Recorded time as it goes by from the moment at which the feed was opened."""
-
-    speed: float
-    clock: Clock
-    wait: Callable[[float], None]
-    first_ms: int
-    origin_s: float
-
-    def now_ms(self) -> int:
-        return self.first_ms + int((self.clock.now_s() - self.origin_s) * self.speed * 1000)
-
-    def wait_until(self, time_ms: int, *, timeout_s: float) -> None:
-        missing_s = (time_ms - self.now_ms()) / 1000 / self.speed
-        if missing_s > 0 and timeout_s > 0:
-            self.wait(min(missing_s, timeout_s))
-
-
 class RecordingFeed:
     """sidecar.ports.Feed over one Kafka changefeed of a recording. Equal plays and calls give equal messages.
 
@@ -157,19 +139,23 @@ class RecordingFeed:
         self._delivered = 0
         self._played_ts = self._now_ts = recording.start_ts
         self._played_resolved_ts = NO_TS
-        self._pace = None
-        if self.play.speed is not None:
-            if clock is None:
-                raise ValueError("recorded time needs a clock")
-            first_ms = min(entry.time_ms for entry in entries)
-            self._pace = _Pace(self.play.speed, clock, wait, first_ms, clock.now_s())
+        self._time = recorded_time(self.play.speed, clock, wait)
+        self._first_ms = min((entry.time_ms for entry in entries), default=0)
 
     # ---- the port ---------------------------------------------------------------------------------------------------
 
     def lanes(self) -> frozenset[Lane]:
         return frozenset(name for name in self._lanes if name not in self._unborn)
 
-    def seek(self, positions: Mapping[Lane, int]) -> None:
+    def ends(self) -> Mapping[Lane, int]:
+        """A recording is played from its beginning."""
+        return {}
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        """A recording does not change."""
+        return dict.fromkeys(self._lanes, "")
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:  # noqa: ARG002  # as `incarnations`
         """Raises FeedError, and moves nothing, for a lane or a position that this feed does not have."""
         for name, position in positions.items():
             lane = self._lanes.get(name)
@@ -188,8 +174,8 @@ class RecordingFeed:
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
         self._restart_if_due()
         self._resolve_idle_lanes()
-        if self._pace is not None and not self._ready():
-            self._pace.wait_until(self._next_ms(), timeout_s=timeout_s)
+        if self._time is not None and not self._ready():
+            self._time.let_pass(self._next_ms() - self._now_ms(self._time), timeout_s=timeout_s)
             self._resolve_idle_lanes()
         return self._batch()
 
@@ -211,8 +197,8 @@ class RecordingFeed:
 
     def now_ts(self) -> CommitTs:
         """The cluster's time: later than before and than all that was played, between recorded commits, never on one."""
-        if self._pace is not None:
-            return self._tick(ts_at(self._pace.now_ms()))
+        if self._time is not None:
+            return self._tick(ts_at(self._now_ms(self._time)))
         commits = bisect_right(self._commits, self._played_ts) + self._random.randint(0, AHEAD_COMMITS_MAX)
         return self._tick(self._commits[min(commits, len(self._commits)) - 1] if commits else 0)
 
@@ -251,7 +237,7 @@ class RecordingFeed:
         """Lanes whose next message is there: its time has come, or it does not run too far ahead of the other lanes."""
         waiting = [(lane, lane.entries[lane.next].time_ms) for lane in self._born() if not lane.is_drained()]
         slowest_ms = min((time_ms for _, time_ms in waiting), default=0)
-        until_ms = self._pace.now_ms() if self._pace else slowest_ms + self._lead_ms
+        until_ms = self._now_ms(self._time) if self._time else slowest_ms + self._lead_ms
         return [lane for lane, time_ms in waiting if time_ms <= until_ms]
 
     def _deliver(self, lane: _Lane) -> Message:
@@ -282,7 +268,7 @@ class RecordingFeed:
         """One resolved mark for every lane that has nothing left: no row can come to it but marks, which are later."""
         if all(lane.is_drained() for lane in self._born()):
             self._unborn = {}
-        now_ms = self._pace.now_ms() if self._pace else None
+        now_ms = self._now_ms(self._time) if self._time else None
         drained = [lane for lane in self._born() if lane.is_drained()]
         idle = [lane for lane in drained if now_ms is None or now_ms >= lane.idle_ms + IDLE_RESOLVED_EVERY_MS]
         if idle:
@@ -293,11 +279,11 @@ class RecordingFeed:
                 lane.entries.append(_Entry(lane.idle_ms, key, self._packed(value), (), ts, False))
 
     def _tick(self, not_before: int) -> CommitTs:
-        ts = CommitTs(max(self._now_ts, self._played_ts, not_before) + 1)
-        while ts in self._taken_ts:
-            ts = CommitTs(ts + 1)
-        self._now_ts = ts
-        return ts
+        self._now_ts = tick(max(self._now_ts, self._played_ts, not_before), self._taken_ts)
+        return self._now_ts
+
+    def _now_ms(self, time: RecordedTime) -> int:
+        return self._first_ms + time.passed_ms()
 
     def _next_ms(self) -> int:
         """When the next message will be there."""

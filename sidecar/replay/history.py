@@ -3,7 +3,8 @@
 It is made of what TiKV itself sent (kv/entries.parquet) and of the truth at the start, not of TiCDC's feed: TiCDC loses rows amid
 REMOVE PARTITIONING, and a cluster that stands in must have them. Rows are decoded as they were written, then follow the DDLs:
 
-- columns are followed by their ids, else by their names; a new column has its origin default; decimals get their new scale;
+- columns are followed by their ids, else by their names; a new column has its origin default; decimals get their new scale; integers
+  that a new type does not hold are clipped, for a strict MODIFY COLUMN would not have come to its end;
 - which partition a row is in is known from any key-value of its key. Of a row that was never written while the recording ran
   it is not: there the next truth tells whether it left with the partition.
 
@@ -16,17 +17,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.errors import SourceError
-from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.replay.kv import KvRecording
-from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
-from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID
-from sidecar.rowcodec.kv_cast import cast_text
-from sidecar.rowcodec.kv_key import record_key
-from sidecar.rowcodec.kv_row import decode_row
+from sidecar.replay.line import Line, RowChange
+from sidecar.rowcodec.kv_cast import cast_text, clipped_text
 from sidecar.rowcodec.kv_table import KvColumn, KvTable, kv_table
 from sidecar.schema.ddl import Action, DdlEvent, Effect, TableChange, TableInfo
 from sidecar.schema.history import SchemaHistory
@@ -38,23 +35,13 @@ if TYPE_CHECKING:
 _ROWS_VANISH = frozenset({Action.TRUNCATE_TABLE_PARTITION, Action.DROP_TABLE_PARTITION})
 
 
-class RowChange(NamedTuple):
-    """One key-value: the row of `table` (as it was called then) before and after; None: no row."""
-
-    commit_ts: CommitTs
-    table: TableName
-    physical_id: int
-    before: Row | None
-    after: Row | None
-
-
 class RecordedHistory:
-    """`recording` has `kv/entries.parquet` and `schema/`. Opening applies all DDL jobs up to its end."""
+    """`line`: what the recording tells, by default its key-values. Opening applies all DDL jobs up to its end."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, line: Line | None = None) -> None:
         self.recording = recording
-        self._kv = KvRecording(recording)
-        snapshot = self._kv.snapshot()
+        self._line: Line = line or KvRecording(recording)
+        snapshot = self._line.snapshot()
         self._schemas: SchemaHistory[KvTable] = SchemaHistory(snapshot.ts, snapshot.schemas, describe=_described)
         self.events: tuple[DdlEvent, ...] = tuple(self._events())
         self._schemas.advance(recording.end_ts)
@@ -71,16 +58,7 @@ class RecordedHistory:
     @cached_property
     def changes(self) -> tuple[RowChange, ...]:
         """Of tables that TiDB has at the moment, by commit_ts, repeats left out, up to the end."""
-        found: list[RowChange] = []
-        for entry in self._kv.entries:
-            physical_id = record_key(entry.key).table_id
-            version = self._schemas.table_at(physical_id, entry.commit_ts - 1)
-            if version is not None and version.description.schema.key and (entry.value or entry.old):
-                table, key = version.description, entry.key
-                before = tuple(decode_row(table, key, entry.old, is_old=True)) if entry.old else None
-                after = tuple(decode_row(table, key, entry.value)) if entry.value else None
-                found.append(RowChange(entry.commit_ts, version.name, physical_id, before, after))
-        return tuple(found)
+        return tuple(self._line.rows(self._schemas))
 
     @cached_property
     def steps(self) -> tuple[RowStep, ...]:
@@ -88,11 +66,7 @@ class RecordedHistory:
         return tuple(self._step(event) for event in self.events if event.tables and event.effect is not Effect.SWITCH)
 
     def _events(self) -> Iterator[DdlEvent]:
-        jobs = DdlJobs(kv_table(DDL_JOB_TABLE_INFO, schema="mysql"))
-        for entry in self._kv.entries:
-            if record_key(entry.key).table_id == DDL_JOB_TABLE_ID:
-                jobs.take(entry)
-        for job in jobs.upto(self.recording.end_ts):
+        for job in self._line.jobs():
             event = self._schemas.apply(job)
             if event is not None:
                 yield event
@@ -131,7 +105,8 @@ class RecordedHistory:
             rows = self._without_partitions(event, change.name_after, rows)
         names = new.schema.column_names()
         places = [names.index(name) for name in new.schema.key]
-        reshaped = (_reshaped(old, new, row) for row in rows.values())
+        renamed = event.action is Action.MODIFY_COLUMN
+        reshaped = (_reshaped(old, new, row, renamed=renamed) for row in rows.values())
         return {cast("Key", tuple(row[place] for place in places)): row for row in reshaped}
 
     def _without_partitions(self, event: DdlEvent, name: TableName, rows: Rows) -> Rows:
@@ -182,10 +157,18 @@ class RecordedHistory:
         return frozenset(zip(*(rows.column(column).to_pylist() for column in table.schema.key), strict=True))
 
 
-def _reshaped(old: KvTable, new: KvTable, row: Row) -> Row:
+def _reshaped(old: KvTable, new: KvTable, row: Row, *, renamed: bool = False) -> Row:
+    """`renamed`: a column that came is the one that went, whatever both are called."""
     by_id = {one.id: (column, text) for column, text in zip(old.columns, row, strict=True) for one in (column.successor, column) if one}
     by_name = {column.column.name: (column, text) for column, text in zip(old.columns, row, strict=True)}
-    return tuple(_converted(column, by_id.get(column.id) or by_name.get(column.column.name)) for column in new.columns)
+    kept = {one.column.name for one in new.columns if by_id.get(one.id) or one.column.name in by_name}
+    gone = [by_name[name] for name in by_name.keys() - {one.column.name for one in new.columns} if by_name[name][0].id not in _ids(new)]
+    last = gone[0] if renamed and len(gone) == 1 and len(kept) == len(new.columns) - 1 else None
+    return tuple(_converted(column, by_id.get(column.id) or by_name.get(column.column.name) or last) for column in new.columns)
+
+
+def _ids(table: KvTable) -> set[int]:
+    return {column.id for column in table.columns} | {column.successor.id for column in table.columns if column.successor}
 
 
 def _converted(column: KvColumn, found: tuple[KvColumn, str | None] | None) -> str | None:
@@ -195,6 +178,7 @@ def _converted(column: KvColumn, found: tuple[KvColumn, str | None] | None) -> s
     if text is None or source.column == column.column:
         return text
     made = cast_text(text, source, column)
+    made = clipped_text(text, source, column) if made is None else made
     if made is None:
         raise SourceError(
             f"{text!r} of column {source.column.name} cannot be told as {column.column.kind} after a DDL",
@@ -216,6 +200,7 @@ class HistorySchemas:
 
     def __init__(self, history: RecordedHistory) -> None:
         self._history = history
+        self.since_ts = CommitTs(0)
 
     def begin(self) -> Mapping[TableName, TableSchema]:
         return self._history.schemas_at(self._history.recording.start_ts)

@@ -28,16 +28,23 @@ from random import Random
 
 import pyarrow.parquet as pq
 
-from sidecar.codecs.kv import encode_images, images_of
+from sidecar.codecs.kv import CODEC, encode_images, images_of
 from sidecar.core.model import MARK_TABLE, CommitTs, MarkKind, physical_ms, ts_at
 from sidecar.errors import FeedUnsuitable
+from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.ports import Clock
 from sidecar.replay.feed import AHEAD_COMMITS_MAX, CATCH_UP, IDLE_RESOLVED_EVERY_MS, LEAD_MS, Play
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
+from sidecar.replay.line import RowChange
+from sidecar.replay.recorded_time import recorded_time, tick
 from sidecar.replay.recording import Recording
-from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
+from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, KvEvent, Pulled
+from sidecar.rowcodec.kv_key import record_key
 from sidecar.rowcodec.kv_layout import KvSnapshot
+from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable, kv_table
+from sidecar.schema.ddl import DdlJob, Step
+from sidecar.schema.history import SchemaHistory
 from sidecar.schema.version import SchemaSnapshot
 
 PARTS_MAX = 3
@@ -55,6 +62,8 @@ _commit_ts = attrgetter("commit_ts")
 class KvRecording:
     """The key-values of one recording. Raises FeedUnsuitable for one without any."""
 
+    codec = CODEC
+
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         path = recording.folder / "kv" / "entries.parquet"
@@ -69,28 +78,28 @@ class KvRecording:
         self.entries: Sequence[KvEntry] = [rows[place] for place in sorted(rows)]
 
     def snapshot(self) -> KvSnapshot:
-        """The tables at `start_ts`."""
-        folder = self.recording.folder / "schema" / str(self.recording.start_ts)
-        try:
-            schemas = [
-                SchemaSnapshot(
-                    found["id"],
-                    found["db_name"]["O"],
-                    [json.loads(path.read_bytes()) for path in sorted(folder.glob(f"{found['db_name']['O']}.*.json"))],
-                )
-                for found in json.loads((folder / "schemas.json").read_bytes())
-            ]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FeedUnsuitable(f"{folder} does not hold the tables: {error!r}", hint="give the folder of a whole recording") from error
-        return KvSnapshot(self.recording.start_ts, schemas, DDL_JOB_TABLE_INFO, new_collation=True)
+        return snapshot_at_start(self.recording)
+
+    def jobs(self) -> list[DdlJob | Step]:
+        found = DdlJobs(kv_table(DDL_JOB_TABLE_INFO, schema="mysql"))
+        for entry in self.entries:
+            if record_key(entry.key).table_id == DDL_JOB_TABLE_ID:
+                found.take(entry)
+        return found.upto(self.recording.end_ts)
+
+    def rows(self, schemas: SchemaHistory[KvTable]) -> Iterator[RowChange]:
+        for entry in self.entries:
+            physical_id = record_key(entry.key).table_id
+            version = schemas.table_at(physical_id, entry.commit_ts - 1)
+            if version is not None and version.description.schema.key and (entry.value or entry.old):
+                table, key = version.description, entry.key
+                before = tuple(decode_row(table, key, entry.old, is_old=True)) if entry.old else None
+                after = tuple(decode_row(table, key, entry.value)) if entry.value else None
+                yield RowChange(entry.commit_ts, version.name, physical_id, before, after)
 
     @cached_property
     def mark_table(self) -> KvTable:
-        found = (info for schema in self.snapshot().schemas if schema.name == MARK_TABLE.schema for info in schema.tables)
-        info = next((info for info in found if info["name"]["O"] == MARK_TABLE.table), None)
-        if info is None:
-            raise FeedUnsuitable(f"the recording {self.recording.folder} has no {MARK_TABLE}", hint="choose one with a dump")
-        return kv_table(info, schema=MARK_TABLE.schema)
+        return mark_table_of(self.snapshot(), self.recording)
 
     def encode_mark(
         self,
@@ -111,6 +120,32 @@ class KvRecording:
 
         old = b"" if previous is None else image(*previous)
         return row_key(self.mark_table.id, row_id), encode_images(image(uuid, kind), old)
+
+
+def snapshot_at_start(recording: Recording) -> KvSnapshot:
+    """The tables at `start_ts`."""
+    folder = recording.folder / "schema" / str(recording.start_ts)
+    try:
+        schemas = [
+            SchemaSnapshot(
+                found["id"],
+                found["db_name"]["O"],
+                [json.loads(path.read_bytes()) for path in sorted(folder.glob(f"{found['db_name']['O']}.*.json"))],
+            )
+            for found in json.loads((folder / "schemas.json").read_bytes())
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FeedUnsuitable(f"{folder} does not hold the tables: {error!r}", hint="give the folder of a whole recording") from error
+    return KvSnapshot(recording.start_ts, schemas, DDL_JOB_TABLE_INFO, new_collation=True)
+
+
+def mark_table_of(snapshot: KvSnapshot, recording: Recording) -> KvTable:
+    """Raises FeedUnsuitable for a recording without it."""
+    found = (info for schema in snapshot.schemas if schema.name == MARK_TABLE.schema for info in schema.tables)
+    info = next((info for info in found if info["name"]["O"] == MARK_TABLE.table), None)
+    if info is None:
+        raise FeedUnsuitable(f"the recording {recording.folder} has no {MARK_TABLE}", hint="choose one with a dump")
+    return kv_table(info, schema=MARK_TABLE.schema)
 
 
 @dataclass(eq=False, slots=True)
@@ -150,10 +185,7 @@ class RecordedPuller:
         self._wanted: dict[KeyRange, tuple[CommitTs, list[_Part]]] = {}
         self._queue: list[KvEvent] = []
         self._played_ts = self._now_ts = self._first_ts = self._recording.start_ts
-        self._clock, self._wait = clock, wait
-        if self.play.speed is not None and clock is None:
-            raise ValueError("recorded time needs a clock")
-        self._origin_s = clock.now_s() if clock is not None else 0.0
+        self._time = recorded_time(self.play.speed, clock, wait)
 
     # ---- the port ---------------------------------------------------------------------------------------------------
 
@@ -168,8 +200,8 @@ class RecordedPuller:
 
     def poll(self, *, timeout_s: float) -> Sequence[KvEvent]:
         self._restart_if_due()
-        if self.play.speed is not None and not self._ready():
-            self._wait_until_next(timeout_s)
+        if self._time is not None and not self._ready():
+            self._time.let_pass(self._missing_ms(), timeout_s=timeout_s)
         room = self._random.randint(1, self.play.batch_messages_max)
         if any(self._is_behind(part) for part in self._parts()):
             room *= CATCH_UP
@@ -204,7 +236,7 @@ class RecordedPuller:
 
     def now_ts(self) -> CommitTs:
         """The cluster's time: later than before and than all that was pulled, between recorded commits, never on one."""
-        if self.play.speed is not None:
+        if self._time is not None:
             return self._tick(self._clock_ts())
         commits = bisect_right(self._commits, self._played_ts) + self._random.randint(0, AHEAD_COMMITS_MAX)
         return self._tick(self._commits[min(commits, len(self._commits)) - 1] if commits and self._commits else 0)
@@ -272,7 +304,7 @@ class RecordedPuller:
 
     def _horizon(self) -> CommitTs:
         """Up to where a part may go: its time has come, or it does not run too far ahead of the slowest one."""
-        if self.play.speed is not None:
+        if self._time is not None:
             return CommitTs(max(self._clock_ts(), self._first_ts))
         slowest = min((part.upto_ts for part in self._parts()), default=self._first_ts)
         return CommitTs(min(slowest + self._lead, max(self._recording.end_ts, self._now_ts)))
@@ -282,7 +314,7 @@ class RecordedPuller:
         parts = [part for part in self._parts() if part.upto_ts < horizon]
         if parts or any(part.upto_ts < end for part in self._parts()):
             return parts
-        if self.play.speed is not None:
+        if self._time is not None:
             idle = ts_at(IDLE_RESOLVED_EVERY_MS)
             return [part for part in self._parts() if part.upto_ts + idle <= self._clock_ts()]
         return list(self._parts())
@@ -305,23 +337,14 @@ class RecordedPuller:
 
     def _clock_ts(self) -> CommitTs:
         """Recorded time as it goes by; 0 at full speed."""
-        if self.play.speed is None or self._clock is None:
-            return CommitTs(0)
-        passed_ms = int((self._clock.now_s() - self._origin_s) * self.play.speed * 1000)
-        return CommitTs(self._first_ts + ts_at(passed_ms))
+        return CommitTs(0) if self._time is None else CommitTs(self._first_ts + ts_at(self._time.passed_ms()))
 
-    def _wait_until_next(self, timeout_s: float) -> None:
+    def _missing_ms(self) -> int:
+        """Until something is there."""
         next_ts = min((ts for part in self._parts() if (ts := part.next_ts()) is not None), default=None)
-        idle = ts_at(IDLE_RESOLVED_EVERY_MS)
-        missing = (next_ts or self._clock_ts() + idle) - self._clock_ts()
-        assert self.play.speed is not None
-        missing_s = physical_ms(missing) / 1000 / self.play.speed
-        if missing_s > 0 and timeout_s > 0:
-            self._wait(min(missing_s, timeout_s))
+        now_ts = self._clock_ts()
+        return physical_ms((next_ts or now_ts + ts_at(IDLE_RESOLVED_EVERY_MS)) - now_ts)
 
     def _tick(self, not_before: int) -> CommitTs:
-        ts = CommitTs(max(self._now_ts, self._played_ts, not_before) + 1)
-        while ts in self._taken_ts:
-            ts = CommitTs(ts + 1)
-        self._now_ts = ts
-        return ts
+        self._now_ts = tick(max(self._now_ts, self._played_ts, not_before), self._taken_ts)
+        return self._now_ts

@@ -2,20 +2,27 @@
 
 a Kafka changefeed     RecordingFeed, which is the feed itself         tables: still, or followed from DDL to DDL
 kv                     RecordedPuller, and a KvFeed over it            tables: the feed's own, from TiDB's DDL jobs
+binlog                 RecordedPumps, and a BinlogFeed over it         the same
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 from sidecar.adapters.memory.schemas import StillSchemas
+from sidecar.codecs.binlog import BinlogCodec
 from sidecar.codecs.contract import Codec
-from sidecar.codecs.kv import CODEC, KvCodec
+from sidecar.codecs.kv import KvCodec
+from sidecar.core.model import CommitTs, TableName
+from sidecar.feeds.binlog.feed import BinlogFeed
+from sidecar.feeds.binlog.jobs import BinlogJobs
 from sidecar.feeds.kv.feed import KvFeed
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.ports import Clock, Feed, Schemas
+from sidecar.replay.binlog import BinlogRecording, RecordedPumps
 from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.history import HistorySchemas, RecordedHistory
 from sidecar.replay.kv import KvRecording, RecordedPuller
@@ -24,7 +31,8 @@ from sidecar.replay.source import Cluster
 from sidecar.replay.tables import RecordedTables
 from sidecar.ticdc.changefeed import FeedFilter
 from sidecar.ticdc.ddl_rules import DdlRules
-from sidecar.verify.rows import RowStep
+from sidecar.verify.rows import Key, RowStep
+from sidecar.verify.verify import FalseDeletes
 
 
 class PlayedCluster(Cluster, Protocol):
@@ -45,24 +53,41 @@ class Attached:
 
 
 class PlayedFeed:
-    """The feed `name` of a recording, `kv` or a Kafka changefeed's. Raises FeedUnsuitable for one that is not there."""
+    """The feed `name` of a recording: `kv`, `binlog` or a Kafka changefeed's. Raises FeedUnsuitable for one that is not there."""
 
     def __init__(self, recording: Recording, name: str | None) -> None:
         self.recording = recording
-        self.config: FeedConfig | KvRecording = KvRecording(recording) if name == CODEC else recording.feed_config(name)
+        self.config: FeedConfig | KvRecording | BinlogRecording
+        match name or recording.default_feed:
+            case KvRecording.codec:
+                self.config = KvRecording(recording)
+            case BinlogRecording.codec:
+                self.config = BinlogRecording(recording)
+            case _:
+                self.config = recording.feed_config(name)
 
     @property
     def name(self) -> str:
-        return CODEC if isinstance(self.config, KvRecording) else self.config.name
+        return self.config.name if isinstance(self.config, FeedConfig) else self.config.codec
 
     @property
     def changefeed_id(self) -> str:
-        return CODEC if isinstance(self.config, KvRecording) else self.config.changefeed_id
+        return self.config.changefeed_id if isinstance(self.config, FeedConfig) else self.config.codec
 
     @cached_property
     def history(self) -> RecordedHistory | None:
-        """For key-values, and where the recording has schema changes."""
-        return RecordedHistory(self.recording) if self.recording.ddls or isinstance(self.config, KvRecording) else None
+        """Where TiCDC's messages do not tell everything, and where the recording has schema changes."""
+        if isinstance(self.config, FeedConfig):
+            return RecordedHistory(self.recording) if self.recording.ddls else None
+        return RecordedHistory(self.recording, self.config)
+
+    @property
+    def false_deletes(self) -> FalseDeletes:
+        """What the feed tells and TiDB did not do."""
+        found: defaultdict[TableName, set[tuple[Key, CommitTs]]] = defaultdict(set)
+        for one in self.config.false_deletes if isinstance(self.config, BinlogRecording) else ():
+            found[one.table].add((one.key, one.commit_ts))
+        return found
 
     @property
     def steps(self) -> tuple[RowStep, ...]:
@@ -70,12 +95,14 @@ class PlayedFeed:
 
     def tables(self) -> RecordedTables:
         """What its SELECTs see."""
-        return RecordedTables(self.recording, None if isinstance(self.config, KvRecording) else self.config, history=self.history)
+        return RecordedTables(self.recording, self.config if isinstance(self.config, FeedConfig) else None, history=self.history)
 
     def open(self, play: Play, *, clock: Clock | None = None) -> PlayedCluster:
         """Begin to play: recorded time goes by from here on."""
         if isinstance(self.config, KvRecording):
             return RecordedPuller(self.config, play, clock=clock)
+        if isinstance(self.config, BinlogRecording):
+            return RecordedPumps(self.config, play, clock=clock)
         return RecordingFeed(self.recording, self.config, play, clock=clock)
 
     def attach(self, cluster: PlayedCluster) -> Attached:
@@ -85,6 +112,11 @@ class PlayedFeed:
             rules = DdlRules.of(FeedFilter(rules=("*.*",)), new_architecture=False)
             schemas = KvSchemas(self.config.snapshot, rules)
             return Attached(KvFeed(cluster, schemas), schemas, KvCodec(schemas.mark_table))
+        if isinstance(cluster, RecordedPumps):
+            assert isinstance(self.config, BinlogRecording)
+            schemas = self.config.schemas()
+            feed = BinlogFeed(cluster, schemas, BinlogJobs(self.config.metas.get, wait_max_s=0.0))
+            return Attached(feed, schemas, BinlogCodec(schemas.mark_table))
         assert isinstance(cluster, RecordingFeed)
         assert isinstance(self.config, FeedConfig)
         tables = StillSchemas(self.recording.schemas) if self.history is None else HistorySchemas(self.history)

@@ -82,7 +82,7 @@ class Recording:
             self.end_ts = CommitTs(int(self._found["end_ts"]))
             self.truth_ts = tuple(sorted(CommitTs(int(tso)) for tso in self._found["truth"]))
             self.ddls: tuple[str, ...] = tuple(json.dumps(ddl) for ddl in self._found["ddl"])
-            self._feeds: dict[str, Any] = self._found["feeds"]
+            self._feeds: dict[str, Any] = self._found.get("feeds", {})
         except (KeyError, TypeError, ValueError) as error:
             raise _not_a_recording(folder / "recording.json", repr(error)) from error
 
@@ -112,7 +112,8 @@ class Recording:
 
     @property
     def default_feed(self) -> str:
-        return "open-protocol" if "open-protocol" in self._feeds else next(iter(self._feeds))
+        """A Kafka changefeed's; of a recording without TiCDC `binlog`."""
+        return "open-protocol" if "open-protocol" in self._feeds else next(iter(self._feeds), "binlog")
 
     def feed_config(self, name: str | None = None) -> FeedConfig:
         """The changefeed `name`, or the default one. Raises FeedUnsuitable for one that is not there or is not Kafka's."""
@@ -121,9 +122,10 @@ class Recording:
         kafka = sorted(feed for feed, found in self._feeds.items() if found["kind"] == "kafka")
         if feed is None or feed["kind"] != "kafka":
             what = "no feed" if feed is None else "no Kafka feed"
+            others = [other for other, place in (("kv", "kv"), ("binlog", "pumps")) if (self.folder / place).is_dir()]
             raise FeedUnsuitable(
                 f"the recording {self.folder} has {what} {name!r}",
-                hint=f"choose one of {', '.join(kafka)}{' or kv' if (self.folder / 'kv').is_dir() else ''}",
+                hint=f"choose one of {', '.join([*kafka, *others])}",
             )
         uri = urlsplit(feed["sink_uri"])
         query = {parameter: values[-1] for parameter, values in parse_qs(uri.query).items()}

@@ -22,7 +22,9 @@ from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.core.progress import DumpState
 from sidecar.errors import FeedUnsuitable, SinkError, SourceError
+from sidecar.log.identity import name_of, own_id
 from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.skips import read_skips
 from sidecar.log.spill import FileSpill
 from sidecar.log.storage import Folder, open_folder
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
@@ -40,8 +42,9 @@ from sidecar.replay.status import Status
 from sidecar.ticdc.table_rules import matching
 from sidecar.verify.verify import Verdict, verify
 from spark_merge.delivery import JobSettings
+from spark_merge.greeting import without_greeting
 from spark_merge.job import Job, SparkTasks, session
-from spark_merge.sinks.registry import open_sink
+from spark_merge.sinks.registry import open_sinks
 
 STEPS_MAX = 5_000_000
 """A replay that has not ended by then never ends; the error says what it waits for."""
@@ -85,8 +88,9 @@ class Replay:
         _make_empty(self.out)
         self.log: Folder = open_folder(f"{self.out}/log")
         uris = settings.sinks or (f"file://{self.out}/output?format=jsonl",)
-        self.sinks = {uri: open_sink(uri, log_id=self.feed.changefeed_id) for uri in uris}
-        self.verified = next((open_folder(uri) for uri, sink in self.sinks.items() if getattr(sink, "file_format", "") == "jsonl"), None)
+        self.sinks = open_sinks(uris, log_id=name_of(self.feed.changefeed_id, own_id(self.log)))
+        written = zip(uris, self.sinks.values(), strict=True)
+        self.verified = next((open_folder(uri) for uri, sink in written if getattr(sink, "file_format", "") == "jsonl"), None)
         if settings.verify and self.verified is None:
             raise FeedUnsuitable("verify reads jsonl and no sink writes it", hint="add a sink with ?format=jsonl, or give --no-verify")
         self.clock = MonotonicClock()
@@ -230,7 +234,14 @@ class Replay:
         assert self.pipeline.dump.progress is not None
         complete_at = {t.table: t.complete_at for t in self.pipeline.dump.progress.tables if t.complete_at is not None}
         assert self.verified is not None
-        return verify(self.verified, self.recording, complete_at=complete_at, tables=self.tables, steps=self.feed.steps)
+        return verify(
+            self.verified,
+            self.recording,
+            complete_at=complete_at,
+            tables=self.tables,
+            steps=self.feed.steps,
+            false_deletes=self.feed.false_deletes,
+        )
 
     def _report(self, verdict: Verdict | None, seconds: float) -> Report:
         if self.pipeline is not None:
@@ -247,13 +258,16 @@ class Replay:
             outputs=tuple(self.sinks),
             dropped={table: rows.dropped for table, rows in self.spark.counts.items()},
             verdict=verdict,
+            skipped=tuple(read_skips(self.log)),
         )
 
 
 def run(settings: ReplaySettings, show: Callable[[Status], None]) -> Report:
     """Check what is asked for, start Spark, play."""
     replay = Replay(settings)
-    return replay.run(show, session(master=settings.master))
+    with without_greeting():
+        spark = session(master=settings.master)
+    return replay.run(show, spark)
 
 
 def _make_empty(out: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.core.model import TableName
+from sidecar.log.skips import Skip
 from sidecar.verify.verify import Verdict
 from spark_merge.places import WORKER_ROWS
 
@@ -36,7 +37,8 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome. `ok`: every table equals the truth, or, without verify, the dump is complete and delivered."""
+    """The outcome. `ok`: every table equals the truth, or, without verify, the dump is complete and delivered. `skipped`: rows of the log
+    that are in no output, by an operator's decision."""
 
     ok: bool
     exit_reason: str
@@ -49,6 +51,7 @@ class Report:
     outputs: tuple[str, ...]
     dropped: dict[TableName, int]
     verdict: Verdict | None
+    skipped: tuple[Skip, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         rows = self.changes + self.dump_rows
@@ -63,6 +66,7 @@ class Report:
             "repeats": self.repeats,
             "crashes": list(self.deaths),
             "outputs": list(self.outputs),
+            "skipped": [skip.to_json() for skip in self.skipped],
             "verdict": self._verdict_to_json(),
         }
 
@@ -79,5 +83,5 @@ class Report:
         return (
             f"{what.get(self.exit_reason, 'Delivered, not verified.')} {self.changes:,} live changes and {self.dump_rows:,} dump rows"
             f" in {self.seconds:.1f} s, {len(self.deaths)} crashes, {self.repeats:,} repeats dropped.\n"
-            f"Output: {', '.join(self.outputs)}"
+            f"Output: {', '.join(self.outputs)}" + "".join(f"\nleft out by an operator: {skip.table} {skip}" for skip in self.skipped)
         )

@@ -19,6 +19,7 @@ Source: pingcap/tidb pkg/meta/model/{job,job_args}.go; pingcap/ticdc logservice/
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,7 +28,7 @@ from sidecar.core.model import CommitTs
 from sidecar.errors import MessageUnreadable
 from sidecar.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor, TableInfo
 
-_RUNNING, _DONE, _SYNCED = 1, 4, 6
+_RUNNING, _ROLLED_BACK, _DONE, _CANCELLED, _SYNCED = 1, 3, 4, 5, 6
 _STATES = range(11)
 
 _SCHEMA_ACTIONS = {Action.CREATE_SCHEMA, Action.DROP_SCHEMA, Action.MODIFY_SCHEMA_CHARSET, Action.MODIFY_SCHEMA_PLACEMENT}
@@ -92,12 +93,17 @@ class _Job(msgspec.Struct):
     multi_schema_info: _MultiSchema | None = None
 
 
-class _WithId(msgspec.Struct):
+class _Partition(msgspec.Struct):
+    """`name` and its values say what it is made of, and decide nothing here."""
+
     id: int
+    name: Any = None
+    less_than: Any = None
+    in_values: Any = None
 
 
 class _PartInfo(msgspec.Struct):
-    definitions: list[_WithId]
+    definitions: list[_Partition]
 
 
 class _Reorganised(msgspec.Struct):
@@ -160,6 +166,9 @@ _MODIFIED = (
     "redundant_idxs", "old_column_id",
 )  # fmt: skip
 
+_NAME = r"(`(?:[^`]|``)+`|[\w$]+)"
+_RENAMED = re.compile(rf"(?:{_NAME}\s*\.\s*)?{_NAME}\s+TO\s+(?:{_NAME}\s*\.\s*)?{_NAME}", re.IGNORECASE)
+
 _decoder = msgspec.json.Decoder(_Job)
 
 
@@ -173,9 +182,12 @@ def ddl_job(job_meta: bytes, *, commit_ts: CommitTs, at: str) -> DdlJob | Step |
         if job.type in _COLUMN_ACTIONS:
             return _column_switch(job, commit_ts, at)
         return _switch(job, commit_ts, at) if _SWITCH_STATES.get(job.type, -1) == job.schema_state else None
-    if job.state != _DONE or job.binlog is None or job.binlog.SchemaVersion == 0:
-        return None
-    return _done(job, job.binlog, commit_ts, at)
+    return _done_job(job, commit_ts, at)
+
+
+def done_job(job_meta: bytes, *, commit_ts: CommitTs, at: str) -> DdlJob | None:
+    """As `ddl_job`, without the steps of jobs that run."""
+    return _done_job(_decoded(job_meta, at), commit_ts, at)
 
 
 def history_job(job_meta: bytes, *, at: str) -> DdlJob | None:
@@ -186,6 +198,20 @@ def history_job(job_meta: bytes, *, at: str) -> DdlJob | None:
     return _done(job, job.binlog, CommitTs(job.binlog.FinishedTS), at)
 
 
+def ended_job(job_meta: bytes, *, commit_ts: CommitTs, query: str, at: str) -> tuple[bool, DdlJob | None]:
+    """A row of either table, of a job whose true commit_ts is known: whether the job is over, and what it did, None for nothing (rolled
+    back, or without a change). `query`: its statement as TiDB restores it, names in backquotes. Raises MessageUnreadable."""
+    job = _decoded(job_meta, at)
+    if job.type == Action.RENAME_TABLES and job.raw_args is None and not job.involving_schema_info:
+        job.involving_schema_info = _renamed_by(query, job.schema_name)
+    if job.state in (_ROLLED_BACK, _CANCELLED):
+        return True, None
+    if job.state not in (_DONE, _SYNCED):
+        return False, None
+    changed = job.binlog is not None and job.binlog.SchemaVersion
+    return True, _done(job, job.binlog, commit_ts, at) if changed and job.binlog is not None else None
+
+
 def _decoded(job_meta: bytes, at: str) -> _Job:
     try:
         job = _decoder.decode(job_meta)
@@ -194,6 +220,12 @@ def _decoded(job_meta: bytes, at: str) -> _Job:
     if job.state not in _STATES:
         raise _unreadable(at, f"DDL job {job.id} has state {job.state}, expected 0 to {_STATES.stop - 1}")
     return job
+
+
+def _done_job(job: _Job, commit_ts: CommitTs, at: str) -> DdlJob | None:
+    if job.state != _DONE or job.binlog is None or job.binlog.SchemaVersion == 0:
+        return None
+    return _done(job, job.binlog, commit_ts, at)
 
 
 def _done(job: _Job, binlog: _Binlog, commit_ts: CommitTs, at: str) -> DdlJob:
@@ -212,11 +244,14 @@ def _done(job: _Job, binlog: _Binlog, commit_ts: CommitTs, at: str) -> DdlJob:
         schema_name=schema_name,
         table_id=job.table_id,
         tables=_tables(job, binlog, at),
+        schema_version=binlog.SchemaVersion,
+        finished_ts=binlog.FinishedTS,
     )
 
 
 def _switch(job: _Job, commit_ts: CommitTs, at: str) -> PartitionSwitch:
     gone: frozenset[int | str] | None = None
+    definitions: tuple[dict[str, Any], ...] = ()
     if job.type == Action.TRUNCATE_TABLE_PARTITION:
         truncated = _arguments(job, _Truncated, ("old_partition_ids", "new_partition_ids"), at)
         gone, came = frozenset(truncated.old_partition_ids), tuple(truncated.new_partition_ids)
@@ -225,9 +260,17 @@ def _switch(job: _Job, commit_ts: CommitTs, at: str) -> PartitionSwitch:
         came = tuple(one.id for one in reorganised.part_info.definitions)
         if job.type == Action.REORGANIZE_PARTITION:
             gone = frozenset(name.lower() for name in reorganised.part_names or ())
+            definitions = tuple(map(msgspec.structs.asdict, filter(_is_told, reorganised.part_info.definitions)))
     if not came or gone == frozenset():
         raise _unreadable(at, f"DDL job {job.id} ({job.query[:200]}) does not name its partitions")
-    return PartitionSwitch(job.id, Action(job.type), commit_ts, job.start_ts, job.query, job.schema_name, job.table_id, gone, came)
+    return PartitionSwitch(
+        job.id, Action(job.type), commit_ts, job.start_ts, job.query, job.schema_name, job.table_id, gone, came, definitions
+    )
+
+
+def _is_told(one: _Partition) -> bool:
+    names = [one.name.get(form) for form in ("O", "L")] if isinstance(one.name, dict) else [None]
+    return all(isinstance(name, str) and name for name in names)
 
 
 def _column_switch(job: _Job, commit_ts: CommitTs, at: str) -> ColumnSwitch | None:
@@ -303,7 +346,20 @@ def _renamed_into(job: _Job, at: str) -> list[int | str]:
         return [one.new_schema_id for one in renamed.rename_table_infos]
     if renamed.new_schema_ids is not None:
         return list(renamed.new_schema_ids)
-    return [one.database for one in (job.involving_schema_info or ())[1::2]]
+    return [one.database for one in (job.involving_schema_info or _renamed_by(job.query, job.schema_name))[1::2]]
+
+
+def _renamed_by(query: str, last_schema: str) -> list[_Involved]:
+    """As `involving_schema_info`, which older TiDB does not keep, nor arguments of what is over. A name without a schema is of the
+    session's, which `last_schema`, the one that the last table is renamed into, is where that has none; else it is not known: nothing."""
+    pairs = _RENAMED.findall(query)
+    session = last_schema if pairs and not pairs[-1][2] else ""
+    named = [_Involved(_bare(pair[at]) or session, _bare(pair[at + 1])) for pair in pairs for at in (0, 2)]
+    return named if all(one.database for one in named[1::2]) else []
+
+
+def _bare(name: str) -> str:
+    return (name[1:-1].replace("``", "`") if name.startswith("`") else name).lower()
 
 
 def _recovered(job: _Job, at: str) -> list[TableInfo]:

@@ -46,6 +46,19 @@ def cast_text(text: str, source: KvColumn, target: KvColumn) -> str | None:
     return None
 
 
+def clipped_text(text: str, source: KvColumn, target: KvColumn) -> str | None:
+    """An integer that the target's range does not hold, as MODIFY COLUMN leaves it without strict mode: the nearest that it holds (a
+    strict one is refused). None for any other value. Source: pingcap/tidb pkg/types/convert.go, ConvertIntToUint and its like."""
+    if source.column.kind not in _INTEGERS or target.column.kind not in _INTEGERS:
+        return None
+    low = _lowest(target)
+    return str(min(max(int(text), low), low + (1 << INT_BITS[target.type_code]) - 1))
+
+
+def _lowest(integer: KvColumn) -> int:
+    return 0 if integer.unsigned else -(1 << (INT_BITS[integer.type_code] - 1))
+
+
 def _number(text: str, target: KvColumn) -> str | None:
     """The number in the target's range and with its scale, if it has no more digits than that."""
     shape = target.column
@@ -63,7 +76,7 @@ def _number(text: str, target: KvColumn) -> str | None:
         return None
     if shape.kind in _INTEGERS:
         number, bits = size if unscaled >= 0 else -size, INT_BITS[target.type_code]
-        low = 0 if target.unsigned else -(1 << (bits - 1))
+        low = _lowest(target)
         return str(number) if low <= number < low + (1 << bits) else None
     if size >= 10**shape.length or (target.unsigned and unscaled < 0):
         return None

@@ -35,7 +35,7 @@ NIL, BYTES, COMPACT_BYTES, INT, UINT, FLOAT, DECIMAL, DURATION, VARINT, UVARINT,
 
 _SIGNED = frozenset[Kind]({"int", "year", "time"})
 _NUMBERS = frozenset[Kind]({"int", "uint", "year", "enum", "set", "bit", "date", "datetime", "timestamp", "time"})
-_ROW_FLAGS: dict[Kind, frozenset[int]] = {
+ROW_FLAGS: dict[Kind, frozenset[int]] = {
     "int": frozenset({VARINT}), "year": frozenset({VARINT}), "time": frozenset({VARINT, DURATION}), "uint": frozenset({UVARINT}),
     "enum": frozenset({UVARINT}), "set": frozenset({UVARINT}), "bit": frozenset({UVARINT}), "date": frozenset({UVARINT}),
     "datetime": frozenset({UVARINT}), "timestamp": frozenset({UVARINT}), "float": frozenset({FLOAT}), "double": frozenset({FLOAT}),
@@ -131,7 +131,7 @@ def read_datum(data: bytes, at: int) -> tuple[int, Plain | None, int]:
 def plain_of_datum(column: KvColumn, data: bytes, at: int, *, in_key: bool) -> tuple[Plain | None, int]:
     """A datum that must be of the column's type, and where it ends. None is NULL, which a key does not hold."""
     flag, value, end = read_datum(data, at)
-    allowed = (_KEY_FLAGS if in_key else _ROW_FLAGS)[column.column.kind]
+    allowed = (_KEY_FLAGS if in_key else ROW_FLAGS)[column.column.kind]
     if flag not in allowed and (flag != NIL or in_key):
         raise Broken(at, f"a value of kind {column.column.kind} (flag {' or '.join(map(str, sorted(allowed)))})", f"flag {flag}")
     return value, end

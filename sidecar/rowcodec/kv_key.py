@@ -73,7 +73,7 @@ def values_of_handle(table: KvTable, handle: bytes) -> dict[int, Plain]:
         except Broken as broken:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         if part.is_whole and value is not None:
-            found[part.number] = _text_of_sort_key(table, part.number, value)
+            found[part.number] = text_of_sort_key(table, part.number, value)
     # Short handles are padded with NIL so that their length tells them from int handles.
     if handle[at:].strip(bytes([NIL])) or (at < len(handle) and len(handle) != _COMMON_HANDLE_BYTES_MIN):
         raise Broken(at, "the end of the handle", f"{len(handle) - at} bytes more")
@@ -85,7 +85,7 @@ def _int_handle(table: KvTable, number: int, handle: bytes) -> int:
     return value & ((1 << 64) - 1) if table.columns[number].unsigned else value
 
 
-def _text_of_sort_key(table: KvTable, number: int, value: Plain) -> Plain:
+def text_of_sort_key(table: KvTable, number: int, value: Plain) -> Plain:
     """gbk and gb18030 are the only reversible collations whose sort key is in another charset than the value."""
     collation = table.columns[number].collation
     charset = collation.removesuffix("_bin")

@@ -15,7 +15,7 @@ import json
 import zlib
 from base64 import b85decode, b85encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
 from sidecar.rowcodec.kv_table import KvTable, kv_table
 from sidecar.schema.ddl import TableInfo
-from sidecar.schema.version import SchemaSnapshot
+from sidecar.schema.version import SchemaSnapshot, read_version
 
 DDL_JOB_TABLE = TableName("mysql", "tidb_ddl_job")
 
@@ -82,6 +82,24 @@ def _kv_table(layout: str, name: TableName) -> KvTable:
     if found.info is None:
         raise _unreadable(name, "it is a schema's")
     return kv_table(found.info, schema=name.schema, new_collation=found.new_collation)
+
+
+def schema_under(schema: TableSchema, layout: str) -> TableSchema:
+    """The table as it was under another layout. Raises as `kv_table_of`."""
+    info = _read(layout, schema.name).info
+    if info is None:
+        raise _unreadable(schema.name, "it is a schema's")
+    before = read_version(info, lambda _info, _schema: None, schema_id=0, schema=schema.name.schema, since_ts=CommitTs(0))
+    described = _kv_table(layout, schema.name).schema
+    return replace(described, name=schema.name, table_id=before.table_id, physical_ids=before.physical_ids, layout=layout)
+
+
+def before_virtual(schema: TableSchema) -> frozenset[str]:
+    """The columns that stand before the first virtual generated one: all of them, where there is none. Raises as `kv_table_of`."""
+    info = _read(schema.layout, schema.name).info or {}
+    virtual = [bool(found.get("generated_expr_string")) and not found.get("generated_stored") for found in info.get("cols", [])]
+    end = virtual.index(True) if True in virtual else len(virtual)
+    return frozenset(found["name"]["O"] for found in info.get("cols", [])[:end])
 
 
 def snapshot_of(tables: Mapping[TableName, TableSchema], *, ts: CommitTs) -> KvSnapshot:

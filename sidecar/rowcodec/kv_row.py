@@ -31,7 +31,7 @@ FORMAT_2 = 128
 FLAG_LARGE, FLAG_CHECKSUM = 1, 2
 HEAD_BYTES = 6
 
-_EMPTY_FORMAT_1 = b"\0"
+EMPTY_FORMAT_1 = b"\0"
 _SHOWN_KEY_BYTES_MAX = 64
 _SHOWN_IDS_MAX = 8
 _HINT = (
@@ -78,7 +78,7 @@ def decode_row(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False
         if table.lost_key is not None:
             raise Broken(0, f"a value of column {table.lost_key}, of the handle key", "none: it is being dropped")
         values = plain_values(table, found, value, of_handle, is_old=is_old)
-        return [_text(table, number, of_row, texts) for number, of_row in enumerate(values)]
+        return [text_of(table, number, of_row, texts) for number, of_row in enumerate(values)]
     except Broken as broken:
         raise MessageUnreadable(
             f"table {table.schema.name} (id {table.id}), key {_shown(key)}: {part} byte {broken.at}: "
@@ -97,7 +97,7 @@ def _shown_ids(table: KvTable) -> str:
     return f"a table id of {ids}" if len(ids) <= _SHOWN_IDS_MAX else f"one of {len(ids)} table ids from {ids[0]} to {ids[-1]}"
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """A column's value in the row and where it stands; `plain` None is NULL. `column`: what it was written as."""
 
     at: int
@@ -105,13 +105,13 @@ class _Found(NamedTuple):
     column: KvColumn
 
 
-def plain_values(table: KvTable, key: RecordKey, value: bytes, of_handle: dict[int, Plain], *, is_old: bool) -> Sequence[_Found | None]:
+def plain_values(table: KvTable, key: RecordKey, value: bytes, of_handle: dict[int, Plain], *, is_old: bool) -> Sequence[Found | None]:
     """What the row holds for each column; None where it has nothing. Raises Broken, with offsets in `value`."""
     if not value:
         raise Broken(0, "a row", "no bytes")
-    wanted = [*table.columns, *(column.successor for column in table.columns if column.successor is not None)]
     if value[0] != FORMAT_2:
-        return _of_columns(table, _format_1(wanted, value))
+        return values_of_format_1(table, value)
+    wanted = _wanted(table)
     cells = cells_of(value)
     found = {column.id: one for column in wanted if (one := _cell_value(column, value, cells)) is not None}
     if cells.checksum is not None:
@@ -122,22 +122,27 @@ def plain_values(table: KvTable, key: RecordKey, value: bytes, of_handle: dict[i
     return _of_columns(table, found)
 
 
-def _of_columns(table: KvTable, found: Mapping[int, _Found]) -> list[_Found | None]:
+def _wanted(table: KvTable) -> list[KvColumn]:
+    return [*table.columns, *(column.successor for column in table.columns if column.successor is not None)]
+
+
+def _of_columns(table: KvTable, found: Mapping[int, Found]) -> list[Found | None]:
     """By column, of what was found by id: the column's own, else its successor's."""
     return [found.get(column.id) or (found.get(column.successor.id) if column.successor else None) for column in table.columns]
 
 
-def _cell_value(column: KvColumn, value: bytes, cells: Cells) -> _Found | None:
+def _cell_value(column: KvColumn, value: bytes, cells: Cells) -> Found | None:
     cell = cells.present.get(column.id)
     if cell is None:
-        return _Found(HEAD_BYTES, None, column) if column.id in cells.nulls else None
+        return Found(HEAD_BYTES, None, column) if column.id in cells.nulls else None
     try:
-        return _Found(cell.start, plain_of_cell(column, value[cell.start : cell.end]), column)
+        return Found(cell.start, plain_of_cell(column, value[cell.start : cell.end]), column)
     except Broken as broken:
         raise broken.shifted(cell.start, f"column {column.column.name}") from broken
 
 
-def _text(table: KvTable, number: int, of_row: _Found | None, of_handle: Mapping[int, str]) -> str | None:
+def text_of(table: KvTable, number: int, of_row: Found | None, of_handle: Mapping[int, str]) -> str | None:
+    """A column's text, of what the row and the handle hold of it. Raises Broken."""
     column = table.columns[number]
     if of_row is None:
         if number in of_handle:
@@ -214,10 +219,15 @@ def cells_of(value: bytes) -> Cells:
 # ---- format 1 -------------------------------------------------------------------------------------------------------
 
 
-def _format_1(columns: Sequence[KvColumn], value: bytes) -> dict[int, _Found]:
+def values_of_format_1(table: KvTable, value: bytes, *, hidden_id: int | None = None) -> list[Found | None]:
+    """As `plain_values`. `hidden_id`: a negative id that the row may have as well. Raises Broken."""
+    return _of_columns(table, _format_1(_wanted(table), value, hidden_id))
+
+
+def _format_1(columns: Sequence[KvColumn], value: bytes, hidden_id: int | None) -> dict[int, Found]:
     """By column id, of `columns`."""
-    found: dict[int, _Found] = {}
-    if value == _EMPTY_FORMAT_1:
+    found: dict[int, Found] = {}
+    if value == EMPTY_FORMAT_1:
         return found
     by_id = {column.id: column for column in columns}
     seen: set[int] = set()
@@ -226,7 +236,7 @@ def _format_1(columns: Sequence[KvColumn], value: bytes) -> dict[int, _Found]:
         if value[at] != VARINT:
             raise Broken(at, f"format 2 ({FORMAT_2}), or the flag {VARINT} of a column id of format 1", str(value[at]))
         id_, start = read_varint(value, at + 1)
-        if id_ in seen or id_ < 1:
+        if id_ in seen or (id_ < 1 and id_ != hidden_id):
             raise Broken(at, "a column id of format 1 that is new", str(id_))
         seen.add(id_)
         column = by_id.get(id_)
@@ -238,5 +248,5 @@ def _format_1(columns: Sequence[KvColumn], value: bytes) -> dict[int, _Found]:
         except Broken as broken:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         # A compact or JSON value's own bytes end where the datum ends.
-        found[id_] = _Found(at - len(plain) if isinstance(plain, bytes) else start, plain, column)
+        found[id_] = Found(at - len(plain) if isinstance(plain, bytes) else start, plain, column)
     return found

@@ -185,17 +185,18 @@ def _absent(column: Column, found: dict[str, Any], shape: TableSchema) -> str | 
         except Base64Error as error:
             raise ValueError(f"origin_default_bit of {column.name}") from error
     if default is None:
-        return None if column.nullable else _zero(column)
+        return None if column.nullable else zero_text(column)
     if column.kind == "timestamp" and not found["version"] and str(default).strip("0-: .") != "":
         raise FeedUnsuitable(
             f"table {shape.name}, column {column.name}: its default {default} is in the time zone of a TiDB before 2.1, not in UTC",
             hint="set the column's default anew (alter table … alter column … set default), or leave the table out",
         )
-    return _default_text(column, default)
+    return default_text(column, default)
 
 
-def _default_text(column: Column, default: Any) -> str:
-    """An origin default, which TableInfo holds as MySQL's text (or a JSON number), as canonical text."""
+def default_text(column: Column, default: Any) -> str:
+    """An origin default, which TableInfo holds as MySQL's text (or a JSON number), as canonical text. Raises ValueError,
+    ArithmeticError."""
     text = str(default)
     match column.kind:
         case "int" | "uint":
@@ -235,7 +236,7 @@ def _with_fraction(text: str, scale: int) -> str:
     return f"{whole}.{digits[:scale].ljust(scale, '0')}" if scale else whole
 
 
-def _zero(column: Column) -> str:
+def zero_text(column: Column) -> str:
     """What TiCDC puts for a NOT NULL column that a row lacks (table.GetZeroValue; enum: its first label)."""
     match column.kind:
         case "int" | "uint" | "bit":

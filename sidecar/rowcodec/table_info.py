@@ -4,6 +4,7 @@ Rules, as in TiCDC (tiflow cdc/model/schema_storage.go; facts/tidb.md 4.1):
 - columns are the public ones in offset order; virtual generated ones are not in the feed and are left out;
 - `Charset` binary tells binary from text, `Flag` tells unsigned integers;
 - the table's id and its partitions' are TiDB's;
+- what the table was made of is `definition.definition_of`'s;
 - the handle key is the primary key, else the unique index whose columns are all NOT NULL (and in the feed), with the
   fewest columns, then the smallest id; else there is none and TiCDC does not replicate the table.
 
@@ -19,6 +20,7 @@ from typing import Any
 
 from sidecar.core.model import Column, Kind, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
+from sidecar.rowcodec.definition import definition_of
 
 _PUBLIC = 5
 
@@ -46,8 +48,10 @@ def table_schema(info: dict[str, Any], *, schema: str) -> TableSchema:
         name = TableName(schema, info["name"]["O"])
         in_feed = [found for found in sorted(info["cols"], key=lambda col: int(col["offset"])) if _is_in_feed(found)]
         columns = tuple(_column(name, found) for found in in_feed)
-        return TableSchema(name, columns, _handle_key(info, in_feed), int(info.get("id", 0)), _physical_ids(info))
-    except (KeyError, TypeError) as error:
+        # a part of a TableInfo, which its reader made for one column, is no table
+        definition = definition_of(info) if "id" in info else None
+        return TableSchema(name, columns, _handle_key(info, in_feed), int(info.get("id", 0)), _physical_ids(info), definition=definition)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise FeedUnsuitable(
             f"the table info of {schema}.{info.get('name')} lacks or breaks a field: {error!r}",
             hint="check that the TiDB status address is TiDB's and that this ticdc-dump knows its version",

@@ -20,21 +20,27 @@ from pathlib import Path
 from threading import Event
 
 import sidecar
-from sidecar.adapters.clock import MonotonicClock
+from sidecar.adapters.clock import MonotonicClock, newest_ts
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, Holder, owner
 from sidecar.adapters.etcd.progress import EtcdProgress
+from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource, mark_row_id
+from sidecar.adapters.tidb.sql import end_questions
 from sidecar.config import Config
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, serve
 from sidecar.control.service import ControlService, Served
 from sidecar.control.status import SidecarStatus
+from sidecar.control.subscribe import Spool
+from sidecar.core.schema_step import Beside
 from sidecar.errors import LogTaken, OwnershipLost, TicdcDumpError
 from sidecar.feeds.contract import Brought
+from sidecar.feeds.kafka.checks import sharing
 from sidecar.feeds.registry import MAKES
 from sidecar.log import storage
+from sidecar.log.apart import check_apart
 from sidecar.log.delivered import DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.segment_log import FolderLog, write_chunk
@@ -42,13 +48,16 @@ from sidecar.log.spill import FileSpill
 from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
+from sidecar.run.beginning import HoldsRows, check_beginning
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
-from sidecar.run.merge_process import MergeProcess
+from sidecar.run.merge_process import MergeProcess, unexplained
 from sidecar.run.metrics import MetricsServer, Tally
-from sidecar.run.news import Line, News, cannot_begin, standby, started, stopped, term_ended, worker_died
+from sidecar.run.news import Line, News, cannot_begin, open_secrets, standby, started, stopped, term_ended, worker_died
+from sidecar.run.resumes import Resumes
 from sidecar.run.term import Term
+from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import LiveScope
 
 ACQUIRE_S = 1.0
@@ -56,26 +65,37 @@ ACQUIRE_S = 1.0
 PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 30.0
 """Between terms that ended with an error which a retry can help; doubled each time, until a term lives for long."""
 LONG_TERM_S = 60.0
+SLOW_READS_S = 5.0
+"""Of a --dry-run, to ask how tables would be read: whoever asks waits for 30 s."""
 
 
 class Sidecar:
-    """One process for one changefeed. `run` returns when told to stop, and raises what ends it."""
+    """One process for one changefeed. `run` returns when told to stop, and raises what ends it. `hindered`: what keeps it from serving
+    the changefeed, as far as it is not a standby. `spool`: what subscribers read."""
 
-    def __init__(self, config: Config, config_path: Path) -> None:
+    def __init__(self, config: Config, config_path: Path, *, holds_rows: HoldsRows = lambda *_: False, spool: Spool | None = None) -> None:
         check_listening("control", config.control.listen, config.control.tls, has_token=bool(read_token("control", config.control)))
+        storage.log_folder(config.log.uri)
+        self.spill = FileSpill(config.log.spill_folder or None)
         self.config = config
         self.stopping = Event()
         self.status: SidecarStatus | None = None
         self.last_error = ""
+        self.hindered = ""
         self._rows_per_s = 0.0
         self._standby_since_s: float | None = None
         self.requests = QueuedRequests()
         self.tally = Tally()
         self.clock = MonotonicClock()
-        self._config_path = config_path
+        self._config_path, self._holds_rows, self._spool = config_path, holds_rows, spool
         self._closers: list[Callable[[], object]] = []
         self._checks: list[Callable[[], object]] = []
         self._worker: MergeProcess | None = None
+
+    def stop(self) -> None:
+        """End within seconds, whatever the database does. From any thread."""
+        self.stopping.set()
+        end_questions()
 
     def _prepare(self) -> None:
         """Make the parts, again and again while only an outage is in the way: a machine may come up before its etcd does."""
@@ -94,13 +114,16 @@ class Sidecar:
 
     def _make(self) -> None:
         config = self.config
+        check_apart(config.log.uri, config.sinks)
         self.client = EtcdClient(config.etcd)
         self._closers.append(self.client.close)
         self.changefeed = read_changefeed(self.client, config)
         self.schemas = TidbSchemas(config.source)
         self.scope = LiveScope(server_tz=config.kafka.server_tz)
-        folder = storage.open_folder(config.log.uri)
+        folder = storage.log_folder(config.log.uri)
         last = FolderLog(folder).recover(epoch=0)
+        if last is None:
+            check_beginning(config, self.changefeed.log_id, self._holds_rows)
         self.ownership = EtcdOwner(
             self.client,
             self.root,
@@ -135,13 +158,17 @@ class Sidecar:
             feed_scope=self.scope,
             defaults=self.config.dump,
             rows_per_s_before=lambda: self._rows_per_s,
+            hindered=lambda: self.hindered,
             case_sensitive=self.changefeed.filter.case_sensitive,
+            slow_reads=partial(slow_reads, self.config.source, max_s=SLOW_READS_S),
+            spool=self._spool,
         )
         return serve(ControlService(served), self.config.control)
 
     def run(self) -> None:
         """Terms of ownership until `stopping`. Raises the error that ends the process."""
         say(started(self.config, version=sidecar.__version__))
+        say(*open_secrets(self.config))
         self._prepare()
         pause_s = PAUSE_FIRST_S
         while not self.stopping.is_set():
@@ -154,8 +181,12 @@ class Sidecar:
                     continue
                 self._own(epoch)
             except (OwnershipLost, LogTaken) as error:
+                self.hindered = ""
                 self._ended(error, term_ended(error, goes_on=True))
             except TicdcDumpError as error:
+                if self.stopping.is_set() and error.retryable:
+                    break
+                self.hindered = str(error)
                 self._ended(error, term_ended(error, goes_on=error.retryable))
                 if not error.retryable:
                     raise
@@ -164,6 +195,7 @@ class Sidecar:
         say(stopped())
 
     def _stand_by(self) -> None:
+        self.hindered = ""
         if self._standby_since_s is None:
             self._standby_since_s = self.clock.now_s()
             say(standby(self._owner_address()))
@@ -175,14 +207,20 @@ class Sidecar:
 
     def _own(self, epoch: int) -> None:
         waited_s = self._stood_by_s()
+        self.hindered = self.hindered or "it is attaching to the changefeed"
         self.tally.terms += 1
         self.changefeed = read_changefeed(self.client, self.config)
-        brought = MAKES[self.config.feed](self.config, self.changefeed, self.scope, lambda what: say(Line(what, {}, "warning")))
+        brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
         term = Term(self.config, self.changefeed, self.ownership, epoch=epoch)
-        watch = ChangefeedWatch(self.client, self.config, self.changefeed)
+        resumes = Resumes(self.client, self.changefeed.name, self.root, note) if tells_no_gap(self.config, self.changefeed) else None
+        watch = ChangefeedWatch(self.client, self.config, self.changefeed, resumes)
         at_once = True
         try:
             term.begin(partial(self._open, brought))
+            for what in sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ():
+                note(what)
+            if resumes is not None:
+                resumes.begin(new_log=term.pipeline.next_seq == 0)
             self._start_worker(epoch)
             process = f"{socket.gethostname()}:{os.getpid()}"
             news = News(self.config, self.changefeed, brought.place(), waited_s=waited_s)
@@ -192,11 +230,12 @@ class Sidecar:
                 watch.check()
                 self._check_parts()
                 if gauge.due(now_s):
-                    self.status = gauge.read(now_s, worker=self._worker_state(), last_error=self.last_error)
+                    self.status = gauge.read(now_s, worker=self._worker_state(), died=self._died(), last_error=self.last_error)
                     self._rows_per_s = self.status.rows_per_s or self._rows_per_s
                     say(*news.heard(self.status, self.deliveries.report, now_s))
 
             seen(term.pipeline, self.clock.now_s())
+            self.hindered = ""
             self.server.owner(owns=True)
             term.run(self.stopping, seen)
             at_once = False
@@ -217,7 +256,7 @@ class Sidecar:
         source = TidbSource(
             config.source,
             schemas={},
-            write_chunk=partial(write_chunk, storage.open_folder(config.log.uri)),
+            write_chunk=partial(write_chunk, storage.log_folder(config.log.uri)),
             changefeed_id=mark_row_id(self.changefeed.name),
         )
         opened.callback(source.close)
@@ -227,12 +266,14 @@ class Sidecar:
             log=segments,
             source=source,
             schemas=brought.schemas,
-            progress=EtcdProgress(self.client, self.root, self.ownership),
+            progress=EtcdProgress(self.client, self.root, self.ownership, lambda what: say(Line(what, {}, "warning"))),
             requests=self.requests,
             clock=self.clock,
-            spill=FileSpill(config.log.spill_folder or None),
+            spill=self.spill,
             deliveries=self.deliveries,
             through=self.scope.through,
+            newest_ts=newest_ts,
+            beside=beside(config),
         )
 
     def _count(self) -> Tally:
@@ -256,6 +297,9 @@ class Sidecar:
 
     def _worker_state(self) -> str:
         return "external" if self._worker is None else worker_state(self._worker.pid(), self.deliveries.report)
+
+    def _died(self) -> str:
+        return unexplained(self._worker.last if self._worker is not None else None, self.deliveries.report)
 
     def _end_worker(self, *, at_once: bool) -> None:
         if self._worker is not None:
@@ -285,6 +329,23 @@ class Sidecar:
         self._checks.clear()
         while self._closers:
             self._closers.pop()()
+
+
+def note(what: str) -> None:
+    """Something that an operator should know."""
+    say(Line(what, {}, "warning"))
+
+
+def tells_no_gap(config: Config, changefeed: Changefeed) -> bool:
+    """Whether a resume from another checkpoint leaves the changefeed's incarnation as it is, and its messages without a word."""
+    return config.encoded and changefeed.new_architecture
+
+
+def beside(config: Config) -> Beside:
+    """Raw key-values are right where TiCDC's rows are not."""
+    if not config.encoded:
+        return Beside.RIGHT
+    return Beside.READ_AGAIN if config.dump.reread_rewritten else Beside.TOLD
 
 
 def worker_state(pid: int | None, report: DeliveryReport | None) -> str:

@@ -6,33 +6,51 @@ stream must be read ends the term, and the next one begins with the new definiti
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from threading import Event
+
+import stamina
 
 from sidecar.adapters.etcd.changefeed import read_changefeed_info
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.config import Config
 from sidecar.errors import CoordinationLost, FeedChanged
 from sidecar.process.background import Background
+from sidecar.run.resumes import Resumes
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
-from sidecar.ticdc.changefeed_info import changefeed
+from sidecar.ticdc.changefeed_info import changefeed, of_binlog
 
 LOOK_EVERY_S = 5.0
 """A read of one key of etcd; TiCDC itself takes as long to carry a change out."""
 
 
 def read_changefeed(client: EtcdClient, config: Config) -> Changefeed:
-    """Raises ConfigError for a changefeed that is not there."""
+    """As the feed has it: TiCDC's in etcd, or, of TiDB-Binlog, what the settings make. Raises ConfigError for one that is not there."""
+    if config.feed == "binlog":
+        binlog = config.binlog
+        return of_binlog(binlog.name, filter=binlog.filter, case_sensitive=binlog.case_sensitive, start_ts=binlog.initial_commit_ts)
     section = config.changefeed
     name = ChangefeedName(section.cluster, section.namespace, section.id)
     return changefeed(name, read_changefeed_info(client, name))
 
 
-class ChangefeedWatch:
-    """Looks in the background whether `changefeed` is still so defined; `check` raises if it is not."""
+def log_of(config: Config) -> str:
+    """The log's id, as soon as etcd answers: a machine may come up before its etcd does. Raises ConfigError for a changefeed that is not
+    there."""
+    found = ""
+    with closing(EtcdClient(config.etcd)) as client:
+        for attempt in stamina.retry_context(CoordinationLost, attempts=None, timeout=None, wait_initial=1.0, wait_max=30.0):
+            with attempt:
+                found = read_changefeed(client, config).log_id
+    return found
 
-    def __init__(self, client: EtcdClient, config: Config, changefeed: Changefeed) -> None:
-        self._client, self._config, self._changefeed = client, config, changefeed
+
+class ChangefeedWatch:
+    """Looks in the background whether `changefeed` is still so defined, and was not resumed over a gap; `check` raises if not."""
+
+    def __init__(self, client: EtcdClient, config: Config, changefeed: Changefeed, resumes: Resumes | None = None) -> None:
+        self._client, self._config, self._changefeed, self._resumes = client, config, changefeed, resumes
         self._looking = Background(self._look, name="changefeed")
         self.check, self.close = self._looking.check, self._looking.close
 
@@ -40,6 +58,8 @@ class ChangefeedWatch:
         while not ending.wait(LOOK_EVERY_S):
             try:
                 now = read_changefeed(self._client, self._config)
+                if self._resumes is not None:
+                    self._resumes.look()
             except CoordinationLost:
                 continue  # the lease tells when that has lasted too long
             if _stream(now) != _stream(self._changefeed):

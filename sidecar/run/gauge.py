@@ -13,8 +13,9 @@ from functools import partial
 from threading import Event
 
 from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, SidecarStatus, waiting_for
-from sidecar.core.model import CommitTs, Lane, TableName, physical_ms
-from sidecar.core.progress import OVER, Progress
+from sidecar.core.model import CommitTs, Ddl, Lane, TableName, physical_ms
+from sidecar.core.progress import OVER, DumpState, Progress
+from sidecar.core.schema_step import Beside, Rewrites
 from sidecar.errors import TicdcDumpError
 from sidecar.log.delivered import DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
@@ -87,9 +88,9 @@ class Gauge:
         self._due_s = now_s + STATUS_EVERY_S
         return True
 
-    def read(self, now_s: float, *, worker: str, last_error: str) -> SidecarStatus:
-        """`now_s` by the pipeline's clock. `worker`: the merge worker's state in a word; `last_error`: what was retried last. Cheap: no
-        call of it waits."""
+    def read(self, now_s: float, *, worker: str, died: str = "", last_error: str = "") -> SidecarStatus:
+        """`now_s` by the pipeline's clock. `worker`: the merge worker's state in a word; `died`: of one that could not say why;
+        `last_error`: what is told where the worker tells of nothing. Cheap: no call of it waits."""
         pipeline, wall_ms = self._pipeline, time.time() * 1000
         progress, counts, report = pipeline.dump.progress, pipeline.counts, self._deliveries.report
         self._estimates.want(progress)
@@ -119,18 +120,24 @@ class Gauge:
             dropped_rows=sum(report.dropped.values()) if report else 0,
             ddls=counts.ddls,
             last_ddl_ts=ddl.commit_ts if ddl else None,
-            last_ddl=ddl.query if ddl else "",
+            last_ddl=_told(ddl, pipeline.rewrites),
+            rewrites=pipeline.rewrites.count,
+            rewritten=pipeline.rewrites.tables,
             merge_worker=measured.merge_worker,
-            last_error=last_error or self._deliveries.trouble or (_error_of(report) if report else ""),
+            last_error=measured.source_said or self._deliveries.trouble or _error_of(report, died) or last_error,
             estimates=self._estimates.rows,
             readers=pipeline.dump.demand().readers,
             sinks=sinks,
             merged_rows=report.rows if report else {},
+            skipped_rows=report.skipped if report else 0,
+            ambiguous_timestamps=report.guessed if report else 0,
+            source_away_s=measured.source_away_s,
         )
 
     def _measured(self, now_s: float, wall_ms: float, lanes: Sequence[LaneStatus], sinks: Sequence[SinkState], *, worker: str) -> Measured:
         pipeline = self._pipeline
         progress, resolved_ts = pipeline.dump.progress, pipeline.sequence.after_ts or None
+        away = pipeline.outage if progress is not None and progress.state is DumpState.RUNNING else None
         least = min((lane.resolved_ts for lane in lanes if lane.resolved_ts is not None), default=None)
         stillest, since_s = min(
             ((lane, at_s) for lane, (_, at_s) in self._moved.items()), key=lambda found: found[1], default=(None, now_s)
@@ -150,10 +157,13 @@ class Gauge:
             batch_s=slowest.seconds if slowest else 0.0,
             batch_sink_s=slowest.accept_s if slowest else 0.0,
             source_still_s=pipeline.source_still_s(),
+            source_away_s=now_s - away.since_s if away else 0.0,
+            source_said=away.said if away else "",
             windows_full=pipeline.dump.full(),
             throttled=pipeline.throttled_s() > 0,
             delivery_bound_s=max((sink.bound_s for sink in sinks), default=0.0),
             held_by=next((sink for sink in sinks if sink.holds), None),
+            spark_starting=pipeline.pace.starting,
         )
 
     def _lanes(self, now_s: float) -> tuple[LaneStatus, ...]:
@@ -180,9 +190,12 @@ class Gauge:
         return sum(max(rows, 0) for rows in left) / rows_s if self._estimates.rows else None
 
 
-def _error_of(report: DeliveryReport) -> str:
-    """What ended the worker, or keeps a sink from going on."""
-    return report.error or next((f"{sink.sink}: {sink.error}" for sink in report.sinks if sink.error), "")
+def _error_of(report: DeliveryReport | None, died: str = "") -> str:
+    """What keeps a sink from going on, or ended the worker: the present before the past, and a death before what was told before it."""
+    if report is None:
+        return died
+    sink = next((f"{sink.sink}: {sink.error}" for sink in report.sinks if sink.error), "")
+    return (sink if report.state == "running" else "") or died or report.error or sink
 
 
 def _ms(later: CommitTs | None, earlier: CommitTs | None) -> float:
@@ -190,4 +203,15 @@ def _ms(later: CommitTs | None, earlier: CommitTs | None) -> float:
 
 
 def _behind_s(ts: CommitTs | None, wall_ms: float) -> float:
-    return 0.0 if ts is None else max(wall_ms - physical_ms(ts), 0.0) / 1000
+    """Negative where a clock is wrong: told as it is."""
+    return 0.0 if ts is None else (wall_ms - physical_ms(ts)) / 1000
+
+
+def _told(ddl: Ddl | None, rewrites: Rewrites) -> str:
+    """The newest DDL, with what an operator should know of the rows beside it."""
+    if ddl is None:
+        return ""
+    if rewrites.commit_ts != ddl.commit_ts:
+        return ddl.query
+    then = "they are read again" if rewrites.beside is Beside.READ_AGAIN else "dump again"
+    return f"(TiCDC's rows of {', '.join(map(str, rewrites.tables))} beside it may be wrong: {then}) {ddl.query}"

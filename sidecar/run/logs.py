@@ -10,11 +10,13 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import structlog
 
 from sidecar.config import LoggingSection
 from sidecar.errors import TicdcDumpError
+from sidecar.process.printable import printable
 from sidecar.run.news import Line
 
 EXIT_DEFECT = 1
@@ -27,11 +29,7 @@ def set_up(section: LoggingSection) -> None:
     level = logging.getLevelNamesMapping()[section.level.upper()]
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     shared: list[structlog.typing.Processor] = [structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level, stamp]
-    last: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if section.format == "json"
-        else structlog.dev.ConsoleRenderer(sort_keys=False, colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
-    )
+    last: structlog.typing.Processor = structlog.processors.JSONRenderer() if section.format == "json" else _text()
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -44,6 +42,17 @@ def set_up(section: LoggingSection) -> None:
     logging.captureWarnings(True)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("ticdc-dump").setLevel(level)
+
+
+def _text() -> structlog.typing.Processor:
+    """For people, who read it in a terminal."""
+    rendered = structlog.dev.ConsoleRenderer(sort_keys=False, colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+
+    def text(logger: Any, name: str, event: structlog.typing.EventDict) -> str:
+        values = {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
+        return rendered(logger, name, values)
+
+    return text
 
 
 def say(*lines: Line) -> None:

@@ -2,12 +2,21 @@
 
 `/healthz` answers 200 while the process can do its duty: as the owner, or as a standby. Whether it is the owner is
 `ticdc_dump_owner`; a lag that grows is for an alert to judge, not for a probe that would restart the process.
+
+Anybody who reaches the port may connect, so a connection costs a thread for a few seconds at most, there are CONNECTIONS_MAX of
+them, and the oldest gives way to the newest: who says nothing, or a byte at a time, keeps no scrape and no probe waiting.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from socketserver import ThreadingMixIn
+from threading import Lock
+from time import sleep
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
@@ -24,6 +33,13 @@ from sidecar.process.background import Background
 TABLES_MAX = 1000
 """Series a metric by table: what is above is summed under the table `…`."""
 REST = "…"
+CONNECTIONS_MAX = 16
+"""More than scrapers and probes hold: each asks one question and goes."""
+SILENT_MAX_S = 5.0
+"""For the next byte of a request, and for room to send an answer."""
+NO_DESCRIPTOR_PAUSE_S = 0.1
+"""Between attempts to accept while the process has no descriptor left: the listener stays ready meanwhile."""
+CLOSING_MAX_S = 5.0
 
 
 @dataclass(slots=True)
@@ -71,9 +87,14 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
     yield CounterMetricFamily("ticdc_dump_repeats", "Changes dropped as repeats in this term", value=status.repeats)
     yield CounterMetricFamily("ticdc_dump_spilled_rows", "Changes that waited on disk in this term", value=status.spilled_rows)
     yield CounterMetricFamily("ticdc_dump_ddls", "DDLs passed in this term", value=status.ddls)
+    beside = "DDLs passed in this term beside which TiCDC's rows may be wrong"
+    yield CounterMetricFamily("ticdc_dump_rewriting_ddls", beside, value=status.rewrites)
     yield gauge("last_ddl_tso", "Commit of the newest DDL passed in this term, a TSO; 0: none", status.last_ddl_ts or 0)
     dropped = "Chunk rows left out because their key was touched in the window, since the merge worker began"
     yield CounterMetricFamily("ticdc_dump_dropped_rows", dropped, value=status.dropped_rows)
+    yield gauge("skipped_rows", "Rows of the log that an operator leaves out of every output", status.skipped_rows)
+    ambiguous = "TIMESTAMPs of an hour that the TiCDC server's zone has twice, taken as kafka.ambiguous says, since the merge worker began"
+    yield CounterMetricFamily("ticdc_dump_ambiguous_timestamps", ambiguous, value=status.ambiguous_timestamps)
     merged = "Rows merged for all sinks since the merge worker began, in its own process or by Spark's tasks"
     places = CounterMetricFamily("ticdc_dump_merged_rows", merged, labels=["place"])
     for place, count in status.merged_rows.items():
@@ -94,6 +115,7 @@ def _dump(status: SidecarStatus) -> Iterator[Metric]:
         state.add_metric([known], float(status.progress is not None and status.progress.state is known))
     yield state
     yield GaugeMetricFamily("ticdc_dump_open_windows", "Windows read or being read and not closed in the log", value=status.open_windows)
+    yield GaugeMetricFamily("ticdc_dump_source_away_seconds", "For which a running dump has had no answer", value=status.source_away_s)
     yield GaugeMetricFamily("ticdc_dump_rows_per_second", "Of the dump, over the last seconds", value=status.rows_per_s)
     yield GaugeMetricFamily("ticdc_dump_bytes_per_second", "Of the dump, over the last seconds", value=status.bytes_per_s)
     yield GaugeMetricFamily("ticdc_dump_eta_seconds", "Until the dump is complete; 0: unknown", value=status.eta_s or 0.0)
@@ -121,6 +143,8 @@ def _sinks(status: SidecarStatus) -> Iterator[Metric]:
         ("live_delivery_bound_seconds", "What a dump keeps live delivery within", lambda sink: sink.bound_s),
         ("live_delivery_without_dump_seconds", "What live delivery would take without a dump; 0: unknown", lambda sink: sink.without_s),
         ("rows_allowed", "Rows that a dump may have read and not delivered", lambda sink: float(max(sink.rows, 0))),
+        ("sink_lag_seconds", "How long the oldest segment that this sink has not accepted has been in the log", lambda sink: sink.lag_s),
+        ("sink_failing", "1 while this sink does not go on", lambda sink: float(bool(sink.error))),
         ("held_back", "1 while this sink keeps the dump from reading more", lambda sink: float(sink.holds)),
     )
     for name, text, value in values:
@@ -131,8 +155,44 @@ def _sinks(status: SidecarStatus) -> Iterator[Metric]:
 
 
 class _Quiet(WSGIRequestHandler):
+    timeout = SILENT_MAX_S
+
     def log_message(self, format: str, *args: object) -> None:
         """A scrape every few seconds is no news."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *given: Any) -> None:
+        self._lock = Lock()
+        self._connections: dict[socket.socket, None] = {}
+        super().__init__(*given)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            sleep(NO_DESCRIPTOR_PAUSE_S)
+            raise  # serve_forever goes on
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._connections[request] = None
+            if len(self._connections) > CONNECTIONS_MAX:
+                with suppress(OSError):  # the other side may have ended it
+                    next(iter(self._connections)).shutdown(socket.SHUT_RDWR)
+                del self._connections[next(iter(self._connections))]
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes before its answer is no news: an error of ours is answered with 500, and told by the WSGI handler."""
 
 
 class MetricsServer:
@@ -152,7 +212,7 @@ class MetricsServer:
             return metrics(environ, start_response)
 
         try:
-            self._server = make_server(host.strip("[]"), int(port), app, WSGIServer, _Quiet)  # type: ignore[arg-type]  # a WSGI app
+            self._server = make_server(host.strip("[]"), int(port), app, _Server, _Quiet)  # type: ignore[arg-type]  # a WSGI app
         except (OSError, ValueError) as error:
             raise ConfigError(f"metrics.listen {listen!r} cannot be listened on: {error}", hint="give host:port, or '' for none") from error
         self.port = self._server.server_port
@@ -162,4 +222,4 @@ class MetricsServer:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._serving.close()
+        self._serving.close(CLOSING_MAX_S)

@@ -16,19 +16,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from sidecar.config import Config
 from sidecar.control.status import SidecarStatus
-from sidecar.core.model import CommitTs, Seq, TableName, physical_ms
+from sidecar.core.model import CommitTs, Seq, TableName, utc
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import TicdcDumpError, parted
 from sidecar.log import storage
 from sidecar.log.delivered import DeliveryReport
 from sidecar.pace.sinks import SinkDelivery
+from sidecar.process.kept_secrets import without_secrets
+from sidecar.process.secret_files import MEND, unprotected
 from sidecar.run.merge_process import Death
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 
@@ -60,6 +60,13 @@ def started(config: Config, *, version: str) -> Line:
     return Line("started", values | _given(control=config.control.listen, metrics=config.metrics.listen))
 
 
+def open_secrets(config: Config) -> list[Line]:
+    return [
+        Line("a secret's file is open to others", {"setting": setting, "file": path, "mode": mode, "hint": MEND}, "warning")
+        for setting, path, mode in unprotected(config)
+    ]
+
+
 def cannot_begin(error: TicdcDumpError) -> Line:
     """What the process is made of is not reachable yet."""
     return Line("cannot begin yet", _error(error), "warning")
@@ -77,7 +84,7 @@ def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], s
         "epoch": status.epoch,
         "feed": config.feed,
         **place,
-        "log": str(storage.open_folder(config.log.uri)),
+        "log": str(storage.log_folder(config.log.uri)),
         "segments": status.segments,
         "resolved": utc(status.resolved_ts),
         "sinks": ", ".join(map(without_secrets, config.sinks)),
@@ -97,6 +104,9 @@ def _error(error: TicdcDumpError) -> dict[str, object]:
 
 
 def worker_died(death: Death) -> Line:
+    if death.unborn:
+        text, hint = parted(death.unborn)
+        return Line("merge worker cannot start", {"again_in_s": round(death.again_in_s), "text": text, "hint": hint}, "warning")
     values = {"exit_code": death.exit_code, "lived_s": round(death.lived_s), "again_in_s": round(death.again_in_s)}
     return Line("merge worker died", values, "warning")
 
@@ -148,6 +158,7 @@ class News:
         self._began_s, self._began_ts, self._delivers = 0.0, CommitTs(0), False
         self._spark = ""
         self._stands: dict[str, str] = {}
+        self._skipped = self._guessed = 0
         self._dump: _DumpSeen | None = None
         self._segments: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
 
@@ -159,9 +170,15 @@ class News:
             self._began_s = self._at_s = at_s
             self._began_ts = status.delivered_ts or CommitTs(0)
         lines = [] if before else [self._attached(status)]
-        lines += [*self._worker(before, status, report, at_s), *self._first_delivery(status, at_s), *_ddls(before, status)]
+        lines += [
+            *self._worker(before, status, report, at_s),
+            *self._first_delivery(status, at_s),
+            *_ddls(before, status),
+            *_rewrites(before, status),
+        ]
         if status.progress is not None:
             lines += self._of_dump(before, status.progress, at_s)
+        lines += _outage(before, status)
         lines += self._minutely(status, report, at_s)
         self._before, self._at_s = status, at_s
         return lines
@@ -180,6 +197,9 @@ class News:
             self._spark = report.spark
             if self._spark == "ready":
                 yield Line("Spark ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
+        if report is not None and report.skipped > self._skipped:
+            self._skipped = report.skipped
+            yield Line("rows skipped", {"rows": report.skipped, "hint": "ticdc-dump skip --config FILE --list tells which"}, "warning")
         for sink in report.sinks if report is not None else ():
             if sink.error != self._stands.get(sink.sink, ""):
                 self._stands[sink.sink] = sink.error
@@ -200,6 +220,9 @@ class News:
         self._minute = _Minute(status, accepted, at_s)
         if last is None:
             return
+        if report is not None and report.guessed != self._guessed:
+            self._guessed = report.guessed
+            yield Line("ambiguous timestamps", {"values": report.guessed, "hint": "taken as kafka.ambiguous says"}, "warning")
         values: dict[str, object] = {
             "at": utc(status.resolved_ts),
             "lag_s": round(status.resolved_lag_s, 1),
@@ -228,7 +251,9 @@ class News:
             if status_before is None:
                 self._dump.rows_before = _rows(now)
                 self._dump.tables = {table.table: _Seen(at_s, table.rows) for table in now.tables if table.chunks}
-                if now.state not in OVER:  # else it was told by whoever owned it then
+                if now.state is DumpState.FAILED:  # maybe by this very start: the log is another one
+                    yield self._state(self._dump, now)
+                elif now.state not in OVER:  # else it was told by whoever owned it then
                     yield _taken_over(now)
                 return
             yield Line("dump begun", _outline(now) | _given(**asdict(now.pace)))
@@ -270,6 +295,15 @@ class News:
         return Line(event, values | _given(reason=reason, hint=hint), "warning" if now.state is DumpState.FAILED else "info")
 
 
+def _outage(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[Line]:
+    """What the dump waits for; who reads a line has no part in it."""
+    away_s = before.source_away_s if before else 0.0
+    if now.source_away_s and not away_s:
+        yield Line("source away", {"seconds": round(now.source_away_s), "text": now.last_error}, "warning")
+    elif away_s and not now.source_away_s and now.progress is not None and now.progress.state is DumpState.RUNNING:
+        yield Line("source is back", {"seconds": round(away_s)})
+
+
 def _sink_stands(sink: SinkDelivery) -> Line:
     text, hint = parted(sink.error)
     return Line("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
@@ -282,6 +316,13 @@ def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[Line]:
         query = " ".join(now.last_ddl.split())
         shown = query if len(query) <= DDL_CHARS_MAX else f"{query[:DDL_CHARS_MAX]} …"
         yield Line("DDL passed", {"at": utc(now.last_ddl_ts), "query": shown} | _given(more_before_it=passed - 1))
+
+
+def _rewrites(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[Line]:
+    if now.rewrites > (before.rewrites if before else 0):
+        named = ", ".join(map(str, now.rewritten[:TABLES_TOLD_MAX]))
+        hint = "nothing if dump.reread_rewritten is set and a dump has the table; else dump it again"
+        yield Line("rows beside a DDL may be wrong", {"tables": named, "why": "TiCDC's own, deploy/KV.md", "hint": hint}, "warning")
 
 
 def _outline(dump: Progress) -> dict[str, object]:
@@ -318,18 +359,3 @@ def _rows(dump: Progress) -> int:
 
 def _given(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value}
-
-
-def utc(ts: CommitTs | None) -> str:
-    """A TSO as people read it; a dash for none."""
-    if not ts:
-        return "-"
-    return datetime.fromtimestamp(physical_ms(ts) / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def without_secrets(uri: str) -> str:
-    """A sink's or folder's URI without account and parameters; its format stays."""
-    parts = urlsplit(uri)
-    host = parts.netloc.rpartition("@")[2]
-    form = parse_qs(parts.query).get("format")
-    return urlunsplit((parts.scheme, host, parts.path, f"format={form[0]}" if form else "", ""))

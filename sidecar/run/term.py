@@ -18,13 +18,11 @@ from threading import Event
 from sidecar.adapters.tidb.source import mark_row_id
 from sidecar.config import Config
 from sidecar.core.dump_start import DumpLimits
-from sidecar.core.model import Seq
+from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import LogBroken, OwnershipLost
 from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.layout import IDENTITY_NAME
+from sidecar.log.identity import claim_log
 from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import Folder
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Ownership, SegmentLog
 from sidecar.ticdc.changefeed import Changefeed
@@ -32,7 +30,7 @@ from sidecar.ticdc.changefeed import Changefeed
 POLL_S = 0.2
 """While nothing is under way: it costs five steps a second. The broker's messages end the wait at once."""
 POLL_BUSY_S = 0.01
-"""While the source works: what it finished is heard of this soon."""
+"""While the source works: what it finished is heard of this soon. Not while it is away."""
 RETAIN_EVERY_S = 10.0
 
 
@@ -49,7 +47,7 @@ class Term:
         self.ownership = ownership
         self.epoch = epoch
         self.pipeline: Pipeline
-        self._folder = storage.open_folder(config.log.uri)
+        self._folder = storage.log_folder(config.log.uri)
         self._log = FolderLog(self._folder, check_held=partial(check_held, ownership))
         self._opened = ExitStack()
         self._retain_due_s = 0.0
@@ -57,10 +55,11 @@ class Term:
 
     def begin(self, opening: Opening) -> None:
         """Recover the log and attach to the feed. Raises what keeps it from doing so; `close` is due in any case."""
-        claim_log(self._folder, self.changefeed.log_id)
+        self._log.id = claim_log(self._folder, self.changefeed.log_id)
         outside = opening(self._log, self._opened)
         self._told_before = outside.deliveries.accepted() if outside.deliveries is not None else None
-        self.pipeline = attach(outside, changefeed_id=mark_row_id(self.changefeed.name), epoch=self.epoch, limits=limits(self.config))
+        bounds = limits(self.config, self.changefeed)
+        self.pipeline = attach(outside, changefeed_id=mark_row_id(self.changefeed.name), epoch=self.epoch, limits=bounds)
 
     def run(self, stopping: Event, seen: Callable[[Pipeline, float], None]) -> None:
         """Step until `stopping`; `seen(pipeline, now_s)` is called after each step. Raises what ends the term."""
@@ -68,7 +67,7 @@ class Term:
         while not stopping.is_set():
             check_held(self.ownership)
             try:
-                pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() else POLL_S)
+                pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() and pipeline.outage is None else POLL_S)
             except LogBroken as error:
                 if self.ownership.held():
                     raise
@@ -104,23 +103,12 @@ def check_held(ownership: Ownership) -> None:
         )
 
 
-def claim_log(folder: Folder, log_id: str) -> None:
-    """Mark the log as this changefeed's. Raises LogBroken for a folder that is another's."""
-    with storage_errors(folder):
-        if storage.create_exclusively(folder, IDENTITY_NAME, log_id.encode()):
-            return
-        found = storage.read_file(folder, IDENTITY_NAME).decode(errors="replace")
-    if found != log_id:
-        raise LogBroken(
-            f"the log {folder} is of changefeed {found}, and this sidecar serves {log_id}",
-            hint="set log.uri to a folder of its own for each changefeed; a changefeed that was removed and made again is a new one",
-        )
-
-
-def limits(config: Config) -> Limits:
+def limits(config: Config, changefeed: Changefeed) -> Limits:
+    """Key-values come from where their puller was told to begin, whatever start-ts is."""
     dump = config.dump
     return Limits(
         held_bytes_max=config.log.held_bytes_max,
+        start_ts=CommitTs(changefeed.start_ts if config.encoded else 0),
         dump=DumpLimits(
             readers=dump.readers,
             window_chunks_max=dump.window_chunks_max,

@@ -8,7 +8,7 @@ Source: pingcap/tidb pkg/meta/model/job.go, pkg/ddl; facts/tidb.md 4.2.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
@@ -189,7 +189,8 @@ class JobTable(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class DdlJob:
     """A finished job; `commit_ts` is that of the transaction that finished it. `table_id` is the table before, except that for
-    an exchange it is the table without partitions and `tables` holds the partitioned one."""
+    an exchange it is the table without partitions and `tables` holds the partitioned one. `schema_version`: TiDB's, from this job on; no
+    order of jobs (schema/history.py). `finished_ts`: no transaction uses what was before any more; 0: not known."""
 
     job_id: int
     action: int
@@ -200,6 +201,8 @@ class DdlJob:
     schema_name: str
     table_id: int
     tables: tuple[JobTable, ...] = ()
+    schema_version: int = 0
+    finished_ts: int = 0
 
     def at(self) -> str:
         return f"DDL job {self.job_id} at {self.commit_ts} ({self.query[:200]})"
@@ -223,6 +226,8 @@ class PartitionSwitch:
     table_id: int
     gone: frozenset[int | str] | None
     came: tuple[int, ...]
+    definitions: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+    """Of REORGANIZE, where the job tells them: TableInfo's of `came`."""
 
     def at(self) -> str:
         return f"step of DDL job {self.job_id} at {self.commit_ts} ({self.query[:200]})"
@@ -307,3 +312,16 @@ class DdlEvent:
     query: str
     schema: str
     tables: tuple[TableChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedDdl:
+    """A job that is over, as TiDB's own tables of jobs tell it. `tables`: as the job names them, in any case; empty for one of a schema.
+    `kind`: in TiDB's words. `commit_ts` None: it may not be read."""
+
+    number: int
+    commit_ts: CommitTs | None
+    schema: str
+    tables: tuple[TableName, ...]
+    kind: str
+    query: str

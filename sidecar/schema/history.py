@@ -23,7 +23,7 @@ from typing import Any, Generic, Literal, TypeVar, assert_never
 
 from sidecar.core.model import CommitTs, TableName
 from sidecar.errors import FeedError, UnsupportedDdl
-from sidecar.schema.ddl import Action, ColumnSwitch, DdlEvent, DdlJob, Effect, JobTable, Step, TableInfo, effect_of
+from sidecar.schema.ddl import Action, ColumnSwitch, DdlEvent, DdlJob, Effect, JobTable, PartitionSwitch, Step, TableInfo, effect_of
 from sidecar.schema.system import is_system_schema
 from sidecar.schema.tables import AGAIN, Move, SchemaTables
 from sidecar.schema.version import Describe, Rowless, SchemaSnapshot, TableVersion, read_version
@@ -67,10 +67,15 @@ class SchemaHistory(Generic[T]):
         self._check(ts)
         return self._tables.owner_at(physical_id, ts)
 
-    def absence(self, physical_id: int, ts: int) -> Literal["unknown", "not yet", "gone"]:
-        """Why `table_at` finds none: the id gets its table by a later DDL that is known, lost it by an earlier one that is not
-        collected, or is none of a table that is known."""
-        return self._tables.absence(physical_id, ts)
+    def table_by_id(self, table_id: int, ts: int) -> TableVersion[T] | None:
+        """The table with this logical id, which a partitioned table has beside those of its partitions. Raises as `table_at`."""
+        self._check(ts)
+        return self._tables.table_at(table_id, ts)
+
+    def absence(self, an_id: int, ts: int, *, logical: bool = False) -> Literal["unknown", "not yet", "gone"]:
+        """Why `table_at`, and with `logical` also `table_by_id`, finds none: the id gets its table by a later DDL that is known, lost it
+        by an earlier one that is not collected, or is none of a table that is known."""
+        return self._tables.absence(an_id, ts, logical=logical)
 
     def by_name(self, name: TableName, ts: int) -> TableVersion[T] | Rowless | None:
         """Names are compared without case, as TiDB does."""
@@ -85,6 +90,10 @@ class SchemaHistory(Generic[T]):
     def info(self, table_id: int) -> TableInfo:
         """The TableInfo of a table, view or sequence that exists after the last job: with what its steps have changed so far."""
         return self._tables.info(table_id)
+
+    def snapshot(self) -> list[SchemaSnapshot]:
+        """All schemas as they are after the last job; those of the system without tables."""
+        return self._tables.snapshot()
 
     def _check(self, ts: int) -> None:
         if not self._floor_ts <= ts <= self.complete_ts:
@@ -206,9 +215,8 @@ class SchemaHistory(Generic[T]):
         kept = [one for one in definitions if step.gone is not None and not {one["id"], one["name"]["L"]} & step.gone]
         if isinstance(before, Rowless) or (step.gone is not None and len(definitions) - len(kept) != len(step.gone)):
             raise _misfit(step, f"replaces {step.gone} by {step.came} in table id {step.table_id}, which has {before.physical_ids}")
-        # the job names the new partitions when it is done; until then they have none
-        came = [{"id": one, "name": {"O": "", "L": ""}} for one in step.came]
-        info["partition"] = partition | {"enable": True, "definitions": kept + came}
+        now = _after_switch(definitions, kept, step)
+        info["partition"] = partition | {"enable": True, "definitions": now}
         return [Move(before, self._again(info, before, step.commit_ts), info)]
 
     def _succeed(self, step: ColumnSwitch, before: TableVersion[T] | Rowless) -> list[Move[T]]:
@@ -298,6 +306,17 @@ class SchemaHistory(Generic[T]):
             self._tables.put_schema(job.commit_ts, job.schema_id, job.schema_name)
         elif effect is Effect.DROP_SCHEMA and self._tables.schema_name(job.schema_id) is not None:
             self._tables.drop_schema(job.commit_ts, job.schema_id)
+
+
+def _after_switch(definitions: list[dict[str, Any]], kept: list[dict[str, Any]], step: PartitionSwitch) -> list[dict[str, Any]]:
+    """The partitions in their order, where the step tells what the new ones are; else those behind the others, without names, as the job
+    names them when it is done."""
+    gone = [place for place, one in enumerate(definitions) if one not in kept]
+    if step.action is Action.TRUNCATE_TABLE_PARTITION and len(step.came) == len(gone) == 1:
+        return [one if one in kept else one | {"id": step.came[0]} for one in definitions]
+    if gone and len(step.definitions) == len(step.came) and gone == list(range(gone[0], gone[0] + len(gone))):
+        return [*definitions[: gone[0]], *map(dict, step.definitions), *definitions[gone[-1] + 1 :]]
+    return kept + [{"id": one, "name": {"O": "", "L": ""}} for one in step.came]
 
 
 def _in_unique_indexes(info: Mapping[str, Any]) -> set[str]:

@@ -19,7 +19,7 @@ from sidecar.errors import FeedError
 from sidecar.schema.ddl import TableChange, TableInfo
 from sidecar.schema.system import is_system_schema
 from sidecar.schema.timeline import TimelineIndex
-from sidecar.schema.version import Rowless, TableVersion
+from sidecar.schema.version import Rowless, SchemaSnapshot, TableVersion
 
 RECOVERABLE_TABLES_MAX = 10_000
 """Tables of dropped schemas that are kept packed for FLASHBACK DATABASE, whose job may not hold them; the oldest schemas go first."""
@@ -93,8 +93,12 @@ class SchemaTables(Generic[T]):
         assert not isinstance(found, Rowless)  # a view owns no physical id
         return found
 
-    def absence(self, physical_id: int, ts: int) -> Literal["unknown", "not yet", "gone"]:
-        timeline = self._owners.timelines.get(physical_id)
+    def table_at(self, table_id: int, ts: int) -> TableVersion[T] | None:
+        found = self._tables.at(table_id, ts)
+        return found if isinstance(found, TableVersion) else None
+
+    def absence(self, an_id: int, ts: int, *, logical: bool = False) -> Literal["unknown", "not yet", "gone"]:
+        timeline = self._owners.timelines.get(an_id) or (self._tables.timelines.get(an_id) if logical else None)
         if timeline is None:
             return "unknown"
         return "not yet" if ts < timeline.starts[0] else "gone"
@@ -125,6 +129,15 @@ class SchemaTables(Generic[T]):
 
     def is_system(self, schema_id: int) -> bool:
         return schema_id in self._system
+
+    def snapshot(self) -> list[SchemaSnapshot]:
+        """All schemas, with what is in them."""
+        names = ((schema_id, timeline.last()) for schema_id, timeline in self._schemas.timelines.items())
+        return [
+            SchemaSnapshot(schema_id, name, [self.info(one.table_id) for one in self.tables_in(schema_id)])
+            for schema_id, name in names
+            if name is not None
+        ]
 
     def tables_in(self, schema_id: int) -> list[TableVersion[T] | Rowless]:
         found = (timeline.last() for timeline in self._tables.timelines.values())

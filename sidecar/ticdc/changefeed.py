@@ -13,6 +13,11 @@ from urllib.parse import parse_qsl, unquote
 from sidecar.errors import ConfigError
 
 KAFKA_SCHEMES = frozenset({"kafka", "kafka+ssl"})
+
+PUSH_SCHEME = "ticdc-dump"
+"""Of our own sink in TiCDC (deploy/push): its messages are Kafka's."""
+
+MESSAGE_SCHEMES = KAFKA_SCHEMES | {PUSH_SCHEME}
 """TiCDC treats both alike: TLS is decided by `enable-tls` and the certificates."""
 
 

@@ -27,7 +27,18 @@ import msgspec
 from sidecar.codecs.contract import Codec
 from sidecar.codecs.registry import codec_for
 from sidecar.errors import ConfigError
-from sidecar.ticdc.changefeed import KAFKA_SCHEMES, Changefeed, ChangefeedName, ColumnSelector, Dispatcher, EventFilter, FeedFilter, SinkUri
+from sidecar.ticdc.changefeed import (
+    KAFKA_SCHEMES,
+    MESSAGE_SCHEMES,
+    PUSH_SCHEME,
+    Changefeed,
+    ChangefeedName,
+    ColumnSelector,
+    Dispatcher,
+    EventFilter,
+    FeedFilter,
+    SinkUri,
+)
 
 _OLD_STATES = {1: "stopped", 3: "removed", 4: "finished"}
 """By admin-job-type: releases before 4.0.16 and 5.0.6 left the state at normal."""
@@ -114,7 +125,7 @@ def changefeed(name: ChangefeedName, info_json: bytes | str) -> Changefeed:
     try:
         info = msgspec.json.decode(info_json, type=_Info)
         config = msgspec.convert(info.config, _Config)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(
             f"what TiCDC's etcd holds for changefeed {name} is not a changefeed's definition: {error}",
             hint="check the id, namespace and cluster of the changefeed; if they are right, report TiCDC's version and this text",
@@ -129,7 +140,7 @@ def changefeed(name: ChangefeedName, info_json: bytes | str) -> Changefeed:
         name=name,
         incarnation=re.sub(r"[^0-9A-Za-z.]", "-", f"{info.create_time.replace(':', '').replace('+', 'p')}-{info.start_ts}"),
         sink_uri=info.sink_uri,
-        protocol=uri.parameters.get("protocol") or sink.protocol or ("open-protocol" if uri.scheme in KAFKA_SCHEMES else ""),
+        protocol=uri.parameters.get("protocol") or sink.protocol or ("open-protocol" if uri.scheme in MESSAGE_SCHEMES else ""),
         start_ts=info.start_ts,
         target_ts=info.target_ts,
         state=_OLD_STATES.get(info.admin_job_type, "normal") if info.state in ("", "normal") else info.state,
@@ -145,6 +156,20 @@ def changefeed(name: ChangefeedName, info_json: bytes | str) -> Changefeed:
         column_selectors=tuple(ColumnSelector(_texts(one.matcher), _texts(one.columns)) for one in sink.column_selectors or ()),
         config=info.config,
     )
+
+
+BINLOG = "binlog"
+"""The incarnation and the protocol of what `of_binlog` makes."""
+
+
+def of_binlog(name: str, *, filter: dict[str, Any], case_sensitive: bool, start_ts: int) -> Changefeed:  # TiCDC's word
+    """What stands for a changefeed where TiDB-Binlog is read: settings of ours, with a filter as TiCDC's. Raises ConfigError."""
+    try:
+        config = msgspec.convert({"filter": filter, "case-sensitive": case_sensitive}, _Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"binlog.filter: {error}", hint="write it as [filter] in a changefeed's configuration of TiCDC") from error
+    found = ChangefeedName("default", "default", name)
+    return Changefeed(name=found, incarnation=BINLOG, sink_uri="", protocol=BINLOG, start_ts=start_ts, filter=_filter(config))
 
 
 def _filter(config: _Config) -> FeedFilter:
@@ -215,7 +240,9 @@ def kafka_place(found: Changefeed) -> KafkaPlace:
     if uri.scheme not in KAFKA_SCHEMES or not uri.hosts or not uri.path:
         raise ConfigError(
             f"the sink {masked(found.sink_uri)} of changefeed {found.name} has no Kafka broker and topic",
-            hint="attach to a changefeed with a sink URI kafka://host:9092/topic",
+            hint='set feed = "push" and push.form = "messages": TiCDC sends to the sidecar itself'
+            if uri.scheme == PUSH_SCHEME
+            else "attach to a changefeed with a sink URI kafka://host:9092/topic",
         )
     return KafkaPlace(",".join(uri.hosts), uri.path)
 

@@ -62,6 +62,21 @@ _SCHEMA_DDLS = frozenset({_A.CREATE_SCHEMA, _A.DROP_SCHEMA, _A.MODIFY_SCHEMA_CHA
 _NOT_ALTER_TABLE = _SCHEMA_DDLS | {_A.CREATE_TABLE, _A.CREATE_TABLES, _A.DROP_TABLE, _A.TRUNCATE_TABLE, _A.RECOVER_TABLE}
 _NOT_ALTER_TABLE |= {_A.CREATE_VIEW, _A.DROP_VIEW} | NEW_ARCHITECTURE_ONLY
 _ESCAPE_OR_SLASH = re.compile(r"\\.|/", re.DOTALL)
+_KNOWN = frozenset(EVENT_TYPES.values())
+_IN_TICDCS_WORDS = (("partition", "table partition"), ("columns", "column"), ("tables", "table"), ("alter table multi-", "multi "))
+KEEPS_ROWS = frozenset(
+    {"add index", "drop index", "rename index", "alter index visibility", "set default value", "rebase auto_increment ID", "rebase auto id"}
+    | {
+        "modify table comment",
+        "add foreign key",
+        "drop foreign key",
+        "alter table set ttl",
+        "alter table remove ttl",
+        "create view",
+        "drop view",
+    }
+)
+"""In TiDB's words: rows are after it what they were before."""
 ALIASES = {"create schema": "create database", "drop schema": "drop database"}
 
 
@@ -106,6 +121,19 @@ class DdlRules:
             return self._kept(event, [TableName(event.schema, "")]) if kept else Verdict.DISCARD
         names = [name for change in event.tables if (name := self._matched_name(event, change)) is not None]
         return self._kept(event, names) if names else Verdict.DISCARD
+
+    def may_hide(self, name: TableName, kind: str, query: str) -> bool:
+        """Whether a DDL of the table may be left out and change what rows are. `kind` is TiDB's word (ADMIN SHOW DDL JOBS): where it is
+        none of TiCDC's, any event filter of DDLs that has the table is taken for one of it."""
+        if kind in KEEPS_ROWS:
+            return False
+        event = next((known for known in (kind, *(kind.replace(*words) for words in _IN_TICDCS_WORDS)) if known in _KNOWN), None)
+        types = {"all ddl", "alter table", event} if event else _KNOWN | {"all ddl", "alter table"}
+        return any(
+            not types.isdisjoint(ignored) or texts.matches(TableName(query, "sql"))
+            for rules, ignored, texts in self.events
+            if rules.matches(name)
+        )
 
     def _matched_name(self, event: DdlEvent, change: TableChange) -> TableName | None:
         """The name by which TiCDC judges this table, None if its rules leave it out."""

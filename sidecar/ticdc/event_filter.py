@@ -9,7 +9,7 @@ that TiCDC splits because it changes a key is judged before, as an update.
 - Matchers are compiled with case where the architecture does so: always for value expressions, in classic also for types.
 - TiCDC compares text byte by byte (it switches collations off, 8.1.2 and later) and shows timestamps in its server's zone:
   columns of those kinds are wrapped to do the same. Enum, set and json are left as they are.
-- An expression is spliced into a SELECT of alias `t`: it must be one that cannot end its parentheses. TiCDC takes no subquery.
+- An expression becomes a predicate of the alias that tables are read under (keyset.ALIAS). TiCDC takes no subquery.
 - A DDL is judged by ticdc/ddl_rules.py. What is ignored is still applied to TiCDC's own schemas, so rows of a form arrive that
   no DDL in the feed told of.
 
@@ -19,15 +19,17 @@ Source: pingcap/tiflow pkg/filter/{filter,expr_filter,sql_event_filter}.go, pkg/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
+from sidecar.core.keyset import ALIAS, qualified, quoted
 from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
 from sidecar.ticdc.changefeed import Changefeed, EventFilter
 from sidecar.ticdc.ddl_rules import ALIASES, EVENT_TYPES, sql_rules
+from sidecar.ticdc.expression import Expression, NotAnExpression
 from sidecar.ticdc.table_rules import TableRules, compiled
 
 
@@ -121,11 +123,18 @@ class FilterRules:
         matching = (rule for rule in self.rules if rule.found.ignore_update_only_columns and rule.types.matches(table))
         return [(f"{rule.name}, ignore-update-only-columns", rule.found.ignore_update_only_columns) for rule in matching]
 
+    def hides_ddls(self) -> bool:
+        """Whether any event filter leaves DDLs out, whatever tables it matches."""
+        return bool(_of_ddls(self.rules))
+
     def hidden_ddls(self, table: TableName) -> list[str]:
         """What says that DDLs of `table` are left out: event types and ignore-sql's regexes."""
-        matching = [rule for rule in self.rules if rule.types.matches(table)]
-        types = sorted({event for rule in matching for event in rule.ignored} - {*RowEvent, "all dml"})
-        return types + [f"/{regex}/" for rule in matching for regex in rule.found.ignore_sql]
+        return _of_ddls([rule for rule in self.rules if rule.types.matches(table)])
+
+
+def _of_ddls(rules: Sequence[_Rule]) -> list[str]:
+    types = sorted({event for rule in rules for event in rule.ignored} - {*RowEvent, "all dml"})
+    return types + [f"/{regex}/" for rule in rules for regex in rule.found.ignore_sql]
 
 
 # ---- the watermark table ----------------------------------------------------------------------------------------------
@@ -152,7 +161,7 @@ def mark_table_problem(changefeed: Changefeed) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """Dump it, only the rows for which `predicate` is true; None: all rows. Columns are qualified by `t` where that matters."""
+    """Dump it, only the rows for which `predicate` is true; None: all rows. Columns are `keyset.qualified`."""
 
     predicate: str | None
 
@@ -212,21 +221,11 @@ def _warnings(rules: FilterRules, table: TableName) -> Iterator[str]:
     for expr in rules.exprs(table, RowEvent.DELETE):
         yield f"{expr.setting}, leaves out deletes for which ({expr.text}) holds: such a row, deleted after the dump has read it, stays"
     if hidden := rules.hidden_ddls(table):
-        yield f"DDLs are left out ({', '.join(hidden)}): rows change their form, and nothing in the feed says so"
+        yield f"DDLs are left out ({', '.join(hidden)}): rows change their form, and no sink is told"
 
 
 # ---- value expressions ------------------------------------------------------------------------------------------------
 
-_TOKEN = re.compile(
-    r"""(?P<blank>\s+)
-    | (?P<text>(?:_\w+\s*|[nNxXbB])?'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*")
-    | (?P<quoted>`(?:[^`]|``)+`)
-    | (?P<comment>--(?=\s|\Z) | \# | /\*)
-    | (?P<number>(?:0[xX][0-9a-fA-F]+ | (?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w$]))
-    | (?P<word>[\w$]+)
-    | (?P<sign><=>|<=|>=|<>|!=|&&|\|\||<<|>>|->>?|[-+*/%=<>!~^&|(),.])""",
-    re.VERBOSE | re.DOTALL,
-)
 _TRUTH = re.compile(r"<=>|[<>!]=?|<>|=|&&|\|\||is|in|like|between|regexp|rlike|not|and|or|xor|isnull|true|false")
 _CHANGING = re.compile(
     "now|sysdate|(cur|utc_)(date|time)|current_(date|time|timestamp|user)|localtime(stamp)?|(unix|utc)_timestamp|rand|uuid|user"
@@ -234,109 +233,40 @@ _CHANGING = re.compile(
 )
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-
-
 class _Predicate:
     """One insert expression as a SQL predicate for the rows that it lets through."""
 
     def __init__(self, expr: ValueExpr, schema: TableSchema, server_tz: str, text_collation: str) -> None:
+        """Raises FeedUnsuitable."""
         self.expr = expr
-        self._schema = schema
-        self._columns = {column.name.lower(): column for column in schema.columns}
         self._server_tz, self._text_collation = server_tz, text_collation
-        self._tokens = self._read()
+        try:
+            self._found = Expression.of(expr.text, schema)
+            self._columns = self._found.columns()
+        except NotAnExpression as error:
+            raise FeedUnsuitable(
+                f"{expr.setting}, of {schema.name} cannot be put into the dump's SELECT: ({expr.text}) {error}",
+                hint="write it as one SQL expression over the table's columns, with closed quotes and parentheses and without comments",
+            ) from error
 
     def sql(self) -> str:
         """`<=> 1`, not IS TRUE: TiCDC looks for the integer 1."""
-        return f"NOT (({''.join(self._rewritten())}) <=> 1)"
+        return f"NOT (({self._found.rewritten(self._as_ticdc_sees, quoted(ALIAS))}) <=> 1)"
 
     def warnings(self) -> Iterator[str]:
-        words = {token.text.lower() for token in self._tokens if token.kind in ("word", "sign")}
+        words = {token.text.lower() for token in self._found.tokens if token.kind in ("word", "sign")}
         if changing := sorted(filter(_CHANGING.fullmatch, words)):
             yield f"asks for {', '.join(changing)}: TiCDC asks when a row changes, the dump when it reads"
         if not any(map(_TRUTH.fullmatch, words)):
             yield "is no comparison: TiCDC leaves a row out if it is the integer 1, the dump also if it is 1 as a text or a decimal"
-        if any(column and column.kind == "text" for column in map(self._column, range(len(self._tokens)))):
+        if any(column.kind == "text" for column in self._columns.values()):
             yield "looks at text: the dump compares it byte by byte as TiCDC does from 8.1.2 on; before, the column's collation decided"
 
-    def _refused(self, what: str) -> FeedUnsuitable:
-        return FeedUnsuitable(
-            f"{self.expr.setting}, of {self._schema.name} cannot be put into the dump's SELECT: ({self.expr.text}) {what}",
-            hint="write it as one SQL expression over the table's columns, with closed quotes and parentheses and without comments",
-        )
-
-    def _read(self) -> list[_Token]:
-        tokens: list[_Token] = []
-        at = deep = 0
-        while at < len(self.expr.text):
-            found = _TOKEN.match(self.expr.text, at)
-            if found is None:
-                raise self._refused(f"has {self.expr.text[at]!r} at column {at + 1}")
-            token = _Token(str(found.lastgroup), found[0])
-            if token.kind == "comment" or token.text.lower() in ("select", "with", "table"):
-                raise self._refused(f"has {token.text!r} at column {at + 1}")
-            deep += {"(": 1, ")": -1}.get(token.text, 0)
-            if deep < 0:
-                raise self._refused(f"closes a parenthesis at column {at + 1} that it did not open")
-            tokens.append(token)
-            at = found.end()
-        if deep or not any(token.kind != "blank" for token in tokens):
-            raise self._refused("leaves a parenthesis open" if deep else "is empty")
-        return tokens
-
-    def _rewritten(self) -> Iterator[str]:
-        for at, token in enumerate(self._tokens):
-            column, qualified = self._column(at), self._qualified(at)
-            if column is not None:
-                yield self._as_ticdc_sees(column)
-            elif qualified < 0:
-                yield token.text
-            elif self._column(qualified) is None:
-                yield "." if token.text == "." else "t"
-
-    def _neighbour(self, at: int, step: int) -> int:
-        """The next token that is not blank; -1 for none."""
-        at += step
-        while 0 <= at < len(self._tokens) and self._tokens[at].kind == "blank":
-            at += step
-        return at if at < len(self._tokens) else -1
-
-    def _text(self, at: int) -> str:
-        return self._tokens[at].text.lower() if at >= 0 else ""
-
-    def _qualified(self, at: int) -> int:
-        """The name after it where it is the table's name or the dot of `table.column`; else -1."""
-        name = at if self._text(at) != "." else self._neighbour(at, -1)
-        dot = self._neighbour(name, 1)
-        is_name = name >= 0 and self._tokens[name].kind in ("word", "quoted")
-        return self._neighbour(dot, 1) if is_name and self._text(dot) == "." else -1
-
-    def _column(self, at: int) -> Column | None:
-        """The column that the token names. Raises FeedUnsuitable for one that is qualified by anything but its table."""
-        if at < 0 or self._tokens[at].kind not in ("word", "quoted"):
-            return None
-        before, after = self._neighbour(at, -1), self._neighbour(at, 1)
-        literal = after >= 0 and self._tokens[after].kind == "text"
-        if self._text(after) in ("(", ".") or literal or self._text(before) == "as":
-            return None
-        if self._text(before) == ".":
-            table = self._neighbour(before, -1)
-            if _unquoted(self._text(table)) != self._schema.name.table.lower() or self._text(self._neighbour(table, -1)) == ".":
-                raise self._refused(f"qualifies {self._tokens[at].text} by something else than its table")
-        return self._columns.get(_unquoted(self._text(at)))
-
     def _as_ticdc_sees(self, column: Column) -> str:
-        name = f"t.`{column.name.replace('`', '``')}`"
+        name = qualified(column.name)
         if column.kind == "text":
             return f"(CONVERT({name} USING utf8mb4) COLLATE {self._text_collation})"
         if column.kind == "timestamp" and self._server_tz.upper() != "UTC":
             zone = self._server_tz.replace("\\", "\\\\").replace("'", "''")
             return f"CONVERT_TZ({name}, '+00:00', '{zone}')"
         return name
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name

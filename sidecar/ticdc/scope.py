@@ -18,14 +18,19 @@ class LiveScope:
     def __init__(self, *, server_tz: str) -> None:
         self._server_tz = server_tz
         self._through: dict[TableName, Through | Left] = {}
+        self._rules: FilterRules | None = None
         self.warnings: tuple[str, ...] = ()
 
     def follow(self, changefeed: Changefeed, schemas: Mapping[TableName, TableSchema]) -> dict[TableName, TableSchema]:
         """The tables of `schemas` that the changefeed has, the watermark table among them. Raises FeedUnsuitable."""
         found = dump_scope(changefeed, schemas, server_tz=self._server_tz)
-        self._through, self.warnings = dict(found.tables), found.warnings
         rules = FilterRules.of(changefeed)
+        self._through, self._rules, self.warnings = dict(found.tables), rules, found.warnings
         return {table: schema for table, schema in schemas.items() if table == MARK_TABLE or rules.has(table)}
+
+    def has(self, table: TableName) -> bool:
+        """Whether the changefeed's table rules have it, also if it has not come by the feed yet."""
+        return self._rules is not None and self._rules.has(table)
 
     def through(self, table: TableName) -> tuple[bool, str]:
         """Whether existing rows of `table` may be dumped, and the predicate of those that may, or why not."""
@@ -39,7 +44,6 @@ class LiveScope:
                 return False, "the changefeed's table rules leave it out, or the DDL that made it has not come by the feed yet"
 
 
-def ddls_hidden(changefeed: Changefeed, tables: Mapping[TableName, TableSchema]) -> bool:
-    """Whether the changefeed's filter leaves DDLs of any of `tables` out of the feed. Raises FeedUnsuitable."""
-    rules = FilterRules.of(changefeed)
-    return bool(changefeed.filter.ignore_txn_start_ts) or any(rules.hidden_ddls(table) for table in tables if rules.has(table))
+def ddls_hidden(changefeed: Changefeed) -> bool:
+    """Whether the changefeed's filter leaves DDLs out of the feed, of tables that there are or that may come. Raises FeedUnsuitable."""
+    return bool(changefeed.filter.ignore_txn_start_ts) or FilterRules.of(changefeed).hides_ddls()

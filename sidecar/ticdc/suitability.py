@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
-from sidecar.ticdc.changefeed import KAFKA_SCHEMES, Changefeed
+from sidecar.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, Changefeed
 from sidecar.ticdc.event_filter import dump_scope, mark_table_problem
 from sidecar.ticdc.table_rules import compiled
 from sidecar.ticdc.topics import topic_of
@@ -86,7 +86,7 @@ def problems(changefeed: Changefeed, schemas: _Schemas | None = None) -> list[Pr
         *_of_the_life(changefeed),
         *_of_the_sink(changefeed),
         *_of_the_rows(changefeed),
-        *_of_the_filter(changefeed),
+        *_of_the_filter(changefeed, with_topics=changefeed.sink.scheme in KAFKA_SCHEMES),
         *_of_the_tables(changefeed, schemas),
     ]
     first = {problem.what: problem for problem in reversed(against)}  # a filter that cannot be read is found by more than one
@@ -111,9 +111,10 @@ def _of_the_life(changefeed: Changefeed) -> Iterator[Problem]:
 
 def _of_the_sink(changefeed: Changefeed) -> Iterator[Problem]:
     sink = changefeed.sink
-    if sink.scheme not in KAFKA_SCHEMES or not sink.hosts or not sink.path:
-        what = f"a sink {sink.scheme}:// without Kafka's brokers and topic cannot be attached to"
-        yield Problem("sink-uri", what, "attach to a changefeed with a sink URI kafka://host:9092/topic")
+    if sink.scheme not in MESSAGE_SCHEMES or not sink.hosts or not sink.path:
+        what = f"a sink {sink.scheme}:// without Kafka's brokers, or a sidecar's address, and a topic cannot be attached to"
+        hint = f"attach to a changefeed with a sink URI kafka://host:9092/topic, or {PUSH_SCHEME}://host:8312/topic (deploy/push)"
+        yield Problem("sink-uri", what, hint)
     protocol = changefeed.protocol.lower()
     if protocol == "canal-json":
         if not changefeed.flag("sink", "kafka-config", "codec-config", "enable-tidb-extension"):
@@ -149,7 +150,7 @@ def _of_the_rows(changefeed: Changefeed) -> Iterator[Problem]:
         yield Problem("sink.delete-only-output-handle-key-columns", "deletes hold only the key of the old row", _WHOLE_ROWS)
 
 
-def _of_the_filter(changefeed: Changefeed, *, with_topics: bool = True) -> Iterator[Problem]:
+def _of_the_filter(changefeed: Changefeed, *, with_topics: bool) -> Iterator[Problem]:
     try:
         problem = mark_table_problem(changefeed)
         if with_topics:

@@ -8,7 +8,7 @@ rows in the table's place.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -55,7 +55,8 @@ class Findings:
 @dataclass(frozen=True, slots=True)
 class TableVerdict:
     """`rows`: at the end. `from_log`, `from_dump`: output rows read. `equal`: nothing was found and something was compared;
-    else `reason` says what could not be compared, if that is why."""
+    else `reason` says what could not be compared, if that is why. `explained`: rows that are missing, or came back, since the feed told
+    that they were deleted, which they were not."""
 
     table: TableName
     rows: int
@@ -68,6 +69,7 @@ class TableVerdict:
     different: Findings
     went_back: Findings
     reason: str | None = None
+    explained: Findings = field(default_factory=Findings)
 
 
 class Version(NamedTuple):
@@ -92,8 +94,10 @@ class TableReplay:
         truths: Mapping[CommitTs, Callable[[TableName], pa.Table]],
         complete_at: CommitTs | None,
         upto_ts: CommitTs,
+        false_deletes: Collection[tuple[Key, CommitTs]] = (),
     ) -> None:
-        """`truths`: the rows of a table, by the name that it has then, at each snapshot."""
+        """`truths`: the rows of a table, by the name that it has then, at each snapshot. `false_deletes`: what the feed tells and never
+        happened."""
         self.schema = schema
         self._columns = schema.column_names()
         self._truths = truths
@@ -105,6 +109,8 @@ class TableReplay:
         self._last_log_ts = self._newest_ts = CommitTs(0)
         self._from = {"log": 0, "dump": 0}
         self._compared = 0
+        self._false_deletes = false_deletes
+        self._explained = Findings()
         self._missing, self._extra, self._different, self._went_back = Findings(), Findings(), Findings(), Findings()
 
     def rows(self) -> dict[Key, Row]:
@@ -139,7 +145,8 @@ class TableReplay:
         self.reach(version.commit_ts)
         shown = self._versions.get(key)
         if shown is not None and (why := self._older(version, shown)):
-            self._went_back.add(key, version.commit_ts, f"{version} {why}: after {shown}")
+            found = self._explained if self._falsely_deleted(key, shown) else self._went_back
+            found.add(key, version.commit_ts, f"{version} {why}: after {shown}")
         elif version.commit_ts < self._newest_ts:
             self._went_back.add(key, version.commit_ts, f"{version} stands behind commit_ts {self._newest_ts} of another key")
         self._newest_ts = max(self._newest_ts, version.commit_ts)
@@ -160,6 +167,9 @@ class TableReplay:
             return "revives a deleted key"
         return None if equal_rows(self.schema, version.row, shown.row) else f"is stale: {_differences(self.schema, version.row, shown.row)}"
 
+    def _falsely_deleted(self, key: Key, shown: Version) -> bool:
+        return shown.row is None and (key, shown.commit_ts) in self._false_deletes
+
     def _compare(self, tso: CommitTs) -> None:
         rows = self._truths[tso](self.schema.name)
         schema = seen_by_sql(self.schema, rows)
@@ -168,7 +178,8 @@ class TableReplay:
         for key, row in truth.items():
             shown = self._versions.get(key)
             if shown is None or shown.row is None:
-                self._missing.add(key, tso, f"the output has {shown or 'never shown it'}; truth: {_shortened(row)}")
+                found = self._explained if shown is not None and self._falsely_deleted(key, shown) else self._missing
+                found.add(key, tso, f"the output has {shown or 'never shown it'}; truth: {_shortened(row)}")
             elif not equal_rows(schema, shown_rows[key], row):
                 differences = _differences(schema, shown_rows[key], row)
                 self._different.add(key, tso, f"{shown}, output against truth: {differences}")
@@ -201,6 +212,7 @@ class TableReplay:
             self._compared,
             *found,
             reason,
+            self._explained,
         )
 
     def _why_not_comparable(self) -> str | None:

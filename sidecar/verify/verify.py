@@ -17,15 +17,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.log.storage import Folder
-from sidecar.verify.rows import RowStep
+from sidecar.verify.rows import Key, RowStep
 from sidecar.verify.table_replay import Findings, OutputRow, TableReplay, TableVerdict
 from spark_merge.sinks.files.reader import read_rows, read_segments
+
+FalseDeletes = Mapping[TableName, Collection[tuple[Key, CommitTs]]]
+"""Deletions that a feed tells and that never happened: what is missing by them is counted, and is no difference."""
+NO_FALSE_DELETES: FalseDeletes = MappingProxyType({})
 
 
 class Truth(Protocol):
@@ -63,7 +68,7 @@ class Verdict:
 
 def _table_to_json(verdict: TableVerdict) -> dict[str, Any]:
     found = asdict(verdict) | {"table": str(verdict.table)}
-    for kind in ("missing", "extra", "different", "went_back"):
+    for kind in ("missing", "extra", "different", "went_back", "explained"):
         for sample in found[kind]["samples"]:
             sample["at_ts"] = str(sample["at_ts"])
     return found
@@ -76,12 +81,13 @@ def verify(
     complete_at: Mapping[TableName, CommitTs],
     tables: Collection[TableName],
     steps: Sequence[RowStep] = (),
+    false_deletes: FalseDeletes = NO_FALSE_DELETES,
 ) -> Verdict:
     """Check the JSON lines in `output`. Raises SinkError for rows that cannot be read."""
     segments = read_segments(output)
     rows = (row for segment in segments for file in segment.files for row in read_rows(output, file))
     upto_ts = segments[-1].upto_ts if segments else CommitTs(0)
-    return replay(rows, truth, upto_ts=upto_ts, complete_at=complete_at, tables=tables, steps=steps)
+    return replay(rows, truth, upto_ts=upto_ts, complete_at=complete_at, tables=tables, steps=steps, false_deletes=false_deletes)
 
 
 def replay(
@@ -92,6 +98,7 @@ def replay(
     complete_at: Mapping[TableName, CommitTs],
     tables: Collection[TableName],
     steps: Sequence[RowStep] = (),
+    false_deletes: FalseDeletes = NO_FALSE_DELETES,
 ) -> Verdict:
     """Check `rows`, each table's in output order, of an output that reaches `upto_ts`.
 
@@ -99,8 +106,9 @@ def replay(
     when the dump ended.
     Other tables of the truth may be in the output and are not looked at; the watermark table, tables without a key and unknown ones
     must not be. `steps`: the schema changes. A table that one drops is judged no more; one that it makes is judged from there on.
+    `false_deletes`: of the tables at the truth's start.
     """
-    judge = _Judge(truth, upto_ts, complete_at, steps, tables)
+    judge = _Judge(truth, upto_ts, complete_at, steps, tables, false_deletes)
     for row in rows:
         judge.take(row)
     return judge.verdict()
@@ -116,7 +124,9 @@ class _Judge:
         complete_at: Mapping[TableName, CommitTs],
         steps: Sequence[RowStep],
         tables: Collection[TableName],
+        false_deletes: FalseDeletes,
     ) -> None:
+        self._false_deletes = false_deletes
         self._schemas, self._asked, self._upto_ts, self._complete_at = truth.schemas, tables, upto_ts, complete_at
         self._truths = {tso: truth.truth(tso).__getitem__ for tso in truth.truth_ts}
         self._steps = deque(step for step in steps if step.ts <= upto_ts)
@@ -149,7 +159,7 @@ class _Judge:
         )
 
     def _check(self, schema: TableSchema, complete_at: CommitTs | None) -> TableReplay:
-        return TableReplay(schema, self._truths, complete_at, self._upto_ts)
+        return TableReplay(schema, self._truths, complete_at, self._upto_ts, self._false_deletes.get(schema.name, ()))
 
     def _pass(self, step: RowStep) -> None:
         old = {name: self._checks.pop(name) for name in step.names if name in self._checks}

@@ -2,6 +2,7 @@
 
     open_protocol, canal_json   JSON to columns;  values  a column of one protocol's values to text;  images  what a reader gives back
     kv_rows, kv, kv_columns, kv_handles   raw key-values, rows of one table version together; the slow twin is sidecar/rowcodec/kv_row.py
+    binlog_rows, binlog, binlog_walk          TiDB-Binlog, with the kernels of kv_columns; the slow twin is sidecar/rowcodec/binlog_row.py
 
 Arrow in, Arrow out; no session, no file.
 """

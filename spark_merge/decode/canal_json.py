@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from sidecar.core.model import Column, Kind, TableSchema
-from spark_merge.decode.images import NO_IMAGE, Images, by_column, row_of_image, schema_differs, unreadable
+from spark_merge.decode.images import NO_IMAGE, Images, by_column, row_of_image, schema_differs, unfit_in, unreadable
 from spark_merge.decode.values import (
     UnfitValue,
     byte_array,
@@ -31,6 +31,7 @@ from spark_merge.decode.values import (
     parse_ints,
     shown,
 )
+from spark_merge.decode.zone import ServerZone
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""
@@ -47,7 +48,7 @@ _KINDS: dict[str, Kind] = {
 """Kinds by the first word of `mysqlType`."""
 
 
-def read(values: Sequence[bytes], schema: TableSchema, server_tz: str) -> Images:
+def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone) -> Images:
     """Decode rows of one table. Raises RowUnusable."""
     row_type, decode = _row_type(schema)
     try:
@@ -59,9 +60,9 @@ def read(values: Sequence[bytes], schema: TableSchema, server_tz: str) -> Images
     columns: list[pa.Array] = []
     for column, texts in zip(schema.columns, by_column(images, len(schema.columns)), strict=True):
         try:
-            columns.append(_column_texts(texts, column, server_tz))
+            columns.append(_column_texts(texts, column, zone))
         except UnfitValue as unfit:
-            raise schema_differs(row_of_image(unfit.index, before, after), f"column {column.name}: {unfit}") from unfit
+            raise unfit_in(row_of_image(unfit.index, before, after), column.name, unfit) from unfit
     return Images(columns, before, after)
 
 
@@ -101,7 +102,7 @@ def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
 # ---- columns --------------------------------------------------------------------------------------------------------
 
 
-def _column_texts(values: Sequence[str | None], column: Column, server_tz: str) -> pa.Array:
+def _column_texts(values: Sequence[str | None], column: Column, zone: ServerZone) -> pa.Array:
     match column.kind:
         case "int" | "uint" | "bit" | "year" | "enum" | "set":
             return from_ints(parse_ints(pa.array(values, pa.string()), column), column)
@@ -110,7 +111,7 @@ def _column_texts(values: Sequence[str | None], column: Column, server_tz: str) 
         case "binary":
             return from_bytes(byte_array(values, methodcaller("encode", "iso-8859-1"), "is not ISO-8859-1"), column)
         case _:
-            return from_texts(pa.array(values, pa.string()), column, server_tz)
+            return from_texts(pa.array(values, pa.string()), column, zone)
 
 
 def _refuse_types(rows: Sequence[Any], schema: TableSchema) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
+from spark_merge.decode.values import UnfitValue
 
 NO_IMAGE = -1
 
@@ -40,6 +41,10 @@ def unreadable(row: int, text: str) -> RowUnusable:
 
 def schema_differs(row: int, text: str) -> RowUnusable:
     return RowUnusable(row, text, kind=FeedUnsuitable, hint=SCHEMA_HINT)
+
+
+def unfit_in(row: int, column: str, unfit: UnfitValue) -> RowUnusable:
+    return RowUnusable(row, f"column {column}: {unfit}", kind=FeedUnsuitable, hint=unfit.hint or SCHEMA_HINT)
 
 
 @dataclass(frozen=True, slots=True)

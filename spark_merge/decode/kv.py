@@ -138,7 +138,7 @@ def _place_cells(table: KvTable, rows: Cells, numbers: Numbers, places: _Places,
     has_checksum = rows.data[head + 1] & FLAG_CHECKSUM != 0
     slow |= data_at + last + np.where(has_checksum, _CHECKSUM_BYTES, 0) != rows.stops[numbers]
 
-    columns = _column_numbers(table, ids, large=large)
+    columns = column_numbers(table, ids, large=large)
     known = columns >= 0
     slow[_both_null_and_not(row, ids, is_present)] = True
     places.slow[numbers] = slow
@@ -150,7 +150,7 @@ def _place_cells(table: KvTable, rows: Cells, numbers: Numbers, places: _Places,
     places.stops[column, target] = (data_at[cell_row] + ends)[known_cells]
 
 
-def _column_numbers(table: KvTable, ids: Numbers, *, large: bool) -> Numbers:
+def column_numbers(table: KvTable, ids: Numbers, *, large: bool) -> Numbers:
     """The column's number of each id, -1 where the table has no such column."""
     own = np.asarray([column.id for column in table.columns], np.int64)
     if not large:
@@ -202,16 +202,16 @@ def _column(table: KvTable, number: int, data: Bytes, places: _Places, handles: 
     absent = starts == ABSENT
     if number in handles.texts:
         of_key = handles.texts[number]
-        return of_key if absent.all() else pc.if_else(pa.array(absent), of_key, _spread(found.texts, present))
+        return of_key if absent.all() else pc.if_else(pa.array(absent), of_key, spread(found.texts, present))
     if any(part.number == number for part in table.key_parts):
         places.slow[absent] = True
-    texts = _spread(found.texts, present)
+    texts = spread(found.texts, present)
     if column.absent is None or not absent.any():
         return texts
     return pc.if_else(pa.array(absent), pa.scalar(column.absent, pa.string()), texts)
 
 
-def _spread(texts: pa.Array, present: Mask) -> pa.Array:
+def spread(texts: pa.Array, present: Mask) -> pa.Array:
     """One entry a row, null where there is no cell."""
     return texts.take(pa.array(np.cumsum(present) - 1, mask=~present))
 

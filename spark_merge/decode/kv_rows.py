@@ -20,6 +20,7 @@ from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable
 from spark_merge.decode.images import NO_IMAGE, Images, unreadable
 from spark_merge.decode.kv import decode_rows
+from spark_merge.decode.zone import ServerZone
 
 _SIZE_BYTES = 4
 
@@ -29,11 +30,11 @@ _SLOW_ROWS_MAX = 24
 _Numbers = npt.NDArray[np.int64]
 
 
-def read(keys: pa.Array, values: pa.Array, schema: TableSchema, server_tz: str) -> Images:  # noqa: ARG001 - key-values are in UTC
+def read(keys: pa.Array, values: pa.Array, schema: TableSchema, zone: ServerZone) -> Images:  # noqa: ARG001 - key-values are in UTC
     """Raises RowUnusable for a row that the slow decoder refuses, FeedUnsuitable for a schema without a layout."""
     table = kv_table_of(schema)
     keys, values = _whole(keys), _whole(values)
-    new, old = _images(values)
+    new, old = parted(values)
     after_rows, before_rows = (np.flatnonzero(_sizes(images)) for images in (new, old))
     parts = ((new, after_rows, False), (old, before_rows, True))
     decoded = [_decoded(table, keys, images, rows, is_old=is_old) for images, rows, is_old in parts if len(rows)]
@@ -48,8 +49,8 @@ def _whole(column: pa.Array) -> pa.BinaryArray:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _images(values: pa.BinaryArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """New and old of each row."""
+def parted(values: pa.BinaryArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    """New and old of each row, which may be empty. Raises RowUnusable."""
     _, offsets_buffer, data = values.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     starts, stops = offsets[:-1], offsets[1:]

@@ -2,7 +2,9 @@
 
 A struct type is made for each table, so that one typed parse checks names, type codes and JSON types and yields cells
 without dictionaries. Value rules are those of facts/ticdc.md 1.1 (tiflow pkg/sink/codec/internal/column.go):
-- type codes 249 to 252 are base64, of text too; flag bit 1 on 15, 253 and 254 means the body of a Go `strconv.Quote`;
+- type codes 249 to 252 are base64, of text too; on 15, 253 and 254 binary is the body of a Go `strconv.Quote` and text stands as it is;
+- which of both a column is its schema says, for both architectures encode by it. Flag bit 1 does not: the new one has flags from a cache
+  by table id that outlives DDLs (ticdc pkg/sink/codec/open/encoder.go), so a new column has none and a column made anew its namesake's;
 - enum and set are numbers, a timestamp is in the server's zone.
 
 Two settings show here:
@@ -14,9 +16,9 @@ A delete may carry the key's columns alone (`delete-only-output-handle-key-colum
 
 from __future__ import annotations
 
-from binascii import a2b_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -24,7 +26,8 @@ import pyarrow as pa
 
 from sidecar.core.model import Column, Kind, TableSchema
 from sidecar.errors import FeedUnsuitable
-from spark_merge.decode.images import NO_IMAGE, Images, RowUnusable, by_column, row_of_image, schema_differs, unreadable
+from spark_merge.decode.go_quote import go_unquote, go_unquote_all
+from spark_merge.decode.images import NO_IMAGE, Images, RowUnusable, by_column, row_of_image, schema_differs, unfit_in, unreadable
 from spark_merge.decode.values import (
     UnfitValue,
     byte_array,
@@ -32,11 +35,11 @@ from spark_merge.decode.values import (
     from_floats,
     from_ints,
     from_texts,
-    go_unquote,
     int_array,
     shown,
     utf8_texts,
 )
+from spark_merge.decode.zone import ServerZone
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""
@@ -129,7 +132,7 @@ _CELLS: dict[Kind, type[msgspec.Struct]] = {
 }  # fmt: skip
 
 
-def read(values: Sequence[bytes], schema: TableSchema, server_tz: str) -> Images:
+def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone) -> Images:
     """Decode rows of one table. Raises RowUnusable."""
     row_type, decode = _row_type(schema)
     try:
@@ -140,9 +143,9 @@ def read(values: Sequence[bytes], schema: TableSchema, server_tz: str) -> Images
     columns: list[pa.Array] = []
     for column, cells in zip(schema.columns, by_column(images, len(schema.columns)), strict=True):
         try:
-            columns.append(_column_texts(cells, column, server_tz))
+            columns.append(_column_texts(cells, column, zone))
         except UnfitValue as unfit:
-            raise schema_differs(row_of_image(unfit.index, before, after), f"column {column.name}: {unfit}") from unfit
+            raise unfit_in(row_of_image(unfit.index, before, after), column.name, unfit) from unfit
     return Images(columns, before, after)
 
 
@@ -177,7 +180,7 @@ def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
 # ---- columns --------------------------------------------------------------------------------------------------------
 
 
-def _column_texts(cells: Sequence[Any], column: Column, server_tz: str) -> pa.Array:
+def _column_texts(cells: Sequence[Any], column: Column, zone: ServerZone) -> pa.Array:
     values = [cell.v for cell in cells]
     match column.kind:
         case "int" | "uint" | "bit" | "year" | "enum" | "set":
@@ -191,13 +194,12 @@ def _column_texts(cells: Sequence[Any], column: Column, server_tz: str) -> pa.Ar
         case "binary":
             return from_bytes(_bytes(cells, values, of_text=False), column)
         case _:
-            return from_texts(pa.array(values, pa.string()), column, server_tz)
+            return from_texts(pa.array(values, pa.string()), column, zone)
 
 
 def _is_plain(cells: Sequence[Any]) -> bool:
-    """Whether every value stands as it is: no base64, no quoting."""
-    types, flags = {cell.t for cell in cells}, {cell.f for cell in cells}
-    return _BASE64_TYPES.isdisjoint(types) and not any(flag & _BINARY_FLAG for flag in flags)
+    """Whether every text stands as it is."""
+    return _BASE64_TYPES.isdisjoint({cell.t for cell in cells})
 
 
 def _bytes(cells: Sequence[Any], values: Sequence[str | None], *, of_text: bool) -> pa.Array:
@@ -216,19 +218,21 @@ def _bytes(cells: Sequence[Any], values: Sequence[str | None], *, of_text: bool)
 
 
 def _way(type_: int, flags: int, *, of_text: bool) -> tuple[Callable[[str], bytes], str]:
-    """How a value's bytes are written, and what is wrong with a value that is not."""
+    """How a value's bytes are written, and what is wrong with a value that is not. Where the flag does not bear the schema out, a value
+    must be what only Quote writes."""
     if type_ in _BASE64_TYPES:
         return _unbase64, "is not base64"
-    if flags & _BINARY_FLAG:
-        return go_unquote, "is not a Go quoted text"
-    return (str.encode, "is not UTF-8") if of_text else (_refuse_unquoted, "is of a binary column and not marked as binary")
+    if of_text:
+        return str.encode, "is not UTF-8"
+    return (go_unquote if flags & _BINARY_FLAG else go_unquote_all), "is of a binary column and not a Go quoted text"
 
 
-_unbase64 = partial(a2b_base64, strict_mode=True)
-
-
-def _refuse_unquoted(_: str) -> bytes:
-    raise ValueError
+def _unbase64(text: str) -> bytes:
+    """Strict mode passes padding that nothing needs and bits that belong to no byte: what was cut would be another value."""
+    found = a2b_base64(text, strict_mode=True)
+    if b2a_base64(found, newline=False) != text.encode():
+        raise ValueError("not base64")
+    return found
 
 
 # ---- rows that the parser refuses -----------------------------------------------------------------------------------

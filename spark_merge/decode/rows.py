@@ -3,7 +3,8 @@
     rows of a segment ─► by table ─► images (a protocol's reader) ─► changes ─► one Arrow table
 
 Rules: rows of the watermark table are left out. A table's schema is the one given, and a row that differs from it is
-refused with its lane and position; nothing is skipped. An update that changes the handle key becomes a delete of the old
+refused with its lane and position, and its segment and ordinal, by which an operator may leave it out (sidecar/log/skips.py); nothing is
+skipped here. An update that changes the handle key becomes a delete of the old
 key and an insert of the new one. Which update has no old image is the reader's concern (open_protocol.py).
 
 Output order: tables in the order of their first row; in each its rows, then the deletes of changed keys.
@@ -21,36 +22,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.core.model import MARK_TABLE, Message, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
-from spark_merge.decode import canal_json, kv_rows, open_protocol
+from spark_merge.decode import binlog_rows, canal_json, kv_rows, open_protocol
 from spark_merge.decode.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
+from spark_merge.decode.zone import ServerZone
 from spark_merge.merge import key_text
 
 _BLOCK_ROWS_MAX = 2048
 """Rows parsed at a time: their Python objects then stay in the processor's cache."""
 
 _KV_BLOCK_ROWS_MAX = 16_384
-"""Of key-values, which make no objects: each column costs the same few calls however many rows there are."""
+"""Of key-values and TiDB-Binlog, which make no objects: each column costs the same few calls however many rows there are."""
 
 _BLOCK_BYTES_MAX = 128 << 20
 """Values parsed at a time."""
 
 _COLUMNS = ["seq", "commit_ts", "op", "schema", "table", "key", "value", "lane", "position", "ordinal"]
 
-_Reader = Callable[[pa.Array, pa.Array, TableSchema, str], Images]
+_Reader = Callable[[pa.Array, pa.Array, TableSchema, ServerZone], Images]
 """Key and value of each row in the log, the schema and the server's time zone to the images. Raises RowUnusable."""
 
 
-def _reader_of_values(read: Callable[[list[bytes], TableSchema, str], Images]) -> _Reader:
+def _reader_of_values(read: Callable[[list[bytes], TableSchema, ServerZone], Images]) -> _Reader:
     """Of a protocol whose values say everything."""
-    return lambda _, values, schema, server_tz: read(values.to_pylist(), schema, server_tz)
+    return lambda _, values, schema, zone: read(values.to_pylist(), schema, zone)
 
 
 _READERS: dict[str, tuple[_Reader, int]] = {
     "open-protocol": (_reader_of_values(open_protocol.read), _BLOCK_ROWS_MAX),
     "canal-json": (_reader_of_values(canal_json.read), _BLOCK_ROWS_MAX),
     "kv": (kv_rows.read, _KV_BLOCK_ROWS_MAX),
+    "binlog": (binlog_rows.read, _KV_BLOCK_ROWS_MAX),
 }
 """With the rows that are read at a time."""
 
@@ -68,8 +71,9 @@ class _Group:
     key_after: pa.Array
 
 
-def decode(rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchema], server_tz: str = "UTC") -> pa.Table:
-    """`rows` has manifest.DATA_COLUMNS and `seq`. `server_tz` is the TiCDC server's time zone (`--tz`).
+def decode(rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchema], server_tz: str | ServerZone = "UTC") -> pa.Table:
+    """`rows` has manifest.DATA_COLUMNS and `seq`, null where they are of no log. `server_tz` is the TiCDC server's time zone (`--tz`); a
+    name refuses ambiguous hours.
 
     Raises MessageUnreadable for bytes that do not follow the protocol, FeedUnsuitable for a row or a table that does not
     fit `schemas`; the text names lane, position, table, column and value.
@@ -77,18 +81,19 @@ def decode(rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchem
     reader, rows_max = _READERS.get(codec, (None, 0))
     if reader is None:
         raise FeedUnsuitable(f"rows of codec {codec} are not decoded here", hint=f"use one of {', '.join(_READERS)} as the protocol")
+    zone = server_tz if isinstance(server_tz, ServerZone) else ServerZone(server_tz)
     parts = [CHANGES.empty_table()]
     for name, group in _by_table(rows.select(_COLUMNS)):
         schema = schemas.get(name)
         if schema is None or not schema.key:
             why = "has no schema here" if schema is None else "has no handle key"
             hint = SCHEMA_HINT if schema is None else "unset force-replicate in the changefeed, or give the table a primary key"
-            raise FeedUnsuitable(f"{_place(group, 0)}: table {name} {why}", hint=hint)
+            raise _refused(FeedUnsuitable, f"table {name} {why}", hint, group, 0)
         for block in _blocks(group, rows_max):
             try:
-                parts.extend(_changes(_converted(block, reader, schema, server_tz)))
+                parts.extend(_changes(_converted(block, reader, schema, zone)))
             except RowUnusable as unusable:
-                raise unusable.kind(f"{_place(block, unusable.row)}: table {name}: {unusable}", hint=unusable.hint) from unusable
+                raise _refused(unusable.kind, f"table {name}: {unusable}", unusable.hint, block, unusable.row) from unusable
     return pa.concat_tables(parts)
 
 
@@ -118,15 +123,20 @@ def _blocks(group: pa.Table, rows_max: int) -> Iterator[pa.Table]:
         start += max(fitting, 1)
 
 
-def _place(group: pa.Table, row: int) -> str:
-    return Message(group["lane"][row].as_py(), group["position"][row].as_py(), None, None).at()
+def _refused(kind: type[FeedError], text: str, hint: str, group: pa.Table, row: int) -> FeedError:
+    lane, position, seq, ordinal = (group[name][row].as_py() for name in ("lane", "position", "seq", "ordinal"))
+    at = Message(lane, position, None, None).at()
+    if seq is None:
+        return kind(f"{at}: {text}", hint=hint)
+    or_skip = f"to go on without this row, see `ticdc-dump skip --config FILE --seq {seq} --ordinal {ordinal}`"
+    return kind(f"{at}: {text} (segment {seq}, ordinal {ordinal} of the log)", hint=f"{hint}; {or_skip}")
 
 
 # ---- images to rows -------------------------------------------------------------------------------------------------
 
 
-def _converted(group: pa.Table, reader: _Reader, schema: TableSchema, server_tz: str) -> _Group:
-    images = reader(group["key"], group["value"], schema, server_tz)
+def _converted(group: pa.Table, reader: _Reader, schema: TableSchema, zone: ServerZone) -> _Group:
+    images = reader(group["key"], group["value"], schema, zone)
     before, after = np.asarray(images.before, np.int64), np.asarray(images.after, np.int64)
     _refuse_other_op(group, after)
     keys, texts = _keys(images, schema), pa.concat_arrays(images.columns)

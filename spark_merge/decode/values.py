@@ -12,12 +12,9 @@ fraction are added and taken away, as TiCDC writes a zero or default value witho
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -25,17 +22,18 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import Column
 from sidecar.log.float_texts import reprs
+from spark_merge.decode.zone import NoMoment, ServerZone
 
 _SHOWN_CHARS_MAX = 80
 """How much of a value an error shows: enough to find it, not enough to flood a log."""
 
 
 class UnfitValue(ValueError):
-    """Value number `index` of the column does not fit; `reason` completes "this value …"."""
+    """Value number `index` of the column does not fit; `reason` completes "this value …". `hint`: where its way out is one of its own."""
 
-    def __init__(self, index: int, value: object, reason: str) -> None:
+    def __init__(self, index: int, value: object, reason: str, *, hint: str = "") -> None:
         super().__init__(f"{shown(value)} {reason}")
-        self.index = index
+        self.index, self.hint = index, hint
 
 
 def shown(value: object) -> str:
@@ -149,14 +147,14 @@ _SHAPES = {
 """What stands before the fraction of a kind with a scale."""
 
 
-def from_texts(texts: pa.Array, column: Column, server_tz: str) -> pa.Array:
-    """`server_tz` is the TiCDC server's time zone, in which it writes timestamps."""
+def from_texts(texts: pa.Array, column: Column, zone: ServerZone) -> pa.Array:
+    """`zone`: the TiCDC server's, in which it writes timestamps."""
     match column.kind:
         case "date":
             return _all_match(texts, f"^{_DATE}$", "is not a date")
         case "timestamp":
             scaled = _with_scale(texts, column)
-            return scaled if server_tz == "UTC" else _to_utc(scaled, ZoneInfo(server_tz))
+            return scaled if zone.is_utc else _to_utc(scaled, zone)
         case "decimal" | "time" | "datetime":
             return _with_scale(texts, column)
         case _:
@@ -193,22 +191,15 @@ def _scaled(index: int, text: str | None, loose: re.Pattern[str], column: Column
     return f"{whole}.{digits[: column.scale].ljust(column.scale, '0')}" if column.scale else whole
 
 
-def _to_utc(texts: pa.Array, zone: ZoneInfo) -> pa.Array:
+def _to_utc(texts: pa.Array, zone: ServerZone) -> pa.Array:
     return pa.array([None if text is None else _utc_text(index, text, zone) for index, text in enumerate(texts.to_pylist())], pa.string())
 
 
-def _utc_text(index: int, text: str, zone: ZoneInfo) -> str:
-    """The fraction is carried over as it stands. TiDB never shifts the zero value."""
-    clock, fraction = text[:19], text[19:]
-    if clock == "0000-00-00 00:00:00":
-        return text
+def _utc_text(index: int, text: str, zone: ServerZone) -> str:
     try:
-        local = datetime.fromisoformat(clock).replace(tzinfo=zone)
-    except ValueError:
-        raise UnfitValue(index, text, "is not a timestamp") from None
-    if local.utcoffset() != local.replace(fold=1).utcoffset():
-        raise UnfitValue(index, text, f"is ambiguous in the time zone {zone.key}: run the TiCDC server with --tz=UTC")
-    return f"{local.astimezone(UTC):%Y-%m-%d %H:%M:%S}{fraction}"
+        return zone.utc_text(text)
+    except NoMoment as error:
+        raise UnfitValue(index, text, str(error), hint=error.hint) from None
 
 
 def utf8_texts(values: pa.Array) -> pa.Array:
@@ -272,33 +263,3 @@ def _hex_texts(values: pa.Array) -> pa.Array:
     if values.null_count:
         validity = pa.array(values.is_valid()).buffers()[1]
     return pa.StringArray.from_buffers(len(values), pa.py_buffer(doubled), pa.py_buffer(digits), validity, values.null_count)
-
-
-_ESCAPE = re.compile(rb'\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|([abfnrtv\\"]))')
-_CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b"\\": b"\\", b'"': b'"'}
-_ONLY_PLAIN_ESCAPES = re.compile(rb'(?:[^\\]|\\(?:[abfnrtv\\"]|x[0-9a-f]{2}))*', re.DOTALL)
-
-
-def go_unquote(body: str) -> bytes:
-    """The bytes whose Go `strconv.Quote` is `"body"`.
-
-    Raises ValueError for an escape that Quote does not write. The escapes of bytes are C's too, so one call of CPython
-    undoes them; runes (`\\u`, `\\U`: not printable, valid UTF-8) are rare and take the slow way.
-    """
-    encoded = body.encode()
-    if b"\\" not in encoded:
-        return encoded
-    if _ONLY_PLAIN_ESCAPES.fullmatch(encoded):
-        return codecs.escape_decode(encoded)[0]
-    if b"\\" in _ESCAPE.sub(b"", encoded):
-        raise ValueError("not a Go quoted text")
-    return _ESCAPE.sub(_unescape, encoded)
-
-
-def _unescape(found: re.Match[bytes]) -> bytes:
-    byte, short, long, control = found.groups()
-    if byte is not None:
-        return bytes.fromhex(byte.decode())
-    if control is not None:
-        return _CONTROLS[control]
-    return chr(int(short or long, 16)).encode()

@@ -9,7 +9,7 @@ at least one image, and it holds every column of the schema: anything else does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Survivors
+from spark_merge.contract import ChunkPiece, Piece, Survivors
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,15 @@ def schema_of(schemas: Mapping[TableName, TableSchema], table: TableName) -> Tab
             f"there are rows of {table}, but no schema of it",
             hint="the log's schemas file does not fit its data: check that the log is whole, then report this",
         ) from None
+
+
+def blocks(schema: TableSchema, seq: int, piece: Piece) -> Iterator[Block]:
+    """All rows of a piece of segment `seq`. Raises as `of_changes`."""
+    if isinstance(piece, ChunkPiece):
+        yield of_chunk(schema, seq, commit_ts=piece.due.high_ts, dump_id=piece.due.dump_id, survivors=piece.survivors)
+    else:
+        for rows in piece.combine_chunks().to_batches():
+            yield of_changes(schema, seq, rows)
 
 
 def of_changes(schema: TableSchema, seq: int, rows: pa.RecordBatch) -> Block:

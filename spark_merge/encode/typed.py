@@ -58,8 +58,8 @@ _MOMENT = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?$"
 
 def file_schema(schema: TableSchema) -> pa.Schema:
     """The columns of a table's file: a function of the table's schema alone."""
-    prefix = _prefix(schema)
-    fields = [pa.field(prefix + name, kind) for name, kind in _ENVELOPE]
+    prefix = envelope_prefix(schema)
+    fields = envelope_fields(prefix)
     fields += [pa.field(column.name, arrow_type(column)) for column in schema.columns]
     about = {"schema": schema.name.schema, "table": schema.name.table, "key": schema.key, "prefix": prefix}
     return pa.schema(fields, metadata={"ticdc-dump": json.dumps(about, ensure_ascii=False)})
@@ -67,18 +67,20 @@ def file_schema(schema: TableSchema) -> pa.Schema:
 
 def dictionary_columns(schema: TableSchema) -> list[str]:
     """Columns of few values: a dictionary pays there, and costs half of the writing elsewhere (measured)."""
-    prefix = _prefix(schema)
+    prefix = envelope_prefix(schema)
     few = [column.name for column in schema.columns if column.kind in ("enum", "set", "year", "bit")]
     return [prefix + name for name in ("seq", "commit_ts", "op", "origin", "dump_id")] + few
 
 
 def typed(block: Block, into: pa.Schema) -> pa.Table:
-    """The block's rows under `into`, the `file_schema` of its table. Raises SinkError for a text that is no value."""
+    """The block's rows under `into`: the `file_schema` of its table, or what a format has instead of these names and types (a string for
+    any of them). Raises SinkError for a text that is no value."""
     columns: list[pa.Array] = []
     untyped: list[tuple[str, pa.Array]] = []
-    for column, text in zip(block.schema.columns, image_columns(block), strict=True):
+    kinds = into.types[len(_ENVELOPE) :]
+    for column, kind, text in zip(block.schema.columns, kinds, image_columns(block), strict=True):
         try:
-            values, refused = _typed_column(column, text)
+            values, refused = _typed_column(column, kind, text)
         except (pa.ArrowInvalid, binascii.Error) as error:
             raise SinkError(
                 f"{block.schema.name}.{column.name} in segment {block.seq} holds a text that is no {column.kind}: {error}",
@@ -129,7 +131,11 @@ def arrow_type(column: Column) -> pa.DataType:
             assert_never(never)
 
 
-def _prefix(schema: TableSchema) -> str:
+def envelope_fields(prefix: str) -> list[pa.Field]:
+    return [pa.field(prefix + name, kind) for name, kind in _ENVELOPE]
+
+
+def envelope_prefix(schema: TableSchema) -> str:
     taken = {column.name.lower() for column in schema.columns}
     prefix = "_"
     while any(prefix + name in taken for name, _ in _ENVELOPE):
@@ -137,9 +143,10 @@ def _prefix(schema: TableSchema) -> str:
     return prefix
 
 
-def _typed_column(column: Column, text: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+def _typed_column(column: Column, kind: pa.DataType, text: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """The typed values, and the texts that have no typed form (null in all other rows), None if there are none."""
-    kind = arrow_type(column)
+    if pa.types.is_string(kind):
+        return text, None
     match column.kind:
         case "binary":
             return _unhex(text), None

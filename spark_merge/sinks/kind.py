@@ -7,10 +7,11 @@ name of its URI scheme.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult
 
+from sidecar.core.model import TableSchema
 from spark_merge.contract import Sink
 
 ENTRY_POINTS = "ticdc_dump.sinks"
@@ -29,7 +30,12 @@ class SinkUri:
 @dataclass(frozen=True, slots=True)
 class SinkKind:
     """`open` makes the sink; it reads and writes nothing, and raises SinkError for a URI that cannot be meant. `parameters`: what may stand
-    behind the `?`."""
+    behind the `?`. `holds_rows`: whether the target has rows that no log of ours brought, for a sink that can tell; writes nothing.
+    `misfits`: what keeps the target from having rows of these tables, each with the way out; writes nothing.
+    `leaves`: for who takes a sidecar away, what is ours beside the output, and how it is removed; asks nobody."""
 
     open: Callable[[SinkUri], Sink]
     parameters: frozenset[str] = frozenset()
+    holds_rows: Callable[[SinkUri], bool] | None = None
+    misfits: Callable[[SinkUri, Sequence[TableSchema]], Iterable[tuple[str, str]]] | None = None
+    leaves: Callable[[SinkUri], str] | None = None

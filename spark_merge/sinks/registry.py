@@ -1,27 +1,89 @@
 """A sink's URI to the sink: the one list of what there is, so that an error can name it.
 
-    file:///var/out?format=jsonl   /var/out?format=parquet   s3://bucket/out?format=parquet&endpoint=…   console:
+    file:///var/out?format=jsonl   /var/out?format=parquet   s3://bucket/out?format=parquet&endpoint=…   console:   grpc:///var/spool
+    file:///var/out?protocol=csv   s3://bucket/out?protocol=canal-json      (TiCDC's storage layout)
+    kafka://broker:9092/topic?protocol=open-protocol
+    mysql://user@host:3306/?worker-count=8   tidb+ssl://user@host:4000/
+    https://receiver.example/orders?token-file=…
+    delta:///var/lake?mode=append   delta+s3://bucket/lake?mode=merge&endpoint=…
+
+A sink whose packages come with an extra of this project (`pip install 'ticdc-dump[…]'`) is loaded when a URI names it.
 
 A scheme that is not in the list is looked for among the installed packages' entry points (kind.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from importlib.metadata import entry_points
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from sidecar.errors import SinkError
+from sidecar.core.model import TableSchema
+from sidecar.errors import ConfigError, SinkError
+from sidecar.process.kept_secrets import without_secrets
 from spark_merge.contract import Sink
 from spark_merge.sinks.console.sink import CONSOLE
-from spark_merge.sinks.files.uri import FILE, S3
+from spark_merge.sinks.folders import FILE, S3
+from spark_merge.sinks.http.uri import HTTP
+from spark_merge.sinks.kafka.uri import KAFKA
 from spark_merge.sinks.kind import ENTRY_POINTS, SinkKind, SinkUri
+from spark_merge.sinks.mysql.sink import MYSQL
+from spark_merge.sinks.spool.uri import GRPC
 
 _KINDS = {
     "file": FILE,
     "s3": S3,
     "console": CONSOLE,
+    "grpc": GRPC,
+    "http": HTTP,
+    "https": HTTP,
+    "kafka": KAFKA,
+    "kafka+ssl": KAFKA,
+    "mysql": MYSQL,
+    "mysql+ssl": MYSQL,
+    "tidb": MYSQL,
+    "tidb+ssl": MYSQL,
 }
+
+
+class _Optional(NamedTuple):
+    """`kind`: module:name in this package. `extra`: of pyproject.toml, which has what it needs."""
+
+    kind: str
+    extra: str
+
+
+_OPTIONAL: dict[str, _Optional] = {
+    "clickhouse": _Optional("clickhouse.sink:CLICKHOUSE", "clickhouse"),
+    "clickhouse+ssl": _Optional("clickhouse.sink:CLICKHOUSE", "clickhouse"),
+    "delta": _Optional("delta.sink:DELTA", "delta"),
+    "delta+s3": _Optional("delta.sink:DELTA_S3", "delta"),
+    "elasticsearch": _Optional("opensearch.sink:OPENSEARCH", "opensearch"),
+    "elasticsearch+ssl": _Optional("opensearch.sink:OPENSEARCH", "opensearch"),
+    "iceberg": _Optional("iceberg.sink:ICEBERG", "iceberg"),
+    "opensearch": _Optional("opensearch.sink:OPENSEARCH", "opensearch"),
+    "opensearch+ssl": _Optional("opensearch.sink:OPENSEARCH", "opensearch"),
+}
+
+_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ENCODE = "in a password, and in a parameter's value, write '?' as %3F, '#' as %23, '/' as %2F, '@' as %40, '&' as %26, '[' as %5B"
+"""What is told of no such name: it may be a part of a password."""
+
+
+_TELL_APART = frozenset({"format", "position-schema", "position-topic", "position-index"})
+"""Parameters that name an output beside what stands before the `?`."""
+
+
+def open_sinks(uris: Sequence[str], *, log_id: str) -> dict[str, Sink]:
+    """Each by its name. Raises ConfigError where two are one output, and as `open_sink`."""
+    opened = [open_sink(uri, log_id=log_id) for uri in uris]
+    sinks = dict(zip(map(name_of, uris), opened, strict=True))
+    if len(sinks) < len(uris):
+        raise ConfigError(f"sinks names one output twice: {', '.join(map(name_of, uris))}", hint="name each output once")
+    return sinks
 
 
 def open_sink(uri: str, *, log_id: str) -> Sink:
@@ -30,16 +92,66 @@ def open_sink(uri: str, *, log_id: str) -> Sink:
     Raises SinkError for an unknown scheme, format or parameter, naming the known ones (and no parameter's value: it may
     be a secret).
     """
-    parts = urlsplit(uri)
+    kind, found = _read(uri, log_id)
+    return kind.open(found)
+
+
+def holds_rows(uri: str, *, log_id: str) -> bool:
+    """Whether its target says that it has rows which no log of ours brought: a consumer that the sidecar replaces has fed it. False where
+    it cannot tell. Raises SinkError as `open_sink`, and for a target that cannot be looked at."""
+    kind, found = _read(uri, log_id)
+    return kind.holds_rows is not None and kind.holds_rows(found)
+
+
+def misfits(uri: str, schemas: Sequence[TableSchema], *, log_id: str) -> list[tuple[str, str]]:
+    """What keeps its target from having rows of these tables, each with the way out; nothing for a sink that cannot tell. Raises as
+    `holds_rows`."""
+    kind, found = _read(uri, log_id)
+    return [] if kind.misfits is None else list(kind.misfits(found, schemas))
+
+
+def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise SinkError(f"the URI of a {uri.partition(':')[0]}: sink is none", hint=_ENCODE) from error
     scheme = parts.scheme or "file"
-    kind = _KINDS.get(scheme) or _installed(scheme)
+    kind = _KINDS.get(scheme) or _optional(scheme) or _installed(scheme)
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if odd := sum(not _PARAMETER.fullmatch(name) for name in parameters):
+        raise SinkError(f"a {scheme}: sink has {odd} parameters without a name of one behind its '?'", hint=_ENCODE)
     if unknown := sorted(parameters.keys() - kind.parameters):
         known = _listed(kind.parameters) or "none"
         raise SinkError(f"a {scheme}: sink has no parameter {_listed(unknown)}", hint=f"known parameters: {known}")
     if parts.fragment:
-        raise SinkError(f"a {scheme}: sink's URI has a '#'", hint="name a folder without '#'")
-    return kind.open(SinkUri(uri, parts, parameters, log_id))
+        raise SinkError(f"a {scheme}: sink's URI has a '#'", hint=f"name a folder without '#'; {_ENCODE}")
+    return kind, SinkUri(uri, parts, parameters, log_id)
+
+
+def name_of(uri: str) -> str:
+    """A sink's URI as it may be shown: its other parameters may be secrets. Two of one name are one output."""
+    return without_secrets(uri, but=_TELL_APART)
+
+
+def leaves(uri: str) -> str:
+    """How what is ours beside its output is removed; empty where there is nothing. Raises SinkError as `open_sink`."""
+    kind, found = _read(uri, "")
+    return "" if kind.leaves is None else kind.leaves(found)
+
+
+def _optional(scheme: str) -> SinkKind | None:
+    """Ours, of an extra. Raises SinkError where that is not installed."""
+    if scheme not in _OPTIONAL:
+        return None
+    module, _, name = _OPTIONAL[scheme].kind.partition(":")
+    try:
+        kind: SinkKind = getattr(import_module(f"spark_merge.sinks.{module}"), name)
+    except ModuleNotFoundError as error:
+        raise SinkError(
+            f"a {scheme}: sink needs {error.name}, which is not installed",
+            hint=f"pip install 'ticdc-dump[{_OPTIONAL[scheme].extra}]', on Spark's workers too",
+        ) from error
+    return kind
 
 
 def _installed(scheme: str) -> SinkKind:
@@ -53,7 +165,7 @@ def _installed(scheme: str) -> SinkKind:
                     f"{entry.value}, installed for {scheme}:, is no SinkKind", hint=f"mend or remove {entry.dist and entry.dist.name}"
                 )
             return kind
-    known = sorted({*_KINDS, *(entry.name for entry in found)})
+    known = sorted({*_KINDS, *_OPTIONAL, *(entry.name for entry in found)})
     raise SinkError(f"no sink is known for {scheme}:", hint=f"use one of {_listed(f'{name}:' for name in known)}")
 
 

@@ -14,7 +14,25 @@ from rich.console import Console
 from rich.table import Table
 
 from sidecar.cli.main import tune_collector
-from tests.bench import cli, decode, kv, latency, merge, order, push, source, spark_cluster, tikv, transaction
+from tests.bench import (
+    binlog,
+    cli,
+    decode,
+    kv,
+    latency,
+    merge,
+    order,
+    pump,
+    push,
+    push_messages,
+    query_sinks,
+    sinks,
+    source,
+    spark_cluster,
+    tikv,
+    transaction,
+    whole,
+)
 from tests.bench.bench import Bench
 from tests.bench.figures import TICKS_A_SECOND, Cost, Figure, machine_ticks, timed_tree
 
@@ -26,8 +44,14 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "cluster": spark_cluster.measure,
     "latency": latency.measure,
     "source": source.measure,
+    "whole": whole.measure,
+    "sinks": sinks.measure,
+    "query-sinks": query_sinks.measure,
     "kv": kv.measure,
+    "binlog": binlog.measure,
     "push": push.measure,
+    "push-messages": push_messages.measure,
+    "pump": pump.measure,
     "tikv": tikv.measure,
     "cli": cli.measure,
 }

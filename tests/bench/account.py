@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 
 ACCOUNT = TableName("bench", "account")
 STATES = ("new", "active", "frozen", "closed")
@@ -32,7 +32,21 @@ SCHEMA = TableSchema(
         Column("version", "int", nullable=False),
     ),
     ("id",),
-)
+    definition=TableDefinition(
+        tuple(
+            ColumnDefinition(name, text, nullable, *(("utf8mb4", "utf8mb4_bin") if "char" in text or text == "text" else ()))
+            for name, text, nullable in (
+                ("id", "bigint(20)", False), ("customer", "int(11)", False), ("email", "varchar(60)", False), ("name", "varchar(60)", True),
+                ("amount", "decimal(20,4)", False), ("state", "enum('new','active','frozen','closed')", False),
+                ("opened", "datetime(6)", False), ("updated", "timestamp(6)", False), ("birthday", "date", True),
+                ("score", "double", True), ("note", "text", True), ("version", "int(11)", False),
+            )
+        ),
+        (IndexDefinition("PRIMARY", (IndexPart("id"),), unique=True, primary=True),),
+        charset="utf8mb4",
+        collation="utf8mb4_bin",
+    ),
+)  # fmt: skip
 
 NAMES, NOTES = 5_000, 2_000
 _FIRST_US = 1_700_000_000_000_000

@@ -20,6 +20,7 @@ from sidecar.core.model import CommitTs, Lane, MarkKind, Message, TableName, Tab
 from sidecar.log.layout import chunk_name
 from sidecar.log.segment_log import write_chunk
 from sidecar.log.storage import Folder
+from sidecar.ports import NOT_KNOWN
 from tests.bench.account import ACCOUNT, canal_updates, message, rows
 
 CHANGES_A_SECOND = 500
@@ -47,7 +48,13 @@ class PacedFeed:
     def lanes(self) -> frozenset[Lane]:
         return frozenset(LANES)
 
-    def seek(self, positions: Mapping[Lane, int]) -> None:
+    def ends(self) -> Mapping[Lane, int]:
+        return {}
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        return dict.fromkeys(self.lanes(), "")
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
         assert not positions, "a new log begins at the beginning"
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:

@@ -2,12 +2,13 @@
 a second sink that takes seconds to accept a batch.
 
 The whole line in this process, paced by the wall: feed, sidecar, log, Spark in a thread, Parquet on the local disk. From
-the manifest's file to the sink's `_segments` file.
+the manifest's file to the moment at which the sink has accepted it.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,33 +46,37 @@ def measure(bench: Bench) -> Iterator[Figure]:
     """p50 and p99 of the segments, both ways."""
     found = {}
     for name, dump, slow in (("no dump", False, False), ("dump", True, False), ("dump beside a slow sink", True, True)):
-        line = found[name] = _live(bench, dump=dump, slow=slow)
+        out = bench.new_folder("out")
+        sinks: dict[str, Sink] = {"parquet": open_sink(f"file://{out}?format=parquet", log_id="bench")}
+        if slow:
+            sinks["slow"] = SlowSink(open_folder(str(out / "slow")), log_id="bench", file_format="parquet")
+        line = found[name] = live(bench, sinks, dump=dump, extra_s=SLOW_RUN_S if slow else 0)
+        ages_s = line.ages_s["parquet"]
         core = line.cost.cpu_s / line.cost.wall_s
-        limit = f"{len(line.ages_s)} segments, {core:.1f} cores busy" + (f", {line.dump_rows_a_s:,.0f} dump rows/s" if dump else "")
-        yield Figure(f"resolved to delivered, {name}: p50", percentile(line.ages_s, 0.5), "s", aim="", limit=limit)
-        p99 = percentile(line.ages_s, 0.99)
+        limit = f"{len(ages_s)} segments, {core:.1f} cores busy" + (f", {line.dump_rows_a_s:,.0f} dump rows/s" if dump else "")
+        yield Figure(f"resolved to delivered, {name}: p50", percentile(ages_s, 0.5), "s", aim="", limit=limit)
+        p99 = percentile(ages_s, 0.99)
         aim = "≤ 2, ≤ 1.3 × without" if dump else ""
-        against = percentile(found["no dump"].ages_s, 0.99)
+        against = percentile(found["no dump"].ages_s["parquet"], 0.99)
         reference = f"no dump {against:.2f} s" if dump else ""
         yield Figure(
             f"resolved to delivered, {name}: p99", p99, "s", aim, "a micro-batch and the one before it",
             reference=reference, ratio=p99 / against if dump else None,
         )  # fmt: skip
         if slow:
-            slow_p99, bound = percentile(line.slow_s, 0.99), f"bound {line.slow_bound_s:.1f} s"
+            slow_p99, bound = percentile(line.ages_s["slow"], 0.99), f"bound {line.bounds_s['slow']:.1f} s"
             yield Figure("the slow sink itself: p99", slow_p99, "s", "≤ its bound", f"{ACCEPT_S:.0f} s to accept", reference=bound)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`ages_s`: of each segment, warm-up left out, when it was delivered. `dump_rows_a_s`: delivered while the feed ran. `slow_s`: as
-    `ages_s` of the slow sink, `slow_bound_s`: what the dump kept it within at the end; empty and 0 without one."""
+    """By sink. `ages_s`: of each segment, warm-up left out, when it was accepted. `dump_rows_a_s`: delivered while the feed ran.
+    `bounds_s`: what the dump kept it within at the end."""
 
-    ages_s: list[float]
+    ages_s: dict[str, list[float]]
     dump_rows_a_s: float
     cost: Cost
-    slow_s: list[float]
-    slow_bound_s: float
+    bounds_s: dict[str, float]
 
 
 class SlowSink(FileSink):
@@ -83,7 +88,7 @@ class SlowSink(FileSink):
 
 
 @dataclass(slots=True)
-class _Asked:
+class Asked:
     """One request at the start, or none."""
 
     request: Request | None
@@ -97,14 +102,12 @@ class _Asked:
             raise refused
 
 
-def _live(bench: Bench, *, dump: bool, slow: bool) -> Line:
+def live(bench: Bench, sinks: dict[str, Sink], *, dump: bool, extra_s: int = 0) -> Line:
+    """`extra_s`: so much longer, before anything counts."""
     folder, spark, cost = bench.new_folder("live"), bench.spark, Cost()
-    log, out = open_folder(str(folder / "log")), folder / "out"
+    log = open_folder(str(folder / "log"))
     feed = PacedFeed()
     source = MemorySource(feed, log, select_s=SELECT_S)
-    sinks: dict[str, Sink] = {"parquet": open_sink(f"file://{out}?format=parquet", log_id="bench")}
-    if slow:
-        sinks["slow"] = SlowSink(open_folder(str(folder / "slow")), log_id="bench", file_format="parquet")
     loop = Job(SparkTasks(lambda: spark), sinks, JobSettings(log))
     outside = Outside(
         feed=feed,
@@ -113,30 +116,43 @@ def _live(bench: Bench, *, dump: bool, slow: bool) -> Line:
         source=source,
         schemas=StillSchemas({ACCOUNT: SCHEMA}),
         progress=FileProgress(open_folder(str(folder))),
-        requests=_Asked(StartDump(DUMP_ID, (ACCOUNT,), Brackets.WATERMARK, CHUNK_ROWS) if dump else None),
+        requests=Asked(StartDump(DUMP_ID, (ACCOUNT,), Brackets.WATERMARK, CHUNK_ROWS) if dump else None),
         clock=MonotonicClock(),
         spill=FileSpill(str(folder)),
         deliveries=loop,
     )
     pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=1, limits=Limits())
     loop.start()
-    seconds = RUN_S + (SLOW_RUN_S if slow else 0)
-    began_ns, end_s = time.time_ns(), time.monotonic() + bench.sized(seconds)
+    accepted: dict[str, dict[int, int]] = {name: {} for name in sinks}
+    began_ns, end_s = time.time_ns(), time.monotonic() + bench.sized(RUN_S + extra_s)
     with timed_tree(cost):
         while time.monotonic() < end_s:
             pipeline.step(poll_s=0.05)
             loop.check()
+            _note(loop, accepted)
     delivered = sum(counts[1] + counts[2] for counts in list(loop.counts.values()))
     bounds = {state.sink: state.bound_s for state in pipeline.pace.states(time.monotonic())}
     source.close()
     loop.finish()
-    after_ns = began_ns + bench.sized(WARM_UP_S + (SLOW_RUN_S if slow else 0)) * 10**9
-    ages_s, slow_s = (_ages_s(folder / "log", to, after_ns=after_ns) for to in (out, folder / "slow"))
-    return Line(ages_s, delivered / cost.wall_s, cost, slow_s, bounds.get("slow", 0.0))
+    _note(loop, accepted)
+    after_ns = began_ns + bench.sized(WARM_UP_S + extra_s) * 10**9
+    ages_s = {name: _ages_s(folder / "log", found, after_ns=after_ns) for name, found in accepted.items()}
+    return Line(ages_s, delivered / cost.wall_s, cost, bounds)
 
 
-def _ages_s(log: Path, out: Path, *, after_ns: int) -> list[float]:
-    """Both files have the segment's name. A segment without rows or windows is one too."""
-    written = {manifest.name: manifest.stat().st_mtime_ns for manifest in log.glob("[0-9]*.json")}
-    found = {name: out / "_segments" / name for name, at_ns in written.items() if at_ns >= after_ns}
-    return [(file.stat().st_mtime_ns - written[name]) / 1e9 for name, file in found.items() if file.exists()]
+def _note(job: Job, accepted: dict[str, dict[int, int]]) -> None:
+    """When each batch was: its last segment and the moment, ms."""
+    for sink in job.sinks():
+        accepted[sink.sink] |= {batch.last: batch.accepted_ms for batch in sink.batches}
+
+
+def _ages_s(log: Path, accepted: dict[int, int], *, after_ns: int) -> list[float]:
+    """A segment was accepted with the first batch that reaches it. One without rows or windows is one too."""
+    written = {int(manifest.stem): manifest.stat().st_mtime_ns for manifest in log.glob("[0-9]*.json")}
+    lasts = sorted(accepted)
+    found = []
+    for seq, at_ns in written.items():
+        at = bisect_left(lasts, seq)
+        if at_ns >= after_ns and at < len(lasts):
+            found.append((accepted[lasts[at]] * 1_000_000 - at_ns) / 1e9)
+    return found

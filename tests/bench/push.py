@@ -20,8 +20,9 @@ from sidecar.feeds.push.puller import PushPuller
 from sidecar.rowcodec.key_values import KvEntry, rows_of
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, best, timed
+from tests.support.eventually import PATIENCE_S
 from tests.support.kv_recordings import kv_recording
-from tests.unit.feeds.pushing import PATIENCE_S, Polling, RawSender
+from tests.unit.feeds.pushing import Polling, RawSender
 from ticdc_dump.v1 import feed_pb2 as pb
 
 ENTRIES = 400_000

@@ -21,6 +21,7 @@ from sidecar.adapters.tidb.source import TidbSource
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key, quoted_table
 from sidecar.core.messages import Brackets, ChunkRead, ReadChunk
+from sidecar.core.model import TableName
 from sidecar.log.segment_log import write_chunk
 from sidecar.log.storage import open_folder
 from tests.bench import account
@@ -32,7 +33,7 @@ ROWS = 300_000
 CHUNK_ROWS = 10_000
 POLL_S = 0.001
 
-_DDL = f"""CREATE TABLE {quoted_table(account.ACCOUNT)} (
+_COLUMNS = """(
   id BIGINT PRIMARY KEY, customer INT NOT NULL, email VARCHAR(60) NOT NULL, name VARCHAR(60), amount DECIMAL(20,4) NOT NULL,
   state ENUM('new','active','frozen','closed') NOT NULL, opened DATETIME(6) NOT NULL, updated TIMESTAMP(6) NOT NULL, birthday DATE,
   score DOUBLE, note TEXT, version INT NOT NULL)"""
@@ -42,9 +43,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
     """Rows a second of each reader, one chunk at a time and four side by side."""
     rows = bench.sized(ROWS)
     with MariaDb(bench.new_folder("mariadb"), settings={"innodb-buffer-pool-size": "256M", "skip-log-bin": "ON"}) as db:
-        _fill(db, rows)
+        fill(db, rows)
         for readers, aim in ((1, 0.65), (4, 0.8)):
-            reading = partial(_dump, db.settings(), bench.new_folder("chunks"), rows=rows, readers=readers)
+            reading = partial(read_all, db.settings(), bench.new_folder("chunks"), rows=rows, readers=readers)
             plain, cost = best_in_turn(partial(_plain, db), reading)
             side = "" if readers == 1 else f", {readers} side by side"
             limit = "one connection of the server" if readers == 1 else "the machine's cores, which the server shares"
@@ -52,8 +53,13 @@ def measure(bench: Bench) -> Iterator[Figure]:
             yield beside(figure, "SELECT * by connectorx", rows, plain)
 
 
-def _fill(db: MariaDb, rows: int) -> None:
-    db.execute(f"CREATE DATABASE {account.ACCOUNT.schema}", _DDL)
+def make_table(db: MariaDb, schema: str) -> None:
+    db.execute(f"CREATE TABLE {quoted_table(TableName(schema, account.ACCOUNT.table))} {_COLUMNS}")
+
+
+def fill(db: MariaDb, rows: int) -> None:
+    db.execute(f"CREATE DATABASE {account.ACCOUNT.schema}")
+    make_table(db, account.ACCOUNT.schema)
     places = ", ".join(["%s"] * len(account.SCHEMA.columns))
     with contextlib.closing(db.connect()) as connection, connection.cursor() as cursor:
         for first in range(0, rows, CHUNK_ROWS):
@@ -69,7 +75,7 @@ def _plain(db: MariaDb) -> Cost:
     return cost
 
 
-def _dump(settings: SourceSection, folder: Path, *, rows: int, readers: int) -> Cost:
+def read_all(settings: SourceSection, folder: Path, *, rows: int, readers: int) -> Cost:
     """The whole table, cut into as many ranges as there are readers, each read chunk after chunk."""
     cost, log = Cost(), open_folder(str(folder))
     source = TidbSource(

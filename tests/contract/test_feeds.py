@@ -1,9 +1,11 @@
-"""What every Feed keeps: a recording as its in-memory twin plays it, and the same records in the topic of a real Kafka."""
+"""What every Feed keeps: a recording as its in-memory twin plays it, and the same records in the topic of a real Kafka. What a feed of
+TiDB-Binlog keeps, whose positions are TSOs: a recording's pumps as they are played, and as they speak gRPC."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -12,13 +14,16 @@ from typing import NamedTuple, Protocol
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from sidecar.core.model import CommitTs, Lane, Message, Resolved
+from sidecar.codecs.binlog import BinlogCodec
+from sidecar.core.model import Change, CommitTs, Lane, Message, Resolved
 from sidecar.errors import FeedError
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.ports import Feed
+from sidecar.replay.binlog import BinlogRecording
 from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
+from tests.support.binlog_rigs import BinlogRig, GrpcPumps, PlayedPumps
 from tests.support.recordings import recording
 from tests.support.services.kafka import KafkaBroker
 
@@ -101,7 +106,7 @@ class RealKafka:
     def open(self, *, late_lanes: bool = False) -> Feed:
         lanes = self.source.lanes
         self.topic = self.source.config.topic
-        if self.topic in self.broker.admin().list_topics(timeout=10).topics:
+        if self.topic in self.broker.admin().list_topics(timeout=60).topics:
             self.broker.delete_topic(self.topic)
         self.broker.create_topic(self.topic, len(lanes) - late_lanes)
         if late_lanes:
@@ -127,7 +132,7 @@ class RealKafka:
         self._write([written])
 
     def _last_is_there(self) -> bool:
-        return len(self.broker.admin().list_topics(self.topic, timeout=10).topics[self.topic].partitions) == len(self.source.lanes)
+        return len(self.broker.admin().list_topics(self.topic, timeout=60).topics[self.topic].partitions) == len(self.source.lanes)
 
     def _write(self, records: list[Written]) -> None:
         self.broker.write(self.topic, [(int(written.lane.rpartition("/")[2]), written.key, written.value) for written in records])
@@ -214,10 +219,25 @@ def test_a_lane_that_is_not_named_starts_at_its_beginning(rig: Rig, source: Sour
     assert [found[lane][0].position for lane in others] == [0] * len(others)
 
 
+def test_lanes_are_the_same_ones_as_long_as_nobody_makes_them_anew(rig: Rig, source: Source) -> None:
+    feed = rig.open()
+    feed.seek({})
+    made = feed.incarnations()
+    assert made.keys() >= feed.lanes()
+    feed.seek(ends(source), made)
+    assert feed.incarnations() == made
+
+
 def test_the_end_of_a_lane_is_a_position(rig: Rig, source: Source) -> None:
     feed = rig.open()
     feed.seek(ends(source))
     assert feed.lanes() == frozenset(ends(source))
+
+
+def test_the_ends_are_told_before_any_seek_and_what_is_there_lies_below_them(rig: Rig, source: Source) -> None:
+    """Empty: the feed is played from its beginning."""
+    ends = rig.open().ends()
+    assert not ends or ends == {lane: len(written) for lane, written in source.lanes.items()}
 
 
 def test_a_position_behind_the_end_is_refused(rig: Rig, source: Source) -> None:
@@ -267,3 +287,81 @@ def test_resolved_never_passes_a_lane_that_comes_later(rig: Rig, source: Source)
     assert passed == len(rows)
     assert len(joined) > 1
     assert joined[-1] == source.lanes.keys()
+
+
+@pytest.fixture(scope="module")
+def pumps() -> BinlogRecording:
+    return BinlogRecording(Recording(recording("binlog")))
+
+
+class TestBinlog:
+    @pytest.fixture(params=["twin", "grpc"])
+    def rig(self, request: pytest.FixtureRequest, pumps: BinlogRecording, monkeypatch: pytest.MonkeyPatch) -> Iterator[BinlogRig]:
+        monkeypatch.setattr("sidecar.feeds.binlog.streams.LOOK_EVERY_S", 0.01)
+        monkeypatch.setattr("sidecar.feeds.binlog.streams.HEARTBEAT_S", 0.01)
+        with ExitStack() as held:
+            yield PlayedPumps(pumps) if request.param == "twin" else GrpcPumps(pumps, held)
+
+    def test_every_commit_comes_in_order_and_resolved_never_passes_a_pump_that_joins(self, rig: BinlogRig, pumps: BinlogRecording) -> None:
+        feed, codec = rig.open(), BinlogCodec(lambda: pumps.mark_table)
+        feed.seek({})
+        commits = sorted({change.commit_ts for change in pumps.changes})
+        delivered: dict[Lane, list[CommitTs]] = {}
+        joined: list[frozenset[Lane]] = []
+        resolved: dict[Lane, CommitTs] = {}
+        passed = 0
+        for _ in range(POLLS_MAX):
+            rig.advance()
+            for message in feed.poll(timeout_s=0.05):
+                for envelope in codec.envelopes(message):
+                    if isinstance(envelope, Resolved):
+                        assert envelope.ts >= resolved.get(envelope.lane, 0)
+                        resolved[envelope.lane] = envelope.ts
+                    else:
+                        delivered.setdefault(envelope.lane, []).append(envelope.commit_ts)
+            lanes = feed.lanes()
+            joined += [lanes] if not joined or lanes != joined[-1] else []
+            if all(lane in resolved for lane in lanes):
+                there = {ts for of_lane in delivered.values() for ts in of_lane}
+                while passed < len(commits) and commits[passed] < min(resolved[lane] for lane in lanes):
+                    assert commits[passed] in there, f"{commits[passed]} is resolved and has not come"
+                    passed += 1
+            if passed == len(commits):
+                break
+        assert passed == len(commits)
+        assert all(of_lane == sorted(of_lane) for of_lane in delivered.values())
+        assert len(joined) > 1
+
+    def test_all_above_the_positions_comes_again_to_whoever_takes_over(self, rig: BinlogRig, pumps: BinlogRecording) -> None:
+        first, commits = rig.open(), {change.commit_ts for change in pumps.changes}
+        first.seek({})
+        middle = sorted(commits)[len(commits) // 2]
+        wanted = {ts for ts in commits if ts >= middle}
+        first.close()
+        feed, codec = rig.open(), BinlogCodec(lambda: pumps.mark_table)
+        feed.seek(dict.fromkeys(first.lanes(), middle))
+        for _ in range(POLLS_MAX):
+            rig.advance()
+            for message in feed.poll(timeout_s=0.05):
+                wanted -= {one.commit_ts for one in codec.envelopes(message) if isinstance(one, Change)}
+            if not wanted:
+                break
+        assert not wanted
+
+    def test_what_is_acknowledged_never_goes_back(self, rig: BinlogRig, pumps: BinlogRecording) -> None:
+        feed = rig.open()
+        feed.seek({})
+        begin = pumps.recording.start_ts
+        for ahead in (1000, 400, 700):
+            feed.acknowledge(dict.fromkeys(feed.lanes(), begin + ahead))
+        for _ in range(POLLS_MAX):
+            rig.advance()
+            feed.poll(timeout_s=0.01)
+            if rig.durable_ts() >= begin + 999:
+                break
+        assert rig.durable_ts() == begin + 999
+
+    @pytest.mark.parametrize("name", ["kafka/orders/0", "kv/ddl"])
+    def test_a_lane_that_the_feed_does_not_have_is_refused(self, rig: BinlogRig, name: str) -> None:
+        with pytest.raises(FeedError, match=name):
+            rig.open().seek({Lane(name): 0})

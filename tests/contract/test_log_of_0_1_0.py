@@ -11,18 +11,19 @@ import pytest
 
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, progress_from_json
+from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, report_from_json
+from sidecar.log.identity import claim_log, name_of
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder
-from sidecar.run.term import claim_log
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.read import new_manifests, read_rows, read_schemas
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.registry import open_sink
 from tests.support.former import DELIVERED, FORMER_LOG_ID, SEGMENTS, former, output_by_the_rule
-from tests.support.sinks import Here
+from tests.support.sinks import Here, accepted
 
 T0 = 470609321672572950
 ORDERS, NOTES = TableName("shop", "orders"), TableName("shop", "n ö.tes")
@@ -116,11 +117,11 @@ def _told(seq: int, table: TableName, row: dict[str, Any]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("file_format", ["jsonl", "parquet"])
 def test_its_outputs_are_taken_on_once_and_then_are_ours(log: Folder, tmp_path: Path, file_format: str) -> None:
-    out = former(file_format, tmp_path)
+    out, name = former(file_format, tmp_path), name_of(FORMER_LOG_ID, claim_log(log, FORMER_LOG_ID))
     before = set(storage.list_names(out, deep=True))
     uri = f"file://{out.root}?format={file_format}"
-    assert open_sink(uri, log_id=FORMER_LOG_ID).look() == DELIVERED - 1
-    delivery = Delivery(open_sink(uri, log_id=FORMER_LOG_ID), JobSettings(log), Here())
+    assert accepted(open_sink(uri, log_id=name)) == DELIVERED - 1
+    delivery = Delivery(open_sink(uri, log_id=name), JobSettings(log), Here())
     assert delivery.accepted == DELIVERED - 1
     while delivery.deliver():
         pass
@@ -128,6 +129,10 @@ def test_its_outputs_are_taken_on_once_and_then_are_ours(log: Folder, tmp_path: 
     assert [segment.seq for segment in read_segments(out)] == list(range(SEGMENTS))
     if file_format == "jsonl":
         assert list(read_output(out)) == list(output_by_the_rule(log))
-    again = open_sink(uri, log_id=FORMER_LOG_ID).open(epoch=None)
-    assert (again.accepted, again.owner.incarnation) == (SEGMENTS - 1, 2)
+    again = open_sink(uri, log_id=name).open(epoch=None)
+    assert again.accepted is not None
+    assert (again.accepted.seq, again.owner.incarnation) == (SEGMENTS - 1, 2)
     assert b'"version":2' in storage.read_file(out, "_log.json")
+    for other in (FORMER_LOG_ID, name_of(FORMER_LOG_ID, "0" * 32)):
+        with pytest.raises(SinkError, match=f"holds the output of log {name}"):
+            open_sink(uri, log_id=other).look()

@@ -21,6 +21,7 @@ from sidecar.log.storage import open_folder
 from sidecar.ports import ProgressStore
 from sidecar.replay.progress_file import FileProgress
 from sidecar.ticdc.changefeed import ChangefeedName
+from tests.support.eventually import PATIENCE_S
 from tests.support.services.etcd import Etcd
 
 PROGRESS = Progress(
@@ -36,6 +37,7 @@ PROGRESS = Progress(
         TableProgress(TableName("shop", "empty")),
     ),
 )
+
 Open = Callable[[], ProgressStore]
 
 
@@ -55,7 +57,7 @@ def in_etcd(tmp_path: Path) -> Iterator[Open]:
         close()
         client = EtcdClient(EtcdSection(endpoints=etcd.endpoints))
         opened.append(EtcdOwner(client, root, lease_s=10, holder=Holder("here", 1, "127.0.0.1:8310")))
-        assert opened[0].acquire(timeout_s=5) is not None
+        assert opened[0].acquire(timeout_s=PATIENCE_S) is not None
         return EtcdProgress(client, root, opened[0])
 
     with Etcd(tmp_path / "etcd") as etcd:

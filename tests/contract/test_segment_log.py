@@ -166,7 +166,7 @@ def manifest(seq: int, *, epoch: int = 1, data: DataFile | None = None, **more: 
         rows=data.rows if data else 0,
         bytes=data.bytes if data else 0,
         positions={Lane("kafka/orders/2"): 8},
-        schemas="schemas/none.json",
+        schemas="schemas/0000000000000000.json",
         codec="canal-json",
     )
     return replace(found, **more)  # type: ignore[arg-type]  # fields by name
@@ -340,10 +340,11 @@ def test_data_beyond_the_last_manifest_means_that_manifests_are_lost(place: Plac
         place.open().recover(epoch=2)
 
 
-def test_a_log_whose_beginning_is_gone_goes_on(place: Place) -> None:
-    last = filled(place)[-1]
+def test_a_beginning_that_is_gone_stops_unless_retention_noted_it(place: Place) -> None:
+    filled(place)
     place.delete(manifest_name(Seq(0)))
-    assert place.open().recover(epoch=2) == last
+    with pytest.raises(LogBroken, match=manifest_name(Seq(0))):
+        place.open().recover(epoch=2)
 
 
 @pytest.mark.parametrize(
@@ -587,6 +588,9 @@ def test_a_bucket_that_does_not_exist_stops_with_the_way_out(bucket: str) -> Non
     folder = open_folder(bucket.format(prefix="x").replace("s3://logs", "s3://nowhere"))
     with pytest.raises(LogBroken, match="make it exist"):
         FolderLog(folder).recover(epoch=1)
+    for deep in (True, False):
+        with pytest.raises(storage.Absent):
+            storage.list_names(folder, deep=deep)
 
 
 def test_a_storage_without_exclusive_create_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

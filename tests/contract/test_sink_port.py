@@ -22,8 +22,9 @@ from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.versioned import VersionedSink
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Died, SinkPort, Story
-from tests.support.sinks import Here, Place, memory_place, place_of
+from tests.contract.sink_port import Died, SinkPort, Story, die_after_each, mortal, of
+from tests.lanes import LANE
+from tests.support.sinks import Here, Place, memory_place, place_of, spool_place
 
 numbers = itertools.count()
 
@@ -78,20 +79,7 @@ class TestFiles(SinkPort):
 
     def test_a_death_between_any_two_durable_steps_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """As the suite's own, but inside the sink: before and after each write, for each number of writes that went well."""
-        written = DurableSteps(monkeypatch)
-        for lived in range(1, 400):
-            written.left = lived
-            try:
-                delivery = story.delivery(segments_max=3)
-                while delivery.deliver():
-                    pass
-                break
-            except Died:
-                written.left = -1
-                story.check_beginning()
-        else:
-            pytest.fail("it never came to its end")
-        story.check_end()
+        die_between_durable_steps(story, monkeypatch)
 
     def test_a_former_owner_frozen_in_its_sweep_removes_nothing_of_its_successors(
         self, story: Story, monkeypatch: pytest.MonkeyPatch
@@ -128,44 +116,45 @@ class TestFiles(SinkPort):
         story.finish()
         story.check_end()
 
-    def test_an_owner_that_lost_a_race_to_open_comes_after_the_winner(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("winner_delivers", [False, True], ids=["opened", "delivered"])
+    def test_an_owner_that_lost_a_race_to_open_comes_after_the_winner(
+        self, story: Story, monkeypatch: pytest.MonkeyPatch, winner_delivers: bool
+    ) -> None:
         create, raced = storage.create_exclusively, list[str]()
 
         def overtaken(folder: Folder, name: str, data: bytes) -> bool:
             if not raced:
                 raced.append(name)
                 winner = story.delivery(segments_max=2)
-                winner.deliver()
+                if winner_delivers:
+                    winner.deliver()
             return create(folder, name, data)
 
         monkeypatch.setattr(storage, "create_exclusively", overtaken)
         standing = story.place.sink().open(epoch=None)
-        assert (standing.owner.incarnation, standing.accepted) == (2, 1)
+        assert standing.owner.incarnation == 2
+        assert (standing.accepted and standing.accepted.seq) == (1 if winner_delivers else None)
         story.finish()
         story.check_end()
 
 
-class DurableSteps:
-    """The storage's writes; the process dies before or after one of them when `left` comes to 0."""
+class TestSpool(SinkPort):
+    """What subscribers are given."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left = -1
-        for name in ("create_exclusively", "write_atomically", "write_in_order", "make_durable", "remove"):
-            monkeypatch.setattr(storage, name, self._mortal(getattr(storage, name)))
+    @pytest.fixture(params=["disk", "s3"])
+    def place(self, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+        if request.param == "s3":
+            return spool_place(f"grpc://merged/{tmp_path.name}?{request.getfixturevalue('bucket')}")
+        return spool_place(f"grpc://{tmp_path}/spool")
 
-    def _mortal(self, call: Callable[..., object]) -> Callable[..., object]:
-        def step(*args: object) -> object:
-            self._live()
-            found = call(*args)
-            self._live()
-            return found
+    def test_a_death_between_any_two_durable_steps_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+        die_between_durable_steps(story, monkeypatch)
 
-        return step
 
-    def _live(self) -> None:
-        if self.left == 0:
-            raise Died
-        self.left -= 1
+def die_between_durable_steps(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each step is a request to S3, a third of the lives; `make matrix` has all."""
+    life = mortal(monkeypatch, storage, "create_exclusively", "write_atomically", "write_in_order", "make_durable", "remove")
+    die_after_each(story, of(life), range(1, 400, 1 if LANE.whole or "endpoint=" not in story.place.uri else 3))
 
 
 @pytest.fixture

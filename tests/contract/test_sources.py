@@ -17,6 +17,7 @@ from sidecar.ports import Source
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import RecordedSource, WatermarkRow
 from sidecar.replay.tables import RecordedTables
+from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import recording
 from tests.support.services.mariadb import MariaDb
 
@@ -25,8 +26,6 @@ pytestmark = pytest.mark.xdist_group("mariadb")
 DUMP = "0123456789abcdef"
 TABLES = [TableName("shop", name) for name in ("customer", "orders", "uid", "event_log")]
 """Tables of the recording whose keys both order alike; collations are the real server's alone."""
-
-WAIT_S = 60.0
 
 
 @dataclass
@@ -135,7 +134,7 @@ def ask(source: Source, *commands: Command) -> list[SourceEvent]:
     for command in commands:
         source.request(command)
     events: list[SourceEvent] = []
-    give_up = time.monotonic() + WAIT_S
+    give_up = time.monotonic() + PATIENCE_S
     while len(events) < len(commands):
         assert time.monotonic() < give_up, f"{events} is all that came"
         events += source.results()

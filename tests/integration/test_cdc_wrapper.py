@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -245,6 +246,32 @@ def test_the_recorded_usage_is_followed_by_our_commands_on_its_own_stream(machin
     machine.double(answers={"cli changefeed": {"exit": 0, "stdout": "", "stderr": usage}})
     done = machine("cli", "changefeed")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", usage.encode() + our_section())
+
+
+WAITS = """#!{python}
+import os, pathlib, signal, sys, time
+def told(number, _):
+    print("stopped by", number, flush=True)
+    sys.exit(7)
+signal.signal(int(sys.argv[-1].partition("=")[2]), told)
+pathlib.Path({ready!r}).write_text(str(os.getpid()))
+while True:
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_what_ends_us_while_it_shows_its_help_ends_the_real_one(machine: Machine, number: signal.Signals) -> None:
+    ready = machine.folder / "ready"
+    os.mkfifo(ready)
+    script(machine.folder / "real" / "cdc", WAITS.format(python=sys.executable, ready=str(ready)))
+    command = [str(machine.folder / "ours" / "cdc"), "cli", "changefeed", "--help", f"--of-the-double={int(number)}"]
+    given = {"PATH": os.pathsep.join(map(str, machine.path)), "LANG": "C.UTF-8"}
+    with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as wrapper:
+        ready.read_text()
+        wrapper.send_signal(number)
+        out, err = wrapper.communicate(timeout=60)
+    assert (wrapper.returncode, out, err) == (7, f"stopped by {int(number)}\n".encode(), b"")
 
 
 def test_an_error_of_the_real_one_stays_as_it_is(machine: Machine) -> None:

@@ -13,8 +13,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import grpc
@@ -26,14 +27,17 @@ from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, Holder
 from sidecar.cli import dump_commands
 from sidecar.config import ControlSection, EtcdSection, Tls
-from sidecar.control.answers import CallFailed
+from sidecar.control.answers import EXIT_NOT_FOUND, CallFailed
 from sidecar.control.client import ADDRESS_DEFAULT, Access, ControlClient, find_address, owner_in_etcd
-from sidecar.control.security import HEALTH_PREFIX, SERVICE_NAME, serve
+from sidecar.control.security import CALLS_MAX, HEALTH_PREFIX, HEALTH_WATCHERS_MAX, SERVICE_NAME, serve
 from sidecar.control.service import ControlService
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, with_hint
+from sidecar.ticdc.changefeed_info import BINLOG
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.services.etcd import Etcd
+from tests.support.services.ports import free_port
 from tests.support.services.tls import Authority, Signed
 from tests.unit.control.serving import NAME, Owner, Schemas, Serving, schema, standby
 from ticdc_dump.v1 import control_pb2 as pb
@@ -43,7 +47,7 @@ pytestmark = pytest.mark.xdist_group("control")
 FEED = pb.Changefeed(id="cf")
 ASK = pb.DumpRequest(changefeed=FEED)
 FIRST, SECOND = "a" * 16, "b" * 16
-TOKEN = "correct horse"
+TOKEN = "correct horse battery staple"
 SHORT_S = 0.5
 """Patience where nobody is going to answer."""
 
@@ -206,6 +210,28 @@ def test_health_tells_whether_this_process_owns_the_changefeed(serving: Serving)
     assert HEALTH_PREFIX == "/grpc.health.v1.Health/"
 
 
+def _is_served(watch: Any) -> bool:
+    try:
+        next(watch)
+    except grpc.RpcError:
+        assert watch.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        return False
+    return True
+
+
+def test_watches_of_health_take_no_places_of_calls(serving: Serving) -> None:
+    """They need no token, and end when their callers like."""
+    ask = health_pb2.HealthCheckRequest()
+    with grpc.insecure_channel(serving.address) as channel:
+        watches = [health_pb2_grpc.HealthStub(channel).Watch(ask) for _ in range(CALLS_MAX + 1)]
+        assert sum(map(_is_served, watches)) == HEALTH_WATCHERS_MAX
+        assert query(serving.address, patience_s=20.0).owner == "here:1"
+        for watch in watches:
+            watch.cancel()
+    with grpc.insecure_channel(serving.address) as channel:
+        assert next(health_pb2_grpc.HealthStub(channel).Watch(ask)).status == health_pb2.HealthCheckResponse.SERVING
+
+
 def test_reflection_shows_the_services(serving: Serving) -> None:
     with grpc.insecure_channel(serving.address) as channel:
         assert set(reflected(channel)) == {SERVICE_NAME, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
@@ -232,6 +258,15 @@ def test_a_standby_that_does_not_know_the_owner_is_asked_again_until_it_does(ser
     answers = iter([None, None])
     with Serving(standby(lambda: next(answers, serving.address))) as other:
         assert query(other.address, patience_s=20.0).owner == "here:1"
+
+
+def test_an_owner_whose_terms_fail_says_why_and_what_to_do() -> None:
+    why = with_hint("/log has no room left", "make room")
+    with Serving(replace(standby(lambda: "127.0.0.1:1"), hindered=lambda: why)) as hindered:
+        failed = fails(hindered.address)
+    assert (failed.exit_code, failed.hint) == (5, "make room")
+    assert "/log has no room left" in failed.message
+    assert "standby" not in failed.message
 
 
 def test_nobody_there_is_told_with_the_way_out() -> None:
@@ -270,7 +305,7 @@ def test_pd_leads_to_the_owner(
         (incarnation,) = incarnations(info)
         ownership = EtcdOwner(client, changefeed_root(NAME, incarnation), lease_s=10, holder=Holder("here", 1, serving.address))
         try:
-            assert ownership.acquire(timeout_s=5) is not None
+            assert ownership.acquire(timeout_s=PATIENCE_S) is not None
             pd = f"http://{etcd.endpoints[0]}"
             assert run(capsys, "dumpquery", "-c", "cf", "--pd", pd)[0] == 0
             code, _, error = run(capsys, "dumpquery", "-c", "other", "--pd", pd)
@@ -282,6 +317,27 @@ def test_pd_leads_to_the_owner(
             etcd.start()
             ownership.release()
             client.close()
+
+
+@pytest.mark.xdist_group("etcd")
+def test_pd_leads_to_the_owner_where_no_changefeed_is(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of TiDB-Binlog: the name is the sidecar's own, and TiCDC has none."""
+    with Etcd(tmp_path) as etcd, closing(EtcdClient(EtcdSection(endpoints=etcd.endpoints))) as client:
+        pd = f"http://{etcd.endpoints[0]}"
+        ownership = EtcdOwner(client, changefeed_root(NAME, BINLOG), lease_s=10, holder=Holder("here", 1, serving.address))
+        assert ownership.acquire(timeout_s=60) is not None
+        assert run(capsys, "dumpquery", "-c", "cf", "--pd", pd)[0] == 0
+        ownership.release()
+        for name in ("cf", "no name"):
+            code, _, error = run(capsys, "dumpquery", "-c", name, "--pd", pd)
+            assert code == EXIT_NOT_FOUND
+            assert name in error
+        etcd.enable_auth("secret")
+        code, _, error = run(capsys, "dumpquery", "-c", "cf", "--pd", pd)
+        assert "etcd" in error
+        assert code not in (0, EXIT_NOT_FOUND), "whether it is there was not told"
 
 
 def incarnations(info: dict[str, Any]) -> list[str]:
@@ -318,12 +374,11 @@ def test_a_start_whose_answer_was_lost_is_made_again_and_starts_one_dump(owner: 
 
 
 def test_a_sidecar_that_comes_back_answers_the_call_that_found_nobody(owner: Owner) -> None:
-    with Serving(owner.served()) as before:
-        port = before.server.port
+    at = f"127.0.0.1:{free_port()}"
     with ThreadPoolExecutor() as threads:
-        asked = threads.submit(query, f"127.0.0.1:{port}", patience_s=20.0)
-        with Serving(owner.served(), ControlSection(listen=f"127.0.0.1:{port}")):
-            assert asked.result(30).owner == "here:1"
+        asked = threads.submit(query, at, patience_s=PATIENCE_S)
+        with Serving(owner.served(), ControlSection(listen=at)):
+            assert asked.result(PATIENCE_S).owner == "here:1"
 
 
 def test_many_clients_with_one_request_start_one_dump(owner: Owner, serving: Serving) -> None:
@@ -369,9 +424,7 @@ def test_a_client_that_leaves_gives_its_watch_back(serving: Serving) -> None:
         assert next(watch).changefeed.id == "cf"
         assert len(serving.server.service._wakes) == 1
         watch.cancel()
-        pause = Event()
-        while serving.server.service._wakes:
-            pause.wait(0.005)
+        eventually(lambda: not serving.server.service._wakes)
 
 
 def test_a_watch_follows_the_changefeed_to_its_next_owner(owner: Owner) -> None:
@@ -472,7 +525,7 @@ def test_keys_and_predicates_without_rules_dump_their_tables_only(at: str, owner
     (started,) = owner.carried_out
     assert dict(started.where) == {  # type: ignore[union-attr]  # it is a StartDump
         TableName("shop", "orders"): "((id = 1) OR (id = 2))",
-        TableName("shop", "item"): "(amount > 5)",
+        TableName("shop", "item"): "(`t`.`amount` > 5)",
     }
     assert len(started.tables) == 2  # type: ignore[union-attr]
 
@@ -481,7 +534,7 @@ def test_keys_and_predicates_without_rules_dump_their_tables_only(at: str, owner
     ("arguments", "code", "text"),
     [
         (("dumppause", "-c", "cf"), 3, "the dump is not started"),
-        (("dumpstart", "-c", "cf", "--tables", "nope.*"), 3, "no table matches nope.*"),
+        (("dumpstart", "-c", "cf", "--tables", "nope.*"), 3, "no table of the changefeed matches nope.*"),
         (("dumpquery", "-c", "other"), 4, "default/cf is"),
         (("dumpquery", "-c", "cf", "-n", "other"), 4, "other/cf is not served here"),
         (("dumpstart", "-c", "cf", "--tables", "nope"), 2, "column 5"),
@@ -535,7 +588,7 @@ def test_a_dry_run_shows_what_would_be_and_starts_nothing(at: str, owner: Owner,
     assert "left out: shop.logs: it has no primary key" in out
     code, out, _ = run(capsys, "dumpstart", "-c", "cf", "--dry-run", "--tables", "nope.*", "--json")
     assert code == 3
-    assert "no table matches nope.*" in json.loads(out)["refusals"][0]
+    assert "no table of the changefeed matches nope.*" in json.loads(out)["refusals"][0]
     assert not owner.carried_out
 
 
@@ -553,7 +606,7 @@ def test_a_watch_ends_with_the_dump(at: str, owner: Owner, capsys: pytest.Captur
     with ThreadPoolExecutor() as threads:
         ended = threads.submit(run, capsys, "dumpquery", "-c", "cf", "--watch", "--json")
         owner.finish(end, reason="why")
-        found, out, _ = ended.result(30)
+        found, out, _ = ended.result(PATIENCE_S)
     assert found == code
     assert json.loads(out.splitlines()[-1])["state"] == end.value
 
@@ -609,6 +662,6 @@ def test_an_interrupt_ends_a_watch_without_a_trace(at: str, owner: Owner, capsys
         assert watching.stdout is not None
         assert json.loads(watching.stdout.readline())["state"] == "running"
         watching.send_signal(signal.SIGINT)
-        _, error = watching.communicate(timeout=30)
+        _, error = watching.communicate(timeout=PATIENCE_S)
     assert (watching.returncode, error) == (130, b"")
     assert owner.carried_out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -24,8 +25,8 @@ from sidecar.ports import Feed
 from sidecar.replay.feed import RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.replay import NoSource
+from tests.support.eventually import PATIENCE_S
 from tests.support.kafka_feeds import (
-    PATIENCE_S,
     QUEUE_BYTES_MAX,
     Hurried,
     Open,
@@ -168,6 +169,22 @@ def test_a_position_behind_the_end_is_a_gap(broker: KafkaBroker, open_feed: Open
         open_feed(topic).seek({lane(topic): 4})
 
 
+def test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 3))
+    feed = open_feed(topic)
+    feed.seek({})
+    read(feed, 3)
+    known = feed.incarnations()
+    feed.close()
+    open_feed(topic).seek({lane(topic): 3}, known)
+    broker.delete_topic(topic)
+    broker.create_topic(topic, 1)
+    broker.write(topic, numbered(0, 0, 10))
+    with pytest.raises(FeedUnsuitable, match=rf"(?s)made anew \(its id was {re.escape(known[lane(topic)])} and is .*new log"):
+        open_feed(topic).seek({lane(topic): 3}, known)
+
+
 def test_a_new_log_begins_at_what_is_there(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 10))
@@ -177,22 +194,47 @@ def test_a_new_log_begins_at_what_is_there(broker: KafkaBroker, open_feed: Open,
     assert [m.position for m in read(feed, 3)] == [7, 8, 9]
 
 
-def test_a_lane_that_the_log_does_not_name_and_has_lost_its_beginning_is_a_gap(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+def test_a_lane_that_the_log_does_not_name_begins_at_what_is_there_and_says_that_more_was(
+    broker: KafkaBroker, open_feed: Open, topic: str
+) -> None:
+    """Finding 9: what is gone may have been in the log, or a former table's: whoever reads the first message knows."""
     broker.create_topic(topic, 2)
     broker.write(topic, numbered(1, 0, 10))
-    broker.delete_records(topic, 1, 1)
-    with pytest.raises(FeedUnsuitable, match=f"{lane(topic, 1)} cannot be read from 0"):
-        open_feed(topic).seek({lane(topic, 0): 0})
+    broker.delete_records(topic, 1, 6)
+    feed = open_feed(topic)
+    feed.seek({lane(topic, 0): 0})
+    assert [(m.position, m.after_gap) for m in read(feed, 4)] == [(6, True), (7, False), (8, False), (9, False)]
 
 
-def test_a_gap_that_opens_while_reading_stops(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+def test_a_lane_that_comes_while_reading_begins_at_what_is_there(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     feed = open_feed(topic, clock=Hurried(20))
     feed.seek({})
     broker.add_partitions(topic, 2)
     broker.write(topic, numbered(1, 0, 10))
     broker.delete_records(topic, 1, 6)
-    with pytest.raises(FeedUnsuitable, match=f"{lane(topic, 1)} cannot be read from 0: .* 6 to 10"):
+    assert [(m.position, m.after_gap) for m in read(feed, 4)] == [(6, True), (7, False), (8, False), (9, False)]
+
+
+def test_a_lane_that_is_empty_when_it_comes_has_no_gap(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 2)
+    broker.write(topic, numbered(1, 0, 10))
+    broker.delete_records(topic, 1, 10)
+    feed = open_feed(topic)
+    feed.seek({lane(topic, 0): 0})
+    broker.write(topic, numbered(1, 10, 12))
+    assert [(m.position, m.after_gap) for m in read(feed, 2)] == [(10, False), (11, False)]
+
+
+def test_a_gap_that_opens_while_reading_stops(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    broker.write(topic, [(0, b"", b"v" * 100_000) for _ in range(300)])
+    feed = open_feed(topic)
+    feed.seek({})
+    assert list(feed.poll(timeout_s=PATIENCE_S))
+    broker.write(topic, [(0, b"", b"v" * 100_000) for _ in range(300)])
+    broker.delete_records(topic, 0, 590)
+    with pytest.raises(FeedUnsuitable, match=f"{lane(topic)} cannot be read from .* 590 to 600"):
         poll_for_ever(feed)
 
 

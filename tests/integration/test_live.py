@@ -144,7 +144,7 @@ class Disasters:
         self.rig.add_partitions(self.partitions)
 
 
-@pytest.mark.parametrize(("protocol", "seed", "count"), [("open-protocol", 7, 12), ("canal-json", 8, 4)])
+@pytest.mark.parametrize(("protocol", "seed", "count"), [("open-protocol", 7, 12), ("canal-json", 8, 4 if LANE.whole else 2)])
 def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_path: Path, protocol: str, seed: int, count: int) -> None:
     """Every disaster under open-protocol, some of them under canal-json, each in an order that its seed decides."""
     with ExitStack() as stack:
@@ -187,6 +187,7 @@ def test_a_former_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(ri
         first.await_status(lambda found: rows(found) > 0, timeout_s=DEADLINE_S)
         launched_s = time.monotonic()
         while "standby" not in second.log.read_text():
+            assert second.ended() is None, second.log.read_text()[-3000:]
             assert time.monotonic() - launched_s < DEADLINE_S, second.log.read_text()[-3000:]
             time.sleep(0.1)
         first.freeze()
@@ -198,7 +199,7 @@ def test_a_former_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(ri
         first.thaw()
         woken_s = time.monotonic()
         while "OwnershipLost" not in first.log.read_text() and "LogTaken" not in first.log.read_text():
-            assert time.monotonic() - woken_s < 60, first.log.read_text()[-3000:]
+            assert time.monotonic() - woken_s < DEADLINE_S, first.log.read_text()[-3000:]
             time.sleep(0.1)
         second.await_status(lambda found: int(found["segments"]) > before[0] + 10, timeout_s=DEADLINE_S)
         later = manifests(rig)[before[0] :]

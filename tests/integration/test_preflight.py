@@ -7,6 +7,7 @@ so that the rig stays whole. A test carries out the checks that it is about and 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import typer
@@ -39,16 +41,18 @@ from spark_merge.sinks.registry import open_sink
 from tests.rig import changefeed
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import SidecarProcess
+from tests.rig.tables import SCHEMA
 from tests.support.deliveries import Segments, deliver, opened
+from tests.support.eventually import PATIENCE_S
 from tests.support.services.etcd import Etcd, certificates
 from tests.support.services.kafka import READER, STRANGER, KafkaBroker
+from tests.support.services.ports import free_port
+from tests.support.sql_place import uri_of
 
 pytestmark = pytest.mark.xdist_group("rig-preflight")
 
-WAIT_S = 60.0
-"""What must come comes: on a busy machine this late at most."""
 SPARK_S = 240.0
-SILENCE_S = 4.0
+SILENCE_S = 10.0
 """What must not come is waited for so long."""
 
 Sections = dict[str, Any]
@@ -66,7 +70,7 @@ class Stage:
         found = sinks or (f"file://{self.folder}/output?format=jsonl",)
         return self.rig.sidecar_config(sinks=found, log=log or f"file://{self.folder}/log", **sections)
 
-    def check(self, *names: str, wait_s: float = WAIT_S, write: bool = True, **sections: Any) -> dict[str, Result]:
+    def check(self, *names: str, wait_s: float = PATIENCE_S, write: bool = True, **sections: Any) -> dict[str, Result]:
         """The results of these checks and of all that they need."""
         options = Options(wait_s=wait_s, write=write)
         every = {check.name: check for check in checks("kafka", options)}
@@ -140,7 +144,7 @@ def failure(result: Result) -> str:
 
 
 def test_on_a_healthy_rig_nothing_fails(stage: Stage) -> None:
-    report = preflight(stage.config(spark={"managed": True}), Options(wait_s=WAIT_S))
+    report = preflight(stage.config(spark={"managed": True}), Options(wait_s=PATIENCE_S))
     found = {result.name: result for result in report.results}
     assert report.ok, [result for result in report.results if result.status is Status.FAILED]
     not_ok = {result.name for result in report.results if result.status is not Status.OK} - {"disk space"}
@@ -171,7 +175,7 @@ def test_a_dump_that_runs_is_not_disturbed_and_its_ports_are_ours(stage: Stage) 
         sidecar.await_status(lambda found: found["merge_worker"] == "running", timeout_s=SPARK_S)
         sidecar.ask("dumpstart", "--rows-per-second", "10")
         sidecar.await_status(lambda found: rows_of(found) > 0, timeout_s=SPARK_S)
-        report = preflight(path, Options(wait_s=WAIT_S))
+        report = preflight(path, Options(wait_s=PATIENCE_S))
         assert report.ok, [result for result in report.results if result.status is Status.FAILED]
         before = sidecar.ask("dumpquery")
         assert before["state"] == "running", "the preflight ran beside it"
@@ -294,7 +298,7 @@ def test_a_log_that_cannot_be_written_is_refused(stage: Stage, tmp_path: Path) -
 
 
 def test_no_room_for_what_may_be_written_is_told(stage: Stage) -> None:
-    found = stage.check("disk space", dump={"chunk_bytes_max": 1 << 60})
+    found = stage.check("disk space", dump={"chunk_bytes_max": 1 << 50})
     assert "dump.chunk_bytes_max" in failure(found["disk space"])
 
 
@@ -316,7 +320,24 @@ def test_a_sink_that_is_ahead_of_the_log_is_refused(stage: Stage, tmp_path: Path
     log_id = _log_id(stage)
     deliver(opened(open_sink(uri, log_id=log_id)), Segments([0]), log=open_folder(str(tmp_path)))
     found = stage.check("sinks", sinks=(uri,), log=f"file://{tmp_path}/log")
-    assert "accepted segment 0, and the log's last one is -1" in failure(found["sinks"])
+    assert "accepted segment 0, and the log" in failure(found["sinks"])
+    assert "is empty" in failure(found["sinks"])
+
+
+def test_a_sink_in_the_logs_folder_is_refused(stage: Stage, tmp_path: Path) -> None:
+    found = stage.check("sinks", sinks=(f"file://{tmp_path}/log/output",), log=f"file://{tmp_path}/log")
+    assert "is in the folder of log.uri" in failure(found["sinks"])
+
+
+def test_a_target_that_lacks_the_tables_is_named_with_the_sink(stage: Stage, tmp_path: Path) -> None:
+    db = stage.rig.db
+    uri = uri_of(db, "not_there", routes=quote(f"{SCHEMA}.*=>nowhere.*"))
+    found = stage.check("targets", sinks=(uri,), log=f"file://{tmp_path}/log")
+    assert "is not at the target" in failure(found["targets"])
+    assert "sinks (number 1)" in failure(found["targets"])
+    making = stage.check("sinks", "targets", sinks=(f"{uri}&create-tables=true",), log=f"file://{tmp_path}/log")
+    assert "nothing is against rows" in making["targets"].findings[0].what
+    assert f"(mysql://{db.host}:{db.port}/?position-schema=not_there)" in making["sinks"].findings[0].what, "no account is shown"
 
 
 def test_java_that_is_missing_or_too_old_is_named(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +360,7 @@ def test_spark_that_runs_elsewhere_or_is_not_installed_is_told(stage: Stage, mon
 
 
 def test_etcd_that_is_away_fails_and_what_needs_it_is_skipped(stage: Stage) -> None:
-    endpoint = f"127.0.0.1:{_free_port()}"
+    endpoint = f"127.0.0.1:{free_port()}"
     found = stage.check("changefeed", "tidb", etcd={"endpoints": [endpoint], "timeout_s": 1.0})
     assert "etcd.endpoints" in failure(found["etcd"])
     assert "needs 'etcd'" in told(found["changefeed"], Status.SKIPPED)
@@ -424,7 +445,7 @@ def test_a_sink_that_is_none_of_kafkas_is_named(stage: Stage) -> None:
 
 
 def test_brokers_that_are_away_are_named(stage: Stage) -> None:
-    found = stage.check("kafka", "topics", kafka={"brokers": f"127.0.0.1:{_free_port()}"})
+    found = stage.check("kafka", "topics", kafka={"brokers": f"127.0.0.1:{free_port()}"})
     assert "kafka.brokers" in failure(found["kafka"])
     assert "needs 'kafka'" in told(found["topics"], Status.SKIPPED)
 
@@ -532,7 +553,8 @@ def test_a_feed_that_is_late_is_a_warning(stage: Stage) -> None:
     stage.rig.kafka.create_topic("late", 1)
     with marks_every_moment(stage.rig, "late", back_s=120):
         found = stage.check("lag", **stage.put_changefeed("late-feed", topic="late"))
-    assert "12" in told(found["lag"], Status.WARNING)
+    (behind_s,) = re.findall(r"is ([\d.]+) s behind", told(found["lag"], Status.WARNING))
+    assert 120 <= float(behind_s) < 120 + PATIENCE_S
 
 
 def test_the_zone_of_ticdcs_server_is_told_by_rows(stage: Stage) -> None:
@@ -540,7 +562,6 @@ def test_the_zone_of_ticdcs_server_is_told_by_rows(stage: Stage) -> None:
     text = failure(found["server time zone"])
     assert "kafka.server_tz" in text
     assert "likely UTC" in text
-    assert failure(stage.check("server time zone", kafka={"server_tz": "Mars/Olympus"})["server time zone"])
 
 
 # ---- the source -------------------------------------------------------------------------------------------------------
@@ -555,7 +576,7 @@ def test_a_wrong_password_is_named_and_what_needs_the_source_is_skipped(stage: S
 
 
 def test_a_source_that_is_away_is_named(stage: Stage) -> None:
-    assert "127.0.0.1" in failure(stage.check("tidb", source={"port": _free_port()})["tidb"])
+    assert "127.0.0.1" in failure(stage.check("tidb", source={"port": free_port()})["tidb"])
 
 
 def test_a_right_that_was_revoked_is_named_with_its_grant(stage: Stage) -> None:
@@ -657,14 +678,20 @@ def test_many_tables_are_asked_for_in_few_statements(stage: Stage) -> None:
         feed = stage.put_changefeed("many-feed", change=change)
         grants = (f"{'insert' if name.endswith('7') else 'select'} on {name}" for name in names)
         account = stage.account("most", f"select on {MARK_TABLE}", *grants)
-        began_s = time.monotonic()
+        before = selects(stage)
         text = failure(stage.check("select rights", **feed, **account)["select rights"])
+        assert selects(stage) - before < len(names)
         assert "`many`.`t117`" in text
         assert "nor from many." in text, "23 of 230, and 20 have a line of their own"
         assert text.count("may not SELECT from") == 20
-        assert time.monotonic() - began_s < WAIT_S
     finally:
         stage.rig.db.execute("drop database many")
+
+
+def selects(stage: Stage) -> int:
+    """That the server has carried out, for whomever."""
+    ((_, count),) = stage.rig.db.execute("show global status like 'Com_select'")
+    return int(count)
 
 
 # ---- helpers ----------------------------------------------------------------------------------------------------------
@@ -705,7 +732,7 @@ def _write_log(folder: Path, positions: dict[Lane, int]) -> None:
         rows=0,
         bytes=0,
         positions=positions,
-        schemas="schemas/none.json",
+        schemas="schemas/0000000000000000.json",
         codec="open-protocol",
         ddls=(),
         windows=(),
@@ -716,9 +743,3 @@ def _write_log(folder: Path, positions: dict[Lane, int]) -> None:
 
 def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()] if folder.exists() else []
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -5,7 +5,6 @@ Whatever happens, every `Pulled` is held against the recording: each entry that 
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 import time
@@ -14,7 +13,6 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Thread
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import grpc
@@ -27,30 +25,22 @@ from sidecar.errors import FeedLost
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.rowcodec.key_values import KeyRange, KvEntry, rows_of
 from sidecar.ticdc.changefeed import ChangefeedName
+from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import recording
+from tests.support.senders import FOLDER, sender_script
 from tests.support.services.tls import Authority, Signed
-from tests.unit.feeds.pushing import PATIENCE_S, RawSender, waiting
+from tests.unit.feeds.pushing import RawSender, waiting
 
-SCRIPT = Path(__file__).parents[2] / "deploy" / "push" / "send_recording.py"
+SCRIPT = FOLDER / "send_recording.py"
 RECORDINGS = [pytest.param(name, marks=pytest.mark.recordings) for name in ("shop", "ddl")]
 SMALL_BYTES = 128 << 10
 """Of all that waits: recordings have some megabytes."""
 
-TOKEN = "correct horse"
+TOKEN = "correct horse battery staple"
 CHANGEFEED = ChangefeedName("default", "default", "cf")
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("send_recording", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-send_recording = _load()
+send_recording = sender_script("send_recording")
 
 
 class Committed(NamedTuple):

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ import pytest
 from sidecar.config import SourceSection
 from sidecar.core.model import MARK_TABLE
 from sidecar.log.storage import open_folder
+from sidecar.process.scratch import sweep
 from sidecar.replay.feed import Play
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
@@ -36,7 +38,7 @@ from tests.support.from_start import check_from_start
 from tests.support.recorded_tidb import recorded_tidb
 from tests.support.replaying import Stage, output_of, stage
 from tests.support.services.etcd import Etcd
-from tests.support.services.kafka import free_ports
+from tests.support.services.ports import free_ports
 
 PATIENCE_S = 300.0
 """A Spark that starts takes ten seconds on an idle machine, and two minutes on a very busy one."""
@@ -49,8 +51,12 @@ CHANGEFEED = f"{changefeed.CLUSTER}/{changefeed.NAMESPACE}/{CHANGEFEED_ID}"
 @pytest.mark.recordings
 @pytest.mark.xdist_group("push-run")
 @pytest.mark.timeout(1500)
-def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_die(tmp_path: Path) -> None:
-    """The sidecar dies with key-values that it has taken and that no mark has resolved; the sender, before it sent the rest."""
+def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sidecar dies with key-values that it has taken and that no mark has resolved; the sender, before it sent the rest. The
+    graceful end leaves nothing aside, what the killed life left goes as well, and what stays is the owner's alone."""
+    for number, variable in enumerate(("TMPDIR", "SPARK_LOCAL_DIRS")):
+        (tmp_path / f"aside-{number}").mkdir()
+        monkeypatch.setenv(variable, f"{tmp_path}/aside-{number}")
     made = stage(LANE.pushed, "kv")
     half, end = middle(made), made.recording.end_ts
     (push_port,) = free_ports(1)
@@ -62,6 +68,7 @@ def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_d
                 due = Counter(map(told_by, undisturbed(made)))  # while Spark starts
                 before = sidecar.await_status(lambda found: int(found["delivered_tso"]) > 0, timeout_s=PATIENCE_S)
                 sidecar.kill()
+                former = set(tmp_path.glob("aside-*/*"))
                 sidecar.start()
                 after = sidecar.await_status(lambda found: as_far(found, before), timeout_s=PATIENCE_S)
                 assert half <= int(after["resolved_tso"]) < end, "what is judged comes from both senders"
@@ -69,6 +76,13 @@ def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_d
                 sidecar.await_status(lambda found: int(found["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
                 told = sidecar.ask("dumpquery")
                 assert sidecar.stop(timeout_s=PATIENCE_S) == 0
+    assert set(tmp_path.glob("aside-*/*")) <= former
+    until_s = monotonic() + PATIENCE_S
+    while [*tmp_path.glob("aside-*/*")]:  # the killed life's JVM may still be starting
+        assert monotonic() < until_s
+        sweep(tmp_path / "aside-1")
+        sleep(0.1)
+    assert not [path for name in ("log", "output") for path in (tmp_path / name).rglob("*") if path.stat().st_mode & 0o077]
     assert told["epoch"] >= after["epoch"] > before["epoch"]
     assert told["segments"] > before["segments"] > 0
     output = list(read_output(open_folder(f"{tmp_path}/output")))
@@ -96,22 +110,23 @@ def as_far(status: dict[str, Any], before: dict[str, Any]) -> bool:
     return bool(status["lanes"]) and all(int(lane["resolved_tso"]) >= had.get(lane["lane"], 0) for lane in status["lanes"])
 
 
-def put_changefeed(etcd: Etcd, recording: Recording) -> None:
-    """As TiCDC writes one; whatever its sink is, the custom one stands before it."""
+def put_changefeed(etcd: Etcd, recording: Recording, *, sink_uri: str = "blackhole://", protocol: str = "") -> None:
+    """As TiCDC writes one; of key-values whatever its sink is, the custom one stands before it."""
     info = changefeed.info(
         CHANGEFEED_ID,
-        sink_uri="blackhole://",
+        sink_uri=sink_uri,
         start_ts=recording.start_ts,
         created=datetime.fromtimestamp(ms_of_tso(recording.start_ts) / 1000, UTC),
         filter_rules=("shop.*", f"{MARK_TABLE.schema}.*"),
         dispatchers=(),
-        protocol="",
+        protocol=protocol,
     )
     etcd.put(changefeed.info_key(CHANGEFEED_ID), info)
     etcd.put(changefeed.status_key(CHANGEFEED_ID), changefeed.status(recording.start_ts))
 
 
-def settings(folder: Path, etcd: Etcd, source: SourceSection, push_port: int) -> Path:
+def settings(folder: Path, etcd: Etcd, source: SourceSection, push_port: int, *, push: str = "") -> Path:
+    """`push`: lines more of it."""
     control_port, metrics_port = free_ports(2)
     path = folder / "sidecar.toml"
     path.write_text(f"""
@@ -120,6 +135,7 @@ feed = "push"
 changefeed.id = "{CHANGEFEED_ID}"
 etcd = {{ endpoints = {json.dumps(etcd.endpoints)}, lease_s = {LEASE_S} }}
 push.listen = "127.0.0.1:{push_port}"
+{push}
 log.uri = "file://{folder}/log"
 control.listen = "127.0.0.1:{control_port}"
 metrics.listen = "127.0.0.1:{metrics_port}"

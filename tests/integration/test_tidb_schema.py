@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.adapters.tidb.schema import TidbSchemas, labels
-from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.core.model import CommitTs, TableDefinition, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError
 from sidecar.rowcodec.table_info import table_schema
 from tests.support.recordings import recording
@@ -71,6 +71,16 @@ def recorded_tables(folder: Path) -> tuple[list[str], dict[TableName, TableSchem
     return [as_mariadb(ddl) for ddl in ddls.values()], expected
 
 
+def as_told(schema: TableSchema) -> TableDefinition:
+    """Without what MariaDB has otherwise: ids of indexes, tables that are not clustered, default collations, a decimal's default with all
+    its digits."""
+    found = schema.definition
+    assert found is not None
+    columns = [replace(column, collation="", default=column.default and column.default.replace(".0000", "")) for column in found.columns]
+    indexes = sorted((replace(index, id=0) for index in found.indexes), key=lambda index: (not index.primary, index.name))
+    return replace(found, columns=tuple(columns), indexes=tuple(indexes), clustered=True, charset="", collation="")
+
+
 @pytest.mark.parametrize("name", ["demo", "shop", "filter", "rowformats"])
 def test_schemas_are_those_of_tidbs_own_table_info(mariadb: MariaDb, name: str) -> None:
     ddls, expected = recorded_tables(recording(name))
@@ -78,8 +88,9 @@ def test_schemas_are_those_of_tidbs_own_table_info(mariadb: MariaDb, name: str) 
     mariadb.execute("SET sql_mode = ''", *(f"CREATE DATABASE {database}" for database in databases), *ddls)
     try:
         found = TidbSchemas(mariadb.settings()).tables()
-        without_ids = {table: replace(schema, table_id=0, physical_ids=()) for table, schema in expected.items()}
-        assert {table: found.get(table) for table in expected} == without_ids
+        without_ids = {table: replace(schema.undefined(), table_id=0, physical_ids=()) for table, schema in expected.items()}
+        assert {table: found[table].undefined() for table in expected} == without_ids
+        assert {table: as_told(found[table]) for table in expected} == {table: as_told(schema) for table, schema in expected.items()}
         assert len(expected) > 1
     finally:
         mariadb.execute(*(f"DROP DATABASE {database}" for database in databases))
@@ -172,13 +183,32 @@ def test_keys_of_a_table_without_one_are_refused(mariadb: MariaDb, schemas: Tidb
             schemas.key_predicate(TableName("app", name), [("1",)])
 
 
+def test_a_cluster_that_limits_selects_loses_no_table(mariadb: MariaDb, schemas: TidbSchemas) -> None:
+    """`sql_select_limit` cuts information_schema without a word: tables would be taken for dropped."""
+    names = [f"t{number}" for number in range(5)]
+    mariadb.execute(*(f"CREATE TABLE app.{name} (id int PRIMARY KEY, v int)" for name in names))
+    mariadb.execute("SET GLOBAL sql_select_limit = 2")
+    try:
+        found = schemas.tables()
+        assert {name.table: len(schema.columns) for name, schema in found.items() if name.schema == "app"} == dict.fromkeys(names, 2)
+    finally:
+        mariadb.execute("SET GLOBAL sql_select_limit = DEFAULT")
+
+
+def test_names_are_of_views_too(mariadb: MariaDb, schemas: TidbSchemas) -> None:
+    """Finding 14i: the topic of a view has its CREATE and DROP."""
+    mariadb.execute("CREATE TABLE app.t (id int PRIMARY KEY)", "CREATE VIEW app.v AS SELECT id FROM app.t")
+    assert schemas.names().keys() == {TABLE, TableName("app", "v")}
+    assert schemas.tables().keys() == {TABLE}
+
+
 # ---- what only TiDB has ---------------------------------------------------------------------------------------------
 
 
 def test_a_server_that_is_no_tidb_has_no_such_time(mariadb: MariaDb) -> None:
     schemas = TidbSchemas(mariadb.settings())
     assert schemas.now_ts() is None
-    assert schemas.names() == frozenset()
+    assert schemas.names() == {}
     with pytest.raises(SourceError, match="is MariaDB, which cannot tell what there was at TSO 7"):
         schemas.tables(CommitTs(7))
 

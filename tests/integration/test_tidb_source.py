@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import socket
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +24,25 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sidecar.adapters.tidb.packets import read_packets
-from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.adapters.tidb.ranges import slow_reads
+from sidecar.adapters.tidb.read import chunk_select
+from sidecar.adapters.tidb.schema import TidbSchemas, read_facts, read_key
 from sidecar.adapters.tidb.source import CLOSE_WAIT_S, MARK_TABLE_DDL, TidbSource, ensure_mark_table
-from sidecar.adapters.tidb.sql import Session
+from sidecar.adapters.tidb.sql import Account, Session
 from sidecar.config import SourceSection
+from sidecar.control.predicate import predicate
 from sidecar.core.keyset import Key
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkFenced, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName
 from sidecar.errors import ConfigError, StorageFull
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.ticdc.event_filter import Through, dump_scope
 from tests.lanes import examples
+from tests.support.eventually import PATIENCE_S
 from tests.support.services.mariadb import MariaDb
 
 pytestmark = pytest.mark.xdist_group("mariadb")
 
-WAIT_S = 60.0
 DUMP = "0123456789abcdef"
 LOW, HIGH = MarkKind.LOW, MarkKind.HIGH
 
@@ -65,7 +72,7 @@ class Dumper:
 
     def until(self, count: int) -> list[SourceEvent]:
         """The next `count` events, in the order in which they were told."""
-        give_up = time.monotonic() + WAIT_S
+        give_up = time.monotonic() + PATIENCE_S
         while len(self.heard) < count:
             assert time.monotonic() < give_up, f"{self.heard} is all that came"
             self.heard += self.source.results()
@@ -209,6 +216,33 @@ def test_keys_of_several_columns_are_walked_in_the_servers_order(db: MariaDb, sc
     assert Counter(rows) == Counter((a, b, c if "." in c else f"{c}.0", d) for a, b, c, d in tuples)
 
 
+def test_every_range_has_the_rows_between_its_bounds(db: MariaDb, schema: str) -> None:
+    """Of a key in which texts that differ are one, by all pairs of bounds: the one OR of ANDs against the server's own order."""
+    columns = "a varchar(9) collate utf8mb4_general_ci not null, b enum('z','a') not null, c decimal(4,1) not null"
+    db.execute(f"CREATE TABLE app.t ({columns}, PRIMARY KEY (a, b, c))")
+    db.execute("INSERT INTO app.t VALUES ('x','a',1), ('X','a',2), ('x ','z',1), ('Y','z',0), ('y','z',1), ('y','a',-1.5), ('ü','z',0)")
+    with dumping(db.settings()) as dumper:
+        _, whole = dumper.read(chunk("t"))
+        assert len(whole) == 7
+        for number, (low, high) in enumerate(combinations(range(len(whole)), 2), 1):
+            _, rows = dumper.read(chunk("t", number, after=whole[low], upper=whole[high]))
+            assert rows == whole[low + 1 : high + 1]
+
+
+def test_both_bounds_of_a_composite_key_are_read_by_its_index(db: MariaDb, schema: str) -> None:
+    db.execute("CREATE TABLE app.t (a int not null, b int not null, v int, PRIMARY KEY (a, b))")
+    db.execute("INSERT INTO app.t SELECT 1 + seq % 3, seq, 0 FROM app.seq_1_to_30000", "ANALYZE TABLE app.t")
+    name = TableName("app", "t")
+    known = TidbSchemas(db.settings()).tables()[name]
+    with contextlib.closing(Session(Account.of(db.settings()))) as session:
+        key = read_key(known, read_facts(session, name)[name], session.flavour)
+        for after, upper in ((("1", "29000"), ("2", "500")), (("3", "14000"), ("3", "15000"))):
+            sql = chunk_select(known, key, after=after, upper=upper, where=None, rows_max=1001)
+            ((_, _, _, kind, _, index, length, _, rows, *_),) = session.rows(f"EXPLAIN {sql}")
+            assert (kind, index, length) == ("range", "PRIMARY", "8")
+            assert int(rows) < 2000, "of 30,000"
+
+
 def test_a_key_of_a_prefix_is_walked_by_the_whole_column(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k text NOT NULL, PRIMARY KEY (k(2)))", "INSERT INTO app.t VALUES ('b'), ('aa1'), ('ab'), ('aB')")
     with dumping(db.settings()) as dumper:
@@ -265,6 +299,37 @@ def test_bounds_and_a_predicate_limit_the_rows(db: MariaDb, schema: str) -> None
     assert rows == [("5", "2"), ("7", "1"), ("8", "2")]
     assert not event.exhausted
     assert event.read_s > 0
+
+
+def test_what_the_changefeeds_filter_lets_through_is_what_a_chunk_has(db: MariaDb, schema: str) -> None:
+    db.execute("CREATE TABLE app.orders (id int PRIMARY KEY, amount int)", "INSERT INTO app.orders VALUES (1, 2), (2, 9), (3, NULL)")
+    name = TableName("app", "orders")
+    filters = (EventFilter(("app.orders",), ignore_insert_value_expr="orders.amount > 5"),)
+    feed = Changefeed(ChangefeedName("default", "default", "cf"), "1", "kafka://h/t", filter=FeedFilter(event_filters=filters))
+    through = dump_scope(feed, {name: TidbSchemas(db.settings()).tables()[name]}).tables[name]
+    assert isinstance(through, Through)
+    with dumping(db.settings()) as dumper:
+        assert dumper.read(chunk("orders", where=through.predicate))[1] == [("1", "2"), ("3", None)]
+        own = predicate("Orders.amount > 1", TidbSchemas(db.settings()).tables()[name])
+        assert dumper.read(chunk("orders", 1, where=f"({through.predicate}) AND ({own})"))[1] == [("1", "2")]
+
+
+def test_keys_that_were_asked_for_outlive_a_rename_of_their_table(db: MariaDb, schema: str) -> None:
+    db.execute("CREATE TABLE app.a (id int PRIMARY KEY)", "INSERT INTO app.a SELECT seq FROM app.seq_1_to_9")
+    asked = TidbSchemas(db.settings()).key_predicate(TableName("app", "a"), [("3",), ("5",), ("7",)])
+    with dumping(db.settings()) as dumper:
+        event, rows = dumper.read(chunk("a", where=asked, rows_max=1))
+        assert rows == [("3",)]
+        db.execute("RENAME TABLE app.a TO app.b")
+        dumper.source.follow(TidbSchemas(db.settings()).tables())
+        assert dumper.read(chunk("b", 1, after=event.file.last, where=asked))[1] == [("5",), ("7",)]
+
+
+def test_the_plan_of_a_chunk_tells_a_predicate_that_is_wrong_before_a_dump_does(db: MariaDb, schema: str) -> None:
+    db.execute("CREATE TABLE app.t (id int PRIMARY KEY)", "INSERT INTO app.t VALUES (1), (2)", "CREATE TABLE app.u LIKE app.t")
+    names = TableName("app", "t"), TableName("app", "u")
+    assert not slow_reads(db.settings(), dict.fromkeys(names, ""), max_s=PATIENCE_S).why
+    assert "1054" in slow_reads(db.settings(), dict.fromkeys(names, "t.nope > 1"), max_s=PATIENCE_S).why[names[0]]
 
 
 def test_integers_left_are_cut_evenly_and_end_with_the_highest(db: MariaDb, schema: str) -> None:
@@ -325,7 +390,7 @@ class Selects:
         return found
 
     def until(self, count: int) -> None:
-        give_up = time.monotonic() + WAIT_S
+        give_up = time.monotonic() + PATIENCE_S
         while self.done < count:
             assert time.monotonic() < give_up, f"{self.done} of {count} SELECTs came back"
             time.sleep(0.002)  # a reader tells nobody that it reads ahead
@@ -401,6 +466,26 @@ def test_values_of_many_megabytes_pass_even_if_their_hex_is_above_the_servers_pa
     with dumping(db.settings()) as dumper:
         _, rows = dumper.read(chunk("t"))
     assert rows == [("1", "ü" * (8 << 20), "00FF" * (8 << 20)), ("2", "x", "01"), ("3", None, "61" * (40 << 20))]
+
+
+def test_rows_come_whole_however_much_a_stream_has_read_ahead(db: MariaDb, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library in the process may set Python's default for all streams, and clickhouse-connect does. Much has come when it is read first,
+    once the system has seen that this connection is for much."""
+    answered = pymysql.connections.MySQLResult.init_unbuffered_query
+
+    def late(result: Any) -> None:
+        time.sleep(0.05)
+        answered(result)
+
+    db.execute(
+        "CREATE TABLE app.t (k int PRIMARY KEY, s longtext)", "INSERT INTO app.t SELECT seq, REPEAT(seq, 1000) FROM app.seq_1_to_400"
+    )
+    monkeypatch.setattr(io, "DEFAULT_BUFFER_SIZE", 1 << 18)
+    monkeypatch.setattr(pymysql.connections.MySQLResult, "init_unbuffered_query", late)
+    with dumping(db.settings()) as dumper:
+        for number in range(10):
+            _, rows = dumper.read(chunk("t", number, rows_max=1000))
+            assert rows == [(str(k), str(k) * 1000) for k in range(1, 401)]
 
 
 def spelt_time(micros: int) -> str:
@@ -575,7 +660,7 @@ def test_a_mark_whose_answer_or_request_is_lost_is_committed_once(db: MariaDb, s
 
 
 def test_a_mark_waits_for_a_server_that_restarts(db: MariaDb, schema: str) -> None:
-    with dumping(db.settings(retry_s=WAIT_S)) as dumper:
+    with dumping(db.settings(retry_s=PATIENCE_S)) as dumper:
         dumper.ask(SendMark(uuid(0), LOW))
         db.kill()
         dumper.source.request(SendMark(uuid(1), HIGH))
@@ -596,7 +681,8 @@ def test_the_watermark_table_is_made_once_and_needs_no_right_when_it_is_there(db
 
 
 def test_the_documented_ddl_makes_the_table_that_marks_are_sent_to(db: MariaDb, schema: str) -> None:
-    db.execute("DROP DATABASE changefeed_dump", "CREATE DATABASE changefeed_dump", MARK_TABLE_DDL)
+    here = MARK_TABLE_DDL.replace("AUTO_RANDOM", "AUTO_INCREMENT")  # which is TiDB's own
+    db.execute("DROP DATABASE changefeed_dump", "CREATE DATABASE changefeed_dump", here)
     with dumping(db.settings(), schemas={}) as dumper:
         assert dumper.ask(SendMark(uuid(0), LOW)) == [MarkSent(uuid(0))]
 
@@ -611,7 +697,7 @@ def test_a_changefeed_id_that_does_not_fit_is_refused(db: MariaDb, schema: str) 
 
 def test_reads_go_on_over_a_killed_and_restarted_server(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY, v int)", "INSERT INTO app.t SELECT seq, seq FROM app.seq_1_to_2000")
-    with dumping(db.settings(retry_s=WAIT_S)) as dumper:
+    with dumping(db.settings(retry_s=PATIENCE_S)) as dumper:
         commands = [chunk("t", number, after=(str(number * 20),), rows_max=20) for number in range(100)]
         for command in commands[:50]:
             dumper.source.request(command)
@@ -728,7 +814,7 @@ def test_what_was_done_before_a_storage_error_is_told_first(db: MariaDb, schema:
         dumper.source.request(SendMark(uuid(0), LOW))
         until_row(db, uuid(0))
         dumper.source.request(chunk("t"))
-        assert raised.wait(WAIT_S)
+        assert raised.wait(PATIENCE_S)
         assert dumper.until(1) == [MarkSent(uuid(0))]
         with pytest.raises(StorageFull):
             dumper.until(1)
@@ -774,6 +860,17 @@ def test_closing_does_not_wait_for_a_long_read(db: MariaDb, schema: str) -> None
     until_true(db, f"SELECT COUNT(*) = 0 FROM information_schema.processlist WHERE {running}")
 
 
+def test_what_the_server_does_not_end_by_itself_is_killed(db: MariaDb, schema: str) -> None:
+    """A server that computes does not look whether its client is still there."""
+    db.execute("CREATE TABLE app.t (k int PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
+    with dumping(db.settings(statement_timeout_s=2 * PATIENCE_S)) as dumper:
+        dumper.source.request(chunk("t", where="BENCHMARK(1000000000000, MD5(k)) = 0"))
+        until_waiting(db, "SELECT%BENCHMARK%", 1)
+        dumper.source.close()
+    running = "INFO LIKE 'SELECT%BENCHMARK%' AND ID <> CONNECTION_ID()"
+    until_true(db, f"SELECT COUNT(*) = 0 FROM information_schema.processlist WHERE {running}")
+
+
 def test_closing_does_not_wait_for_retries(db: MariaDb, schema: str) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -813,7 +910,7 @@ def until_row(db: MariaDb, expected: str) -> None:
 
 
 def until_true(db: MariaDb, question: str) -> None:
-    give_up = time.monotonic() + WAIT_S
+    give_up = time.monotonic() + PATIENCE_S
     with contextlib.closing(db.connect()) as connection, connection.cursor() as cursor:
         while True:
             cursor.execute(question)

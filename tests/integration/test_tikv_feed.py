@@ -30,6 +30,7 @@ from sidecar.feeds.tikv.puller import TikvPuller
 from sidecar.feeds.tikv.regions import encoded
 from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled
 from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, PUT
+from tests.support.eventually import PATIENCE_S
 from tests.support.services.tls import Authority
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Row
 from tests.support.tikv.faults import Faults
@@ -42,8 +43,6 @@ from ticdc_dump.tikv import cdcpb_pb2, errorpb_pb2, kvrpcpb_pb2
 
 pytestmark = pytest.mark.recordings
 
-PATIENCE_S = 30.0
-"""For what takes a second alone."""
 STEPS = 60
 FAULT_PART = 0.25
 
@@ -207,8 +206,9 @@ def test_pd_members_may_stop_and_lead_in_turn() -> None:
 
 def test_what_is_served_goes_on_while_pd_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tikv_gc, "RENEW_EVERY_S", 0.05)
-    with made(history("demo"), outage_max_s=0.2) as it:
+    with made(history("demo")) as it:
         it.until(it.served)
+        it.puller._router._outage_max_s = 0.2
         for number in range(2):
             it.servers.stop_pd(number)
         while not it.cluster.is_at_end:
@@ -521,23 +521,26 @@ def test_a_store_without_multiplexed_streams_is_named() -> None:
 
 def test_a_range_that_nobody_serves_is_named_after_the_outage() -> None:
     played = history("demo")
-    with made(played, outage_max_s=0.5) as it:
+    with made(played) as it:
         it.until(it.served)
+        it.puller._router._outage_max_s = 0.5
         it.servers.stop_store(1)
         refused(it, FeedLost, "nobody has served keys .*7480", "store 1 .*UNAVAILABLE")
 
 
 def test_a_store_that_is_busy_for_ever_is_an_outage() -> None:
-    with made(history("demo"), outage_max_s=0.5) as it:
+    with made(history("demo")) as it:
         it.until(it.served)
+        it.puller._router._outage_max_s = 0.5
         it.cluster.refusals += [cdcpb_pb2.Error(server_is_busy=errorpb_pb2.ServerIsBusy(reason="scans"))] * 1_000
         it.cluster.break_streams()
         refused(it, FeedLost, "server_is_busy: scans")
 
 
 def test_pd_that_does_not_answer_is_an_outage() -> None:
-    with made(history("demo"), outage_max_s=0.5) as it:
+    with made(history("demo")) as it:
         it.until(it.served)
+        it.puller._router._outage_max_s = 0.5
         for number in range(2):
             it.servers.stop_pd(number)
         it.cluster.break_streams()
@@ -593,5 +596,5 @@ def test_closing_ends_every_thread_also_of_a_full_queue() -> None:
         assert it.puller.poll(timeout_s=0) == []
         own = [thread for thread in threading.enumerate() if re.match(r"tikv-(router|store|locks)", thread.name)]
         for thread in own:
-            thread.join(5)
+            thread.join(PATIENCE_S)
         assert not [thread.name for thread in own if thread.is_alive()]

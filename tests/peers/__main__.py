@@ -55,6 +55,10 @@ def measurements(options: argparse.Namespace, sizes: Sizes) -> list[Measurement]
         with filled_rig(folder, sizes, protocol=options.protocol, published=True) as rig:
             return measure(rig, ours.Ours(rig, bound_s=bound_s), sizes)
 
+    def run_to_kafka(folder: Path, bound_s: float | None) -> Run:
+        with filled_rig(folder, sizes, protocol="open-protocol", published=True) as rig:
+            return measure(rig, ours.OursToKafka(rig, rows=sizes.rows, bound_s=bound_s), sizes)
+
     def run_debezium(folder: Path, variant: debezium.Variant) -> Run:
         with filled_rig(folder, sizes, protocol=options.protocol, published=False) as rig:
             return measure(rig, debezium.Debezium(rig, variant, rows=sizes.rows), sizes)
@@ -63,12 +67,20 @@ def measurements(options: argparse.Namespace, sizes: Sizes) -> list[Measurement]
         with filled_rig(folder, sizes, protocol=options.protocol, published=False) as rig:
             return measure_mydumper(rig, sizes, threads=threads)
 
-    wide, no_bound = options.wide_bound_s, "" if ours.has_bound() else f"this version has no dump.{ours.BOUND}"
+    wide, kafka_wide = options.wide_bound_s, options.kafka_bound_s
+    no_bound = "" if ours.has_bound() else f"this version has no dump.{ours.BOUND}"
     no_mydumper = "" if mydumper.version() else "not installed (apt-get install mydumper)"
     connector = f"Debezium {debezium.versions()['debezium-connector-mariadb']}"
     return [
         Measurement("ours", "ticdc-dump, default settings", lambda folder: run_ours(folder, None)),
         Measurement("ours-wide", f"ticdc-dump, dump.{ours.BOUND} = {wide:g}", lambda folder: run_ours(folder, wide), no_bound),
+        Measurement("ours-kafka", "ticdc-dump, default settings, from Kafka to Kafka", lambda folder: run_to_kafka(folder, None)),
+        Measurement(
+            "ours-kafka-wide",
+            f"ticdc-dump, dump.{ours.BOUND} = {kafka_wide:g}, from Kafka to Kafka",
+            lambda folder: run_to_kafka(folder, kafka_wide),
+            no_bound,
+        ),
         Measurement("debezium", f"{connector}, {debezium.AS_IT_COMES.name}", lambda folder: run_debezium(folder, debezium.AS_IT_COMES)),
         Measurement("debezium-tuned", f"{connector}, {debezium.TUNED.name}", lambda folder: run_debezium(folder, debezium.TUNED)),
         *(
@@ -83,7 +95,10 @@ def measurements(options: argparse.Namespace, sizes: Sizes) -> list[Measurement]
     ]
 
 
-KEYS = ("ours", "ours-wide", "debezium", "debezium-tuned", *(f"mydumper-{threads}" for threads in MYDUMPER_THREADS))
+KEYS = (
+    *("ours", "ours-wide", "ours-kafka", "ours-kafka-wide", "debezium", "debezium-tuned"),
+    *(f"mydumper-{threads}" for threads in MYDUMPER_THREADS),
+)
 
 
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -101,6 +116,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--warm-up-seconds", type=float, default=full.warm_up_s, help="after the first row, not measured (default %(default)s)"
     )
     parser.add_argument("--wide-bound-s", type=float, default=30.0, help="dump.delivery_bound_s of ours-wide (default %(default)s)")
+    parser.add_argument("--kafka-bound-s", type=float, default=1.0, help="that of ours-kafka-wide (default %(default)s)")
     parser.add_argument("--protocol", choices=("open-protocol", "canal-json"), default="open-protocol", help="of our Kafka feed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures of all runs there")
     parser.add_argument(

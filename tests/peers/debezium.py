@@ -27,7 +27,7 @@ from tests.peers.topic_reader import TopicReader
 from tests.rig.binlog import MySqlAddress
 from tests.rig.rig import Rig
 from tests.support.services.jars import jars
-from tests.support.services.kafka import free_ports
+from tests.support.services.ports import free_ports
 
 POM = Path(__file__).with_name("pom.xml")
 PREFIX = "peer"
@@ -118,7 +118,7 @@ class Debezium:
         self._variant = variant
         self._rows = rows
         self._folder = rig.folder / "connect"
-        self._reader = TopicReader(self._folder / "reader", brokers=rig.kafka.bootstrap, topic=TOPIC)
+        self._reader = TopicReader(self._folder / "reader", brokers=rig.kafka.bootstrap, topic=TOPIC, form="debezium")
         (self._rest_port,) = free_ports(1)
         self._came_before = 0
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,4 +1,5 @@
-"""This product as its users run it: `ticdc-dump run` with default settings on the rig's Kafka feed, to Parquet on the local disk."""
+"""This product as its users run it: `ticdc-dump run` with default settings on the rig's Kafka feed, to Parquet on the local disk, or to a
+topic of the same broker, read by a consumer as Debezium's is."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from sidecar.config import DumpSection
 from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
 from spark_merge.sinks.files.layout import SEGMENTS, DeliveredSegment, segment_from_json
-from tests.peers.arrivals import Arrivals, Numbers, Writes
+from tests.peers.arrivals import Arrivals, Numbers, Writes, missing_ids
 from tests.peers.big import NAME, TABLE
 from tests.peers.system import kill_tree
+from tests.peers.topic_reader import TopicReader
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import SidecarProcess
 from ticdc_dump.v1 import control_pb2 as pb
@@ -25,6 +27,7 @@ from ticdc_dump.v1 import control_pb2 as pb
 BOUND = "delivery_bound_s"
 """The setting of [dump] that says how far a dump may push live delivery, where this version has it."""
 START_S_MAX = 120.0
+TOPIC = "merged"
 
 
 def has_bound() -> bool:
@@ -34,11 +37,11 @@ def has_bound() -> bool:
 class Ours:
     """`bound_s`: the dump's bound, None for the default; where the setting does not exist it must be None."""
 
-    def __init__(self, rig: Rig, *, bound_s: float | None = None) -> None:
+    def __init__(self, rig: Rig, *, bound_s: float | None = None, sink: str = "") -> None:
         self._rig = rig
         self._out = rig.folder / "output"
         dump: dict[str, Any] = {} if bound_s is None else {BOUND: bound_s}
-        config = rig.sidecar_config(sinks=[f"file://{self._out}?format=parquet"], log=f"file://{rig.folder}/log", dump=dump)
+        config = rig.sidecar_config(sinks=[sink or f"file://{self._out}?format=parquet"], log=f"file://{rig.folder}/log", dump=dump)
         self._sidecar = SidecarProcess(config, rig.folder / "sidecar.log")
         self._changefeed = pb.Changefeed(id=self._sidecar.changefeed_id)
         self._asked = False
@@ -83,10 +86,7 @@ class Ours:
         self._asked = True
 
     def is_dumped(self, *, asked_ns: int) -> bool:
-        self._check()
-        status = status_json(self._call("Query", pb.DumpRequest(changefeed=self._changefeed)))
-        if status["state"] == "failed":
-            raise RuntimeError(f"the dump failed: {status}")
+        status = self._status()
         return status["state"] == "finished" and self._upto_ts() >= max(int(table["complete_at_tso"]) for table in status["tables"])
 
     def arrivals(self) -> Arrivals:
@@ -97,6 +97,13 @@ class Ours:
             parts += [_rows(self._out / file.path, at_ns) for file in _read(path).files if file.table.table == TABLE]
         whole = np.concatenate(parts) if parts else np.empty((0, 4), np.int64)
         return Arrivals(whole[:, 0], whole[:, 1], whole[:, 2], whole[:, 3])
+
+    def _status(self) -> dict[str, Any]:
+        self._check()
+        status: dict[str, Any] = status_json(self._call("Query", pb.DumpRequest(changefeed=self._changefeed)))
+        if status["state"] == "failed":
+            raise RuntimeError(f"the dump failed: {status}")
+        return status
 
     def _segments(self) -> list[Path]:
         folder = self._out / SEGMENTS
@@ -113,6 +120,46 @@ class Ours:
     def _check(self) -> None:
         if self._sidecar.ended() is not None:
             raise RuntimeError(f"ticdc-dump ended with {self._sidecar.ended()}: {self._sidecar.log.read_text()[-3000:]}")
+
+
+class OursToKafka(Ours):
+    """To a topic of one partition, as Debezium makes of a table."""
+
+    def __init__(self, rig: Rig, *, rows: int, bound_s: float | None = None) -> None:
+        brokers = rig.kafka.bootstrap
+        super().__init__(rig, bound_s=bound_s, sink=f"kafka://{brokers}/{TOPIC}?protocol=open-protocol&partition-num=1")
+        self._reader = TopicReader(rig.folder / "reader", brokers=brokers, topic=TOPIC, form="open-protocol")
+        self._rows = rows
+        self._came_before = 0
+
+    def __enter__(self) -> Self:
+        self._rig.kafka.create_topic(TOPIC, 1)
+        self._reader.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._reader.__exit__(None, None, None)
+
+    def has_live(self) -> bool:
+        self._check()
+        return bool((self._reader.arrivals().dumped == 0).any())
+
+    def has_all(self, writes: Writes) -> bool:
+        self._check()
+        return bool(np.isin(writes.numbers, self._reader.arrivals().live().touched).all())
+
+    def ask_dump(self) -> None:
+        self._came_before = self._reader.count()
+        super().ask_dump()
+
+    def is_dumped(self, *, asked_ns: int) -> bool:
+        if self._status()["state"] != "finished" or self._reader.count() - self._came_before < self._rows:
+            return False
+        return not missing_ids(self._reader.arrivals().since(asked_ns), rows=self._rows)
+
+    def arrivals(self) -> Arrivals:
+        return self._reader.arrivals()
 
 
 def _read(path: Path) -> DeliveredSegment:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,7 +23,7 @@ from tests.peers.meter import Meter, Process, Spent, tree
 from tests.peers.mydumper import command
 from tests.peers.report import BEGIN, COLUMNS, END, Outcome, Report, cells, markdown, renewed, table
 from tests.peers.system import kill_tree
-from tests.peers.topic_reader import row_of
+from tests.peers.topic_reader import DUMP, ORIGIN, of_debezium, of_open_protocol
 from tests.rig.binlog import MySqlAddress
 
 SOURCE = MySqlAddress("127.0.0.1", 3306, "tester", "p@ss:w/ord #1%\\")
@@ -152,11 +154,19 @@ class TestPeers:
     def test_a_row_is_read_out_of_debeziums_envelope(self, op: str, dumped: int) -> None:
         after = {"id": 7, "n": 1, "filler": "x", "note": "y", "touched": 42}
         event = {"before": None, "after": after, "source": {"db": "shop"}, "transaction": None, "op": op, "ts_ms": 1}
-        assert row_of(json.dumps(event).encode()) == (7, 42, dumped)
+        assert of_debezium(message(None, json.dumps(event).encode())) == [(7, 42, dumped)]
 
     def test_what_is_no_row_stops_the_consumer(self) -> None:
         with pytest.raises(msgspec.ValidationError):
-            row_of(b'{"after":null,"op":"d"}')
+            of_debezium(message(None, b'{"after":null,"op":"d"}'))
+
+    @pytest.mark.parametrize("dumped", [0, 1])
+    def test_rows_are_read_out_of_open_protocols_frames_and_marks_have_none(self, dumped: int) -> None:
+        rows = [{"u": {"id": {"t": 8, "v": number}, "touched": {"t": 8, "v": 40 + number}}} for number in (1, 2)]
+        keys = version + framed(*[{"ts": 1, "scm": "shop", "tbl": "big", "t": 1}] * 2)
+        found = of_open_protocol(message(keys, framed(*rows), (ORIGIN, DUMP + b"7 3 d1 0" if dumped else b"log 7 3")))
+        assert found == [(1, 41, dumped), (2, 42, dumped)]
+        assert of_open_protocol(message(version + framed({"ts": 1, "t": 3}), b"")) == []
 
     @pytest.mark.parametrize(("installed", "table"), [("0.10.0", "big"), ("0.11.5", "shop.big"), ("0.16", "shop.big")])
     def test_mydumper_takes_names_as_its_version_does(self, installed: str, table: str) -> None:
@@ -168,6 +178,19 @@ class TestPeers:
     def test_several_threads_of_mydumper_have_a_part_of_the_table_each(self) -> None:
         found = command(SOURCE, Path("/x"), threads=4, rows=10, installed="0.10.0")
         assert found[found.index("-r") + 1] == "3"
+
+
+version = (1).to_bytes(8, "big")
+
+
+def framed(*parts: object) -> bytes:
+    texts = [json.dumps(part).encode() for part in parts]
+    return b"".join(len(text).to_bytes(8, "big") + text for text in texts)
+
+
+def message(key: bytes | None, value: bytes, *headers: tuple[str, bytes]) -> Any:
+    """As confluent-kafka's, which nobody else can make."""
+    return SimpleNamespace(key=lambda: key, value=lambda: value, headers=lambda: list(headers) or None)
 
 
 def run(**figures: float) -> dict[str, float]:

@@ -1,7 +1,8 @@
-"""A consumer of Debezium's topic of the table, as a process: which row came when.
+"""A consumer of the topic into which a system brings the table, as a process: which row came when.
 
-`python -m tests.peers.topic_reader FOLDER BROKERS TOPIC`. It appends four int64 a row to a file in FOLDER: the time at which the poll
-that brought the row returned, id, touched, and 1 for a row that a snapshot read. It ends with its standard input.
+`python -m tests.peers.topic_reader FOLDER BROKERS TOPIC debezium|open-protocol`. It appends four int64 a row to a file in FOLDER: the time
+at which the poll that brought the row returned, id, touched, and 1 for a row of the dump. It ends with its standard input. What a
+transaction has not committed is not read (librdkafka's default).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Self, TypeAlias
 
 import msgspec
 import numpy as np
@@ -27,6 +29,13 @@ MESSAGES_MAX = 2_000
 WRITE_EVERY_S = 0.5
 SNAPSHOT = "r"
 """Debezium's `op` of a row that was read, not changed."""
+ROW_EVENT = 1
+"""open-protocol's `t` of a row."""
+ORIGIN, DUMP = "ticdc-dump", b"dump "
+"""The header of our sink's records, and how it begins for a row of a dump (deploy/KAFKA-SINK.md)."""
+
+Row: TypeAlias = "tuple[int, int, int]"
+"""id, touched, and whether it is of a dump."""
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -43,13 +52,28 @@ class _Event(msgspec.Struct):
     op: str
 
 
-class TopicReader:
-    """`with TopicReader(folder, brokers=…, topic=…) as reader`. The topic is there and has one partition."""
+class _Value(msgspec.Struct):
+    v: int
 
-    def __init__(self, folder: Path, *, brokers: str, topic: str) -> None:
+
+class _Columns(msgspec.Struct):
+    id: _Value
+    touched: _Value
+
+
+class _Update(msgspec.Struct):
+    """Of open-protocol's value what is needed."""
+
+    u: _Columns
+
+
+class TopicReader:
+    """`with TopicReader(folder, brokers=…, topic=…, form=…) as reader`. The topic is there and has one partition. `form`: of FORMS."""
+
+    def __init__(self, folder: Path, *, brokers: str, topic: str, form: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._arguments = (str(folder), brokers, topic)
+        self._arguments = (str(folder), brokers, topic, form)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -79,13 +103,42 @@ class TopicReader:
         return Arrivals.read(path) if self.count() else Arrivals(*np.empty((4, 0), np.int64))
 
 
-def row_of(message: bytes) -> tuple[int, int, int]:
-    """id, touched, and whether a snapshot read it. Raises msgspec.ValidationError for what is no row of the table."""
-    event = msgspec.json.decode(message, type=_Event)
-    return event.after.id, event.after.touched, int(event.op == SNAPSHOT)
+def of_debezium(message: Message) -> list[Row]:
+    """Raises msgspec.ValidationError for what is no row of the table."""
+    event = msgspec.json.decode(_value(message), type=_Event)
+    return [(event.after.id, event.after.touched, int(event.op == SNAPSHOT))]
 
 
-def _read(brokers: str, topic: str, out: IO[bytes]) -> None:
+def of_open_protocol(message: Message) -> list[Row]:
+    """TiCDC's framing: a version before the keys, a length before each of several. Marks and DDLs have no rows. Raises as `of_debezium`."""
+    key, origin = message.key(), dict(message.headers() or ()).get(ORIGIN)
+    assert key is not None, "open-protocol has a key for each"
+    dumped = int(isinstance(origin, bytes) and origin.startswith(DUMP))
+    keys, values = _frames(key[8:]), _frames(_value(message))
+    rows = [value for key, value in zip(keys, values, strict=False) if msgspec.json.decode(key)["t"] == ROW_EVENT]
+    found = [msgspec.json.decode(row, type=_Update).u for row in rows]
+    return [(row.id.v, row.touched.v, dumped) for row in found]
+
+
+FORMS: dict[str, Callable[[Message], list[Row]]] = {"debezium": of_debezium, "open-protocol": of_open_protocol}
+
+
+def _value(message: Message) -> bytes:
+    value = message.value()
+    assert value is not None, "nothing is deleted, so there are no tombstones"
+    return value
+
+
+def _frames(data: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 8], "big")
+        found.append(data[at + 8 : at + 8 + size])
+        at += 8 + size
+    return found
+
+
+def _read(brokers: str, topic: str, rows_of: Callable[[Message], list[Row]], out: IO[bytes]) -> None:
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": "bench-peers", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     waiting: list[tuple[int, int, int, int]] = []
@@ -97,9 +150,7 @@ def _read(brokers: str, topic: str, out: IO[bytes]) -> None:
         for message in messages:
             if message.error() is not None:
                 raise KafkaException(message.error())
-            value = message.value()
-            assert value is not None, "nothing is deleted, so there are no tombstones"
-            waiting.append((at_ns, *row_of(value)))
+            waiting += [(at_ns, *row) for row in rows_of(message)]
         if waiting and time.monotonic() - written_s >= WRITE_EVERY_S:
             np.array(waiting, dtype=np.int64).tofile(out)
             out.flush()
@@ -113,10 +164,10 @@ def _end_with_stdin() -> None:
 
 
 def main() -> None:
-    folder, brokers, topic = sys.argv[1:]
+    folder, brokers, topic, form = sys.argv[1:]
     threading.Thread(target=_end_with_stdin, name="end-with-stdin", daemon=True).start()
     with (Path(folder) / ROWS_FILE).open("ab") as out:
-        _read(brokers, topic, out)
+        _read(brokers, topic, FORMS[form], out)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 What a copy holds, and what makes it small:
 
 - Everything that tests or the product's replay read, in its original order and with every row. Left out, for nothing reads them: the
-  storage sinks' folders, claim-check files, and Kafka feeds in protocols that the product does not read.
+  storage sinks' folders, claim-check files, Kafka feeds in protocols that the product does not read, and the DDL jobs of a TiDB-Binlog's
+  cluster once more as HTTP tells them.
 - A recording tells the same rows many times: every feed, TiKV's messages, the entries made of them, each truth. So the files are stored
   plain (Parquet without compression and dictionaries, gzip without compression), and one LZMA stream over all of them finds the
   repetitions, which compression of each file by itself cannot.
@@ -29,12 +30,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 COMPACT = Path(__file__).resolve().parent
-STREAMS = ("shop", "shop-new", "ddl", "ddl-new", "restart", "large", "rowformats", "filter", "tz")
+STREAMS = (
+    "shop",
+    "shop-new",
+    "ddl",
+    "ddl-new",
+    "restart",
+    "large",
+    "rowformats",
+    "filter",
+    "tz",
+    "binlog",
+    "binlog-faults",
+    "binlog-dups",
+    "binlog-ddl2",
+)
 ANSWERS = "cluster"
 """Not a stream: two small files, copied as they are."""
 
 PROTOCOLS_READ = {"open-protocol", "canal-json"}
 FOLDERS_UNREAD = {"storage", "claim"}
+FILES_UNREAD = {"ddl_history_http.json.gz"}
+"""The jobs of ddl_history.jsonl as another door of TiDB tells them."""
 
 LZMA = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 64 << 20}]
 """The dictionary reaches over the whole of the largest recording. Whoever unpacks needs as much memory."""
@@ -47,11 +64,11 @@ def kept_files(folder: Path) -> list[Path]:
     """Of one recording, in the order of the copy; relative to `folder`."""
     unread = set(_feeds_unread(folder))
     found = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return [path for path in found if path.parts[0] not in FOLDERS_UNREAD and path not in unread]
+    return [path for path in found if path.parts[0] not in FOLDERS_UNREAD and path.name not in FILES_UNREAD and path not in unread]
 
 
 def _feeds_unread(folder: Path) -> Iterator[Path]:
-    for feed in json.loads((folder / "recording.json").read_bytes())["feeds"].values():
+    for feed in json.loads((folder / "recording.json").read_bytes()).get("feeds", {}).values():
         (protocol,) = parse_qs(urlsplit(feed["sink_uri"]).query)["protocol"]
         if feed["kind"] == "kafka" and protocol not in PROTOCOLS_READ:
             yield Path(feed["file"])

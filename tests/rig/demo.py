@@ -1,5 +1,6 @@
 """`make demo-live`: the demo of the design, on the rig: an UPDATE every half second, a dump in chunks of ten rows, paused, resumed
-from where it stood, restarted, and in the end the merged output held against the tables.
+from where it stood, restarted. The merged stream goes into files, a Kafka topic and a database at once; in the end each is held against
+the tables.
 
 Everything that is shown is what a user would type and see; the rig's package docstring says what stands in for TiDB and TiCDC.
 """
@@ -11,19 +12,25 @@ import tempfile
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sidecar.core.model import CommitTs, TableName
 from sidecar.log.storage import open_folder
+from sidecar.verify.rows import Key, Row, rows_by_key
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import SidecarProcess
-from tests.rig.truth import await_delivered
+from tests.rig.tables import SCHEMA
+from tests.rig.truth import LiveTruth, await_delivered, differences, read_truth
 from tests.rig.workload import connect
+from tests.support.kafka_output import decoded, newest, read_all
 
 UPDATE_EVERY_S = 0.5
 INITIAL_ROWS = 200
 CHUNK_ROWS = 10
 ROWS_PER_S = 150
 DEADLINE_S = 300.0
+TOPIC, PARTITIONS = "merged", 3
+COPY = "shop_copy"
 
 
 def main() -> int:
@@ -34,7 +41,7 @@ def main() -> int:
 def _demo(folder: Path) -> int:
     _say("starting MariaDB, Kafka and etcd, with 12 tables, and a publisher of the binlog in TiCDC's open-protocol …")
     with Rig(folder, initial_rows=INITIAL_ROWS) as rig, _Updates(rig) as updates:
-        config = rig.sidecar_config(sinks=[f"file://{folder}/output?format=jsonl"], log=f"file://{folder}/log")
+        config = rig.sidecar_config(sinks=_sinks(rig, folder), log=f"file://{folder}/log")
         _say("$ ticdc-dump run --config sidecar.toml")
         with SidecarProcess(config, folder / "sidecar.log") as sidecar:
             sidecar.await_status(lambda found: found["merge_worker"] == "running", timeout_s=DEADLINE_S)
@@ -54,9 +61,44 @@ def _demo(folder: Path) -> int:
             complete = {TableName(t["schema"], t["table"]): CommitTs(int(t["complete_at_tso"])) for t in done["tables"]}
             _say(f"{updates.count} UPDATEs ran beside it. Holding the merged output against the tables …")
             verdict = await_delivered(open_folder(f"{folder}/output"), truth, complete_at=complete, timeout_s=DEADLINE_S)
-            _say(f"{len(truth.tables)} tables: {'equal, and no row went back' if verdict.ok else f'different: {verdict}'}")
+            _say(f"  files: {len(truth.tables)} tables {'equal, and no row went back' if verdict.ok else f'different: {verdict}'}")
+            sidecar.await_status(lambda found: _delivered(found, truth), timeout_s=DEADLINE_S)
             sidecar.stop()
-    return 0 if verdict.ok else 1
+            wrong = _judged("Kafka topic", truth, _topic_rows(rig, truth)) + _judged("database", truth, _database_rows(rig, truth))
+    return 0 if verdict.ok and not wrong else 1
+
+
+def _sinks(rig: Rig, folder: Path) -> list[str]:
+    """The database is another one of the same server, made by the sink."""
+    source = rig.source
+    account = f"{source.user}:{quote(source.password, safe='')}@{source.host}:{source.port}"
+    rig.kafka.create_topic(TOPIC, PARTITIONS)
+    return [
+        f"file://{folder}/output?format=jsonl",
+        f"kafka://{rig.kafka.bootstrap}/{TOPIC}?protocol=open-protocol",
+        f"mysql://{account}/?create-tables=true&routes={quote(f'{SCHEMA}.*=>{COPY}.*')}",
+    ]
+
+
+def _delivered(status: dict[str, Any], truth: LiveTruth) -> bool:
+    """Whether every sink has what the truth has."""
+    return int(status["delivered_tso"]) >= truth.ts
+
+
+def _topic_rows(rig: Rig, truth: LiveTruth) -> dict[TableName, dict[Key, Row]]:
+    """As a consumer of the topic has them in the end; reading it finds rows that go back, come twice or after a mark."""
+    return newest(decoded(read_all(rig.kafka.bootstrap, [TOPIC]), "open-protocol", truth.schemas))
+
+
+def _database_rows(rig: Rig, truth: LiveTruth) -> dict[TableName, dict[Key, Row]]:
+    found = read_truth(rig.source, [TableName(COPY, table.table) for table in truth.tables], ts=truth.ts)
+    return {TableName(SCHEMA, name.table): rows_by_key(found.schemas[name], rows) for name, rows in found.tables.items()}
+
+
+def _judged(what: str, truth: LiveTruth, found: dict[TableName, dict[Key, Row]]) -> list[str]:
+    wrong = differences(truth, found)
+    _say(f"  {what}: {f'different: {wrong}' if wrong else f'{len(truth.tables)} tables equal'}")
+    return wrong
 
 
 class _Updates:

@@ -14,7 +14,6 @@ thaw; `rig.publisher` (publisher_process.py) has kill, start, restart, freeze, t
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -38,6 +37,7 @@ from tests.rig.workload import Workload, connect, fill
 from tests.support.services.etcd import Etcd
 from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
+from tests.support.services.ports import free_ports
 
 QUIET_S_MAX = 60.0
 """How long the publisher may take to send what was written."""
@@ -211,13 +211,14 @@ class Rig:
         password = self.folder / "source.password"
         password.write_text(self.source.password)
         password.chmod(0o600)
+        control, metrics = free_ports(2)
         found: dict[str, dict[str, Any]] = {
             "changefeed": {"id": self.options.changefeed_id},
             "etcd": {"endpoints": list(self.etcd.endpoints)},
             "source": {"host": self.source.host, "port": self.source.port, "user": self.source.user, "password_file": str(password)},
             "log": {"uri": log},
-            "control": {"listen": f"127.0.0.1:{_free_port()}"},
-            "metrics": {"listen": f"127.0.0.1:{_free_port()}"},
+            "control": {"listen": f"127.0.0.1:{control}"},
+            "metrics": {"listen": f"127.0.0.1:{metrics}"},
         }
         for name, settings in sections.items():
             found[name] = found.get(name, {}) | settings
@@ -245,9 +246,3 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(name)} = {_toml_value(entry)}" for name, entry in value.items()) + "}"
     return json.dumps(value)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

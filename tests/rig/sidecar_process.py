@@ -32,7 +32,7 @@ class SidecarProcess:
         self.config = config
         self.log = log
         settings = tomllib.loads(config.read_text())
-        self.changefeed_id = str(settings["changefeed"]["id"])
+        self.changefeed_id = str(settings["changefeed"]["id"] if "changefeed" in settings else settings["binlog"]["name"])
         self.address = str(settings["control"]["listen"])
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -131,6 +131,16 @@ class MergeWorkerProcess:
 
     def start(self) -> None:
         self._process = _started("merge", self.config, self.log)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the driver; None before it was started."""
+        return None if self._process is None else self._process.pid
+
+    def ended(self) -> int | None:
+        """The driver's exit code, None while it runs."""
+        assert self._process is not None, "start it first"
+        return self._process.poll()
 
     def kill(self) -> None:
         """SIGKILL for the driver with its JVM and Python workers."""

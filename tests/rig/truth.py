@@ -17,6 +17,7 @@ from pymysql.converters import encoders
 
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.log.storage import Folder
+from sidecar.verify.rows import Key, Row, equal_rows, rows_by_key
 from sidecar.verify.verify import Verdict, verify
 from spark_merge.sinks.files.reader import read_segments
 from tests.rig.binlog import MySqlAddress
@@ -69,6 +70,21 @@ def await_delivered(output: Folder, truth: LiveTruth, *, complete_at: Mapping[Ta
         if time.monotonic() > give_up_s:
             raise TimeoutError(f"after {timeout_s} s the output reaches {upto_ts} in {len(segments)} segments, the truth is at {truth.ts}")
         time.sleep(POLL_S)  # a folder tells nobody that it grew
+
+
+def differences(truth: LiveTruth, found: Mapping[TableName, Mapping[Key, Row]]) -> list[str]:
+    """Tables whose rows are not the truth's, with up to three of their keys; empty where all are equal."""
+    wrong = []
+    for name, rows in truth.tables.items():
+        schema, expected, there = truth.schemas[name], rows_by_key(truth.schemas[name], rows), found.get(name, {})
+        keys = [key for key in expected.keys() | there.keys() if not _same(schema, expected.get(key), there.get(key))]
+        if keys:
+            wrong.append(f"{name}: {len(keys)} of {len(expected)} rows, among them {sorted(keys)[:3]}")
+    return wrong
+
+
+def _same(schema: TableSchema, a: Row | None, b: Row | None) -> bool:
+    return a is not None and b is not None and equal_rows(schema, a, b)
 
 
 _TEXT_ONLY: dict[Any, Any] = dict(encoders)

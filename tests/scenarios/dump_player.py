@@ -6,7 +6,7 @@
     next                                               what can begin now
     sent mark 0                                        the UPDATE is committed
     read chunk 1 rows=10 last=10 [bytes=100] [tso=420] [exhausted]
-    failed mark 0 [fenced]                             failed chunk 1 [schema_ts=500]
+    failed mark 0 [fenced | away]                      failed chunk 1 [schema_ts=500 | away]
     ddl a:kept b:again a:gone a:kept:renamed :born:c   a DDL is the last thing in the segment before
     segment seq=5 upto=500 [marks=low@410#0,high@450#1]
     recover                                            die; a Dump of the next epoch goes on from the progress, as JSON
@@ -198,7 +198,7 @@ def _failed(command: Command, given: dict[str, str], flags: set[str]) -> SourceE
         return MarkFenced(command, reason, hint)
     if "schema_ts" in given and isinstance(command, ReadChunk):
         return ChunkMisfit(command, CommitTs(int(given["schema_ts"])), reason, hint)
-    return SourceFailed(command, reason, hint)
+    return SourceFailed(command, reason, hint, away="away" in flags)
 
 
 def _dump_id(number: int) -> str:

@@ -105,6 +105,7 @@ class F1Player:
             index_info=[
                 {
                     "id": number, "state": 5, "is_unique": kind != "index", "is_primary": kind == "primary",
+                    "idx_name": {"O": f"i{number}", "L": f"i{number}"},
                     "idx_cols": [{"name": by_id[int(id_)]["name"], "length": -1} for id_ in ids],
                 }
                 for number, (kind, _, *ids) in enumerate(indexes, 1)

@@ -7,6 +7,7 @@ come default/0@3 t/1@7        the messages of one poll
 ask                           what is to be asked now, if anything
 answer 1 source=default,t found=default,t:2#8      question 1: topics with tables; topics that exist, here t by another id
 answer 1 source=default,t nobody                   no broker could tell
+answer 1 source=default,t? found=default,t         TiCDC may mark t's topic or not
 end t/0                       the round ends; these partitions are read to their end
 lanes                         what R waits for
 """
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Sequence
 
 from sidecar.core.model import Message
 from sidecar.errors import FeedUnsuitable
-from sidecar.feeds.kafka.lanes import Topic, lane_of
+from sidecar.feeds.kafka.lanes import TableTopics, Topic, lane_of
 from sidecar.feeds.kafka.rounds import Answer, Question, Rounds
 
 
@@ -26,7 +27,7 @@ class RoundsPlayer:
         self.now_s = 0.0
         self.log: frozenset[str] = frozenset()
         self.questions: dict[str, Question] = {}
-        self.rounds = Rounds({}, at_log=frozenset(), present=frozenset(), now_s=0.0)
+        self.rounds = Rounds({}, at_log=frozenset(), present=_present(()), now_s=0.0)
 
     def play(self, line: str) -> list[str]:
         try:
@@ -41,7 +42,7 @@ class RoundsPlayer:
             case ["begin", *topics]:
                 found = _topics(topics)
                 self.log = frozenset(found)
-                self.rounds = Rounds(found, at_log=self.log, present=self.log, now_s=self.now_s)
+                self.rounds = Rounds(found, at_log=self.log, present=_present(self.log), now_s=self.now_s)
                 return []
             case ["log", *topics]:
                 self.log = frozenset(topics)
@@ -70,11 +71,15 @@ class RoundsPlayer:
 
     def _answer(self, question: Question, told: dict[str, str]) -> list[str]:
         found = _topics(told["found"].split(",")) if "found" in told else None
-        learned = self.rounds.learn(Answer(question, frozenset(told["source"].split(",")), found), now_s=self.now_s)
+        learned = self.rounds.learn(Answer(question, _present(told["source"].split(",")), found), now_s=self.now_s)
         out = [f"joined {_names(learned.joined)}"] if learned.joined else []
         out += [f"left {_names(learned.left)}"] if learned.left else []
         out += ["the round may end"] if self.rounds.told else []
         return out or ["nothing"]
+
+
+def _present(texts: Iterable[str]) -> TableTopics:
+    return TableTopics(frozenset(text.rstrip("?") for text in texts), frozenset(text for text in texts if not text.endswith("?")))
 
 
 def _topics(texts: Iterable[str]) -> dict[str, Topic]:

@@ -1,5 +1,7 @@
 """A small TiDB with TiCDC and Kafka in memory, driven by one random generator: everything that a real one may do to us.
 
+TiDB is away now and then, for whoever asks it by SQL: statements that it did not answer it carries out later, or never.
+
 Writes with equal commit_ts, key changes (split into delete and insert, as TiCDC does), lanes that advance by themselves,
 rows out of order between keys, retries that double messages, restarts of TiCDC that send again and let resolved marks go
 back, lanes that join late. The history of every key is kept: it is the truth.
@@ -9,12 +11,17 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
+
+import pymysql
 
 from sidecar.codecs import canal_json
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, MarkKind, Message, TableName, TableSchema
+from sidecar.ports import NOT_KNOWN
+from tests.support.mark_table import MarkTable, Row
 
 CHANGEFEED = "sim"
 COLUMNS = (Column("id", "text"), Column("v", "text"))
@@ -43,7 +50,10 @@ class Cluster:
     checkpoint: int = 1_000_000
     lanes: list[list[tuple[bytes | None, bytes]]] = field(default_factory=list)
     history: dict[TableName, dict[str, list[tuple[int, str | None]]]] = field(default_factory=dict)
-    mark_row: tuple[str, MarkKind] | None = None
+    mark_table: MarkTable = field(default_factory=lambda: MarkTable({CHANGEFEED: ("0" * 32, int(MarkKind.HIGH))}))
+    away: int = 0
+    late_marks: int = 0
+    _late: list[Callable[[], int]] = field(default_factory=list)
     lanes_known: int = 0
     _log: list[Sent] = field(default_factory=list)
     _sent_to: int = 0
@@ -53,6 +63,7 @@ class Cluster:
         for table in self.tables:
             for number in range(self.rng.randrange(25)):
                 self.history[table][f"{number:03d}"] = [(self.ts - self.rng.randrange(1000), f"old{number}")]
+        self.mark_table.updated = self._capture_mark
         self.lanes = [[] for _ in range(self.rng.randint(1, 4))]
         self.lanes_known = len(self.lanes)
 
@@ -111,17 +122,41 @@ class Cluster:
         value = {"id": 0, "database": table.schema, "table": table.table, "isDdl": False, "ts": self.rng.randrange(10**6), "sql": ""}
         self._log.append(Sent(ts, f"{table}/{key}", b"", json.dumps(value | event | {"_tidb": {"commitTs": ts}}).encode()))
 
-    def update_mark(self, uuid: str, kind: MarkKind, expected: tuple[str, MarkKind] | None) -> bool:
-        """The UPDATE with the optimistic lock; False when another writer has changed the row."""
-        if expected is not None and self.mark_row != expected:
-            return False
-        ts = self.next_ts()
+    def rows(self, sql: str, values: Sequence[object] | None = None) -> tuple[tuple[str], ...]:
+        """As a session has it. Raises what a client says when nobody answers."""
+        if self.away:
+            raise pymysql.err.OperationalError(2013, "Lost connection")
+        return self.mark_table.rows(sql, values)
+
+    def change(self, sql: str, values: Sequence[object]) -> int:
+        """As `rows`."""
+        if not self.away:
+            return self.mark_table.change(sql, values)
+        if self.rng.random() < 0.5:
+            self._late.append(partial(self.mark_table.change, sql, values))
+        raise pymysql.err.OperationalError(2013, "Lost connection")
+
+    def pass_time(self) -> None:
+        """An outage begins, goes on or ends; what nobody waits for any more is carried out."""
+        if self.away:
+            self.away -= 1
+        elif self.rng.random() < 0.02:
+            self.away = self.rng.randint(1, 40)
+        while self._late and self.rng.random() < 0.2:
+            self.late_marks += self._late.pop(0)()
+
+    def _capture_mark(self, changefeed: str, before: Row, after: Row) -> None:
+        ts, (uuid, kind) = self.next_ts(), after
         key, value = canal_json.encode_mark(
-            commit_ts=ts, row_id=1, changefeed_id=CHANGEFEED, uuid=uuid, kind=kind, previous=self.mark_row, now_ms=MESSAGE_TIME_MS
+            commit_ts=ts,
+            row_id=1,
+            changefeed_id=changefeed,
+            uuid=uuid,
+            kind=MarkKind(kind),
+            previous=(before[0], MarkKind(before[1])),
+            now_ms=MESSAGE_TIME_MS,
         )
         self._log.append(Sent(ts, f"{MARK_TABLE}/1", key, value))
-        self.mark_row = (uuid, kind)
-        return True
 
     # ---- TiCDC -----------------------------------------------------------------------------------------------------
 
@@ -192,7 +227,13 @@ class SimFeed:
     def lanes(self) -> frozenset[Lane]:
         return frozenset(self.cluster.lane_names())
 
-    def seek(self, positions: Mapping[Lane, int]) -> None:
+    def ends(self) -> Mapping[Lane, int]:
+        return {}
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        return dict.fromkeys(self.cluster.lane_names(), "")
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
         self.positions = dict(positions)
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:

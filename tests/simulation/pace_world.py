@@ -35,10 +35,12 @@ from sidecar.core.model import (
     ts_at,
 )
 from sidecar.errors import RefusedRequest
+from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import DataFile, Manifest
 from sidecar.log.spill import MemorySpill
 from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, SinkDelivery, Told
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.ports import NOT_KNOWN
 
 LANE = Lane("a")
 TABLES = tuple(TableName("s", f"t{number}") for number in range(8))
@@ -139,6 +141,7 @@ class LightLog:
     live_rows_s: Callable[[float], float]
     manifests: list[Manifest] = field(default_factory=list)
     at_s: list[float] = field(default_factory=list)
+    id: str = ""
 
     def recover(self, *, epoch: int) -> Manifest | None:
         return None
@@ -174,7 +177,13 @@ class LightFeed:
     def lanes(self) -> frozenset[Lane]:
         return frozenset([LANE])
 
-    def seek(self, positions: Mapping[Lane, int]) -> None:
+    def ends(self) -> Mapping[Lane, int]:
+        return {}
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        return dict.fromkeys([LANE], "")
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
         """It begins at the beginning."""
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
@@ -255,7 +264,9 @@ class LightSource:
         tso = now_ts(self.clock) if read.brackets is Brackets.SNAPSHOT else None
         self.chunks.append((self.clock.time_s, read.rows_max))
         size = read.rows_max * self.row_bytes
-        file = ChunkFile(read.table, f"{read.epoch}-{read.number}", read.rows_max, size, read.after, (str(last),), tso)
+        file = ChunkFile(
+            read.table, chunk_name(read.dump_id, epoch=read.epoch, number=read.number), read.rows_max, size, read.after, (str(last),), tso
+        )
         return ChunkRead(read.number, file, exhausted=False, read_s=read.rows_max / self.rows_s)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from tests.simulation.pace_world import PaceWorld, Price, Sink
 
 OVERSHOOT = 1.6
 SETTLING = 40
-BUSY = 0.75
+BUSY = 0.7
 FAST = Price(fixed_s=0.015, row_s=8e-6, job_s=0.1)
 """As measured of files on local disk: a batch in the worker's own process, a Spark job, a row."""
 DEAR_ROWS = Price(fixed_s=0.015, row_s=8e-5, job_s=0.1)

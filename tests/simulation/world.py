@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
+from typing import cast
 
 import pyarrow as pa
+import pymysql
 
 from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
+from sidecar.adapters.tidb.source import MarkRow
+from sidecar.adapters.tidb.sql import Session
 from sidecar.codecs.canal_json import CanalJson
 from sidecar.core.chunk import ChunkFile
 from sidecar.core.dump_start import DumpLimits
@@ -24,8 +29,6 @@ from sidecar.core.messages import (
     Brackets,
     ChunkRead,
     Command,
-    MarkFenced,
-    MarkSent,
     PauseDump,
     ReadChunk,
     Request,
@@ -35,12 +38,13 @@ from sidecar.core.messages import (
     SetDump,
     Settings,
     SourceEvent,
+    SourceFailed,
     StartDump,
     StopDump,
 )
 from sidecar.core.model import MARK_TABLE, Change, Seq, TableName, TableSchema
-from sidecar.core.progress import OVER, DumpState
-from sidecar.errors import RefusedRequest
+from sidecar.core.progress import DumpState
+from sidecar.errors import MarkRowTaken, RefusedRequest
 from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
@@ -49,14 +53,14 @@ from tests.simulation.cluster import CHANGEFEED, Cluster, SimFeed, schema_of
 
 
 class SimSource:
-    """TiDB behind the Source port: marks one after another, SELECTs at any moment, answers in any order."""
+    """TiDB behind the Source port: marks one after another, SELECTs at any moment, answers in any order, or none while TiDB is away."""
 
     def __init__(self, cluster: Cluster, log: MemoryLog, rng: Random, fate: Fate) -> None:
         self.cluster, self.log, self.rng, self.fate = cluster, log, rng, fate
         self.marks: list[SendMark] = []
         self.reads: list[ReadChunk] = []
         self.done: list[SourceEvent] = []
-        self.last_mark = cluster.mark_row
+        self.row = MarkRow(CHANGEFEED)
 
     def request(self, command: Command) -> None:
         (self.marks if isinstance(command, SendMark) else self.reads).append(command)  # type: ignore[arg-type]  # split by type
@@ -66,18 +70,25 @@ class SimSource:
 
     def results(self) -> Sequence[SourceEvent]:
         if self.marks and self.rng.random() < 0.5:
-            mark = self.marks.pop(0)
-            if self.cluster.update_mark(mark.uuid, mark.kind, self.last_mark):
-                self.last_mark = (mark.uuid, mark.kind)
-                self.done.append(MarkSent(mark.uuid))
-            else:
-                self.done.append(MarkFenced(mark, "no row matched", ""))
+            self.done.append(self._send(self.marks.pop(0)))
         for read in [read for read in self.reads if self.rng.random() < 0.5]:
             self.reads.remove(read)
-            self.done.append(self._select(read))
+            self.done.append(self._read(read))
         ready = [event for event in self.done if self.rng.random() < 0.7]
         self.done = [event for event in self.done if event not in ready]
         return ready
+
+    def _send(self, mark: SendMark) -> SourceEvent:
+        """Also after several attempts, each of which may be carried out late."""
+        for _ in range(self.rng.randint(1, 3)):
+            with suppress(pymysql.err.OperationalError):
+                return self.row.update(cast(Session, self.cluster), mark)
+        return SourceFailed(mark, "lost", "", away=True)
+
+    def _read(self, read: ReadChunk) -> SourceEvent:
+        if self.cluster.away:
+            return SourceFailed(read, "lost", "", away=True)
+        return self._select(read) if self.rng.random() < 0.995 else SourceFailed(read, "refused", "")
 
     def _select(self, read: ReadChunk) -> ChunkRead:
         ts = self.cluster.next_ts()
@@ -186,6 +197,8 @@ class Result:
     repeats: int
     snapshots: int
     spilled: int
+    late_marks: int
+    fenced: int
 
 
 def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
@@ -204,7 +217,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         dump=DumpLimits(readers=rng.randint(1, 3), window_chunks_max=rng.randint(1, 4), open_windows_max=rng.randint(1, 6)),
     )
     pipeline: Pipeline | None = None
-    epoch = repeats = dumps = step = 0
+    epoch = repeats = dumps = step = fenced = 0
 
     def ask() -> None:
         nonlocal dumps
@@ -220,6 +233,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         step += 1
         clock.time_s += rng.random()
         settling = step > steps
+        cluster.pass_time()
         if settling:
             cluster.settle()
         else:
@@ -253,7 +267,8 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
             if settling:
                 _finish_dump(pipeline, requests, StartDump(f"{seed % 2**32:08x}ffffffff", cluster.tables, brackets, chunk_rows))
             pipeline.step(poll_s=0)
-        except Crash:
+        except (Crash, MarkRowTaken) as end:
+            fenced += isinstance(end, MarkRowTaken)
             repeats += pipeline.sequence.repeats if pipeline else 0
             pipeline = None
         if rng.random() < 0.2:
@@ -272,17 +287,19 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         repeats + pipeline.sequence.repeats,
         output.snapshots,
         pipeline.sequence.spilled_rows,
+        cluster.late_marks,
+        fenced,
     )
 
 
 def _finish_dump(pipeline: Pipeline, requests: SimRequests, last: StartDump) -> None:
-    """Once the writers are quiet: resume what is paused; where no dump ran, or it was stopped, run one."""
+    """Once the writers are quiet: resume what is paused or has failed; where no dump ran, or it was stopped, run one."""
     progress = pipeline.dump.progress
     if requests.waiting:
         return
-    if progress is None or (progress.state in OVER and progress.state is not DumpState.FINISHED):
+    if progress is None or progress.state is DumpState.STOPPED:
         requests.waiting.append(last)
-    elif progress.state is DumpState.PAUSED:
+    elif progress.state in (DumpState.PAUSED, DumpState.FAILED):
         requests.waiting.append(ResumeDump())
 
 

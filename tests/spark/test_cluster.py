@@ -22,6 +22,7 @@ import pytest
 
 from sidecar.cli.main import EXIT_ERROR
 from sidecar.core.model import TableName
+from sidecar.log.identity import known_id, name_of
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import list_names, open_folder
 from spark_merge.contract import Outcome
@@ -29,15 +30,18 @@ from spark_merge.delivery import Delivery, JobSettings, Work
 from spark_merge.job import SECRET
 from spark_merge.sinks.files.layout import COMMITS
 from spark_merge.sinks.registry import open_sink
+from tests.contract.sink_port import newest
 from tests.lanes import LANE
-from tests.support.histories import SEGMENTS, History, expected, random_history, written
+from tests.support.delta_place import history_place
+from tests.support.histories import SEGMENTS, TABLES, History, expected, random_history, written
+from tests.support.lake import lake_place, uri_of
 from tests.support.merge_command import MergeCommand, MergeSettings
-from tests.support.services.s3 import KEYS, S3, Held
+from tests.support.services.s3 import BUCKET, KEYS, S3, Held
 from tests.support.services.spark import SparkCluster
-from tests.support.sinks import Here, Shown, place_of
+from tests.support.sinks import Here, Shown, accepted, place_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(900)]
-DEADLINE_S = 240.0
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1500)]
+DEADLINE_S = 500.0
 KINDS = ("parquet", "jsonl")
 
 
@@ -73,14 +77,15 @@ class Story:
 
     def command(self, cluster: SparkCluster, name: str, *, conf: Path | None = None, epoch: int = 1, submit: bool = False) -> MergeCommand:
         """With `submit` by spark-submit, whose master holds then."""
-        sinks = tuple(self.storage.uri(f"{self.name}/{kind}") + f"&format={kind}" for kind in KINDS)
+        sinks = tuple(self.uris(keys=False).values())
         settings = MergeSettings(self.storage.uri(f"{self.name}/log"), sinks, "local[1]" if submit else cluster.url)
         options = ("--master", cluster.url, "--deploy-mode", "client", "--driver-memory", "512m") if submit else None
         return MergeCommand(self.folder / name, settings, conf=conf or cluster.conf, environment=KEYS, epoch=epoch, submit=options)
 
     def accepted(self) -> int:
-        """Segments that both outputs have."""
-        found = [open_sink(self.output(kind), log_id="log-1").look() for kind in KINDS]
+        """Segments that all outputs have."""
+        name = name_of("log-1", known_id(open_folder(self.storage.uri(f"{self.name}/log", keys=True))))
+        found = [accepted(open_sink(uri, log_id=name)) for uri in self.uris(keys=True).values()]
         return min(-1 if seq is None else seq for seq in found) + 1
 
     def held(self) -> AbstractContextManager[Held]:
@@ -107,19 +112,48 @@ class Story:
         """Every row of the rule, once, and no other; lines in its order."""
         assert len(self.manifests) == SEGMENTS
         tables = {row.table for row in self.history.rows}
-        parquet, lines = (place_of(self.output(kind)).rows() for kind in KINDS)
+        parquet, lines = (place_of(uri).rows() for uri in self.uris(keys=True).values())
         assert parquet.keys() | lines.keys() <= tables
         for table in tables:
-            rows = self._expected(table)
+            rows = self.expected(table)
             assert lines.get(table, []) == rows, table
             assert sorted(map(repr, parquet.get(table, []))) == sorted(map(repr, rows)), table
 
-    def output(self, kind: str) -> str:
-        return self.storage.uri(f"{self.name}/{kind}", keys=True) + f"&format={kind}"
+    def uris(self, *, keys: bool) -> dict[str, str]:
+        """Of the outputs. `keys`: with S3's; else the reader needs them in its environment."""
+        return {kind: self.storage.uri(f"{self.name}/{kind}", keys=keys) + f"&format={kind}" for kind in KINDS}
 
-    def _expected(self, table: TableName) -> list[Shown]:
+    def expected(self, table: TableName) -> list[Shown]:
         rows = expected(self.history, self.manifests, table)
         return [(seq, ts, op, key, after) for seq, ts, op, key, _, after, _ in rows]  # type: ignore[misc]  # the columns of a Shown
+
+
+class Lakes(Story):
+    """With tables of Delta and Iceberg on S3, whose catalog only the driver opens."""
+
+    def uris(self, *, keys: bool) -> dict[str, str]:
+        secrets = {"access_key": KEYS["AWS_ACCESS_KEY_ID"], "secret_access_key": KEYS["AWS_SECRET_ACCESS_KEY"]} if keys else {}
+        place = {"endpoint": f"http://127.0.0.1:{self.storage.port}", "region": "us-east-1", **secrets}
+        tables = {mode: f"delta+{self.storage.uri(f'{self.name}/{mode}', keys=keys)}&mode={mode}" for mode in ("append", "merge")}
+        found = {mode: f"{uri}&commit-interval=0s" for mode, uri in tables.items()}
+        warehouse = f"s3://{BUCKET}/{self.name}/iceberg"
+        return {**found, "iceberg": uri_of(self.folder / "catalog", warehouse=warehouse, commit_interval="0s", **place)}
+
+    def held(self) -> AbstractContextManager[Held]:
+        """Any data file of a task's waits."""
+        return self.storage.held(rf"/{self.name}/(append|merge|iceberg)/.*\.parquet$")
+
+    def check(self) -> None:
+        assert len(self.manifests) == SEGMENTS
+        tables = {row.table for row in self.history.rows}
+        uris = self.uris(keys=True)
+        logs = [history_place(uris["append"], tables=TABLES).rows(), lake_place(uris["iceberg"]).rows()]
+        merged = history_place(uris["merge"], tables=TABLES).rows()
+        for table in tables:
+            rows = self.expected(table)
+            for name, found in zip(("append", "iceberg"), logs, strict=True):
+                assert sorted(map(repr, found.get(table, []))) == sorted(map(repr, rows)), (name, table)
+            assert newest(merged.get(table, [])) == newest(rows), table
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +187,21 @@ def test_an_executor_and_a_worker_of_the_cluster_die_in_the_middle_of_a_dump(sto
         story.wait(worker, SEGMENTS)
     cluster.start_worker(number)
     story.check()
+
+
+if LANE.whole:
+
+    def test_an_executor_dies_while_tables_of_lakes_are_written(storage: S3, cluster: SparkCluster, tmp_path: Path) -> None:
+        """In the middle of the first segments, which nothing is accepted of yet, and of later ones."""
+        story = Lakes(storage, tmp_path.name, tmp_path)
+        with story.command(cluster, "merge") as worker:
+            for segments in (2, 4, SEGMENTS):
+                with story.held() as held:
+                    story.grow(2)
+                    pid, _ = cluster.executor_at(held.writer(while_true=worker.runs, timeout_s=DEADLINE_S))
+                    os.kill(pid, signal.SIGKILL)
+                story.wait(worker, segments)
+        story.check()
 
 
 def test_the_driver_dies_and_another_one_that_spark_submit_starts_goes_on(story: Story, cluster: SparkCluster) -> None:
@@ -218,8 +267,7 @@ def test_what_is_sent_to_a_task_holds_no_secret(story: Story) -> None:
             return super().run(work)
 
     log = open_folder(story.storage.uri(f"{story.name}/log", keys=True))
-    for kind in KINDS:
-        uri = story.storage.uri(f"{story.name}/{kind}", keys=True) + f"&format={kind}"
+    for uri in story.uris(keys=True).values():
         delivery = Delivery(open_sink(uri, log_id="log-1"), JobSettings(log), Sending())
         while delivery.deliver():
             pass

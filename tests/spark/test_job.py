@@ -22,6 +22,7 @@ from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from tests.spark.conftest import S3_KEYS
 from tests.support.histories import SEGMENTS, random_history, write_log
+from tests.support.sinks import accepted
 
 pytestmark = pytest.mark.spark
 
@@ -55,8 +56,16 @@ def test_a_session_on_one_machine_is_authenticated_and_encrypted_too(spark: Spar
     assert {name: told.get(name) for name in SECURITY} == SECURITY
 
 
+def test_who_waits_for_the_end_is_told_of_a_sink_that_did_not_come_to_it(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
+    good, other = open_sink(str(tmp_path / "out"), log_id="x"), open_sink(str(tmp_path / "other"), log_id="y")
+    other.open(epoch=1)
+    with pytest.raises(SinkError, match="other"):
+        deliver_all(spark, log, good, open_sink(str(tmp_path / "other"), log_id="x"))
+    assert accepted(good) == SEGMENTS - 1
+
+
 def test_an_unreadable_chunk_stops_the_job_by_its_name_and_loses_nothing(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
-    chunk = next(path for path in sorted(Path(log.root, "chunks/d").iterdir()))
+    chunk = next(path for path in sorted(Path(log.root, "chunks").rglob("*.parquet")))
     whole = chunk.read_bytes()
     chunk.write_bytes(whole[: len(whole) // 2])
     sink = open_sink(str(tmp_path / "out"), log_id="x")
@@ -65,7 +74,7 @@ def test_an_unreadable_chunk_stops_the_job_by_its_name_and_loses_nothing(spark: 
     assert "restore" in stopped.value.hint
     chunk.write_bytes(whole)
     deliver_all(spark, log, sink)
-    assert sink.look() == SEGMENTS - 1
+    assert accepted(sink) == SEGMENTS - 1
 
 
 def test_an_unreadable_value_stops_the_job_by_lane_and_position(spark: SparkSession, tmp_path: Path) -> None:
@@ -100,7 +109,7 @@ def test_a_sink_that_is_ahead_is_not_given_its_segments_again(spark: SparkSessio
     ahead, behind = open_sink(str(tmp_path / "a"), log_id="x"), open_sink(str(tmp_path / "b"), log_id="x")
     Delivery(ahead, JobSettings(log, limits=BatchLimits(segments_max=3)), SparkTasks(lambda: spark)).deliver()
     deliver_all(spark, log, ahead, behind, limits=BatchLimits(segments_max=4))
-    assert ahead.look() == behind.look() == SEGMENTS - 1
+    assert accepted(ahead) == accepted(behind) == SEGMENTS - 1
     assert rows(local(tmp_path / "a")) == rows(local(tmp_path / "b"))
 
 

@@ -18,6 +18,7 @@ from sidecar.replay.report import ReplaySettings
 from spark_merge.places import WORKER_ROWS
 from tests.integration.test_recordings import CASES
 from tests.lanes import LANE
+from tests.support.binlog_recordings import WHOLE as BINLOGS
 from tests.support.recordings import recording
 
 FEW = [
@@ -30,9 +31,10 @@ FEW = [
 
 OF_KAFKA = [(*case, brackets) for case in CASES for brackets in ("recorded", "watermark", "snapshot")]
 WITH_KEY_VALUES = [("shop", "kv", "watermark"), ("rowformats", "kv", "recorded"), ("ddl-new", "kv", "watermark")]
+OF_PUMPS = [(name, "binlog", brackets) for name in BINLOGS for brackets in ("watermark", "snapshot")]
 
 PLACES = (0, WORKER_ROWS)
-WHOLE = [(*case, rows) for case in (*OF_KAFKA, *WITH_KEY_VALUES) for rows in PLACES]
+WHOLE = [(*case, rows) for case in (*OF_KAFKA, *WITH_KEY_VALUES, *OF_PUMPS) for rows in PLACES]
 PLAYED = WHOLE if LANE.whole else [(*case, PLACES[number % 2]) for number, case in enumerate(FEW)]
 
 

@@ -12,7 +12,7 @@ from time import monotonic
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar.core.model import Seq
+from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import LogBroken, OwnershipLost
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
@@ -22,10 +22,10 @@ from sidecar.log.storage import Folder
 from spark_merge.delivery import JobSettings
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.worker import Worker, WorkerSettings
+from tests.support.eventually import PATIENCE_S
 from tests.support.histories import SEGMENTS, random_history, write_log
 
 pytestmark = pytest.mark.spark
-DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def running(spark: SparkSession) -> Iterator[list[tuple[Worker, Thread]]]:
     yield started
     for worker, thread in started:
         worker.ending.set()
-        thread.join(DEADLINE_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -61,7 +61,7 @@ def test_delivers_what_is_in_the_log_and_tells_how_far_it_is(log: Folder, tmp_pa
     thread = Thread(target=worker.run)
     running.append((worker, thread))
     thread.start()
-    until_s = monotonic() + DEADLINE_S
+    until_s = monotonic() + 5 * PATIENCE_S  # Spark may have to start
     while (found := report(log)) is None or found.seq != SEGMENTS - 1:
         assert monotonic() < until_s, f"the worker stands at {found}"
         thread.join(0.01)
@@ -83,6 +83,26 @@ def test_a_later_owner_s_segments_end_it_before_it_delivers_them(log: Folder, tm
     assert found.state == "stopped"
     assert found.seq is None or found.seq < 2, "what stands before the later owner's segment may be delivered, and no more"
     assert "owner epoch 9" in found.error
+
+
+def test_what_a_former_one_died_of_is_told_until_something_is_delivered(tmp_path: Path, running: list[tuple[Worker, Thread]]) -> None:
+    folder = Folder("file", str(tmp_path / "log"))
+    died = DeliveryReport(None, CommitTs(0), "stopped", 1, pid=1, error="Spark does not start")
+    storage.write_atomically(folder, DELIVERED_NAME, died.to_json())
+    worker = worker_of(folder, tmp_path / "out")
+    thread = Thread(target=worker.run)
+    running.append((worker, thread))
+    thread.start()
+    until_s = monotonic() + 5 * PATIENCE_S  # Spark may have to start
+    while (found := report(folder)) is None or found.state != "running":
+        assert monotonic() < until_s
+        thread.join(0.01)
+    assert found.error == "Spark does not start"
+    write_log(folder, random_history(Random(1)))
+    while (found := report(folder)) is None or found.error:
+        assert monotonic() < until_s, found
+        thread.join(0.01)
+    assert found.seq is not None
 
 
 def test_what_it_died_of_is_in_its_report(log: Folder, tmp_path: Path, spark: SparkSession) -> None:

@@ -22,6 +22,7 @@ from sidecar.log.storage import Folder, open_folder
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.files.sink import FileSink
 from tests.support.histories import SEGMENTS, check, random_history, write_log, written
+from tests.support.sinks import accepted
 
 DEADLINE_S = 240.0
 """Two Spark sessions on a loaded machine."""
@@ -77,7 +78,7 @@ def test_a_worker_that_dies_is_started_again_and_the_output_is_the_rules(tmp_pat
             wait_for(died.exists, lambda: "it never came to a writer")
             os.kill(process.pid() or 0, signal.SIGKILL)
         sink = FileSink(out, log_id="cf", file_format="jsonl")
-        wait_for(lambda: sink.look() == Seq(SEGMENTS - 1), lambda: (sink.look(), noticed))
+        wait_for(lambda: accepted(sink) == Seq(SEGMENTS - 1), lambda: (sink.look(), noticed))
     finally:
         process.close(at_once=False)
     assert process.deaths == 1

@@ -29,8 +29,8 @@ def identity(change: Change) -> Hashable:
     return (change.schema, change.table, change.rank, change.key, change.value)
 
 
-def sequence(*, after_ts: int = 0, held_bytes_max: int = 1 << 20) -> Sequence:
-    return Sequence(identity, MemorySpill(), CommitTs(after_ts), held_bytes_max)
+def sequence(*, after_ts: int = 0, held_bytes_max: int = 1 << 20, positions: dict[Lane, int] | None = None) -> Sequence:
+    return Sequence(identity, MemorySpill(), CommitTs(after_ts), held_bytes_max, positions or {})
 
 
 def accept(into: Sequence, *envelopes: Envelope) -> None:

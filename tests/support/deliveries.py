@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.core.progress import DumpTold
 from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder
@@ -79,6 +80,7 @@ class Segments:
     seqs: Sequence[int]
     rows: Sequence[Row] = ()
     ddls: Mapping[int, tuple[DdlRecord, ...]] = field(default_factory=dict)
+    dumps: Mapping[int, DumpTold] = field(default_factory=dict)
     rows_max: int = 2
 
     def heads(self, schemas: Schemas) -> list[Head]:
@@ -93,7 +95,7 @@ class Segments:
         manifest = Manifest(
             seq, 1, CommitTs(upto_ts - 100), upto_ts, "data" if live else None, live, 0, {}, "s", "c", self.ddls.get(seq, ()), windows
         )
-        return Head(manifest, schemas, schemas)
+        return Head(manifest, schemas, schemas, self.dumps.get(seq))
 
     def portions(self, task: Task, schemas: Schemas, log: Folder) -> Iterator[Portion]:
         for unit in task.units:

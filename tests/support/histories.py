@@ -11,7 +11,21 @@ from random import Random
 import pyarrow as pa
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.core.model import (
+    Change,
+    Column,
+    ColumnDefinition,
+    CommitTs,
+    IndexDefinition,
+    IndexPart,
+    Lane,
+    Rank,
+    Seq,
+    TableDefinition,
+    TableName,
+    TableSchema,
+)
+from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.storage import Folder
@@ -21,6 +35,14 @@ from spark_merge.sinks.files.reader import read_output
 
 TABLES, SEGMENTS, KEYS, SEGMENT_TS = 12, 6, 8, 100
 COLUMNS = (Column("id", "text"), Column("part", "int"), Column("v", "text"))
+DEFINITION = TableDefinition(
+    (
+        ColumnDefinition("id", "varchar(8)", nullable=False, charset="utf8mb4", collation="utf8mb4_bin"),
+        ColumnDefinition("part", "int(11)", nullable=False),
+        ColumnDefinition("v", "varchar(8)", charset="utf8mb4", collation="utf8mb4_bin"),
+    ),
+    (IndexDefinition("PRIMARY", (IndexPart("id"), IndexPart("part")), unique=True, primary=True, id=1),),
+)
 
 
 @dataclass
@@ -57,27 +79,31 @@ def random_history(rng: Random) -> History:
             _add_window(rng, history, table, number)
     for seq, changes in enumerate(history.changes):
         changes.sort(key=lambda change: (change.commit_ts, change.rank))
-        history.rows += [row for ordinal, change in enumerate(changes) for row in _rows(seq, ordinal, change)]
+        history.rows += [row for ordinal, change in enumerate(changes) for row in rows_of_change(seq, ordinal, change)]
     for windows in history.windows:
         rng.shuffle(windows)
     return history
 
 
 def _change(rng: Random, table: TableName, ts: CommitTs) -> Change:
-    kind, new, old = rng.choice(["INSERT", "UPDATE", "DELETE"]), image(rng), image(rng)
+    return change_of(table, ts, rng.choice(["INSERT", "UPDATE", "DELETE"]), new=image(rng), old=image(rng))
+
+
+def change_of(table: TableName, ts: CommitTs, kind: str, *, new: Image, old: Image | None) -> Change:
+    """`new`: of a delete the row that goes. `old`: of an update."""
     names = [column.name for column in COLUMNS]
     event = {
         "database": table.schema, "table": table.table, "isDdl": False, "type": kind, "sql": "",
         "mysqlType": {"id": "varchar", "part": "int", "v": "text"},
         "data": [dict(zip(names, new, strict=True))],
-        "old": [dict(zip(names, old, strict=True))] if kind == "UPDATE" else None,
+        "old": [dict(zip(names, old, strict=True))] if kind == "UPDATE" and old is not None else None,
         "_tidb": {"commitTs": ts},
     }  # fmt: skip
     rank = Rank.DELETE if kind == "DELETE" else Rank.PUT
     return Change(ts, rank, table.schema, table.table, b"", json.dumps(event).encode(), Lane("k/0"), 0)
 
 
-def _rows(seq: int, ordinal: int, change: Change) -> Iterator[OutputRow]:
+def rows_of_change(seq: int, ordinal: int, change: Change) -> Iterator[OutputRow]:
     """As `decode` has it: an update that changes the key is a delete and an insert."""
     event = json.loads(change.value)
     new = tuple(event["data"][0].values())
@@ -100,7 +126,7 @@ def _add_window(rng: Random, history: History, table: TableName, number: int) ->
     high = rng.choice(above) if above and rng.random() < 0.5 else rng.randrange(low, SEGMENTS * SEGMENT_TS) + 1
     chunks = []
     for part in range(rng.randrange(1, 3)):
-        path = f"chunks/d/{table.table}-{number}-{part}.parquet"
+        path = chunk_name(table.table, epoch=1, number=2 * number + part)
         rows = list({row[:2]: row for row in (image(rng) for _ in range(rng.randrange(KEYS)))}.values())
         history.chunk_rows[path] = rows
         chunks.append(ChunkFile(table, path, len(rows), 1, None, None))
@@ -109,26 +135,26 @@ def _add_window(rng: Random, history: History, table: TableName, number: int) ->
     history.windows[closes].append(window)
 
 
-def write_log(folder: Folder, history: History) -> list[Manifest]:
-    return list(written(folder, history))
+def write_log(folder: Folder, history: History, *, made: str = "once", moved_ts: int = 0) -> list[Manifest]:
+    return list(written(folder, history, made=made, moved_ts=moved_ts))
 
 
-def written(folder: Folder, history: History) -> Iterator[Manifest]:
+def written(folder: Folder, history: History, *, made: str = "once", moved_ts: int = 0) -> Iterator[Manifest]:
     """Each segment is in the log when its manifest is given. Every third manifest does not say which tables have rows, as if an earlier
-    version had written it."""
+    version had written it. `made` tells logs of one history apart; segments of one that is moved begin and end later."""
     log = FolderLog(folder)
     log.recover(epoch=1)
     names = {chunk.table for windows in history.windows for w in windows for chunk in w.chunks} | {row.table for row in history.rows}
-    schemas = log.write_schemas({name: TableSchema(name, COLUMNS, ("id", "part")) for name in names})
+    schemas = log.write_schemas({name: TableSchema(name, COLUMNS, ("id", "part"), definition=DEFINITION) for name in names})
     for path, rows in history.chunk_rows.items():
         columns = {column.name: pa.array([row[n] for row in rows], pa.string()) for n, column in enumerate(COLUMNS)}
         write_chunk(folder, path, pa.table(columns))
     for seq, (changes, windows) in enumerate(zip(history.changes, history.windows, strict=True)):
         data = log.write_data(Seq(seq), epoch=1, codec="canal-json", changes=changes)
-        after_ts, upto_ts = CommitTs(seq * SEGMENT_TS), CommitTs((seq + 1) * SEGMENT_TS)
+        after_ts, upto_ts = CommitTs(seq * SEGMENT_TS + moved_ts), CommitTs((seq + 1) * SEGMENT_TS + moved_ts)
         manifest = Manifest(
             Seq(seq), 1, after_ts, upto_ts, data.name, data.rows, data.bytes, {}, schemas, "canal-json", (), tuple(windows),
-            table_rows=data.table_rows if seq % 3 else None,
+            table_rows=data.table_rows if seq % 3 else None, id=f"{made} {seq}",
         )  # fmt: skip
         log.commit(manifest)
         yield manifest
@@ -154,3 +180,13 @@ def check(history: History, manifests: list[Manifest], out: Folder) -> None:
     assert len(tables) > TABLES / 2
     for table in tables | found.keys():
         assert found.get(table, []) == expected(history, manifests, table), table
+
+
+def poison(history: History, seq: int, ordinal: int) -> None:
+    """Make this change one that no reader decodes; what is expected is the output without it."""
+    change = history.changes[seq][ordinal]
+    history.changes[seq][ordinal] = change._replace(
+        value=change.value.replace(b'"mysqlType": {"id": "varchar"', b'"mysqlType": {"id": "blob"')
+    )
+    assert history.changes[seq][ordinal] != change
+    history.rows[:] = [row for row in history.rows if (row.seq, row.ordinal) != (seq, ordinal)]

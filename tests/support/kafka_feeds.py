@@ -12,8 +12,8 @@ from sidecar.core.model import Lane, Message
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.ports import Clock, Feed
+from tests.support.eventually import PATIENCE_S
 
-PATIENCE_S = 60.0
 QUEUE_BYTES_MAX = 16 << 20
 
 

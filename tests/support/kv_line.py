@@ -17,6 +17,7 @@ from sidecar.core.messages import Command, Request, SourceEvent
 from sidecar.core.model import Change, CommitTs, Rank, Seq, TableName, TableSchema
 from sidecar.errors import RefusedRequest
 from sidecar.feeds.kv.feed import KvFeed
+from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.spill import MemorySpill
@@ -85,6 +86,7 @@ class Line:
     puller: Puller
     snapshot: Callable[[], KvSnapshot]
     rules: DdlRules = field(default_factory=rules_of)
+    row_filter: RowFilter | None = None
     keyspace: bytes = b""
     held_bytes_max: int = 1 << 30
     disk: MemoryDisk = field(default_factory=MemoryDisk)
@@ -97,7 +99,7 @@ class Line:
     def live(self) -> None:
         """A new life, from what the log holds."""
         self.lives += 1
-        self.schemas = KvSchemas(self.snapshot, self.rules)
+        self.schemas = KvSchemas(self.snapshot, self.rules, self.row_filter)
         self.feed = KvFeed(self.puller, self.schemas, self.keyspace)
         self.source = NoSource()
         outside = Outside(

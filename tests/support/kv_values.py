@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from sidecar.rowcodec.kv_layout import layout_of
 from sidecar.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import (
     NOT_NULL,
@@ -47,6 +48,7 @@ class Table:
     kv: KvTable
     columns: dict[int, dict[str, Any]]
     handle: tuple[int, ...]
+    layout: str
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ def tables(draw: st.DrawFn) -> tuple[Table, dict[int, st.SearchStrategy[Value]]]
             made[id_]["type"]["Flag"] |= NOT_NULL
     primary = [(f"c{id_}", -1) for id_ in handle] if kind == "common" else []
     table_info = info(list(made.values()), primary=primary, int_handle=kind == "int")
-    return Table(kv_table(table_info, schema="s"), made, handle), values
+    return Table(kv_table(table_info, schema="s"), made, handle, layout_of(1, table_info, new_collation=True)), values
 
 
 @st.composite

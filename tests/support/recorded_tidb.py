@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sidecar.config import SourceSection
@@ -24,6 +25,7 @@ def recorded_tidb(recording: Recording, folder: Path) -> Iterator[SourceSection]
     """`folder`: of the server that stands in."""
     with closing(StatusPort(recording.folder / "schema" / str(recording.start_ts))) as status, FakeTidb(folder) as tidb:
         status.paths["/schema/mysql/tidb_ddl_job"] = (200, json.dumps(DDL_JOB_TABLE_INFO).encode())
-        tidb.history = {0: status.sql()}
+        infos = {table["id"]: table for tables in status.tables.values() for table in tables}
+        tidb.history = {0: {name: replace(table, info=infos[table.id]) for name, table in status.sql().items()}}
         tidb.now_ts = recording.start_ts - 1  # the first that asks is told the next one
         yield tidb.settings(status_port=status.port)

@@ -54,6 +54,11 @@ def recorded_cluster(architecture: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def real_cluster(name: str) -> Any:
+    """Messages as a real TiCDC wrote them to Kafka, for one experiment."""
+    return json.loads((_COMPACT / "real-cluster" / name).read_text())
+
+
 def _unpacked(name: str, packed: Path) -> Path:
     """Once for each content of the archive. Processes may do it at the same time: one of them is first, and each finds all of it."""
     folder = _UNPACKED / hashlib.sha256(packed.read_bytes()).hexdigest()[:16] / name

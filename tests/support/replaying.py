@@ -199,7 +199,10 @@ def live(made: Stage, run: Run) -> tuple[Verdict, list[str], MemoryLog]:
             complete_at = {t.table: t.complete_at for t in progress.tables if t.complete_at is not None}
             upto_ts = pipeline.sequence.after_ts
             output = output_of(made, disk, drop_nothing=run.drop_nothing)
-            verdict = replay(output, made.truth, upto_ts=upto_ts, complete_at=complete_at, tables=made.tables, steps=made.feed.steps)
+            false, steps = made.feed.false_deletes, made.feed.steps
+            verdict = replay(
+                output, made.truth, upto_ts=upto_ts, complete_at=complete_at, tables=made.tables, steps=steps, false_deletes=false
+            )
             return verdict, fate.deaths, MemoryLog(disk)
     raise AssertionError(f"does not end: {pipeline and pipeline.dump.progress}")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from sidecar.core.model import TableName
+from sidecar.core.model import Seq, TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Head, Outcome, Sink
@@ -18,6 +18,7 @@ from spark_merge.delivery import Work
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.memory.target import target
 from spark_merge.sinks.registry import open_sink
+from tests.support.subscriber import rows_of, spooled
 
 Shown = tuple[int, int, str, tuple[str | None, ...], tuple[str | None, ...] | None]
 """seq, commit_ts, op, key, the row after it (None: deleted)."""
@@ -45,16 +46,23 @@ class Here:
 @dataclass(frozen=True)
 class Place:
     """One output that outlives its sinks. `rows`: by table what a consumer has seen, in the order it saw it if `in_order`; only
-    the newest of each key if `versioned`."""
+    the newest of each key if `versioned` or `newest`, of which the latter has rows take effect in order, and has none that are deleted."""
 
     uri: str
     make: Callable[[str], Sink]
     rows: Callable[[], dict[TableName, list[Shown]]]
     in_order: bool = True
     versioned: bool = False
+    newest: bool = False
 
     def sink(self, log_id: str = "log-1") -> Sink:
         return self.make(log_id)
+
+
+def accepted(sink: Sink) -> Seq | None:
+    """The last segment that it has."""
+    found = sink.look()
+    return None if found is None else found.seq
 
 
 def place_of(uri: str) -> Place:
@@ -63,6 +71,19 @@ def place_of(uri: str) -> Place:
     if "parquet" in uri:
         return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), lambda: _parquet(folder), in_order=False)
     return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), lambda: _json_lines(folder))
+
+
+def spool_place(uri: str) -> Place:
+    """Of the sink of subscribers, by a `grpc:` URI."""
+    folder = open_folder(uri)
+
+    def rows() -> dict[TableName, list[Shown]]:
+        found: dict[TableName, list[Shown]] = {}
+        for row in rows_of(spooled(folder, open_folder("/nowhere"))):
+            found.setdefault(row.table, []).append((row.seq, row.commit_ts, row.op, row.key, row.after))
+        return found
+
+    return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows)
 
 
 def memory_place(name: str, make: Callable[[str], Sink], *, versioned: bool = False) -> Place:

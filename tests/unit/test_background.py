@@ -41,9 +41,9 @@ from sidecar.run import changefeed_watch
 from sidecar.run.gauge import Estimates
 from sidecar.run.merge_process import MergeProcess
 from sidecar.run.metrics import MetricsServer, Tally
+from tests.support.eventually import PATIENCE_S
 from tests.unit.feeds.pushing import Polling, RawSender
 
-PATIENCE_S = 20.0
 SOURCE = SourceSection(host="127.0.0.1", port=1, user="u")
 TIKV = TikvSection(pd=("127.0.0.1:1",))
 

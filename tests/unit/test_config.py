@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.config import Config, SparkSection, read_config, read_secret
+from sidecar.config import Config, SparkSection, placed, read_config, read_secret
 from sidecar.errors import ConfigError
 from spark_merge.places import WORKER_ROWS
 
@@ -40,6 +40,7 @@ def test_the_least_settings_get_sane_defaults(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("sinks = [", "is not TOML"),
+        pytest.param("a = " + "[" * 10_000, "is not TOML", id="10,000 brackets"),
         (LEAST.replace("[log]", "[logs]"), "unknown field `logs`"),
         (LEAST + "held_bytes = 3\n", "unknown field `held_bytes`"),
         (LEAST.replace('user = "dumper"', 'user = "dumper"\nport = 70000'), r"`int` <= 65535 - at `\$.source.port`"),
@@ -53,6 +54,86 @@ def test_what_is_wrong_is_named_with_the_file_and_the_setting(tmp_path: Path, te
         config(tmp_path, text)
     assert "sidecar.toml" in str(error.value)
     assert "config.example.toml" in str(error.value)
+
+
+def with_setting(name: str, value: str) -> str:
+    """LEAST, with a setting of a section set."""
+    section, _, setting = name.partition(".")
+    line = f"{setting} = {value}\n"
+    found = LEAST.replace(f"[{section}]\n", f"[{section}]\n{line}")
+    return found if found != LEAST else f"{LEAST}[{section}]\n{line}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("etcd.timeout_s", "inf"),
+        ("etcd.timeout_s", "nan"),
+        ("etcd.timeout_s", "1e300"),
+        ("source.statement_timeout_s", "inf"),
+        ("source.retry_s", "1e300"),
+        ("push.silent_max_s", "inf"),
+        ("tikv.outage_max_s", "inf"),
+        ("dump.delivery_bound_s", "inf"),
+        ("dump.chunk_rows", str(2**70)),
+        ("dump.chunk_rows", str(2**32)),
+        ("dump.chunk_bytes_max", str(2**63)),
+        ("dump.open_windows_max", str(2**40)),
+        ("log.held_bytes_max", str(2**62)),
+        ("spark.worker_rows", str(2**62)),
+        ("spark.memory", '"2gb please"'),
+        ("spark.memory", '"2gb"'),
+        ("spark.memory", '"0g"'),
+        ("files.umask", '"099"'),
+        ("files.umask", '"7"'),
+        ("files.umask", '"770"'),
+    ],
+)
+def test_what_nobody_could_mean_is_refused_where_it_is_read(tmp_path: Path, name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=rf"at `\$.{name}`"):
+        config(tmp_path, with_setting(name, value))
+
+
+@pytest.mark.parametrize(("given", "setting"), [("file:///var/out", "sinks (number 1)"), ("/var/log/orders", "log.uri")])
+def test_a_uri_that_is_none_is_refused_without_being_shown(tmp_path: Path, given: str, setting: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config(tmp_path, LEAST.replace(given, "mysql://u:a[hunter2@db/"))
+    assert f"{setting} is no URI" in refused.value.message
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["Europe/Berlinn", "utc", "SYSTEM", "+08:00", "../../etc/passwd", "/etc/localtime", "Europe", ""])
+def test_a_zone_that_is_not_known_is_refused_before_the_first_timestamp(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match="server_tz"):
+        config(tmp_path, with_setting("kafka.server_tz", f'"{value}"'))
+
+
+@pytest.mark.parametrize("value", ["UTC", "Asia/Shanghai", "Etc/GMT+8"])
+def test_a_zone_of_the_database_is_taken(tmp_path: Path, value: str) -> None:
+    assert config(tmp_path, with_setting("kafka.server_tz", f'"{value}"')).kafka.server_tz == value
+
+
+@pytest.mark.parametrize("setting", ["control.listen", "control.advertise", "push.listen", "metrics.listen"])
+@pytest.mark.parametrize(
+    "value", ["not an address", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:70000", "h:", ":", "http://h:1", "::1:8310", "h:1x"]
+)
+def test_an_address_that_nobody_could_be_told_is_refused(tmp_path: Path, setting: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{setting} is .*, expected host:port"):
+        config(tmp_path, with_setting(setting, f'"{value}"'))
+
+
+@pytest.mark.parametrize("value", ["127.0.0.1:8310", "[::1]:8310", "sidecar-0.svc:65535"])
+def test_addresses_are_taken_as_others_write_them(tmp_path: Path, value: str) -> None:
+    assert config(tmp_path, with_setting("control.advertise", f'"{value}"')).control.advertise == value
+
+
+def test_an_answer_may_not_take_longer_than_the_lease_that_it_keeps(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"etcd\.timeout_s is 60, longer than the lease"):
+        config(tmp_path, with_setting("etcd.timeout_s", "60"))
+
+
+def test_a_short_lease_may_keep_the_default(tmp_path: Path) -> None:
+    assert config(tmp_path, with_setting("etcd.lease_s", "2")).etcd.timeout_s == 5.0
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -70,3 +151,19 @@ def test_a_secret_is_its_file_without_the_last_newline(tmp_path: Path) -> None:
 
 def test_the_bound_of_the_worker_s_own_process_is_the_one_that_was_measured() -> None:
     assert SparkSection().worker_rows == WORKER_ROWS
+
+
+@pytest.mark.parametrize(
+    ("sink", "log", "expected"),
+    [
+        ("grpc:", "/var/log/x", "grpc:///var/log/x.subscribers"),
+        ("grpc://", "file:///var/log/x/", "grpc:///var/log/x.subscribers"),
+        ("grpc:?retain-hours=2", "/var/log/x", "grpc:///var/log/x.subscribers?retain-hours=2"),
+        ("grpc:?retain-hours=2", "s3://b/x?region=r", "grpc://b/x.subscribers?region=r&retain-hours=2"),
+        ("grpc:///spool", "/var/log/x", "grpc:///spool"),
+        ("grpc://bucket/spool", "/var/log/x", "grpc://bucket/spool"),
+        ("file:///x", "/var/log/x", "file:///x"),
+    ],
+)
+def test_a_sink_of_subscribers_without_a_folder_has_one_beside_the_log(sink: str, log: str, expected: str) -> None:
+    assert placed(sink, log) == expected

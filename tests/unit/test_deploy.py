@@ -31,7 +31,7 @@ from sidecar.config import Config, read_config
 from sidecar.control.security import STOP_GRACE_S
 from sidecar.control.status import LaneStatus, SidecarStatus
 from sidecar.core.messages import Brackets
-from sidecar.core.model import CommitTs, Lane, Seq, TableName
+from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.pace.controller import SinkState
 from sidecar.process.listening import check_listening
@@ -40,6 +40,7 @@ from sidecar.run.metrics import MetricsServer, Tally
 from sidecar.ticdc.changefeed import ChangefeedName
 from sidecar.ticdc.changefeed_info import changefeed
 from sidecar.ticdc.suitability import problems
+from tests.support.eventually import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -69,7 +70,7 @@ def known_settings(section: type[msgspec.Struct], prefix: str = "") -> dict[str,
 def shown_settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in table.items():
-        if isinstance(value, dict) and prefix + name != "kafka.client":
+        if isinstance(value, dict) and prefix + name not in ("kafka.client", "binlog.filter"):
             found |= shown_settings(value, f"{prefix}{name}.")
         else:
             found[prefix + name] = value
@@ -138,6 +139,18 @@ def test_the_watermark_tables_sql_is_the_codes() -> None:
     assert statements("sql/changefeed_dump.sql") == [tidb.MARK_SCHEMA_DDL, tidb.MARK_TABLE_DDL]
 
 
+def test_the_watermark_table_is_the_one_of_the_recordings_but_for_its_comments() -> None:
+    history = (ROOT / "tests" / "recordings" / "demo" / "schema" / "ddl_history.jsonl").read_text().splitlines()
+    queries = [json.loads(json.loads(line)["job_meta"])["query"] for line in history]
+    recorded = {plain(query) for query in queries if query.startswith("create table") and str(MARK_TABLE) in query}
+    assert recorded == {plain(tidb.MARK_TABLE_DDL)}
+    assert tidb.MARK_TABLE_DDL.count(" COMMENT '") == 6
+
+
+def plain(sql: str) -> str:
+    return "".join(re.sub(r" COMMENT '[^']*'", "", sql).replace("`", "").lower().split())
+
+
 def test_the_account_may_read_tables_and_write_the_watermark_row_and_nothing_else() -> None:
     _, *grants = statements("sql/account.sql")
     assert grants == [
@@ -146,6 +159,15 @@ def test_the_account_may_read_tables_and_write_the_watermark_row_and_nothing_els
     ]
     for grant in grants:
         assert f"{grant};" in README
+
+
+def test_no_grant_is_on_every_schema() -> None:
+    """Neither made nor advised: what the account may not read, nobody reads through the sidecar."""
+    advised = [
+        path.name for path in Path(sidecar.__file__).parent.rglob("*.py") if re.search(r"GRANT [A-Z, ]+ ON \*\.\*", path.read_text())
+    ]
+    assert not advised
+    assert not any("*.*" in statement for statement in statements("sql/account.sql"))
 
 
 def definition(config: str, sink_uri: str) -> Any:
@@ -197,11 +219,11 @@ def exported() -> dict[str, dict[str, set[str]]]:
     tables = (TableProgress(TableName("shop", "orders"), (), 1, 10, 100, CommitTs(5)),)
     progress = Progress("d" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(0), tables)
     lanes = (LaneStatus(Lane("kafka/orders/0"), CommitTs(7), 0.0),)
-    sinks = (SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True),)
+    sinks = (SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader"),)
     status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", progress=progress, lanes=lanes, sinks=sinks)
     server = MetricsServer("127.0.0.1:0", lambda: status, lambda: Tally(terms_ended={"FeedLost": 1}))
     try:
-        with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=PATIENCE_S) as answer:
             families = list(text_string_to_metric_families(answer.read().decode()))
     finally:
         server.close()
@@ -239,6 +261,14 @@ def unknown(expression: str, exported: Mapping[str, Mapping[str, set[str]]]) -> 
     for word in re.findall(r"[A-Za-z_]\w*", bare):
         if word not in exported and word not in labels_known | WORDS | PROMETHEUS_SERIES:
             yield f"{word} is not exported"
+
+
+def test_an_alert_is_there_for_a_log_that_is_ahead_of_the_clock() -> None:
+    """Finding H6: a negative lag, and changes that are all repeats while the log stands."""
+    by_name = {rule["alert"]: rule["expr"] for rule in rules()}
+    assert "ticdc_dump_resolved_lag_seconds) < -" in by_name["TicdcDumpAheadOfClock"]
+    assert "ticdc_dump_repeats_total" in by_name["TicdcDumpOnlyRepeats"]
+    assert "changes(ticdc_dump_resolved_tso[5m])) == 0" in by_name["TicdcDumpOnlyRepeats"]
 
 
 @pytest.mark.parametrize("expression", sorted(set(expressions())))
@@ -285,8 +315,8 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
 
 # ---- systemd --------------------------------------------------------------------------------------------------------
 
-STOPPING_S = merge_process.END_S + STOP_GRACE_S + tidb.CLOSE_WAIT_S
-"""What a graceful stop may take: the worker's batch, calls under way, statements under way."""
+STOPPING_S = merge_process.END_S + merge_process.GROUP_END_S + merge_process.KILLED_S + STOP_GRACE_S + tidb.CLOSE_WAIT_S
+"""What a graceful stop may take: the worker's batch, its JVM's end, calls under way, statements under way."""
 
 
 def unit() -> ConfigParser:

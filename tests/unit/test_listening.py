@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,13 +14,26 @@ import pytest
 
 from sidecar.config import ControlSection, PushSection, Tls
 from sidecar.errors import ConfigError
-from sidecar.process.listening import SectionName, Settings, bind, check_listening, interceptors, is_loopback, read_token
+from sidecar.process import listening
+from sidecar.process.listening import (
+    TOKEN_LENGTH_MAX,
+    SectionName,
+    Settings,
+    bind,
+    check_listening,
+    check_token,
+    interceptors,
+    is_loopback,
+    read_token,
+    server_options,
+)
+from tests.support.eventually import PATIENCE_S
 from tests.support.services.tls import Authority, Signed
 
 CERT = Tls(cert_file="c", key_file="k")
 MUTUAL = Tls(ca_file="a", cert_file="c", key_file="k")
 LOOPBACK = "127.0.0.1:0"
-TOKEN = "4a5b6c"
+TOKEN = "4a5b6c7d8e9f0a1b"
 
 SETTINGS: dict[SectionName, type[Settings]] = {"control": ControlSection, "push": PushSection}
 SHAPES = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
@@ -49,7 +63,9 @@ def serving(section: SectionName, settings: Settings, *, services: tuple[str, ..
     """A server with a method of each shape; those of `of.Open` need no token. The address."""
     threads = ThreadPoolExecutor(4)
     server = grpc.server(
-        threads, interceptors=interceptors(section, settings, open_prefixes=["/of.Open/"]), options=(("grpc.so_reuseport", 0),)
+        threads,
+        interceptors=interceptors(section, settings, open_prefixes=["/of.Open/"]),
+        options=server_options(received_bytes_max=1 << 20, sent_bytes_max=1 << 20),
     )
     echoes = {
         "unary_unary": lambda request, context: request,
@@ -68,11 +84,11 @@ def serving(section: SectionName, settings: Settings, *, services: tuple[str, ..
         threads.shutdown()
 
 
-def call(channel: grpc.Channel, service: str, shape: str, *, token: str | None = None) -> bytes:
+def call(channel: grpc.Channel, service: str, shape: str, *, token: str | None = None, wait_for_ready: bool = False) -> bytes:
     metadata = None if token is None else [("authorization", token)]
     asks, _, answers = shape.partition("_")
     sent: Any = b"hello" if asks == "unary" else iter([b"hello"])
-    got = getattr(channel, shape)(f"/{service}/{shape}")(sent, metadata=metadata, timeout=10)
+    got = getattr(channel, shape)(f"/{service}/{shape}")(sent, metadata=metadata, timeout=PATIENCE_S, wait_for_ready=wait_for_ready)
     return got if answers == "unary" else b"".join(got)
 
 
@@ -163,6 +179,34 @@ def test_a_token_that_nobody_could_send_is_refused(section: SectionName, tmp_pat
         interceptors(section, SETTINGS[section](listen=LOOPBACK, token_file=str(file)))
 
 
+@pytest.mark.parametrize(
+    ("length", "wrong"), [(1, "1 characters, expected 16"), (15, "15 characters"), (TOKEN_LENGTH_MAX + 1, "4,097 characters")]
+)
+def test_a_token_that_can_be_guessed_or_that_no_header_holds_is_refused(
+    section: SectionName, tmp_path: Path, length: int, wrong: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("x" * length)
+    with pytest.raises(ConfigError, match=rf"^the token in {section}\.token_file {file} has {wrong}"):
+        read_token(section, SETTINGS[section](token_file=str(file)))
+
+
+def test_the_longest_token_is_one_that_a_call_can_carry(section: SectionName, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("x" * TOKEN_LENGTH_MAX)
+    with (
+        serving(section, SETTINGS[section](listen=LOOPBACK, token_file=str(file))) as address,
+        grpc.insecure_channel(address) as channel,
+    ):
+        assert call(channel, "of.Test", "unary_unary", token="Bearer " + "x" * TOKEN_LENGTH_MAX) == b"hello"
+
+
+@pytest.mark.parametrize("token", ["two\nlines", "zwölf zwölf zwölf", " blank", "x" * (TOKEN_LENGTH_MAX + 1)])
+def test_who_asks_checks_a_token_as_who_is_asked(token: str) -> None:
+    with pytest.raises(ConfigError, match=r"^the token in TICDC_DUMP_TOKEN "):
+        check_token(token, "TICDC_DUMP_TOKEN")
+
+
 def test_a_token_file_that_is_not_there_is_refused(section: SectionName) -> None:
     with pytest.raises(ConfigError, match="/nowhere/token cannot be read"):
         read_token(section, SETTINGS[section](token_file="/nowhere/token"))
@@ -187,6 +231,20 @@ def test_with_a_token_a_call_of_any_shape_needs_it(section: SectionName, token_f
             assert way_out[section] in error.details().replace("`", "")
 
 
+def test_two_tokens_are_none(section: SectionName, token_file: str) -> None:
+    """Of two, a proxy before the server may have looked at the other one."""
+    with (
+        serving(section, SETTINGS[section](listen=LOOPBACK, token_file=token_file)) as address,
+        grpc.insecure_channel(address) as channel,
+    ):
+        for tokens in ((f"Bearer {TOKEN}", "Bearer x"), ("Bearer x", f"Bearer {TOKEN}"), (f"Bearer {TOKEN}",) * 2):
+            metadata = [("authorization", token) for token in tokens]
+            with pytest.raises(grpc.RpcError) as told:
+                channel.unary_unary("/of.Test/unary_unary")(b"", metadata=metadata, timeout=PATIENCE_S)
+            error: Any = told.value
+            assert error.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
 def test_what_is_open_needs_no_token(section: SectionName, token_file: str) -> None:
     settings = SETTINGS[section](listen=LOOPBACK, token_file=token_file)
     with serving(section, settings, services=("of.Test", "of.Open")) as address, grpc.insecure_channel(address) as channel:
@@ -197,3 +255,45 @@ def test_what_is_open_needs_no_token(section: SectionName, token_file: str) -> N
 def test_without_a_token_everybody_may_call(section: SectionName) -> None:
     with serving(section, SETTINGS[section](listen=LOOPBACK)) as address, grpc.insecure_channel(address) as channel:
         assert call(channel, "of.Test", "unary_unary") == b"hello"
+
+
+# ---- connections -------------------------------------------------------------------------------------------------------------
+
+
+def connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+
+
+def until_closed(connection: socket.socket) -> None:
+    """What the server says first is its settings."""
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except ConnectionResetError:
+        pass
+
+
+def test_a_connection_that_says_nothing_is_closed(section: SectionName, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "HANDSHAKE_MS", 200)
+    with serving(section, SETTINGS[section](listen=LOOPBACK)) as address, closing(connect(address)) as silent:
+        until_closed(silent)
+
+
+def test_a_connection_that_asks_nothing_is_closed(section: SectionName, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "IDLE_MS", 200)
+    with serving(section, SETTINGS[section](listen=LOOPBACK)) as address, closing(connect(address)) as idle:
+        idle.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")  # the preface and empty settings
+        until_closed(idle)
+
+
+def test_connections_are_bounded_and_leave_their_place(section: SectionName, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server hears of closed ones a moment later: who comes meanwhile is turned away, and comes again."""
+    monkeypatch.setattr(listening, "connections_max", lambda: 3)
+    with serving(section, SETTINGS[section](listen=LOOPBACK)) as address:
+        with ExitStack() as opened:
+            for _ in range(3):
+                opened.enter_context(closing(connect(address))).recv(1)
+            until_closed(opened.enter_context(closing(connect(address))))
+        with grpc.insecure_channel(address) as channel:
+            assert call(channel, "of.Test", "unary_unary", wait_for_ready=True) == b"hello"

@@ -27,7 +27,11 @@ from sidecar.core.messages import (
     Pace,
     PauseDump,
     Request,
+    RestartDump,
+    ResumeDump,
     SendMark,
+    SetDump,
+    Settings,
     SourceEvent,
     SourceFailed,
     StartDump,
@@ -49,13 +53,15 @@ from sidecar.core.model import (
     TableSchema,
 )
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
+from sidecar.core.schema_step import Beside
 from sidecar.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
 from sidecar.log.manifest import DataFile, Manifest
 from sidecar.log.spill import MemorySpill
 from sidecar.pace.controller import NARROW_ROWS
+from sidecar.pace.outage import AGAIN_AFTER_S, Outage
 from sidecar.pace.sinks import BatchDone, SinkDelivery
 from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
-from sidecar.ports import Schemas
+from sidecar.ports import NOT_KNOWN, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
 TABLE = TableName("s", "t")
@@ -65,6 +71,7 @@ SCHEMAS = {TABLE: TableSchema(TABLE, ID, ("id",), 1, (1,)), MORE: TableSchema(MO
 WIDER = SCHEMAS | {TABLE: replace(SCHEMAS[TABLE], columns=(*ID, Column("x", "int")))}
 DUMP = "1" * 16
 LANE = Lane("a")
+START = CommitTs(0)
 DURABLE = ("chunk file", "segment data", "manifest", "progress", "acknowledge")
 
 
@@ -92,8 +99,11 @@ class FakeFeed:
 
     notes: Notes
     held: dict[Lane, list[list[Envelope]]] = field(default_factory=lambda: {LANE: []})
+    ended: bool = False
     read: dict[Lane, int] = field(default_factory=dict)
+    made: dict[Lane, str] = field(default_factory=dict)
     sought: Mapping[Lane, int] | None = None
+    sought_of: Mapping[Lane, str] | None = None
     acknowledged: list[dict[Lane, int]] = field(default_factory=list)
 
     def say(self, *envelopes: Envelope, lane: Lane = LANE) -> None:
@@ -104,8 +114,15 @@ class FakeFeed:
     def lanes(self) -> frozenset[Lane]:
         return frozenset(self.held)
 
-    def seek(self, positions: Mapping[Lane, int]) -> None:
-        self.sought = dict(positions)
+    def ends(self) -> Mapping[Lane, int]:
+        self.ended = True
+        return {lane: len(held) for lane, held in self.held.items()}
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        return {lane: self.made.get(lane, "") for lane in self.held}
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
+        self.sought, self.sought_of = dict(positions), dict(incarnations)
         self.read = dict(positions)
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
@@ -140,6 +157,10 @@ class FakeCodec:
 class NotedLog:
     log: MemoryLog
     notes: Notes
+
+    @property
+    def id(self) -> str:
+        return self.log.id
 
     def recover(self, *, epoch: int) -> Manifest | None:
         return self.log.recover(epoch=epoch)
@@ -252,6 +273,7 @@ class MovingSchemas:
 
     at: dict[int, Mapping[TableName, TableSchema]]
     asked: list[int] = field(default_factory=list)
+    since_ts: CommitTs = START
 
     def begin(self) -> Mapping[TableName, TableSchema]:
         return self.at[0]
@@ -278,6 +300,7 @@ class Stage:
         self.source = FakeSource(self.notes, self.feed, self.disk)
         self.deliveries: FakeDeliveries | None = None
         self.schemas: Schemas = StillSchemas(SCHEMAS)
+        self.beside = Beside.RIGHT
         self.through: Callable[[TableName], tuple[bool, str]] = lambda _: (True, "")
 
     def attach(self, *, epoch: int = 1) -> Pipeline:
@@ -293,6 +316,7 @@ class Stage:
             spill=MemorySpill(),
             deliveries=self.deliveries,
             through=self.through,
+            beside=self.beside,
         )
         return attach(outside, changefeed_id="cf", epoch=epoch, limits=Limits(dump=DumpLimits(readers=1)))
 
@@ -356,7 +380,7 @@ def test_each_step_comes_after_what_it_relies_on() -> None:
     assert (window.low_ts, window.high_ts, manifest.upto_ts, manifest.rows) == (110, 130, 200, 3)
     stored = stage.stored.load()
     assert stored is not None
-    assert newest_progress(manifest, None) == stored
+    assert newest_progress(manifest, None, log_id="") == stored
     assert stored.state is DumpState.FINISHED
     assert stage.feed.acknowledged == [manifest.positions]
     assert (pipeline.counts.segments, pipeline.counts.changes, pipeline.counts.dump_rows) == (1, 3, 3)
@@ -435,10 +459,37 @@ def test_a_table_without_a_schema_is_refused_before_its_segment_is_written() -> 
     pipeline = stage.attach()
     stage.feed.say(put(5, "x"))
     stage.feed.say(put(6, "y", table="other"), resolved(10))
-    with pytest.raises(FeedUnsuitable, match=r"a@1 has a change of s\.other at commit_ts 6"):
+    with pytest.raises(FeedUnsuitable, match=r"a@1 has a change of s\.other at commit_ts 6, a table whose schema is not known"):
         pipeline.step(poll_s=0)
     assert stage.notes.calls == []
     assert (stage.disk.rows, stage.disk.manifests) == ({}, {})
+
+
+def test_a_row_of_a_table_without_a_key_is_refused_before_its_segment_is_written() -> None:
+    """Nobody could decode any row of it once it were in the log."""
+    stage = Stage()
+    stage.schemas = StillSchemas(SCHEMAS | {MORE: replace(SCHEMAS[MORE], key=())})
+    pipeline = stage.attach()
+    stage.feed.say(put(6, "y", table=MORE.table), resolved(10))
+    with pytest.raises(FeedUnsuitable, match=r"a change of s\.u at commit_ts 6, a table without a handle key.*\n.*force-replicate"):
+        pipeline.step(poll_s=0)
+    assert (stage.disk.rows, stage.disk.manifests) == ({}, {})
+
+
+def test_a_table_that_the_feed_calls_in_another_case_goes_on_by_its_own_name() -> None:
+    """Finding 3: classic TiCDC has the schema in lower case after a RENAME, in rows and DDLs, until the table's next DDL."""
+    own = TableName("Shop", "Bb")
+    stage = Stage()
+    stage.schemas = MovingSchemas({0: {TABLE: SCHEMAS[TABLE]}, 7: {own: replace(SCHEMAS[TABLE], name=own)}})
+    pipeline = stage.attach()
+    stage.feed.say(ddl(7, query="RENAME TABLE …")._replace(schema="shop", table="Bb"))
+    stage.feed.say(put(8, "x", table="Bb")._replace(schema="shop"), put(9, "y", table="Bb")._replace(schema="Shop"), resolved(20))
+    while not stage.feed.lanes() or pipeline.sequence.after_ts < 19:
+        pipeline.step(poll_s=0)
+    at, after = stage.manifests()
+    assert [(told.schema, told.table) for told in at.ddls] == [own]
+    assert {(change.schema, change.table) for change in MemoryLog(stage.disk).read_data(after)} == {own}
+    assert after.rows == 2
 
 
 def test_segments_before_an_unsupported_ddl_are_written_and_nothing_after_it() -> None:
@@ -508,13 +559,16 @@ def test_a_ddl_that_may_end_the_marks_stops(table: str, query: str) -> None:
         pipeline.step(poll_s=0)
 
 
-def test_a_mark_out_of_order_stops_before_the_manifest() -> None:
+def test_a_mark_out_of_order_closes_no_window() -> None:
     stage = Stage()
     pipeline = before_the_window_closes(stage)
     stage.feed.say(mark_row(150, f"{DUMP}{1:08x}{7:08x} LOW"), resolved(201))
-    with pytest.raises(MarkError, match="never sent"):
-        pipeline.step(poll_s=0)
-    assert stage.manifests() == []
+    pipeline.step(poll_s=0)
+    (manifest,) = stage.manifests()
+    assert manifest.windows == ()
+    assert manifest.progress is not None
+    assert manifest.progress["state"] == DumpState.FAILED
+    assert "never sent" in manifest.progress["reason"]
 
 
 def fenced(command: Command) -> MarkFenced:
@@ -544,6 +598,77 @@ def test_a_failed_dump_is_on_record_and_the_live_changes_go_on() -> None:
     assert stored is not None
     assert (stored.state, stored.reason) == (DumpState.FAILED, "access denied (grant UPDATE)")
     assert stage.rows() == [b"x"]
+
+
+@pytest.mark.parametrize("brackets", list(Brackets))
+def test_a_source_that_is_away_holds_the_dump_and_not_the_stream_and_it_goes_on_by_itself(brackets: Brackets) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start(brackets))
+    pipeline.step(poll_s=0)
+    began_s = stage.clock.now_s()
+    stage.source.fails = lambda command: SourceFailed(command, "no route to TiDB", "wait", away=True)
+    for minute in range(60):
+        stage.clock.time_s += 60
+        stage.feed.say(put(200 + minute, f"k{minute}"), resolved(201 + minute))
+        pipeline.step(poll_s=0)
+        assert stage.rows()[-1] == f"k{minute}".encode()
+        assert pipeline.dump.progress is not None
+        assert pipeline.dump.progress.state is DumpState.RUNNING
+        assert pipeline.outage == Outage(began_s, stage.clock.now_s() + AGAIN_AFTER_S, "no route to TiDB")
+        stage.clock.time_s += AGAIN_AFTER_S - 0.5
+        pipeline.step(poll_s=0)
+        assert not pipeline.source_busy(), "it is asked again after a pause"
+        stage.clock.time_s += 0.5
+        pipeline.step(poll_s=0)
+        assert pipeline.source_busy()
+    stage.source.fails, stage.source.ts = None, 300
+    for _ in range(8):
+        pipeline.step(poll_s=0)
+    stage.feed.say(resolved(500))
+    pipeline.step(poll_s=0)
+    assert pipeline.outage is None
+    assert pipeline.dump.progress is not None
+    assert pipeline.dump.progress.state is DumpState.FINISHED
+
+
+def test_an_operators_request_does_not_wait_for_the_end_of_the_pause() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start())
+    stage.source.fails = lambda command: SourceFailed(command, "no route to TiDB", "wait", away=True)
+    for _ in range(3):
+        pipeline.step(poll_s=0)
+    assert pipeline.outage is not None
+    assert not pipeline.source_busy()
+    stage.requests.waiting.append(SetDump(Settings(chunk_rows=5)))
+    pipeline.step(poll_s=0)
+    assert pipeline.source_busy()
+
+
+def test_a_mark_that_came_twice_fails_the_dump_and_the_live_changes_go_on() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start())
+    for _ in range(2):
+        pipeline.step(poll_s=0)
+    ((mark,),) = stage.feed.held[LANE]
+    assert isinstance(mark, Change)
+    stage.feed.say(mark._replace(commit_ts=CommitTs(mark.commit_ts + 1)), put(150, "x"), resolved(160))
+    pipeline.step(poll_s=0)
+    stored = stage.stored.load()
+    assert stored is not None
+    assert stored.state is DumpState.FAILED
+    assert "came a second time" in str(stored.reason)
+    assert stage.rows()[-1] == b"x"
+    stage.requests.waiting.append(ResumeDump())
+    stage.source.ts = 200
+    for _ in range(8):
+        pipeline.step(poll_s=0)
+    stage.feed.say(resolved(500))
+    pipeline.step(poll_s=0)
+    assert pipeline.dump.progress is not None
+    assert pipeline.dump.progress.state is DumpState.FINISHED
 
 
 def test_a_dump_reads_one_chunk_when_the_last_is_delivered_while_the_sinks_are_not_known_and_live_changes_go_on() -> None:
@@ -870,6 +995,91 @@ def test_a_request_for_a_table_that_the_feed_does_not_have_is_refused() -> None:
     assert pipeline.dump.progress is None
 
 
+@pytest.mark.parametrize("beside", list(Beside))
+def test_a_table_beside_whose_ddl_rows_may_be_wrong_is_read_again_by_a_dump_where_the_operator_wants_it(beside: Beside) -> None:
+    stage = Stage()
+    stage.beside = beside
+    text = {TABLE: replace(SCHEMAS[TABLE], columns=(*ID, Column("x", "text")))}
+    stage.schemas = MovingSchemas({0: WIDER, 200: WIDER | text})
+    pipeline = stage.attach()
+    stage.requests.waiting.append(start())
+    while state(pipeline) is not DumpState.FINISHED:
+        pipeline.step(poll_s=0)
+        stage.feed.say(resolved(stage.source.ts + 1))
+        assert stage.source.ts < 190
+    stage.source.ts = 210
+    stage.feed.say(ddl(200, query="ALTER TABLE t MODIFY x TEXT"), resolved(205))
+    pipeline.step(poll_s=0)
+    assert pipeline.rewrites.tables == (() if beside is Beside.RIGHT else (TABLE,))
+    recorded = next(manifest for manifest in stage.manifests() if manifest.ddls)
+    assert stage.stored.load() == pipeline.dump.progress
+    assert recorded.progress is not None
+    assert (recorded.progress["state"] == "running") is (beside is Beside.READ_AGAIN), "the log has it with the DDL"
+    asked = len(stage.notes.calls)
+    while state(pipeline) is not DumpState.FINISHED:
+        pipeline.step(poll_s=0)
+        stage.feed.say(resolved(stage.source.ts + 1))
+        assert stage.source.ts < 400
+    assert ("ask chunk" in stage.notes.calls[asked:]) is (beside is Beside.READ_AGAIN)
+
+
+# ---- where a new log begins -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class SchemasOfAMoment(MovingSchemas):
+    """Its moment comes after the feed has told its ends."""
+
+    feed: FakeFeed | None = None
+    since_ts: CommitTs = CommitTs(25)  # noqa: RUF009 - a number
+
+    def begin(self) -> Mapping[TableName, TableSchema]:
+        assert self.feed is not None
+        assert self.feed.ended
+        return self.at[25]
+
+
+def test_a_new_log_begins_at_the_moment_of_its_tables_and_older_rows_and_ddls_are_left_out_in_every_lane() -> None:
+    stage, other = Stage(), Lane("b")
+    stage.schemas = schemas = SchemasOfAMoment({0: SCHEMAS, 25: WIDER}, feed=stage.feed)
+    stage.feed.say(put(10, "old"), ddl(20), put(21, "old"), resolved(22))
+    stage.feed.say(resolved(15), lane=other)
+    pipeline = stage.attach()
+    assert stage.feed.sought == {LANE: 1, other: 1}, "read on from the ends"
+    stage.feed.say(put(24, "late"), ddl(25), resolved(28))
+    stage.feed.say(put(23, "late"), resolved(25), lane=other)
+    while pipeline.step(poll_s=0):
+        pass
+    assert stage.manifests() == [], "R has to pass the moment first"
+    stage.feed.say(put(26, "new"), resolved(30))
+    stage.feed.say(put(27, "newer"), resolved(30), lane=other)
+    while pipeline.step(poll_s=0):
+        pass
+    assert stage.rows() == [b"new", b"newer"]
+    (first,) = stage.manifests()
+    assert (first.after_ts, first.ddls, first.next_schemas) == (25, (), None)
+    assert MemoryLog(stage.disk).read_schemas(first.schemas) == WIDER
+    assert schemas.asked == []
+
+
+def test_a_log_whose_first_segment_ends_at_a_ddl_reads_on_from_where_it_began() -> None:
+    stage = Stage()
+    stage.schemas = SchemasOfAMoment({0: SCHEMAS, 25: SCHEMAS, 30: WIDER}, feed=stage.feed)
+    stage.feed.say(put(10, "old"), resolved(11))
+    pipeline = stage.attach()
+    stage.feed.say(ddl(30), resolved(31))
+    pipeline.step(poll_s=0)
+    assert stage.manifests()[0].positions == {LANE: 1}
+
+
+def test_a_source_without_a_moment_begins_with_all_that_the_feed_has() -> None:
+    stage = Stage()
+    stage.feed.say(put(10, "old"), resolved(11))
+    stage.attach().step(poll_s=0)
+    assert stage.feed.sought == {}
+    assert stage.rows() == [b"old"]
+
+
 # ---- taking over ----------------------------------------------------------------------------------------------------
 
 
@@ -910,6 +1120,52 @@ def test_reads_on_from_the_last_manifest_and_drops_what_the_log_has() -> None:
     assert [(m.seq, m.epoch, m.after_ts, m.upto_ts) for m in stage.manifests()] == [(0, 1, 0, 9), (1, 2, 9, 19)]
     assert stage.rows() == [b"z"]
     assert pipeline.sequence.repeats == 1
+
+
+def test_a_lane_is_read_on_as_the_one_that_it_was() -> None:
+    """What tells it from a later one of its name goes into the log beside its position, and back to the feed."""
+    stage = Stage()
+    stage.feed.made[LANE] = "topic id 1"
+    stage.feed.say(put(5, "x"), resolved(10))
+    stage.feed.say(resolved(10), lane=Lane("nobody tells"))
+    stage.attach().step(poll_s=0)
+    (written,) = stage.manifests()
+    assert written.incarnations == {LANE: "topic id 1"}
+    stage.attach(epoch=2)
+    assert (stage.feed.sought, stage.feed.sought_of) == (written.positions, {LANE: "topic id 1"})
+
+
+def test_the_position_of_a_lane_that_has_ended_is_dropped_with_the_next_owner() -> None:
+    stage = Stage()
+    ended, silent = Lane("ended"), Lane("silent")
+    stage.feed.say(put(5, "x"), resolved(10))
+    for lane in (ended, silent):
+        stage.feed.say(resolved(10), lane=lane)
+    stage.attach().step(poll_s=0)
+    del stage.feed.held[ended]
+    heir = stage.attach(epoch=2)
+    stage.feed.say(put(15, "y"), resolved(20))
+    stage.feed.held[silent] = []
+    heir.sequence.resolved[silent] = CommitTs(20)
+    heir.step(poll_s=0)
+    assert stage.manifests()[-1].positions == {LANE: 2, silent: 1}
+
+
+def test_a_lane_that_ends_while_it_is_read_leaves_no_position_to_read_a_later_one_of_its_name_at() -> None:
+    """Of a topic that is gone nobody knows the id any more, so one that is made again would be read on in its middle."""
+    stage = Stage()
+    ended = Lane("ended")
+    stage.feed.made = {LANE: "one", ended: "two"}
+    stage.feed.say(put(5, "x"), resolved(10))
+    stage.feed.say(resolved(10), lane=ended)
+    pipeline = stage.attach()
+    pipeline.step(poll_s=0)
+    assert stage.manifests()[-1].incarnations == {LANE: "one", ended: "two"}
+    del stage.feed.held[ended]
+    stage.feed.say(put(15, "y"), resolved(20))
+    pipeline.step(poll_s=0)
+    assert stage.manifests()[-1].positions == stage.feed.acknowledged[-1] == {LANE: 2}
+    assert stage.manifests()[-1].incarnations == {LANE: "one"}
 
 
 def test_a_new_owner_writes_its_first_segment_at_once_so_that_the_former_one_is_fenced_off() -> None:
@@ -962,8 +1218,83 @@ LOGGED, OLDER, NEWER = (progress(DumpState.RUNNING, revision=revision) for revis
     ids=["none", "log only", "store only", "store older", "equal", "store newer"],
 )
 def test_the_log_is_the_truth_unless_the_store_is_newer(logged: Progress | None, stored: Progress | None, newest: Progress | None) -> None:
-    assert newest_progress(manifest(0, upto_ts=9, positions={}, logged=logged, schemas="s"), stored) == newest
+    assert newest_progress(manifest(0, upto_ts=9, positions={}, logged=logged, schemas="s"), stored, log_id="") == newest
 
 
-def test_the_store_counts_where_there_is_no_log() -> None:
-    assert newest_progress(None, OLDER) == OLDER
+def test_a_request_counts_before_a_new_log_has_its_first_segment() -> None:
+    asked = replace(OLDER, seq=Seq(-1))
+    assert newest_progress(None, asked, log_id="") == asked
+
+
+def half_done(*, log: str) -> tuple[Stage, Progress]:
+    """A dump in the log `log` that has come to id 500000, and its record in the store."""
+    stage = Stage()
+    spans = (Span(cursor=("500000",)),)
+    there = TableProgress(TABLE, spans=spans, chunks=50, rows=500_000, bytes=1, where="id > 3")
+    done = TableProgress(MORE, spans=(), chunks=1, rows=7, bytes=1, complete_at=CommitTs(77))
+    stored = replace(progress(DumpState.RUNNING, revision=21, tables=(there, done)), seq=Seq(40), log=log)
+    stage.stored.save(stored)
+    return stage, stored
+
+
+@pytest.mark.parametrize("log", ["log of before", "", "new log"], ids=["another log", "not told", "this log, which lost its segments"])
+def test_the_dump_of_another_log_is_not_gone_on_with(log: str) -> None:
+    """The first 500000 rows would be in no segment of this log, and it would be told as finished (P1)."""
+    stage, stored = half_done(log=log)
+    stage.disk = MemoryDisk(id="new log")
+    pipeline = stage.attach()
+    for ts in (10, 20):
+        stage.feed.say(resolved(ts))
+        pipeline.step(poll_s=0)
+    assert not [call for call in stage.notes.calls if call.startswith("ask")], "nothing of it is read or marked"
+    told = stage.stored.load()
+    assert told is not None
+    assert (told.state, told.log, told.seq, told.dump_id) == (DumpState.FAILED, "new log", -1, stored.dump_id)
+    assert told.tables == (TableProgress(TABLE, where="id > 3"), TableProgress(MORE))
+    assert "its log is another one" in (told.reason or "")
+    assert "dumprestart" in (told.reason or "")
+    assert told.revision > stored.revision
+    assert state(stage.attach(epoch=2)) is DumpState.FAILED, "and it stays so"
+
+
+def test_the_dump_of_another_log_is_restarted_into_this_one_from_its_beginning() -> None:
+    stage, _ = half_done(log="log of before")
+    stage.disk = MemoryDisk(id="new log")
+    pipeline = stage.attach()
+    stage.requests.waiting.append(RestartDump("2" * 16))
+    pipeline.step(poll_s=0)
+    assert stage.requests.answers == [None]
+    found = pipeline.dump.progress
+    assert found is not None
+    assert (found.state, [table.spans for table in found.tables]) == (DumpState.RUNNING, [(Span(),)] * 2)
+
+
+def test_a_store_that_is_ahead_of_a_log_that_was_restored_is_not_believed() -> None:
+    logged = progress(DumpState.RUNNING, revision=4)
+    _, pipeline = taken_over(logged=logged, stored=replace(logged, seq=Seq(7), revision=9))
+    assert state(pipeline) is DumpState.FAILED
+    assert pipeline.dump.progress is not None
+    assert "it had come to segment 7, and this log ends at 0" in (pipeline.dump.progress.reason or "")
+
+
+def test_a_log_that_knows_its_dump_goes_on_with_it_whatever_another_log_left_in_the_store() -> None:
+    logged = progress(DumpState.RUNNING, revision=4)
+    _, pipeline = taken_over(logged=logged, stored=replace(logged, state=DumpState.FINISHED, log="another", revision=9))
+    assert state(pipeline) is DumpState.RUNNING
+
+
+def test_a_store_of_before_that_names_no_log_is_taken_on_once_and_names_it_then() -> None:
+    stage, pipeline = taken_over(logged=None, stored=progress(DumpState.PAUSED, revision=4))
+    assert state(pipeline) is DumpState.PAUSED
+    stage.disk.id = "this log"
+    assert state(stage.attach(epoch=3)) is DumpState.PAUSED
+    assert (found := stage.stored.load()) is not None
+    assert found.log == "this log"
+
+
+@pytest.mark.parametrize("strange", [{}, {"brackets": 1}, {"tables": 7}, {"tables": [{"spans": None}]}])
+def test_a_progress_in_the_log_that_is_none_is_a_broken_log(strange: dict[str, object]) -> None:
+    found = progress(DumpState.RUNNING, revision=1).to_json() | strange if strange else {}
+    last = replace(manifest(0, upto_ts=9, positions={}, logged=None, schemas="s"), progress={"x": 1, **found})
+    with pytest.raises(LogBroken, match="progress that is not readable"):
+        newest_progress(last, None, log_id="")

@@ -1,4 +1,4 @@
-"""PEM files to gRPC's credentials. Handshakes with them are in tests/integration: the control service, the push and the TiKV feed."""
+"""PEM files to gRPC's credentials. Handshakes with them: tests/integration/test_handshakes.py."""
 
 from __future__ import annotations
 

@@ -230,3 +230,37 @@ class ResolveLockResponse(_message.Message):
     region_error: _errorpb_pb2.Error
     error: KeyError
     def __init__(self, region_error: _Optional[_Union[_errorpb_pb2.Error, _Mapping]] = ..., error: _Optional[_Union[KeyError, _Mapping]] = ...) -> None: ...
+
+class MvccGetByKeyRequest(_message.Message):
+    __slots__ = ("context", "key")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    context: Context
+    key: bytes
+    def __init__(self, context: _Optional[_Union[Context, _Mapping]] = ..., key: _Optional[bytes] = ...) -> None: ...
+
+class MvccWrite(_message.Message):
+    __slots__ = ("type", "start_ts", "commit_ts")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    START_TS_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_TS_FIELD_NUMBER: _ClassVar[int]
+    type: Op
+    start_ts: int
+    commit_ts: int
+    def __init__(self, type: _Optional[_Union[Op, str]] = ..., start_ts: _Optional[int] = ..., commit_ts: _Optional[int] = ...) -> None: ...
+
+class MvccInfo(_message.Message):
+    __slots__ = ("writes",)
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    writes: _containers.RepeatedCompositeFieldContainer[MvccWrite]
+    def __init__(self, writes: _Optional[_Iterable[_Union[MvccWrite, _Mapping]]] = ...) -> None: ...
+
+class MvccGetByKeyResponse(_message.Message):
+    __slots__ = ("region_error", "error", "info")
+    REGION_ERROR_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    region_error: _errorpb_pb2.Error
+    error: str
+    info: MvccInfo
+    def __init__(self, region_error: _Optional[_Union[_errorpb_pb2.Error, _Mapping]] = ..., error: _Optional[str] = ..., info: _Optional[_Union[MvccInfo, _Mapping]] = ...) -> None: ...

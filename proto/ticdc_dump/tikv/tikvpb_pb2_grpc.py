@@ -54,6 +54,11 @@ class TikvStub:
                 request_serializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ResolveLockRequest.SerializeToString,
                 response_deserializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ResolveLockResponse.FromString,
                 _registered_method=True)
+        self.MvccGetByKey = channel.unary_unary(
+                '/tikvpb.Tikv/MvccGetByKey',
+                request_serializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.MvccGetByKeyRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.MvccGetByKeyResponse.FromString,
+                _registered_method=True)
 
 
 class TikvServicer:
@@ -83,6 +88,12 @@ class TikvServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MvccGetByKey(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TikvServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -105,6 +116,11 @@ def add_TikvServicer_to_server(servicer, server):
                     servicer.KvResolveLock,
                     request_deserializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ResolveLockRequest.FromString,
                     response_serializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ResolveLockResponse.SerializeToString,
+            ),
+            'MvccGetByKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.MvccGetByKey,
+                    request_deserializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.MvccGetByKeyRequest.FromString,
+                    response_serializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.MvccGetByKeyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -215,6 +231,33 @@ class Tikv:
             '/tikvpb.Tikv/KvResolveLock',
             ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ResolveLockRequest.SerializeToString,
             ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ResolveLockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MvccGetByKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tikvpb.Tikv/MvccGetByKey',
+            ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.MvccGetByKeyRequest.SerializeToString,
+            ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.MvccGetByKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

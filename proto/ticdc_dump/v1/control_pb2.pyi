@@ -1,3 +1,4 @@
+from ticdc_dump.v1 import delivery_pb2 as _delivery_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -30,6 +31,34 @@ DUMP_STATE_PAUSED: DumpState
 DUMP_STATE_FINISHED: DumpState
 DUMP_STATE_FAILED: DumpState
 DUMP_STATE_STOPPED: DumpState
+
+class SubscribeRequest(_message.Message):
+    __slots__ = ("changefeed", "subscriber", "after_seq", "log")
+    CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    changefeed: Changefeed
+    subscriber: str
+    after_seq: int
+    log: str
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., subscriber: _Optional[str] = ..., after_seq: _Optional[int] = ..., log: _Optional[str] = ...) -> None: ...
+
+class AcknowledgeRequest(_message.Message):
+    __slots__ = ("changefeed", "subscriber", "seq", "log")
+    CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    changefeed: Changefeed
+    subscriber: str
+    seq: int
+    log: str
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., subscriber: _Optional[str] = ..., seq: _Optional[int] = ..., log: _Optional[str] = ...) -> None: ...
+
+class AcknowledgeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Changefeed(_message.Message):
     __slots__ = ("namespace", "id")
@@ -122,30 +151,36 @@ class Key(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DumpPreview(_message.Message):
-    __slots__ = ("tables", "refusals", "seconds")
+    __slots__ = ("tables", "refusals", "seconds", "outside", "unasked")
     TABLES_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    OUTSIDE_FIELD_NUMBER: _ClassVar[int]
+    UNASKED_FIELD_NUMBER: _ClassVar[int]
     tables: _containers.RepeatedCompositeFieldContainer[TablePreview]
     refusals: _containers.RepeatedScalarFieldContainer[str]
     seconds: float
-    def __init__(self, tables: _Optional[_Iterable[_Union[TablePreview, _Mapping]]] = ..., refusals: _Optional[_Iterable[str]] = ..., seconds: _Optional[float] = ...) -> None: ...
+    outside: int
+    unasked: int
+    def __init__(self, tables: _Optional[_Iterable[_Union[TablePreview, _Mapping]]] = ..., refusals: _Optional[_Iterable[str]] = ..., seconds: _Optional[float] = ..., outside: _Optional[int] = ..., unasked: _Optional[int] = ...) -> None: ...
 
 class TablePreview(_message.Message):
-    __slots__ = ("schema", "table", "rows", "bytes", "read_by", "refused")
+    __slots__ = ("schema", "table", "rows", "bytes", "read_by", "refused", "slow")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     READ_BY_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    SLOW_FIELD_NUMBER: _ClassVar[int]
     schema: str
     table: str
     rows: int
     bytes: int
     read_by: str
     refused: str
-    def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., read_by: _Optional[str] = ..., refused: _Optional[str] = ...) -> None: ...
+    slow: str
+    def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., read_by: _Optional[str] = ..., refused: _Optional[str] = ..., slow: _Optional[str] = ...) -> None: ...
 
 class DumpRequest(_message.Message):
     __slots__ = ("changefeed",)
@@ -192,7 +227,7 @@ class TableStatus(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., chunks: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., complete_at_tso: _Optional[int] = ...) -> None: ...
 
 class DumpStatus(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks")
+    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "ambiguous_timestamps")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -221,6 +256,9 @@ class DumpStatus(_message.Message):
     LAST_DDL_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     SINKS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBERS_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    AMBIGUOUS_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
     state: DumpState
@@ -249,23 +287,44 @@ class DumpStatus(_message.Message):
     last_ddl: str
     settings: DumpSettings
     sinks: _containers.RepeatedCompositeFieldContainer[SinkStatus]
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ...) -> None: ...
+    subscribers: _containers.RepeatedCompositeFieldContainer[SubscriberStatus]
+    skipped_rows: int
+    ambiguous_timestamps: int
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., ambiguous_timestamps: _Optional[int] = ...) -> None: ...
 
 class SinkStatus(_message.Message):
-    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds")
+    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error")
     SINK_FIELD_NUMBER: _ClassVar[int]
     LIVE_S_FIELD_NUMBER: _ClassVar[int]
     BOUND_S_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_DUMP_S_FIELD_NUMBER: _ClassVar[int]
     ROWS_ALLOWED_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
+    LAG_S_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     sink: str
     live_s: float
     bound_s: float
     without_dump_s: float
     rows_allowed: int
     holds: bool
-    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ...) -> None: ...
+    lag_s: float
+    error: str
+    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ...) -> None: ...
+
+class SubscriberStatus(_message.Message):
+    __slots__ = ("name", "next_seq", "segments", "heard_s", "connected")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NEXT_SEQ_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_S_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    next_seq: int
+    segments: int
+    heard_s: float
+    connected: bool
+    def __init__(self, name: _Optional[str] = ..., next_seq: _Optional[int] = ..., segments: _Optional[int] = ..., heard_s: _Optional[float] = ..., connected: _Optional[bool] = ...) -> None: ...
 
 class LaneStatus(_message.Message):
     __slots__ = ("lane", "resolved_tso", "lag_s")

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from ticdc_dump.v1 import control_pb2 as ticdc__dump_dot_v1_dot_control__pb2
+from ticdc_dump.v1 import delivery_pb2 as ticdc__dump_dot_v1_dot_delivery__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -84,6 +85,16 @@ class ControlStub:
                 request_serializer=ticdc__dump_dot_v1_dot_control__pb2.StartRequest.SerializeToString,
                 response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.DumpPreview.FromString,
                 _registered_method=True)
+        self.Subscribe = channel.unary_stream(
+                '/ticdc_dump.v1.Control/Subscribe',
+                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.SubscribeRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_v1_dot_delivery__pb2.Delivery.FromString,
+                _registered_method=True)
+        self.Acknowledge = channel.unary_unary(
+                '/ticdc_dump.v1.Control/Acknowledge',
+                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.AcknowledgeRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.AcknowledgeResponse.FromString,
+                _registered_method=True)
 
 
 class ControlServicer:
@@ -155,6 +166,21 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Subscribe(self, request, context):
+        """The merged stream of a `grpc:` sink, after what the subscriber has; it goes on for as long as the subscriber likes. What was named
+        here is acknowledged by it. OUT_OF_RANGE: what it asks for is not kept any more, or not there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Acknowledge(self, request, context):
+        """The subscriber has all up to and with `seq`, and will not ask for it again: it need not be kept for it. Durable when answered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -207,6 +233,16 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Preview,
                     request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.StartRequest.FromString,
                     response_serializer=ticdc__dump_dot_v1_dot_control__pb2.DumpPreview.SerializeToString,
+            ),
+            'Subscribe': grpc.unary_stream_rpc_method_handler(
+                    servicer.Subscribe,
+                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.SubscribeRequest.FromString,
+                    response_serializer=ticdc__dump_dot_v1_dot_delivery__pb2.Delivery.SerializeToString,
+            ),
+            'Acknowledge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Acknowledge,
+                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.AcknowledgeRequest.FromString,
+                    response_serializer=ticdc__dump_dot_v1_dot_control__pb2.AcknowledgeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -479,6 +515,60 @@ class Control:
             '/ticdc_dump.v1.Control/Preview',
             ticdc__dump_dot_v1_dot_control__pb2.StartRequest.SerializeToString,
             ticdc__dump_dot_v1_dot_control__pb2.DumpPreview.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Subscribe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/ticdc_dump.v1.Control/Subscribe',
+            ticdc__dump_dot_v1_dot_control__pb2.SubscribeRequest.SerializeToString,
+            ticdc__dump_dot_v1_dot_delivery__pb2.Delivery.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Acknowledge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ticdc_dump.v1.Control/Acknowledge',
+            ticdc__dump_dot_v1_dot_control__pb2.AcknowledgeRequest.SerializeToString,
+            ticdc__dump_dot_v1_dot_control__pb2.AcknowledgeResponse.FromString,
             options,
             channel_credentials,
             insecure,

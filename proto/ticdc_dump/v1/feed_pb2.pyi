@@ -7,17 +7,24 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FORM_KEY_VALUES: _ClassVar[Form]
+    FORM_MESSAGES: _ClassVar[Form]
+
 class Op(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OP_UNSPECIFIED: _ClassVar[Op]
     OP_PUT: _ClassVar[Op]
     OP_DELETE: _ClassVar[Op]
+FORM_KEY_VALUES: Form
+FORM_MESSAGES: Form
 OP_UNSPECIFIED: Op
 OP_PUT: Op
 OP_DELETE: Op
 
 class SenderMessage(_message.Message):
-    __slots__ = ("number", "hello", "open", "entries", "resolved", "close", "heartbeat")
+    __slots__ = ("number", "hello", "open", "entries", "resolved", "close", "heartbeat", "messages")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +32,7 @@ class SenderMessage(_message.Message):
     RESOLVED_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
     number: int
     hello: Hello
     open: OpenSpan
@@ -32,19 +40,40 @@ class SenderMessage(_message.Message):
     resolved: Resolved
     close: CloseSpan
     heartbeat: Heartbeat
-    def __init__(self, number: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., open: _Optional[_Union[OpenSpan, _Mapping]] = ..., entries: _Optional[_Union[Entries, _Mapping]] = ..., resolved: _Optional[_Union[Resolved, _Mapping]] = ..., close: _Optional[_Union[CloseSpan, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    messages: Messages
+    def __init__(self, number: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., open: _Optional[_Union[OpenSpan, _Mapping]] = ..., entries: _Optional[_Union[Entries, _Mapping]] = ..., resolved: _Optional[_Union[Resolved, _Mapping]] = ..., close: _Optional[_Union[CloseSpan, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., messages: _Optional[_Union[Messages, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("version_min", "version_max", "sender", "changefeed")
+    __slots__ = ("version_min", "version_max", "sender", "changefeed", "form")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    FORM_FIELD_NUMBER: _ClassVar[int]
     version_min: int
     version_max: int
     sender: str
     changefeed: str
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., sender: _Optional[str] = ..., changefeed: _Optional[str] = ...) -> None: ...
+    form: Form
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., sender: _Optional[str] = ..., changefeed: _Optional[str] = ..., form: _Optional[_Union[Form, str]] = ...) -> None: ...
+
+class Messages(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[TopicMessage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[TopicMessage, _Mapping]]] = ...) -> None: ...
+
+class TopicMessage(_message.Message):
+    __slots__ = ("topic", "partition", "key", "value")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class OpenSpan(_message.Message):
     __slots__ = ("span", "start", "end", "available_ts")
@@ -111,7 +140,7 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class SidecarMessage(_message.Message):
-    __slots__ = ("number", "welcome", "wanted", "opened", "refused", "lost", "durable", "credit")
+    __slots__ = ("number", "welcome", "wanted", "opened", "refused", "lost", "durable", "credit", "kept")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +149,7 @@ class SidecarMessage(_message.Message):
     LOST_FIELD_NUMBER: _ClassVar[int]
     DURABLE_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     number: int
     welcome: Welcome
     wanted: Wanted
@@ -128,7 +158,8 @@ class SidecarMessage(_message.Message):
     lost: SpanLost
     durable: Durable
     credit: Credit
-    def __init__(self, number: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., wanted: _Optional[_Union[Wanted, _Mapping]] = ..., opened: _Optional[_Union[SpanOpened, _Mapping]] = ..., refused: _Optional[_Union[SpanRefused, _Mapping]] = ..., lost: _Optional[_Union[SpanLost, _Mapping]] = ..., durable: _Optional[_Union[Durable, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
+    kept: Kept
+    def __init__(self, number: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., wanted: _Optional[_Union[Wanted, _Mapping]] = ..., opened: _Optional[_Union[SpanOpened, _Mapping]] = ..., refused: _Optional[_Union[SpanRefused, _Mapping]] = ..., lost: _Optional[_Union[SpanLost, _Mapping]] = ..., durable: _Optional[_Union[Durable, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("version", "credit_bytes", "batch_bytes", "silent_max_ms")
@@ -239,3 +270,9 @@ class Credit(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     bytes: int
     def __init__(self, bytes: _Optional[int] = ...) -> None: ...
+
+class Kept(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...

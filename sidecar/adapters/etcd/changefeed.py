@@ -14,12 +14,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from sidecar.adapters.etcd.client import EtcdClient, check_name
+from sidecar.adapters.etcd.client import Entry, EtcdClient, check_name
 from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, FeedUnsuitable
 from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.ticdc.resumes import Life
 
 TICDC_ROOT = "/tidb/cdc/"
+
+
+class _State(msgspec.Struct, frozen=True):
+    state: str = ""
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -42,14 +47,30 @@ def read_changefeed_info(client: EtcdClient, name: ChangefeedName) -> bytes:
 def read_checkpoint_ts(client: EtcdClient, name: ChangefeedName) -> CommitTs | None:
     """How far TiCDC has sent everything; None before it recorded any. Raises FeedUnsuitable if what is there is no status."""
     found = client.get(_key(name, "status"))
-    if found is None:
-        return None
+    return None if found is None else _checkpoint_ts(found)
+
+
+def _checkpoint_ts(found: Entry) -> CommitTs:
     try:
         return CommitTs(msgspec.json.decode(found.value, type=_Status).checkpoint_ts)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise FeedUnsuitable(
             f"etcd key {found.key} is not a changefeed's status: {error}", hint="check TiCDC's version against the supported ones"
         ) from error
+
+
+def read_life(client: EtcdClient, name: ChangefeedName, *, revision: int = 0) -> Life | None:
+    """How the changefeed stands, or stood when etcd was at `revision`; None if it was not there. Raises Compacted, FeedUnsuitable."""
+    info, status = (client.get(_key(name, what), revision=revision) for what in ("info", "status"))
+    if info is None:
+        return None
+    try:
+        state = msgspec.json.decode(info.value, type=_State).state
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise FeedUnsuitable(
+            f"etcd key {info.key} is not a changefeed's definition: {error}", hint="check TiCDC's version against the supported ones"
+        ) from error
+    return Life(info.modified, state, None if status is None else _checkpoint_ts(status))
 
 
 def list_changefeeds(client: EtcdClient, cluster: str | None = None) -> list[ChangefeedName]:

@@ -1,11 +1,12 @@
 """TiCDC's own etcd (PD's), through the messages and stubs of the package etcd3.
 
-- Writes go below ROOT only, checked where a transaction is built: an unknown key under /tidb/cdc stops TiCDC.
+- Writes go below ROOT only, or to the one key that a client is made for, checked where a transaction is built: an unknown key under
+  /tidb/cdc stops TiCDC, and an entry of TiDB-Binlog is its node's own.
 - Every call ends within `timeout_s`, over all endpoints: one that is unreachable or silent is left for the next.
 - So a call may be carried out more than once. Nothing here breaks by it: a lease nobody uses runs out, and a transaction tells
   by its compares (whoever compares must know its own write when it meets it).
-- Errors are told apart by gRPC status code. Reads are of the latest revision and there is no watch, so compaction cannot
-  hurt: who waits asks again.
+- Errors are told apart by gRPC status code. There is no watch, and who reads an old revision is told when it is compacted, so
+  compaction cannot hurt: who waits asks again.
 - etcd3's own client is not used: it knows one host, gives authentication over plain text to a gRPC that refuses it, and turns
   status codes into exceptions without text.
 """
@@ -23,7 +24,7 @@ import grpc
 
 from sidecar.adapters.etcd.messages import etcd_messages
 from sidecar.config import EtcdSection, read_secret
-from sidecar.errors import ConfigError, CoordinationError, CoordinationLost, OwnershipLost, StorageFull, TicdcDumpError
+from sidecar.errors import Compacted, ConfigError, CoordinationError, CoordinationLost, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.process.tls import section_credentials
 from sidecar.ticdc.changefeed import ChangefeedName
 
@@ -124,9 +125,11 @@ class EtcdClient:
     StorageFull, or CoordinationError for anything else that etcd says.
     """
 
-    def __init__(self, section: EtcdSection) -> None:
-        """Raises ConfigError for endpoints or files that cannot be used; does not connect."""
+    def __init__(self, section: EtcdSection, *, root: str = ROOT) -> None:
+        """`root`: what may be written: all below it where it ends in a slash, else this key alone. Raises ConfigError for endpoints or
+        files that cannot be used; does not connect."""
         self.section = section
+        self._root = root
         self._rpc = etcd_messages()
         self._lock = threading.Lock()
         self._password = read_secret(section.password_file)
@@ -141,8 +144,9 @@ class EtcdClient:
         for _, channel in self._channels:
             channel.close()
 
-    def get(self, key: str) -> Entry | None:
-        found = self._range(self._rpc.RangeRequest(key=key.encode()), None)
+    def get(self, key: str, *, revision: int = 0) -> Entry | None:
+        """As it is, or as it was when etcd was at `revision`. Raises Compacted for one that is too long ago."""
+        found = self._range(self._rpc.RangeRequest(key=key.encode(), revision=revision), None)
         return found[0] if found else None
 
     def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[Entry]:
@@ -196,8 +200,10 @@ class EtcdClient:
     def _write(self, write: Put | Delete) -> Any:
         """The only place where a write is made."""
         key = write.key if isinstance(write, Put) else write.prefix
-        if not key.startswith(ROOT) or len(key) == len(ROOT):
-            raise CoordinationError(f"etcd key {key} is not ours to write", hint=f"report this: only keys below {ROOT} are")
+        below = self._root.endswith("/") and key.startswith(self._root) and len(key) > len(self._root)
+        is_own = not self._root.endswith("/") and isinstance(write, Put) and key == self._root
+        if not (below or is_own):
+            raise CoordinationError(f"etcd key {key} is not ours to write", hint=f"report this: only {self._root} is, or what is below it")
         if isinstance(write, Put):
             return self._rpc.RequestOp(request_put=self._rpc.PutRequest(key=key.encode(), value=write.value, lease=write.lease))
         return self._rpc.RequestOp(request_delete_range=self._rpc.DeleteRangeRequest(key=key.encode(), range_end=_after(key)))
@@ -272,11 +278,12 @@ class EtcdClient:
     def _translated(self, error: Any, endpoint: str, method: str) -> TicdcDumpError:
         said = f"etcd at {endpoint} ({method}): {error.details()}"
         user = f"user {self.section.user!r}" if self.section.user else "no user"
+        reads = "/tidb/cdc/" if self._root == ROOT else "/tidb-binlog/ and /tidb/server/info/"
         match error.code():
             case grpc.StatusCode.PERMISSION_DENIED:
                 return ConfigError(
                     f"{said}; it was asked as {user}",
-                    hint=f"grant the user of etcd.user read on /tidb/cdc/ and readwrite on {ROOT} (by prefix)",
+                    hint=f"grant the user of etcd.user read on {reads} and readwrite on {self._root} (by prefix)",
                 )
             case grpc.StatusCode.UNAUTHENTICATED:
                 return ConfigError(f"{said}; it was asked as {user}", hint="set etcd.user and etcd.password_file")
@@ -286,6 +293,8 @@ class EtcdClient:
                 )
             case grpc.StatusCode.RESOURCE_EXHAUSTED:
                 return StorageFull(said, hint="if etcd's space is used up: compact and defragment it, then disarm its NOSPACE alarm")
+            case grpc.StatusCode.OUT_OF_RANGE:
+                return Compacted(said, hint="ask for the present: etcd (PD) keeps an hour of its history")
             case grpc.StatusCode.NOT_FOUND:
                 return OwnershipLost(said, hint="the lease has run out; acquire ownership again")
         return CoordinationError(f"{said} ({error.code().name})", hint="look into the log of etcd (PD)")

@@ -58,7 +58,7 @@ def owner(client: EtcdClient, root: str) -> Holder | None:
         return None
     try:
         return Holder(**json.loads(found.value))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise CoordinationError(
             f"etcd key {found.key} does not name an owner: {error}", hint="another version's sidecar runs: use its command line, or stop it"
         ) from error

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -28,7 +28,7 @@ import stamina
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, Entry, EtcdClient, Put
 from sidecar.adapters.etcd.owner import EtcdOwner
 from sidecar.core.progress import Progress, TableProgress, progress_from_json
-from sidecar.errors import CoordinationError, CoordinationLost
+from sidecar.errors import CoordinationError, CoordinationLost, NoProgress
 
 PART_TABLES = 8
 """A closed window touches a few tables: smaller parts are more keys, larger ones more bytes for each change."""
@@ -39,6 +39,8 @@ RETRY_LEASES = 0.5
 RETRY_WAIT_S = 0.05, 0.5
 
 Parts = dict[int, bytes]
+
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, zlib.error)
 
 
 def load_progress(client: EtcdClient, root: str) -> Progress | None:
@@ -58,17 +60,24 @@ class _Stored:
 
 
 class EtcdProgress:
-    """`ProgressStore` of the changefeed at `root`. `save` is for `owner`'s process; one thread saves."""
+    """`ProgressStore` of the changefeed at `root`. `save` is for `owner`'s process; one thread saves. `notice` hears of what is there and
+    is no progress."""
 
-    def __init__(self, client: EtcdClient, root: str, owner: EtcdOwner) -> None:
+    def __init__(self, client: EtcdClient, root: str, owner: EtcdOwner, notice: Callable[[str], object] = lambda _: None) -> None:
         self.client = client
+        self._notice = notice
         self.owner = owner
         self._head = f"{root}/progress"
         self._stored: _Stored | None = None
 
     def load(self) -> Progress | None:
-        """As `load_progress`."""
-        self._stored = _read(self.client, self._head)
+        """As `load_progress`; but what is no progress is noticed and passed over, for the log has what it should say, and the next save
+        writes it anew."""
+        try:
+            self._stored = _read(self.client, self._head)
+        except NoProgress as error:
+            self._stored = None
+            self._notice(f"{error.message}: it is written anew from the log")
         return self._stored.progress if self._stored else None
 
     def save(self, progress: Progress) -> None:
@@ -131,7 +140,7 @@ class EtcdProgress:
             return _Stored(0, "", None)
         try:
             return _Stored(found.modified, str(json.loads(found.value)["generation"]), None)
-        except (KeyError, TypeError, ValueError):
+        except _UNREADABLE:
             return _Stored(found.modified, "unreadable", None)
 
     def _puts(self, generation: str, parts: Parts) -> list[Put]:
@@ -145,8 +154,8 @@ def _read(client: EtcdClient, head_key: str) -> _Stored | None:
         return None
     try:
         return _decoded(head, entries)
-    except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
-        raise CoordinationError(
+    except _UNREADABLE as error:
+        raise NoProgress(
             f"etcd key {head_key} is not a dump's progress: {error!r}",
             hint=f"delete it (etcdctl del --prefix {head_key}): it only repeats what the log holds, and is written again from there",
         ) from error

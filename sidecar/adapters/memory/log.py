@@ -30,18 +30,20 @@ from sidecar.log.layout import (
     schemas_of,
     taken,
 )
-from sidecar.log.manifest import DataFile, Manifest, counted, schemas_from_json, schemas_to_json, to_json
+from sidecar.log.manifest import DataFile, Manifest, counted, to_json
+from sidecar.log.schemas_file import schemas_from_json, schemas_to_json
 
 
 @dataclass(slots=True)
 class MemoryDisk:
-    """Files by kind and name; `floor` stands for the notes of retention."""
+    """Files by kind and name; `floor` stands for the notes of retention, `id` for the log's own."""
 
     manifests: dict[str, bytes] = field(default_factory=dict)
     rows: dict[str, list[Change]] = field(default_factory=dict)
     chunks: dict[str, pa.Table] = field(default_factory=dict)
     schemas: dict[str, bytes] = field(default_factory=dict)
     floor: int = 0
+    id: str = ""
 
     def __str__(self) -> str:
         return "in memory"
@@ -63,6 +65,10 @@ class MemoryLog:
         self.disk = disk
         self._run: range = range(0)
         self._orphans: list[str] = []
+
+    @property
+    def id(self) -> str:
+        return self.disk.id
 
     def recover(self, *, epoch: int) -> Manifest | None:
         contents = Contents.of(self.disk.names())

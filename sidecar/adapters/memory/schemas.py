@@ -15,6 +15,10 @@ class StillSchemas:
 
     tables: Mapping[TableName, TableSchema]
 
+    @property
+    def since_ts(self) -> CommitTs:
+        return CommitTs(0)
+
     def begin(self) -> Mapping[TableName, TableSchema]:
         return self.tables
 

@@ -1,11 +1,19 @@
 """The changefeed's tables as DDLs change them: `Schemas` over a TiDB that can be asked what its tables were at a TSO.
 
 - A DDL's commit_ts F is the commit that made its last state public, so the tables after it are those of TSO F (facts/tidb.md 4.3).
-- What `begin` found holds up to the TSO at which it was read: an older DDL, which the feed still brings, is contained in it.
+- A new log begins at the TSO at which its tables were read: what is older in the feed was written under tables that nobody knows any
+  more, and a dump brings its rows. Unless the operator has it otherwise: then DDLs up to that TSO, which the feed still brings, are
+  contained in the tables, and the rows before them are taken for rows of the same form.
+- A TiDB server may not have loaded F yet. What it answers is believed if the tables that the DDLs name are not what they were, or when all
+  servers have loaded what was made (ddl_jobs.py).
 - At F other tables may be amid a DDL of their own, and SQL hides then what the feed still carries (facts/tidb.md 5). So a table
   that no DDL names keeps its columns while its ids are the same.
-- The log's tables hold where it ends, but for tables that have come into the changefeed's rules since. If an event filter
-  leaves DDLs out, no DDL tells what has become of them: then the present tables count.
+- What tables were made of (`definition`) comes with them. A log of 0.3.0 and before does not tell it: it is added where it fits the
+  log's columns, and stops nothing where it does not.
+- The log's tables hold where it ends, but for those that TiDB has otherwise there without a DDL that was changing them, and tables that
+  have come into the changefeed's rules since. DDLs that an event filter leaves out of the topics come all the same (feeds/kafka/hidden.py).
+- A table that is there after a DDL, and that no DDL has told of, came back without one: TiCDC leaves FLASHBACK DATABASE out of the feed,
+  and the rows of such tables with it. It stops.
 - A source without TSOs (no TiDB) cannot be asked: a DDL of a table stops the sidecar.
 
 Views and sequences are no tables here. What the changefeed has of all tables, `narrow` says: a table that a RENAME takes out of its
@@ -19,50 +27,77 @@ from typing import Protocol
 
 from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
-from sidecar.errors import SourceError
+from sidecar.errors import FeedUnsuitable, SourceError
 
 Tables = Mapping[TableName, TableSchema]
 
 NAMED_MAX = 10
 """Tables that one note names."""
 
+_OF_THOSE_THAT_CAME = (
+    "if it was neither the changefeed's rules nor this account's rights that let new ones in, but a FLASHBACK DATABASE, TiCDC sends nothing"
+    " of them: make the changefeed anew, with a new log and new sinks, and dump again"
+)
+"""Who takes over cannot tell one from the other, though the owner before it may have stopped for it."""
+
 
 class TablesInTime(Protocol):
     """As `adapters.tidb_schema.TidbSchemas`."""
 
-    def tables(self, at_ts: CommitTs | None = None) -> Tables: ...
+    def tables(self, at_ts: CommitTs | None = None, *, shown: Callable[[Tables], bool] = ...) -> Tables: ...
+    def changing(self, table_ids: Collection[int], at_ts: CommitTs) -> frozenset[int]: ...
     def now_ts(self) -> CommitTs | None: ...
 
 
 class FollowedSchemas:
-    """`Schemas` for feeds that name their tables. For one term; `tables` may be read from any thread.
+    """`Schemas` for feeds that name their tables. For one term; `tables` may be read from any thread. `began`: `since_ts` of
+    a log that is new, None for one that goes on.
 
-    `narrow`: of all tables those that the changefeed has; heard whenever they may have changed. `ddls_hidden`: its filter leaves
-    DDLs out. `note`: told what an operator should know.
+    `narrow`: of all tables those that the changefeed has; heard whenever they may have changed. `note`: told what an operator
+    should know. `from_now`: a new log begins at the moment of its tables, if the source tells
+    it; else at all that the feed has.
     """
 
-    def __init__(self, source: TablesInTime, *, narrow: Callable[[Tables], Tables], ddls_hidden: bool, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        source: TablesInTime,
+        *,
+        narrow: Callable[[Tables], Tables],
+        note: Callable[[str], None],
+        from_now: bool = True,
+    ) -> None:
         self._source, self._narrow, self._note = source, narrow, note
-        self._ddls_hidden = ddls_hidden
+        self._from_now = from_now
         self._known_ts: CommitTs | None = None
+        self.began: CommitTs | None = None
+        self._found: Tables = {}
         self.tables: Tables = {}
+
+    @property
+    def since_ts(self) -> CommitTs:
+        """As the port."""
+        return self.began or CommitTs(0)
+
+    @property
+    def known_ts(self) -> CommitTs:
+        """Of the tables: DDLs up to there are in them. 0 where the source tells no time."""
+        return self._known_ts or CommitTs(0)
 
     def begin(self) -> Tables:
         """As the port. Raises FeedUnsuitable, SourceError."""
         self._known_ts, found = self._present()
+        self.began = self._known_ts if self._from_now and self._known_ts is not None else CommitTs(0)
         return self._take(found)
 
     def resume(self, tables: Tables, *, upto_ts: CommitTs) -> Tables:
         """As the port. Raises FeedUnsuitable, SourceError."""
-        if self._ddls_hidden:
-            self._known_ts, found = self._present()
-        else:
-            self._known_ts = upto_ts if self._source.now_ts() is not None else None
-            found = self._where_it_ends(tables, upto_ts)
+        self._known_ts = upto_ts if self._source.now_ts() is not None else None
+        found = self._where_it_ends(tables, upto_ts)
         taken = self._take(found)
         if changed := sorted(str(name) for name in taken.keys() | tables.keys() if _form(taken.get(name)) != _form(tables.get(name))):
-            named = ", ".join(changed[:NAMED_MAX]) + (" …" if len(changed) > NAMED_MAX else "")
-            self._note(f"{len(changed)} tables are not what they were where the log ends, without a DDL in the feed: {named}")
+            told = f"{len(changed)} tables are not what they were where the log ends, without a DDL in the feed: {_listed(changed)}"
+            came = any(table.key and name not in tables for name, table in taken.items())
+            self._note(told + (f"; {_OF_THOSE_THAT_CAME}" if came else ""))
         return taken
 
     def after(self, ddls: Sequence[Ddl]) -> Tables:
@@ -71,9 +106,11 @@ class FollowedSchemas:
             StillSchemas(self.tables).after(ddls)
         commit_ts = max(ddl.commit_ts for ddl in ddls)
         if self._known_ts is not None and commit_ts > self._known_ts:
-            found = self._source.tables(commit_ts)
-            named = {TableName(ddl.schema, ddl.table) for ddl in ddls if ddl.table}
-            self._take(found if self._ddls_hidden else _with_columns_of(self.tables, found, but=named))
+            named = {TableName(ddl.schema, ddl.table).folded() for ddl in ddls if ddl.table}
+            before = self.tables
+            found = self._source.tables(commit_ts, shown=lambda tables: _all_changed(named, self._found, tables))
+            self._take(_with_columns_of(before, found, but=named))
+            _check_told(before, self.tables, named, commit_ts)
             self._known_ts = commit_ts
         return self.tables
 
@@ -89,15 +126,39 @@ class FollowedSchemas:
         """The log's tables, and those that came into the changefeed's rules while nobody attended to it."""
         if self._known_ts is not None:
             try:
-                return _with_columns_of(logged, self._source.tables(upto_ts), but=())
+                return self._as_logged(logged, self._source.tables(upto_ts), upto_ts)
             except SourceError as error:
                 if error.retryable:
                     raise
         return {**self._source.tables(), **logged}  # too long ago to ask; what was made since has its DDL still to come
 
+    def _as_logged(self, logged: Tables, found: Tables, upto_ts: CommitTs) -> Tables:
+        """Where both differ, a DDL under way says that the log is right: SQL shows what it makes before the feed does. Without one the log
+        was told by a server that was behind."""
+        other = {name: now.table_id for name, now in found.items() if name in logged and _form(logged[name]) != _form(now)}
+        amid = self._source.changing(frozenset(other.values()), upto_ts) if other else frozenset[int]()
+        return _with_columns_of(logged, found, but={name.folded() for name, number in other.items() if number not in amid})
+
     def _take(self, found: Tables) -> Tables:
-        self.tables = self._narrow(found)
+        self._found, self.tables = found, self._narrow(found)
         return self.tables
+
+
+def _check_told(before: Tables, after: Tables, named: Collection[TableName], commit_ts: CommitTs) -> None:
+    """Of tables with a key only: TiCDC tells nothing of the others. Raises FeedUnsuitable."""
+    ids = {table.table_id for table in before.values() if table.table_id}
+    came = sorted(name for name, table in after.items() if table.key and name not in before and table.table_id not in ids)
+    if untold := [str(name) for name in came if name.folded() not in named]:
+        raise FeedUnsuitable(
+            f"tables that no DDL in the feed has told of are there at commit_ts {commit_ts}: {_listed(untold)}; this is FLASHBACK "
+            "DATABASE, which TiCDC leaves out together with all rows after it, or this account could not see them before",
+            hint="after a FLASHBACK make the changefeed anew, with a new log and new sinks, and dump again; "
+            "after a GRANT start the sidecar again",
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED_MAX]) + (" …" if len(names) > NAMED_MAX else "")
 
 
 def _form(table: TableSchema | None) -> object:
@@ -105,12 +166,22 @@ def _form(table: TableSchema | None) -> object:
     return table and (table.columns, table.key)
 
 
+def _all_changed(named: Collection[TableName], before: Tables, now: Tables) -> bool:
+    """Whether an answer shows by itself that it knows of DDLs of these tables (folded): what their rows are, is another thing. Their
+    definitions alone show nothing, for one that was not known may have come to be."""
+    then, found = ({name.folded(): table.undefined() for name, table in tables.items()} for tables in (before, now))
+    return bool(named) and all(then.get(name) != found.get(name) for name in named)
+
+
 def _with_columns_of(before: Tables, found: Tables, *, but: Collection[TableName]) -> Tables:
-    """`found`, in which tables that are the same as `before` by name and ids have the columns that they had."""
+    """`found`, in which tables that are the same as `before` by name and ids, and not of `but` (folded), have the columns that they had.
+    A definition that was not known is taken from `found` where it is of these columns."""
 
     def kept(name: TableName, now: TableSchema) -> TableSchema:
         then = before.get(name)
-        same = then is not None and name not in but and (then.table_id, then.physical_ids) == (now.table_id, now.physical_ids)
-        return then if then is not None and same else now
+        same = then is not None and name.folded() not in but and (then.table_id, then.physical_ids) == (now.table_id, now.physical_ids)
+        if then is None or not same:
+            return now
+        return now if then.definition is None and then == now.undefined() else then
 
     return {name: kept(name, now) for name, now in found.items()}

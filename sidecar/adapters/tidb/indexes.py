@@ -1,4 +1,4 @@
-"""Which unique key TiCDC takes for a table's handle, as far as information_schema tells.
+"""A table's indexes as far as information_schema tells, and which of them TiCDC takes for the handle.
 
 - The primary key comes first; else the unique key whose columns are all NOT NULL and in the feed, with the fewest columns, then
   the smallest id. A server that does not tell index ids gives the order in which it lists them.
@@ -9,19 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from sidecar.adapters.tidb.sql import Flavour, Row, Session
-from sidecar.core.model import Column, TableName
-
-
-@dataclass(frozen=True, slots=True)
-class UniqueIndex:
-    """`columns` holds None for an expression."""
-
-    name: str
-    id: int
-    columns: tuple[str | None, ...]
+from sidecar.core.model import Column, IndexDefinition, IndexPart, TableName
 
 
 def grouped(rows: Iterable[Row]) -> dict[TableName, list[Row]]:
@@ -32,35 +22,43 @@ def grouped(rows: Iterable[Row]) -> dict[TableName, list[Row]]:
     return found
 
 
-def unique_indexes(session: Session, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, Sequence[UniqueIndex]]:
-    """TiDB's own view tells the ids; elsewhere the order of listing, in which MariaDB and MySQL keep unique keys of NOT NULL
-    columns first. Tables without one have none. Raises pymysql's errors."""
+def read_indexes(session: Session, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, Sequence[IndexDefinition]]:
+    """All of them. TiDB's own view tells the ids; elsewhere they come in the order of listing, in which MariaDB and MySQL keep unique keys
+    of NOT NULL columns first, and MariaDB tells no expressions. Tables without one have none. Raises pymysql's errors."""
     if session.flavour is Flavour.TIDB:
-        view, name, index_id, order = "tidb_indexes", "KEY_NAME", "INDEX_ID", "INDEX_ID"
+        told = "KEY_NAME, INDEX_ID, COLUMN_NAME, SUB_PART, EXPRESSION, NON_UNIQUE FROM information_schema.tidb_indexes WHERE"
+        order = "INDEX_ID"
     else:
-        view, name, index_id, order = "statistics", "INDEX_NAME", "0", "INDEX_NAME"
+        expression = "EXPRESSION" if session.flavour is Flavour.MYSQL else "NULL"
+        told = f"INDEX_NAME, 0, COLUMN_NAME, SUB_PART, {expression}, NON_UNIQUE FROM information_schema.statistics WHERE"
+        told += " INDEX_TYPE NOT IN ('FULLTEXT', 'SPATIAL') AND"
+        order = "INDEX_NAME"
     found = grouped(
         session.rows(
-            f"SELECT TABLE_SCHEMA, TABLE_NAME, {name}, {index_id}, COLUMN_NAME FROM information_schema.{view}"
-            f" WHERE NON_UNIQUE = 0 AND {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, {order}, SEQ_IN_INDEX",
+            f"SELECT TABLE_SCHEMA, TABLE_NAME, {told} {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, {order}, SEQ_IN_INDEX",
             values,
         )
     )
-    indexes: dict[TableName, list[UniqueIndex]] = defaultdict(list)
-    for table, rows in found.items():
-        parts: dict[tuple[str, int], list[str | None]] = defaultdict(list)
-        for index_name, number, column in rows:
-            parts[(index_name, int(number))].append(column)
-        indexes[table] = [UniqueIndex(index_name, number, tuple(columns)) for (index_name, number), columns in parts.items()]
-    return indexes
+    return {table: _indexes(rows) for table, rows in found.items()}
 
 
-def handle_key(in_feed: Sequence[Column], indexes: Sequence[UniqueIndex]) -> tuple[str, ...]:
+def _indexes(rows: Iterable[Row]) -> tuple[IndexDefinition, ...]:
+    """The primary key first; else in the order of `rows`."""
+    parts: dict[tuple[str, int, bool], list[IndexPart]] = defaultdict(list)
+    for name, number, column, length, expression, non_unique in rows:
+        whole = -1 if length is None else int(length)
+        part = IndexPart(column, whole) if expression is None and column is not None else IndexPart(expression=expression or "")
+        parts[(name, int(number), not int(non_unique))].append(part)
+    found = [
+        IndexDefinition(name, tuple(columns), unique, name.upper() == "PRIMARY", number)
+        for (name, number, unique), columns in parts.items()
+    ]
+    return tuple(sorted(found, key=lambda index: not index.primary))
+
+
+def handle_key(in_feed: Sequence[Column], indexes: Sequence[IndexDefinition]) -> tuple[str, ...]:
     """The names of its columns, empty for none."""
     not_null = {column.name for column in in_feed if not column.nullable}
-    usable = [(index, tuple(name for name in index.columns if name in not_null)) for index in indexes]
-    whole = [(index, names) for index, names in usable if len(names) == len(index.columns)]
-    for index, names in whole:
-        if index.name.upper() == "PRIMARY":
-            return names
-    return min(whole, key=lambda found: (len(found[1]), found[0].id), default=(None, ()))[1]
+    usable = [index for index in indexes if index.unique and all(part.column in not_null for part in index.parts)]
+    found = min(usable, key=lambda index: (not index.primary, len(index.parts), index.id), default=None)
+    return tuple(part.column for part in found.parts) if found else ()

@@ -24,8 +24,8 @@ import pymysql
 
 from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.schema import TableFacts, has_columns_of, read_facts, read_key
-from sidecar.adapters.tidb.sql import Flavour, Session, carried_out, code_of
-from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, order_by, qualified, quoted_table, thinned
+from sidecar.adapters.tidb.sql import TOO_LONG, Flavour, Session, carried_out, code_of, passes
+from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, order_by, qualified, read_as, thinned
 from sidecar.core.messages import Brackets, ReadChunk
 from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
 from sidecar.errors import SourceError
@@ -62,17 +62,15 @@ def chunk_select(schema: TableSchema, key: ReadKey, *, after: Key | None, upper:
     Raises keyset.NotAKey.
     """
     columns = [*schema.columns, *(part.column for part in key.columns if key.by_rowid)]
-    selected = ", ".join(f"{as_sent(column, qualified(schema.name, column.name))} AS c{index}" for index, column in enumerate(columns))
+    selected = ", ".join(f"{as_sent(column, qualified(column.name))} AS c{index}" for index, column in enumerate(columns))
     condition = between(key, after=after, upper=upper, where=where)
-    return f"SELECT {selected} FROM {quoted_table(schema.name)}{condition}{order_by(key)} LIMIT {rows_max}"
+    return f"SELECT {selected} FROM {read_as(schema.name)}{condition}{order_by(key)} LIMIT {rows_max}"
 
 
 def key_select(key: ReadKey, rest: str) -> str:
-    """The key alone as text; `rest` is what follows the table's name."""
-    selected = ", ".join(
-        f"{as_text(part.column, qualified(key.table, part.column.name))} AS c{index}" for index, part in enumerate(key.columns)
-    )
-    return f"SELECT {selected} FROM {quoted_table(key.table)}{rest}"
+    """The key alone as text; `rest` is what follows the table's alias."""
+    selected = ", ".join(f"{as_text(part.column, qualified(part.column.name))} AS c{index}" for index, part in enumerate(key.columns))
+    return f"SELECT {selected} FROM {read_as(key.table)}{rest}"
 
 
 def as_sent(column: Column, place: str) -> str:
@@ -285,14 +283,18 @@ def _pieces(facts: TableFacts, command: ReadChunk) -> int:
 def bounds_above(session: Session, key: ReadKey, last: Key, *, upper: Key | None, count: int) -> tuple[Key, ...]:
     """At most `count` keys above `last`, rising, the last one being the highest that there is up to `upper`; empty if none is.
 
-    TiDB tells a row of each region. Elsewhere integers are cut evenly and other keys not at all: finding them would cost a scan.
-    Raises pymysql's errors.
+    TiDB tells a row of each region. Elsewhere, and where it cannot, integers are cut evenly and other keys not at all: finding them
+    would cost a scan. Raises pymysql's errors.
     """
     highest = session.rows(key_select(key, f"{between(key, after=last, upper=upper)}{order_by(key, descending=True)} LIMIT 1"))
     if not highest:
         return ()
     if count > 1 and session.flavour is Flavour.TIDB:
         sample = f" TABLESAMPLE REGIONS(){between(key, after=last, upper=highest[0])}{order_by(key)}"
-        cuts = [row for row in session.rows(key_select(key, sample)) if row != highest[0]]
-        return (*thinned(cuts, count=count - 1), highest[0])
+        try:
+            cuts = [row for row in session.rows(key_select(key, sample)) if row != highest[0]]
+            return (*thinned(cuts, count=count - 1), highest[0])
+        except pymysql.err.MySQLError as error:
+            if passes(error) and code_of(error) not in TOO_LONG:
+                raise
     return evenly_between(key, last, highest[0], count=count)

@@ -10,22 +10,35 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from sidecar.adapters.tidb.indexes import grouped, handle_key, unique_indexes
+from sidecar.adapters.tidb.ddl_jobs import ANY, MAKES_NAMES, not_loaded, under_way
+from sidecar.adapters.tidb.definition import COLUMNS_TOLD, definition, read_partitions, read_tables
+from sidecar.adapters.tidb.indexes import grouped, handle_key, read_indexes
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
 from sidecar.adapters.tidb.sql import Account, Flavour, Row, Session, carried_out
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, rowid_key, unreadable
 from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError
-from sidecar.ports import TableEstimate
+from sidecar.ports import Caller, TableEstimate
 
 T = TypeVar("T")
+Schemas = Mapping[TableName, TableSchema]
+
+LOADED_MAX_S = 45.0
+"""TiDB's schema lease: a server loads by its clock within half of it, whatever it was told. Longer a job waits only for a
+transaction that holds a table as it was, and that says nothing of what servers know."""
+LOADED_AGAIN_S = 0.2
+
+ANSWER_MIN_S = 0.1
+"""Of a caller who is about to go: no timeout may be 0, which is none."""
 
 _SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema', 'inspection_schema')"
 _SCOPE = f"LOWER(TABLE_SCHEMA) NOT IN {_SYSTEM}"
@@ -61,24 +74,57 @@ class TidbSchemas:
 
     def __init__(self, settings: SourceSection) -> None:
         self._account = Account.of(settings)
+        self._caller: Caller | None = None
+        self._done_since_s: Mapping[str, float] = {}
 
-    def tables(self, at_ts: CommitTs | None = None) -> Mapping[TableName, TableSchema]:
-        """As the port, or as they were at `at_ts`: a DDL with that commit_ts is in them. Raises FeedUnsuitable for a column type that
-        this version does not know, SourceError also for a time that is garbage-collected or where the source keeps none."""
+    def asked_by(self, caller: Caller) -> TidbSchemas:
+        """As the port. Raises SourceLost when the caller goes."""
+        found = copy(self)
+        found._caller = caller
+        return found
+
+    def tables(self, at_ts: CommitTs | None = None, *, shown: Callable[[Schemas], bool] = lambda _: False) -> Schemas:
+        """As the port, or as they were at `at_ts`: a DDL with that commit_ts is in them. Servers that may not have loaded it are waited
+        for, unless the answer shows by itself that this one has (`shown`). Raises FeedUnsuitable for a column type that this version does
+        not know, SourceError also for a time that is garbage-collected or where the source keeps none."""
         if at_ts is None:
             return self._ask("reading the tables' schemas", read_schemas)
-        doing = f"reading the tables' schemas as of TSO {at_ts}"
-        return self._ask(doing, lambda session: as_of(session, at_ts, read_schemas))
 
-    def names(self) -> frozenset[TableName]:
-        """Of the same tables at the moment of the call, for little. As of a TSO where there is one: a TiDB server may be behind with
-        the schemas that it keeps. Raises SourceError."""
+        def once(session: Session) -> tuple[Sequence[str], Schemas]:
+            behind = not_loaded(session)
+            return behind, as_of(session, at_ts, read_schemas)
 
-        def present(session: Session) -> frozenset[TableName]:
+        return self._when_loaded(f"reading the tables' schemas as of TSO {at_ts}", once, shown)
+
+    def names(self) -> Mapping[TableName, int]:
+        """The same tables, and views, with their ids at the moment of the call, for little. As of a TSO where there is one, when all
+        servers have loaded what was made before it. Raises SourceError."""
+
+        def once(session: Session) -> tuple[Sequence[str], Mapping[TableName, int]]:
             now_ts = present_ts(session)
-            return frozenset(read_ids(session) if now_ts is None else as_of(session, now_ts, read_ids))
+            if now_ts is None:
+                return (), _with_views(session)
+            behind = not_loaded(session, kinds=MAKES_NAMES)
+            return behind, as_of(session, now_ts, _with_views)
 
-        return self._ask("reading the tables' names", present)
+        return self._when_loaded("reading the tables' names", once, lambda _: False)
+
+    def _when_loaded(self, doing: str, once: Callable[[Session], tuple[Sequence[str], T]], shown: Callable[[T], bool]) -> T:
+        """What `once` finds, asked again in a session of its own while it names DDLs that servers may be behind with: of each one for
+        LOADED_MAX_S since it was first seen, by whatever question, so that one that stays done holds up one question and not all."""
+        began_s = asked_s = time.monotonic()
+        while True:
+            behind, found = self._ask(doing, once)
+            known = self._done_since_s
+            self._done_since_s = {ddl: began_s if ddl == ANY else known.get(ddl, asked_s) for ddl in behind}
+            if all(asked_s - since_s >= LOADED_MAX_S for since_s in self._done_since_s.values()) or shown(found):
+                return found
+            time.sleep(LOADED_AGAIN_S)  # nothing tells when a server has loaded
+            asked_s = time.monotonic()
+
+    def changing(self, table_ids: Collection[int], at_ts: CommitTs) -> frozenset[int]:
+        """Those of them that a DDL of their own was changing at that TSO. Raises SourceError."""
+        return self._ask("reading the DDL jobs", lambda session: under_way(session, table_ids, at_ts))
 
     def now_ts(self) -> CommitTs | None:
         """A TSO of the source, above every commit that was answered before; None if it keeps no such time. Raises SourceError."""
@@ -106,8 +152,18 @@ class TidbSchemas:
             ) from error
 
     def _ask(self, doing: str, question: Callable[[Session], T]) -> T:
-        with closing(Session(self._account)) as session:
-            return carried_out(session, lambda: question(session), doing=doing)
+        if self._caller is None:
+            with closing(Session(self._account)) as session:
+                return carried_out(session, lambda: question(session), doing=doing)
+        with closing(Session(_within(self._account, max(self._caller.left_s(), ANSWER_MIN_S)))) as session:
+            if not self._caller.when_gone(session.interrupt):
+                session.interrupt()
+            return carried_out(session, lambda: question(session), doing=doing, stopped=self._caller.gone)
+
+
+def _within(account: Account, left_s: float) -> Account:
+    statement_s, retry_s = min(account.statement_timeout_s, left_s), min(account.retry_s, left_s)
+    return replace(account, statement_timeout_s=statement_s, retry_s=retry_s, answer_max_s=left_s)
 
 
 def _estimate(table: TableName, schema: TableSchema | None, facts: TableFacts | None, flavour: Flavour) -> TableEstimate:
@@ -187,23 +243,32 @@ def read_schemas(session: Session, table: TableName | None = None) -> dict[Table
     scope, values = _scope(table)
     tables = read_ids(session, table)
     columns = _columns(session, scope, values)
-    indexes = unique_indexes(session, scope, values)
-    partitions = _partition_ids(session, scope, values)
+    indexes = read_indexes(session, scope, values)
+    partitions = read_partitions(session, scope, values)
+    facts = read_tables(session, scope, values)
     json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
     found = {}
     for name, number in tables.items():
         in_feed = _in_feed(name, columns[name], json_columns)
-        ids = partitions.get(name) or ((number,) if number else ())
-        found[name] = TableSchema(name, in_feed, handle_key(in_feed, indexes.get(name, ())), number, ids)
+        ids, partitioning = partitions.get(name, ((), ""))
+        keys = indexes.get(name, ())
+        in_json = {row[0] for row in columns[name] if (name, row[0]) in json_columns}
+        about = facts.get(name, (False, ""))
+        told = definition(columns[name], keys, about, partitioning, flavour=session.flavour, json_columns=in_json)
+        found[name] = TableSchema(name, in_feed, handle_key(in_feed, keys), number, ids or ((number,) if number else ()), definition=told)
     return found
 
 
-def read_ids(session: Session, table: TableName | None = None) -> dict[TableName, int]:
+def _with_views(session: Session) -> dict[TableName, int]:
+    return read_ids(session, types="('BASE TABLE', 'VIEW')")
+
+
+def read_ids(session: Session, table: TableName | None = None, *, types: str = "('BASE TABLE')") -> dict[TableName, int]:
     """Of every table, or of one; 0 where the server tells none. Raises pymysql's errors."""
     scope, values = _scope(table)
     table_id = "TIDB_TABLE_ID" if session.flavour is Flavour.TIDB else "0"
     found = session.rows(
-        f"SELECT TABLE_SCHEMA, TABLE_NAME, {table_id} FROM information_schema.tables WHERE TABLE_TYPE = 'BASE TABLE' AND {scope}", values
+        f"SELECT TABLE_SCHEMA, TABLE_NAME, {table_id} FROM information_schema.tables WHERE TABLE_TYPE IN {types} AND {scope}", values
     )
     return {TableName(schema_name, table_name): int(number) for schema_name, table_name, number in found}
 
@@ -223,7 +288,7 @@ def has_columns_of(session: Session, schema: TableSchema) -> bool:
 def _columns(session: Session, scope: str, values: tuple[str, ...] | None) -> dict[TableName, list[Row]]:
     return grouped(
         session.rows(
-            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, EXTRA"
+            f"SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, EXTRA, {COLUMNS_TOLD}"
             f" FROM information_schema.columns WHERE {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION",
             values,
         )
@@ -234,18 +299,6 @@ def _in_feed(table: TableName, rows: Iterable[Row], json_columns: frozenset[tupl
     return tuple(_column(table, row, json_columns) for row in rows if "VIRTUAL" not in row[4].upper())
 
 
-def _partition_ids(session: Session, scope: str, values: tuple[str, ...] | None) -> dict[TableName, tuple[int, ...]]:
-    """Of the partitioned tables, in the order of the partitions."""
-    if session.flavour is not Flavour.TIDB:
-        return {}
-    found = session.rows(
-        "SELECT TABLE_SCHEMA, TABLE_NAME, TIDB_PARTITION_ID FROM information_schema.partitions"
-        f" WHERE PARTITION_NAME IS NOT NULL AND {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, PARTITION_ORDINAL_POSITION",
-        values,
-    )
-    return {table: tuple(int(number) for (number,) in rows) for table, rows in grouped(found).items()}
-
-
 def _scope(table: TableName | None) -> tuple[str, tuple[str, ...] | None]:
     if table is None:
         return _SCOPE, None
@@ -253,7 +306,7 @@ def _scope(table: TableName | None) -> tuple[str, tuple[str, ...] | None]:
 
 
 def _column(table: TableName, row: Row, json_columns: frozenset[tuple[TableName, str]]) -> Column:
-    name, nullable, data_type, column_type, _ = row
+    name, nullable, data_type, column_type = row[:4]
     kind = _KINDS.get(data_type.lower())
     if kind is None:
         raise FeedUnsuitable(

@@ -5,14 +5,15 @@
 
 - Marks are sent strictly one after another, in the order of the commands.
 - The watermark row is ours while it holds what we wrote last. A new owner reads what it holds before its first UPDATE, so an
-  UPDATE of a former owner that comes later matches nothing. An UPDATE whose answer was lost is sent again: it matches once.
+  UPDATE of a former owner that comes later matches nothing. An UPDATE whose answer was lost is sent again: it matches once. One that
+  was given up, and that the server carries out later, is known as ours and goes before the next.
 - A chunk's file is durable before its ChunkRead is told. A read changes nothing and may be done again.
 - A reader does not wait for the file: while its writer makes it, it reads ahead what the same window is likely to ask for next
   (ReadChunk.ahead). That serves only the command that follows in the window, of the same range, by the same schemas; else it is dropped.
 - A SELECT whose rows are not of the schema in force is told with a TSO taken after it (ChunkMisfit): a DDL that did this before is at
   or below. A server that tells no TSO cannot say so, and the command fails.
-- What SQL cannot do ends the command (SourceFailed). What else goes wrong (the log's storage, a defect) is raised by
-  `results`, in the thread that waits for it.
+- What SQL cannot do ends the command (SourceFailed), which tells whether the server was away. What else goes wrong (the log's storage, a
+  defect) is raised by `results`, in the thread that waits for it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ import pymysql
 from sidecar.adapters.tidb.read import Chunk, ChunkReader, Misfit
 from sidecar.adapters.tidb.reads import Reads
 from sidecar.adapters.tidb.snapshot import present_ts
-from sidecar.adapters.tidb.sql import Account, Session, carried_out, code_of
+from sidecar.adapters.tidb.sql import Account, Flavour, Session, carried_out, code_of, is_away
 from sidecar.config import SourceSection
 from sidecar.core.chunk import ChunkFile
+from sidecar.core.marks import is_former
 from sidecar.core.messages import (
     READERS_MAX,
     ChunkMisfit,
@@ -63,16 +65,17 @@ CHANGEFEED_ID_LENGTH_MAX = 128
 
 MARK_SCHEMA_DDL = f"CREATE DATABASE IF NOT EXISTS {MARK_TABLE.schema}"
 MARK_TABLE_DDL = f"""CREATE TABLE IF NOT EXISTS {MARK_TABLE} (
-  id BIGINT NOT NULL AUTO_INCREMENT,
-  changefeed_id VARCHAR({CHANGEFEED_ID_LENGTH_MAX}) NOT NULL,
-  unique_identifier VARCHAR(32) NOT NULL,
-  event_type TINYINT NOT NULL,
-  create_time INT NOT NULL,
-  update_time INT NOT NULL,
+  id BIGINT NOT NULL AUTO_RANDOM COMMENT 'the row, of no meaning',
+  changefeed_id VARCHAR({CHANGEFEED_ID_LENGTH_MAX}) NOT NULL COMMENT 'whose dumps mark their windows here',
+  unique_identifier VARCHAR(32) NOT NULL COMMENT 'the newest mark: dump id, epoch and number',
+  event_type TINYINT NOT NULL COMMENT 'of the newest mark: 1 low, 2 high',
+  create_time INT NOT NULL COMMENT 'when the row was made, in Unix seconds',
+  update_time INT NOT NULL COMMENT 'when the newest mark was made, in Unix seconds',
   PRIMARY KEY (id),
   UNIQUE KEY (changefeed_id)
 )"""
-"""One row for each changefeed. An UPDATE touches no column of a key: TiCDC would split it in two."""
+"""One row for each changefeed. An UPDATE touches no column of a key: TiCDC would split it in two. A table with AUTO_INCREMENT, and without
+the comments, serves as well: nothing reads the id."""
 
 _NOT_THERE = frozenset({1049, 1146})
 _DEFAULT = "default"
@@ -101,7 +104,7 @@ def ensure_mark_table(settings: SourceSection) -> None:
             if code_of(error) not in _NOT_THERE:
                 raise
             session.rows(MARK_SCHEMA_DDL)
-            session.rows(MARK_TABLE_DDL)
+            session.rows(MARK_TABLE_DDL if session.flavour is Flavour.TIDB else MARK_TABLE_DDL.replace("AUTO_RANDOM", "AUTO_INCREMENT"))
 
     with closing(Session(Account.of(settings))) as session:
         carried_out(session, ensure, doing=f"creating the watermark table {MARK_TABLE}")
@@ -209,7 +212,7 @@ class TidbSource:
         try:
             event = action()
         except SourceError as error:
-            event = SourceFailed(command, reason=error.message, hint=error.hint)
+            event = SourceFailed(command, reason=error.message, hint=error.hint, away=is_away(error))
         if event is not None:
             self._done.put(event)
 
@@ -294,7 +297,8 @@ def mark_row_id(name: ChangefeedName) -> str:
 
 
 class MarkRow:
-    """The watermark row of one changefeed, as its owner. `_holds`: what this owner wrote last, None before it read the row."""
+    """The watermark row of one changefeed, as its owner. `_holds`: what this owner wrote last, None before it read the row. `_doubtful`:
+    what it tried to write after that, and was not answered for."""
 
     def __init__(self, changefeed_id: str) -> None:
         """Raises ConfigError for an id that does not fit into the row."""
@@ -305,23 +309,32 @@ class MarkRow:
             )
         self.changefeed_id = changefeed_id
         self._holds: str | None = None
+        self._doubtful: set[str] = set()
 
     def update(self, session: Session, mark: SendMark) -> MarkSent | MarkFenced | SourceFailed:
         """One attempt; repeating it is harmless. Raises pymysql's errors."""
-        holds = self._holds
-        if holds is None:
-            holds = self._holds = self._present(session) or self._created(session)
-        changed = session.change(
-            f"UPDATE {MARK_TABLE} SET unique_identifier = %s, event_type = %s, update_time = UNIX_TIMESTAMP()"
-            " WHERE changefeed_id = %s AND unique_identifier = %s",
-            (mark.uuid, int(mark.kind), self.changefeed_id, holds),
-        )
-        if not changed:
+        if self._holds is None:
+            self._holds = self._present(session) or self._created(session)
+        self._doubtful.add(mark.uuid)
+        while not self._changed(session, mark, self._holds):
             found = self._present(session)
-            if found != mark.uuid:  # else it is our own UPDATE, whose answer was lost
-                return self._lost(mark, holds, found)
+            if found == mark.uuid:  # our own UPDATE, whose answer was lost
+                break
+            if found is None or not (found in self._doubtful or is_former(found, of=mark.uuid)):
+                return self._lost(mark, self._holds, found)
+            self._holds = found  # given up by us, or by a former owner, and carried out since
         self._holds = mark.uuid
+        self._doubtful.clear()  # they compare with what the row will never hold again
         return MarkSent(mark.uuid)
+
+    def _changed(self, session: Session, mark: SendMark, holds: str) -> bool:
+        return bool(
+            session.change(
+                f"UPDATE {MARK_TABLE} SET unique_identifier = %s, event_type = %s, update_time = UNIX_TIMESTAMP()"
+                " WHERE changefeed_id = %s AND unique_identifier = %s",
+                (mark.uuid, int(mark.kind), self.changefeed_id, holds),
+            )
+        )
 
     def _lost(self, mark: SendMark, holds: str, found: str | None) -> MarkFenced | SourceFailed:
         if found is None:
@@ -329,12 +342,13 @@ class MarkRow:
             return SourceFailed(
                 mark,
                 reason=f"the row of changefeed {self.changefeed_id} in {MARK_TABLE} is gone",
-                hint="let nothing else write that table; start the dump again, which writes a new row",
+                hint="let nothing else write that table, then dumpresume: the next mark makes a new row",
             )
         return MarkFenced(
             mark,
             reason=f"the row of changefeed {self.changefeed_id} in {MARK_TABLE} holds {found}, not {holds}, which this sidecar wrote last",
-            hint="another sidecar dumps the same changefeed: stop one of them",
+            hint="another sidecar dumps the same changefeed: stop one of them; if there is none, it was a former owner's UPDATE that came"
+            " late, and nothing needs to be done",
         )
 
     def _present(self, session: Session) -> str | None:
@@ -344,6 +358,7 @@ class MarkRow:
     def _created(self, session: Session) -> str:
         """A row with a uuid that is no dump's. If somebody was faster, the row is theirs and told so by the next UPDATE."""
         uuid = secrets.token_hex(16)
+        self._doubtful.add(uuid)
         session.change(
             f"INSERT INTO {MARK_TABLE} (changefeed_id, unique_identifier, event_type, create_time, update_time)"
             " VALUES (%s, %s, %s, UNIX_TIMESTAMP(), UNIX_TIMESTAMP()) ON DUPLICATE KEY UPDATE changefeed_id = changefeed_id",

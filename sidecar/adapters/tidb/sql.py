@@ -1,21 +1,27 @@
 """One session with TiDB (or a server that speaks its protocol): how it is set up, which errors pass, what they mean.
 
 - A session reads the present: stale reads, old timestamps and snapshots that the cluster may have as defaults are switched
-  off, because a chunk must be read inside its window. A variable that this version does not have is no danger.
-- Times are UTC, text is utf8mb4, and statements end by themselves after `statement_timeout_s`.
-- Errors are told apart by code only. `passes` are those that another attempt, on a fresh connection, can do without; all
-  others end the command. Each becomes a SourceError with the way out.
-- One thread uses a session; `interrupt` may come from another one and wakes it.
+  off, because a chunk must be read inside its window; so are READ-COMMITTED, under which a SELECT reads later than its transaction's
+  TSO, and `sql_select_limit`, which cuts information_schema too. A variable that this version does not have is no danger.
+- Times are UTC, text is utf8mb4, and statements end by themselves after `statement_timeout_s`. TiDB does not end all of them, and does
+  not see that nobody waits any more: what is given up is killed, by a connection of its own.
+- Errors are told apart by code, and TiDB's 1105, which is any error without one, by the few texts that pass. `passes` are those that
+  another attempt, on a fresh connection, can do without; all others end the command. Each becomes a SourceError with the way out.
+- One thread uses a session; `interrupt` may come from another one and wakes it. A process that is told to stop wakes all who ask
+  (`end_questions`): a database that does not answer must not hold it.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
-from io import DEFAULT_BUFFER_SIZE, RawIOBase
+from io import RawIOBase
+from threading import Event
 from typing import Any, TypeVar
 
 import pymysql
@@ -34,11 +40,13 @@ ANSWER_GRACE_S = 10.0
 
 RETRY_WAIT_MAX_S = 2.0
 
+KILL_TIMEOUT_S = 2.0
+"""For each step of ending what was given up: its thread has CLOSE_WAIT_S of the source to end itself."""
+
+_SELECT_ROWS_MAX = (1 << 64) - 1
+
 _PACKET_BYTES_MAX = 1 << 30
 """The protocol's own limit of a value."""
-
-_BUFFER_BYTES = max(DEFAULT_BUFFER_SIZE, 1 << 16)
-"""At least what PyMySQL's stream may have read ahead."""
 
 _UNKNOWN_VARIABLE = 1193
 
@@ -48,16 +56,26 @@ _PASSING = frozenset(
         1040, 1203, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927,  # the server is full, stops, or dropped us
         1205, 1213, 1020, 1317,  # lock wait, deadlock, record changed, interrupted
         1969, 3024,  # the statement took too long (MariaDB, MySQL and TiDB)
-        1105, 8002, 8005, 8022, 8027, 8028,  # TiDB: region errors without a code of their own, conflicts, schema behind
+        8002, 8005, 8022, 8027, 8028,  # TiDB: conflicts, schema behind
         8229, 8252, 8253, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9008, 9010, 9011, 9012, 9013,  # PD, TiKV, TiFlash
     }
 )  # fmt: skip
 """Codes after which another attempt can succeed (facts/measured.md, TiDB's error list). 0: PyMySQL's closed connection."""
 
-_NO_RIGHT = frozenset({1044, 1142, 1143, 1227})
+_WITHOUT_A_CODE = 1105
+_PASSING_TEXTS = re.compile(
+    r"information schema is (out of date|changed)|\[(tikv|pd):\d+\]|(tikv|pd) server timeout"
+    r"|region (is )?unavailable|not[ _]?leader|epoch[ _]?not[ _]?match|region[ _]?not[ _]?found|server[ _]?is[ _]?busy"
+    r"|rpc error|context (deadline exceeded|canceled)|connection (refused|reset)|i/o timeout|broken pipe|\bEOF\b",
+    re.IGNORECASE,
+)
+"""Of TiDB's 1105: schemas behind (pingcap/tidb dbutil, Retryable1105Msgs), and what the way to TiKV and PD says. All else that has no
+code, a bad regular expression or JSON path, would be the same the next time."""
+
+NO_RIGHT = frozenset({1044, 1142, 1143, 1227})
 _NO_LOGIN = frozenset({1045, 1698, 1130})
 _NOT_THERE = frozenset({1049, 1051, 1054, 1146})
-_TOO_LONG = frozenset({1969, 3024})
+TOO_LONG = frozenset({1969, 3024})
 
 
 class Flavour(Enum):
@@ -68,7 +86,7 @@ class Flavour(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How to log in. Read once: the password's file may go away."""
+    """How to log in. Read once: the password's file may go away. `answer_max_s`: for whoever waits less than a statement may take."""
 
     host: str
     port: int
@@ -77,6 +95,7 @@ class Account:
     tls: Tls
     statement_timeout_s: float
     retry_s: float
+    answer_max_s: float = math.inf
 
     @classmethod
     def of(cls, settings: SourceSection) -> Account:
@@ -101,7 +120,10 @@ class Session:
     def __init__(self, account: Account) -> None:
         self.account = account
         self._connection: pymysql.Connection[Any] | None = None
+        self._opening: pymysql.Connection[Any] | None = None
         self._flavour = Flavour.TIDB
+        self._number = 0
+        self._under_way = False
         self._interrupted = False
 
     @property
@@ -111,7 +133,7 @@ class Session:
 
     def rows(self, sql: str, values: Sequence[object] | None = None) -> tuple[Row, ...]:
         """All rows. `values` fill `%s`; without them `%` is itself. Raises pymysql's errors: see `carried_out`."""
-        with self._open().cursor() as cursor:
+        with self._asking() as connection, connection.cursor() as cursor:
             cursor.execute(sql, values)
             return tuple(cursor.fetchall())
 
@@ -119,55 +141,95 @@ class Session:
     def packets(self, sql: str) -> Iterator[tuple[bytes, RawIOBase]]:
         """The packets in which a SELECT's rows come: their first bytes, and the stream of all others. The body reads up to the packet that
         ends the rows or tells an error; if it raises, the connection is closed. Raises pymysql's errors."""
-        connection = self._open()
-        connection.query(sql, unbuffered=True)
-        answer, connection._result = connection._result, None
-        assert answer is not None, "a query has an answer"
-        answer.unbuffered_active, answer.connection = False, None  # else PyMySQL would read the rows itself when it goes
-        try:
-            stream = connection._rfile
-            yield stream.read1(_BUFFER_BYTES), stream.raw  # all of its buffer, or what comes next
-        except BaseException:
-            self.close()
-            raise
+        with self._asking() as connection:
+            connection.query(sql, unbuffered=True)
+            answer, connection._result = connection._result, None
+            assert answer is not None, "a query has an answer"
+            answer.unbuffered_active, answer.connection = False, None  # else PyMySQL would read the rows itself when it goes
+            try:
+                stream = connection._rfile
+                yield stream.read1(), stream.raw  # all of its buffer, however large that is, or what comes next
+            except pymysql.err.MySQLError as error:
+                self._under_way = _is_ours(error)
+                self.close()
+                raise
+            except BaseException:
+                self.close()
+                raise
 
     def change(self, sql: str, values: Sequence[object]) -> int:
         """Carry out a write and return how many rows it changed."""
-        with self._open().cursor() as cursor:
+        with self._asking() as connection, connection.cursor() as cursor:
             return int(cursor.execute(sql, values))
 
     def close(self) -> None:
-        """Without a word to the server: it may not be listening."""
+        """Without a word on this connection: the server may not be listening. A statement that it is still busy with is ended."""
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection._force_close()
+        if connection is None:
+            return
+        connection._force_close()
+        if self._under_way:
+            self._under_way = False
+            _kill(self.account, self._flavour, self._number)
 
     def interrupt(self) -> None:
         """For good: whoever waits for an answer hears that the connection is lost, and no other one is opened."""
         self._interrupted = True
-        sock = getattr(self._connection, "_sock", None)  # PyMySQL offers no way to wake a reader
+        sock = getattr(self._opening or self._connection, "_sock", None)  # PyMySQL offers no way to wake a reader
         if sock is not None:
             try:
-                sock.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own would first make it plain, under whoever reads or writes
             except OSError:
                 return  # it is closed already
 
+    @contextmanager
+    def _asking(self) -> Iterator[pymysql.Connection[Any]]:
+        """The connection, with a statement under way until the server has ended it."""
+        connection = self._open()
+        self._under_way = True
+        try:
+            yield connection
+        except pymysql.err.MySQLError as error:
+            self._under_way = self._under_way and _is_ours(error)
+            raise
+        self._under_way = False
+
     def _open(self) -> pymysql.Connection[Any]:
-        if self._interrupted:
-            raise pymysql.err.OperationalError(2013, "the session was ended by us")
+        self._check_not_ended()
         if self._connection is None:
-            connection = _connect(self.account)
+            connection = self._opening = _connection(self.account)
             try:
-                self._flavour = _set_up(connection, self.account)
+                connection.connect()
+                self._check_not_ended()  # meanwhile, when there was no socket to wake anybody by
+                self._flavour, self._number = _set_up(connection, self.account)
             except BaseException:
                 connection._force_close()
                 raise
+            finally:
+                self._opening = None
             self._connection = connection
         return self._connection
 
+    def _check_not_ended(self) -> None:
+        if self._interrupted:
+            raise pymysql.err.OperationalError(2013, "the session was ended by us")
 
-def _connect(account: Account) -> pymysql.Connection[Any]:
-    timeout_s = account.statement_timeout_s + ANSWER_GRACE_S
+
+def _kill(account: Account, flavour: Flavour, number: int) -> None:
+    """End what connection `number` waits for. If that cannot be, nobody needs to hear it: who waited is told an error of his own, and the
+    statement has its timeout."""
+    with suppress(pymysql.err.MySQLError, ConfigError):
+        connection = _connection(account, connect_s=KILL_TIMEOUT_S, answer_s=KILL_TIMEOUT_S)
+        try:
+            connection.connect()
+            connection.query(f"KILL {'TIDB ' if flavour is Flavour.TIDB else ''}QUERY {number}")
+        finally:
+            connection._force_close()
+
+
+def _connection(account: Account, *, connect_s: float = CONNECT_TIMEOUT_S, answer_s: float = math.inf) -> pymysql.Connection[Any]:
+    """Not connected yet."""
+    timeout_s = min(account.statement_timeout_s + ANSWER_GRACE_S, account.answer_max_s, answer_s)
     tls = account.tls
     try:
         return pymysql.connect(
@@ -177,7 +239,7 @@ def _connect(account: Account) -> pymysql.Connection[Any]:
             password=account.password,
             charset="utf8mb4",
             autocommit=True,
-            connect_timeout=int(CONNECT_TIMEOUT_S),
+            connect_timeout=max(int(min(connect_s, timeout_s)), 1),
             read_timeout=timeout_s,
             write_timeout=timeout_s,
             max_allowed_packet=_PACKET_BYTES_MAX,
@@ -187,6 +249,7 @@ def _connect(account: Account) -> pymysql.Connection[Any]:
             ssl_verify_cert=bool(tls.ca_file) or None,
             ssl_verify_identity=bool(tls.ca_file) or None,
             ssl_disabled=not tls.ca_file,
+            defer_connect=True,
         )
     except OSError as error:  # a file of TLS: what the network says comes as pymysql's own error
         raise ConfigError(
@@ -194,10 +257,11 @@ def _connect(account: Account) -> pymysql.Connection[Any]:
         ) from error
 
 
-def _set_up(connection: pymysql.Connection[Any], account: Account) -> Flavour:
+def _set_up(connection: pymysql.Connection[Any], account: Account) -> tuple[Flavour, int]:
+    """What the server is, and its number of this connection: the handshake has only half of TiDB's."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT VERSION()")
-        version = str(next(iter(cursor.fetchone() or ("",))))
+        cursor.execute("SELECT VERSION(), CONNECTION_ID()")
+        version, number = cursor.fetchone() or ("", 0)
         flavour = Flavour.TIDB if "TiDB" in version else Flavour.MARIADB if "MariaDB" in version else Flavour.MYSQL
         for statement in setup_statements(flavour, statement_timeout_s=account.statement_timeout_s):
             try:
@@ -205,12 +269,17 @@ def _set_up(connection: pymysql.Connection[Any], account: Account) -> Flavour:
             except pymysql.err.MySQLError as error:
                 if code_of(error) != _UNKNOWN_VARIABLE:
                     raise
-    return flavour
+    return flavour, int(number)
 
 
 def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[str, ...]:
     """What a session of ours sets. Strict: nothing that does not fit is cut; zero dates are legal."""
-    common = ("SET NAMES utf8mb4", "SET time_zone = '+00:00'", "SET sql_mode = 'STRICT_TRANS_TABLES'")
+    common = (
+        "SET NAMES utf8mb4",
+        "SET time_zone = '+00:00'",
+        "SET sql_mode = 'STRICT_TRANS_TABLES'",
+        f"SET sql_select_limit = {_SELECT_ROWS_MAX}",
+    )
     match flavour:
         case Flavour.TIDB:
             present = (
@@ -218,6 +287,7 @@ def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[s
                 "SET tidb_low_resolution_tso = OFF",
                 "SET tidb_read_staleness = 0",
                 "SET tidb_enable_external_ts_read = OFF",
+                "SET transaction_isolation = 'REPEATABLE-READ'",
             )
             return (*common, *present, f"SET max_execution_time = {int(statement_timeout_s * 1000)}")
         case Flavour.MARIADB:
@@ -229,6 +299,18 @@ def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[s
 # ---- errors ---------------------------------------------------------------------------------------------------------
 
 
+_asked: set[Session] = set()
+_ending = Event()
+
+
+def end_questions() -> None:
+    """For a process that is told to stop: whoever waits for an answer in `carried_out`, in any thread, hears that the connection is lost,
+    and nothing is asked any more."""
+    _ending.set()
+    for session in tuple(_asked):
+        session.interrupt()
+
+
 def carried_out(session: Session, action: Callable[[], T], *, doing: str, stopped: Callable[[], bool] = lambda: False) -> T:
     """What `action` returns, tried again on a fresh connection while its errors pass, for `retry_s`, and not after `stopped`.
 
@@ -237,8 +319,11 @@ def carried_out(session: Session, action: Callable[[], T], *, doing: str, stoppe
     account = session.account
 
     def again(error: Exception) -> bool:
-        return passes(error) and not stopped()
+        return passes(error) and not stopped() and not _ending.is_set()
 
+    _asked.add(session)
+    if _ending.is_set():
+        session.interrupt()
     try:
         for attempt in stamina.retry_context(again, attempts=None, timeout=account.retry_s, wait_max=RETRY_WAIT_MAX_S):
             with attempt:
@@ -250,12 +335,28 @@ def carried_out(session: Session, action: Callable[[], T], *, doing: str, stoppe
                     raise
     except (pymysql.err.MySQLError, UnicodeDecodeError) as error:
         raise source_error(error, account, doing) from error
+    finally:
+        _asked.discard(session)
     raise AssertionError("an attempt returns or raises")
 
 
 def passes(error: Exception) -> bool:
     """Whether another attempt on a fresh connection can succeed without anybody changing anything."""
-    return isinstance(error, pymysql.err.MySQLError) and code_of(error) in _PASSING
+    if not isinstance(error, pymysql.err.MySQLError):
+        return False
+    code = code_of(error)
+    return code in _PASSING or (code == _WITHOUT_A_CODE and _PASSING_TEXTS.search(str(error.args[-1])) is not None)
+
+
+def _is_ours(error: pymysql.err.MySQLError) -> bool:
+    """The client's own, not the server's answer: what was asked may go on there."""
+    return code_of(error) < 1000 or 2000 <= code_of(error) < 3000
+
+
+def is_away(error: SourceError) -> bool:
+    """Whether the server was not to be had for all of `retry_s`, so that the same may be asked later. A statement that took too long
+    each time would do so again."""
+    return isinstance(error, SourceLost) and isinstance(error.__cause__, Exception) and code_of(error.__cause__) not in TOO_LONG
 
 
 def code_of(error: Exception) -> int:
@@ -272,9 +373,9 @@ def source_error(error: Exception, account: Account, doing: str) -> SourceError:
 
 
 def _hint(error: Exception, code: int, account: Account) -> str:
-    if code in _NO_RIGHT:
+    if code in NO_RIGHT:
         return (
-            f"give the account its rights: GRANT SELECT ON *.* TO '{account.user}'@'%' (or on each dumped schema); "
+            f"give the account its rights: GRANT SELECT ON `schema`.* TO '{account.user}'@'%' for each dumped schema, and no more; "
             f"GRANT INSERT, UPDATE ON {MARK_TABLE} TO '{account.user}'@'%'"
         )
     if code in _NO_LOGIN:
@@ -284,10 +385,10 @@ def _hint(error: Exception, code: int, account: Account) -> str:
             f"if it is {MARK_TABLE} that is missing, create it as README.md shows; else a DDL changed the table: see that no event "
             "filter of the changefeed leaves DDLs out"
         )
-    if code in _TOO_LONG:
-        return "raise source.statement_timeout_s, or dump with smaller chunks (--chunk-rows)"
+    if code in TOO_LONG:
+        return "raise source.statement_timeout_s and restart the sidecar, or dumpresume with smaller chunks (--chunk-rows)"
     if isinstance(error, UnicodeDecodeError):
         return "a text column holds bytes that are no text of its character set: repair the row, or leave the table out of the dump"
-    if code in _PASSING:
-        return f"it was tried for {account.retry_s:g} s: see that TiDB is up and reachable, then resume the dump"
-    return "this error is not one that passes: look it up in TiDB's error codes, remove its cause, then start the dump again"
+    if passes(error):
+        return f"it was tried for {account.retry_s:g} s: see that TiDB is up and reachable; a dump waits for it and goes on by itself"
+    return "this error is not one that passes: look it up in TiDB's error codes, remove its cause, then dumpresume"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sidecar.feeds.kafka.client import Cluster, TopicsAnswer
+from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.names import Names
 from sidecar.feeds.kafka.rounds import Answer, Question
 
@@ -23,26 +24,26 @@ class _OfSource:
 @dataclass(frozen=True, slots=True)
 class _OfBrokers:
     question: Question
-    present: frozenset[str]
+    present: TableTopics
     asked: TopicsAnswer
 
 
 class Asking:
     """`present`: the topics of the source's tables, asked in the background; None: they are those where the log is."""
 
-    def __init__(self, cluster: Cluster, present: Callable[[], frozenset[str]] | None) -> None:
+    def __init__(self, cluster: Cluster, present: Callable[[], TableTopics] | None) -> None:
         self._cluster = cluster
         self._names = None if present is None else Names(present)
         self._step: _OfSource | _OfBrokers | None = None
 
     def begin(self, question: Question) -> None:
         if self._names is None:
-            self._ask_brokers(question, question.at_log)
+            self._ask_brokers(question, TableTopics(question.at_log, question.at_log))
         else:
             self._step = _OfSource(question, self._names.ask())
 
     def answer(self, *, wait_s: float) -> Answer | None:
-        """Waits so long for each step. Raises what the source raises, and FeedUnsuitable where the brokers refuse."""
+        """Waits so long for each step. Raises what the source raises and no retry helps, and FeedUnsuitable where the brokers refuse."""
         if self._names is not None and isinstance(self._step, _OfSource):
             present = self._names.told(self._step.number, wait_s=wait_s)
             if present is not None:
@@ -56,7 +57,10 @@ class Asking:
         """Whom, in words; empty: nobody."""
         match self._step:
             case _OfSource():
-                return "the source to tell its tables, which have topics of their own"
+                failure = self._names.failure if self._names is not None else ""
+                return "the source to tell its tables, which have topics of their own" + (
+                    f", and it does not: {failure}" if failure else ""
+                )
             case _OfBrokers():
                 return "the brokers to tell their topics"
             case None:
@@ -67,5 +71,5 @@ class Asking:
         if self._names is not None:
             self._names.close()
 
-    def _ask_brokers(self, question: Question, present: frozenset[str]) -> None:
-        self._step = _OfBrokers(question, present, self._cluster.ask(question.at_log | present | question.known))
+    def _ask_brokers(self, question: Question, present: TableTopics) -> None:
+        self._step = _OfBrokers(question, present, self._cluster.ask(question.at_log | present.all | question.known))

@@ -4,33 +4,36 @@
 - Every partition must get resolved marks: one that does not holds every other lane back for ever. TiCDC sends them to the first
   `partition-num` partitions of a topic only (facts: tiflow, topic manager and DDL sink).
 - What the log wants to read on from must be there still: asked by the feed's own `seek`, which is what a start does.
+- A topic is one changefeed's: another one's marks and rows would be taken for this one's.
 - The feed's end is noted before the probe of the watermark table is written, and watched for it after.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from sidecar.adapters.etcd.changefeed import read_checkpoint_ts
+from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
+from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.codecs.contract import Codec
 from sidecar.config import KafkaSection
 from sidecar.core.model import MARK_TABLE, Lane, TableName
-from sidecar.errors import FeedLost, FeedUnsuitable
-from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, Tables, age_s, of_problem
+from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, Tables, age_s
+from sidecar.feeds.encoded.checks import HIDDEN, SETTINGS
 from sidecar.feeds.kafka.client import REQUEST_TIMEOUT_S, Cluster
 from sidecar.feeds.kafka.feed import KafkaFeed
-from sidecar.feeds.kafka.lanes import PartitionKey
+from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, partition_of
 from sidecar.feeds.kafka.make import brokers_of, client_of, reading
 from sidecar.feeds.kafka.tail import Tail
-from sidecar.process.checks import Check, Finding, Found, Key, Options, Skip, Told, failed, listed, ok, warning
+from sidecar.process.checks import Check, Finding, Found, Key, Options, Skip, Status, Told, failed, listed, ok, warning
 from sidecar.ticdc.changefeed import KAFKA_SCHEMES, Changefeed
-from sidecar.ticdc.changefeed_info import codec_of, kafka_place
-from sidecar.ticdc.event_filter import mark_table_problem
-from sidecar.ticdc.suitability import problems
+from sidecar.ticdc.changefeed_info import changefeed, codec_of, kafka_place
+from sidecar.ticdc.event_filter import FilterRules, mark_table_problem
+from sidecar.ticdc.topics import marked_topics, written_topics
 from sidecar.ticdc.topics import topics as topics_of
 
 TOPICS_ANSWER_S = 10.0
@@ -38,15 +41,17 @@ LOOK_BACK_S = 15.0
 QUEUE_BYTES_MAX = 32 << 20
 LAG_HIGH_S = 30.0
 """TiCDC is seconds behind while all is well."""
+AHEAD_HIGH_S = 10.0
+"""Clocks differ by less."""
 WATCH_GRACE_S = 15.0
 """Beyond `wait_s`, for a poll that is under way."""
 KAFKA_S = 60.0
 
 Partitions = tuple[PartitionKey, ...]
 
-SETTINGS: Key[None] = Key("changefeed settings")
 KAFKA: Key[Cluster] = Key("kafka")
 TOPICS: Key[Partitions] = Key("topics")
+OTHERS: Key[None] = Key("other changefeeds")
 OFFSETS: Key[None] = Key("offsets")
 MESSAGES: Key[Tail] = Key("messages")
 RESOLVED: Key[None] = Key("resolved marks")
@@ -57,7 +62,9 @@ ARRIVES: Key[None] = Key("watermark arrives")
 def checks(options: Options) -> Sequence[Check[Any]]:
     watch_s = options.wait_s + WATCH_GRACE_S
     return (
-        Check(SETTINGS, lambda it: settings(it[CHANGEFEED], it.get(SCHEMAS, None)), "sink-uri (changefeed)", (CHANGEFEED,), before=TABLES),
+        SETTINGS,
+        Check(OTHERS, _others, "sink-uri (changefeed)", (ETCD, CHANGEFEED), KAFKA_S, before=MARK),
+        HIDDEN,
         Check(KAFKA, lambda it: kafka(it[CHANGEFEED], it.config.kafka), "kafka.brokers, kafka.client", (CHANGEFEED,), before=MARK),
         Check(TOPICS, lambda it: topics(it[CHANGEFEED], it[KAFKA], it.get(TABLES, {})), "sink-uri (changefeed)", (KAFKA,), before=MARK),
         Check(OFFSETS, _offsets, "retention.ms (Kafka), log.uri", (TOPICS, LOG), KAFKA_S, before=MARK),
@@ -68,12 +75,54 @@ def checks(options: Options) -> Sequence[Check[Any]]:
     )
 
 
-def settings(changefeed: Changefeed, existing: Tables | None) -> Told[None]:
-    against = [problem for problem in problems(changefeed, existing) if problem.setting != "state"]
-    yield from map(of_problem, against)
-    if not against:
-        by = f"judged by {len(existing)} tables" if existing is not None else "judged without the tables"
-        yield ok(f"protocol, whole rows, filter and dispatchers are fit for a dump ({by})")
+def _others(it: Found) -> Told[None]:
+    existing: Tables = it.get(SCHEMAS, {})
+    yield from others(it[CHANGEFEED], _beside(it[ETCD], it[CHANGEFEED]), existing)
+
+
+def sharing(client: EtcdClient, ours: Changefeed, existing: Iterable[TableName]) -> Sequence[str]:
+    """What is wrong with the changefeeds that write the same topics, for who starts all the same."""
+    found = others(ours, _beside(client, ours), existing)
+    return [f"{finding.what}; {finding.hint}" for finding in found if finding.status is Status.FAILED]
+
+
+def _beside(client: EtcdClient, ours: Changefeed) -> list[Changefeed]:
+    found = []
+    for name in list_changefeeds(client):
+        try:
+            found += [changefeed(name, read_changefeed_info(client, name))] if name != ours.name else []
+        except ConfigError:
+            continue  # removed since they were listed, or no definition: it sends nothing
+    return found
+
+
+def others(ours: Changefeed, found: Sequence[Changefeed], existing: Iterable[TableName]) -> Told[None]:
+    """`existing`: all tables, empty if they are not known: then the default topics and those of the watermark table are compared."""
+    existing = frozenset(existing)
+    mine, count = _every_topic(ours, existing), 0
+    for other in found:
+        shared = mine & _every_topic(other, existing)
+        count += bool(shared)
+        if not shared:
+            continue
+        what = f"changefeed {other.name} ({other.state}) writes the same topics: {listed(sorted(shared))}"
+        hint = "give each a topic of its own, and begin a new log: marks and rows of the one are taken for the other's"
+        if set(ours.sink.hosts) & set(other.sink.hosts):
+            yield failed(what, setting="sink-uri (changefeed)", hint=hint)
+        else:
+            yield warning(
+                f"{what}, of other brokers by their names", setting="sink-uri (changefeed)", hint=f"if they are the same Kafka: {hint}"
+            )
+    if not count:
+        yield ok(f"none of the other {len(found)} changefeeds in etcd writes its topics")
+
+
+def _every_topic(one: Changefeed, existing: Iterable[TableName]) -> frozenset[str]:
+    """Empty for a sink that is none of Kafka's, or that cannot be read: its own check says so."""
+    try:
+        return written_topics(one, kafka_place(one).topic, filter(FilterRules.of(one).has, {MARK_TABLE, *existing}))
+    except (ConfigError, FeedUnsuitable):
+        return frozenset()
 
 
 def kafka(changefeed: Changefeed, section: KafkaSection) -> Told[Cluster]:
@@ -93,13 +142,13 @@ def kafka(changefeed: Changefeed, section: KafkaSection) -> Told[Cluster]:
 def topics(changefeed: Changefeed, cluster: Cluster, carried: Tables) -> Told[Partitions]:
     """TiCDC makes a topic when its first table comes, and sends resolved marks to it from then on."""
     default = kafka_place(changefeed).topic
-    wanted = topics_of(changefeed, default, [name for name, schema in carried.items() if schema.key])
-    asked = cluster.ask(wanted)
+    marked = _marked(changefeed, carried)
+    asked = cluster.ask(topics_of(changefeed, default, carried))
     found = asked.topics() if asked.wait(TOPICS_ANSWER_S) else None
     if found is None:
         raise cluster.lost(TOPICS_ANSWER_S)
     makes_itself = changefeed.sink.parameters.get("auto-create-topic", "true").lower() not in ("false", "0", "f")
-    for name in sorted(wanted - found.keys()):
+    for name in sorted(marked - found.keys()):
         what = f"topic {name} does not exist"
         if name == default or not makes_itself:
             hint = "create it with the partitions that partition-num names, or see why TiCDC could not (its log)"
@@ -112,23 +161,38 @@ def topics(changefeed: Changefeed, cluster: Cluster, carried: Tables) -> Told[Pa
     return partitions
 
 
+def _marked(changefeed: Changefeed, carried: Tables) -> frozenset[str]:
+    """The topics that must be there, and get resolved marks; others may be: of tables without a key, of other spellings."""
+    return marked_topics(changefeed, kafka_place(changefeed).topic, [name for name, schema in carried.items() if schema.key])
+
+
 def _offsets(it: Found) -> Told[None]:
     last = it[LOG]
     if last is None or not last.positions:
-        yield ok("the log is new and begins at what is there")
+        yield of_beginning(it.config.kafka)
         return
     feed = _feed(it)
     try:
-        feed.seek(last.positions)
+        feed.seek(last.positions, last.incarnations)
     finally:
         feed.close()
     yield ok(f"all {len(last.positions)} partitions have what the log reads on from")
 
 
+def of_beginning(section: KafkaSection) -> Finding:
+    """Of a log that is new."""
+    if section.begin == "topic":
+        what = "the log is new and begins at the topics' oldest messages (kafka.begin): they are read with the present tables"
+        hint = "begin now and dump: rows that are older than a DDL of their table are not what they were, enum and set labels among them"
+        return warning(what, setting="kafka.begin", hint=hint)
+    why = "kafka.begin" if section.begin else "the default of kafka.begin"
+    return ok(f"the log is new and begins now ({why}): what is older in the topics is passed over, a dump brings its rows")
+
+
 def _feed(it: Found) -> KafkaFeed:
     wanted = frozenset(topic for topic, _ in it[TOPICS])
     section = replace(it.config.kafka, queue_bytes_max=min(it.config.kafka.queue_bytes_max, QUEUE_BYTES_MAX))
-    return reading(it[CHANGEFEED], section, lambda: wanted, lambda: wanted)
+    return reading(it[CHANGEFEED], section, lambda: wanted, lambda: TableTopics(wanted, wanted))
 
 
 def _messages(it: Found) -> Told[Tail]:
@@ -142,7 +206,8 @@ def _messages(it: Found) -> Told[Tail]:
     cut = "" if whole else f" (as many as came in {LOOK_BACK_S:.0f} s)"
     yield ok(f"the newest {tail.messages} messages{cut} are {tail.codec.name}, of {len(tail.tables)} tables")
     existing = it.get(SCHEMAS, None)
-    if existing is not None and (unseen := sorted(tail.tables - existing.keys())):
+    known = {name.folded() for name in existing or ()}
+    if existing is not None and (unseen := sorted(name for name in tail.tables if name.folded() not in known)):
         yield of_unseen(unseen, user=it.config.source.user, sees_every_table=it.get(RIGHTS, False))  # what the check found
     return tail
 
@@ -169,7 +234,8 @@ def _codec(changefeed: Changefeed) -> Codec:
 
 def _resolved(it: Found) -> Told[None]:
     tail, wait_s = it[MESSAGES], it.options.wait_s
-    lanes = tail.lanes()
+    marked = _marked(it[CHANGEFEED], it.get(TABLES, {}))
+    lanes = {lane for lane in tail.lanes() if partition_of(lane)[0] in marked}
     tail.watch(lambda: lanes <= tail.resolved.keys(), timeout_s=wait_s)
     silent = sorted(lanes - tail.resolved.keys())
     if not silent:
@@ -204,6 +270,11 @@ def _checkpoint(it: Found) -> str:
 
 def lag(tail: Tail, clock_ahead_s: float) -> Told[None]:
     lag_s = age_s(min(tail.resolved.values()), clock_ahead_s=clock_ahead_s)
+    ahead_s = -age_s(max(tail.resolved.values()), clock_ahead_s=clock_ahead_s)
+    if ahead_s > AHEAD_HIGH_S:
+        what = f"a resolved mark is {ahead_s:.0f} s ahead of the cluster's clock: what follows would be dropped as repeats"
+        hint = "see that nothing but this changefeed writes its topics, and that source.host is its upstream TiDB"
+        yield failed(what, setting="sink-uri (changefeed)", hint=hint)
     what = f"the feed is {lag_s:.1f} s behind the cluster's clock"
     if lag_s > LAG_HIGH_S:
         hint = "windows close only that late, and a dump takes as much longer: see TiCDC's resolved and checkpoint lag"

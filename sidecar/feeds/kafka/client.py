@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, TicdcDumpError
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic
+from sidecar.process.librdkafka import REPAIRED, DebugLog
 
 OUTAGE_MAX_S = 30.0
 """Without any answer of any broker. A rolling restart of a cluster takes less, an operator's patience not much more."""
@@ -41,55 +42,9 @@ RESPONSE_BYTES_MAX = 1 << 30
 _log = logging.getLogger("sidecar.feeds.kafka.feed")
 
 
-class _DebugLog:
-    """librdkafka tells each try to connect as an error. What matters of that comes by `Cluster`; the rest is for a search."""
-
-    def log(self, level: int, form: str, *values: object) -> None:  # noqa: ARG002 - the shape of logging.Logger.log
-        _log.debug(form, *values)
-
-
 _ALSO_OURS = {"bootstrap.servers", "metadata.broker.list", "group.instance.id", "max.partition.fetch.bytes", "queued.min.messages"}
 """Beside those of `consumer_settings`, whose other names some of them are."""
 
-_REPAIRED = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._RESOLVE,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._WAIT_COORD,
-        KafkaError._WAIT_CACHE,
-        KafkaError._NODE_UPDATE,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_BROKER,
-        KafkaError._NOENT,  # "No leaders found": asked for offsets while no partition has a leader
-        KafkaError._DESTROY_BROKER,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError.INCONSISTENT_TOPIC_ID,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.LISTENER_NOT_FOUND,
-        KafkaError.NOT_CONTROLLER,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.FETCH_SESSION_ID_NOT_FOUND,
-        KafkaError.INVALID_FETCH_SESSION_EPOCH,
-        KafkaError.THROTTLING_QUOTA_EXCEEDED,
-    }
-)
-"""librdkafka goes on by itself after these; a topic or partition that is gone is seen by `TopicsAnswer`."""
 
 _NO_SUCH_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
@@ -110,7 +65,7 @@ _FORBIDDEN = {
 
 def refusal(error: KafkaError, where: str) -> FeedUnsuitable | None:
     """What to raise for an error at `where`; None if librdkafka repairs it by itself."""
-    return None if error.code() in _REPAIRED else _refused(error, where)
+    return None if error.code() in REPAIRED else _refused(error, where)
 
 
 def _refused(error: KafkaError, where: str) -> FeedUnsuitable:
@@ -134,7 +89,7 @@ def check_client(client: Mapping[str, str]) -> None:
 
 
 def common_settings(brokers: str, client: Mapping[str, str]) -> dict[str, Any]:
-    return {"client.id": "ticdc-dump", "reconnect.backoff.max.ms": "1000", **client, "bootstrap.servers": brokers, "logger": _DebugLog()}
+    return {"client.id": "ticdc-dump", "reconnect.backoff.max.ms": "1000", **client, "bootstrap.servers": brokers, "logger": DebugLog(_log)}
 
 
 def consumer_settings(*, group: str, queue_bytes_max: int, brokers: int) -> dict[str, Any]:
@@ -192,7 +147,19 @@ class Cluster:
         self.brokers = brokers
         self._answered = False
         self._trouble: KafkaError | None = None
-        self._admin = open_client(AdminClient, common_settings(brokers, client) | {"error_cb": self.note})
+        self._settings = common_settings(brokers, client) | {"error_cb": self.note}
+        self._opened: AdminClient | None = open_client(AdminClient, self._settings)
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._opened is None:
+            self._opened = open_client(AdminClient, self._settings)
+        return self._opened
+
+    def close(self) -> None:
+        """End its threads and connections, until it is asked again. librdkafka's client ends with the last reference to it, which is in a
+        circle with this object: the collector would come to it when many terms have left theirs behind."""
+        self._opened = None
 
     def note(self, error: KafkaError) -> None:
         """librdkafka's error callback, of any client of this cluster; called by `check` and by the consumer's own calls.

@@ -22,11 +22,11 @@ from sidecar.errors import FeedLost
 from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.feeds.kafka.commits import Commits
-from sidecar.feeds.kafka.lanes import PartitionKey, partition_of
+from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, lane_of, of_topics, partition_of
 from sidecar.feeds.kafka.reading import KafkaSettings, Reading
 from sidecar.feeds.kafka.rounds import TOPICS_AGAIN_S, Rounds
 from sidecar.feeds.kafka.start import Start, Wanted
-from sidecar.ports import Clock
+from sidecar.ports import NOT_KNOWN, Clock
 
 ANSWER_WAIT_S = 0.1
 """How long a poll waits for the topics that it needs; a broker nearby takes about 2 ms. Then the next poll goes on waiting."""
@@ -50,7 +50,8 @@ class _Open:
 class KafkaFeed:
     """sidecar.ports.Feed over all partitions of `topics()`, those of the tables where the log is, and `present()`, those of the tables
     that the source has now. `topics` is cheap. `present` may wait for the source and raise: `seek` waits for it, after that it is
-    asked by a thread of its own, and `poll` raises what it raised. None: the same topics.
+    asked by a thread of its own, R waits as long as the source cannot be reached, and `poll` raises what no retry helps. None: the same
+    topics, all of them marked.
 
     A topic that does not exist is no lane yet: TiCDC makes topics when their first table comes. One thread calls all but the
     constructor.
@@ -64,13 +65,13 @@ class KafkaFeed:
         settings: KafkaSettings,
         topics: Callable[[], frozenset[str]],
         *,
-        present: Callable[[], frozenset[str]] | None = None,
+        present: Callable[[], TableTopics] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.group = settings.group
         self._settings = settings
         self._topics = topics
-        self._present = present or topics
+        self._present = present or self._of_log
         self._by_table = present is not None
         self._clock = clock or _SystemClock()
         self._cluster = Cluster(settings.brokers, settings.client)
@@ -80,27 +81,38 @@ class KafkaFeed:
         """As of the topics read after all that was delivered had arrived; empty before `seek`. Asks nobody."""
         return frozenset() if self._open is None else self._open.rounds.lanes(self._topics())
 
-    def seek(self, positions: Mapping[Lane, int]) -> None:
+    def ends(self) -> Mapping[Lane, int]:
+        """Of the partitions that exist. Waits, and raises, as `seek`."""
+        start = Start(self._cluster, self._clock, Wanted({}, self._topics() | self._present().all, frozenset()))
+        return {lane_of(partition): end for partition, end in start.ends.items()}
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        """The ids of the topics."""
+        return {} if self._open is None else self._open.rounds.incarnations()
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
         """Waits for the source, the brokers, and then for leaders, FIRST_ANSWER_MAX_S each. Empty positions: a new log, from what is
         there.
 
-        Raises FeedUnsuitable for a gap, or where the brokers refuse; FeedLost, and changes nothing, if none answers.
+        Raises FeedUnsuitable for a gap, a topic that was made anew, or where the brokers refuse; FeedLost, and changes nothing, if
+        none answers.
         """
-        wanted = {partition_of(lane): position for lane, position in positions.items()}
+        wanted = of_topics(positions)
         at_log, present = self._topics(), self._present()
-        may_go = frozenset(topic for topic, _ in wanted) - at_log - present if self._by_table else frozenset[str]()
-        start = Start(self._cluster, self._clock, Wanted(wanted, at_log | present, may_go))
+        may_go = frozenset(topic for topic, _ in wanted) - at_log - present.all if self._by_table else frozenset[str]()
+        ids = {partition_of(lane)[0]: topic_id for lane, topic_id in incarnations.items() if topic_id}
+        start = Start(self._cluster, self._clock, Wanted(wanted, at_log | present.all, may_go, ids))
         self._end()
         now_s = self._clock.now_s()
         commits = Commits(self._cluster.note, now_s=now_s)
         reading = Reading(self._cluster, self._settings, commits.done)
         rounds = Rounds(start.topics, at_log=at_log, present=present, now_s=now_s)
         self._open = _Open(reading, rounds, Asking(self._cluster, self._present if self._by_table else None), commits)
-        reading.join(start.positions)
+        reading.join(start.positions, after_gap=start.after_gap)
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
         """Raises FeedUnsuitable for a gap, a topic that is gone, or where the brokers refuse; FeedLost after an outage; and what
-        `present` raised."""
+        `present` raised and no retry helps."""
         assert self._open is not None, "poll comes after seek"
         reading, rounds, asking = self._open.reading, self._open.rounds, self._open.asking
         self._cluster.check()
@@ -120,8 +132,7 @@ class KafkaFeed:
         return ()
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
-        for lane, position in positions.items():
-            partition = partition_of(lane)
+        for partition, position in of_topics(positions).items():
             if self._open is not None and partition in self._open.reading.positions:
                 self._open.commits.acknowledge(partition, position)
 
@@ -135,6 +146,10 @@ class KafkaFeed:
         if self._open is not None:
             self._open.commits.send(self._open.reading.commit, now_s=self._clock.now_s())
             self._end()
+        self._cluster.close()
+
+    def _of_log(self) -> TableTopics:
+        return TableTopics(self._topics(), self._topics())
 
     def _learn(self, at: _Open, *, wait_s: float) -> None:
         """Ask if it is time to, and take in what has been answered."""
@@ -151,12 +166,12 @@ class KafkaFeed:
         learned = at.rounds.learn(answer, now_s=now_s)
         at.reading.leave(learned.left)
         at.commits.forget(learned.left)
-        at.reading.join(dict.fromkeys(learned.joined, 0))
+        at.reading.begin(learned.joined)
 
     def _read_to_end(self, at: _Open) -> frozenset[PartitionKey]:
-        """Which of those without tables are; none where the brokers cannot tell: R waits, and the next round asks again."""
+        """Which of the unmarked ones are; none where the brokers cannot tell: R waits, and the next round asks again."""
         try:
-            ends = self._cluster.available(at.rounds.without_tables())
+            ends = self._cluster.available(at.rounds.unmarked())
         except FeedLost:
             return frozenset()
         return frozenset(partition for partition, (_, end) in ends.items() if at.reading.positions[partition] >= end)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sidecar.core.model import Lane
 from sidecar.errors import FeedUnsuitable
+from sidecar.feeds.contract import HIDDEN_LANE
 
 PartitionKey = tuple[str, int]
 
@@ -18,10 +20,23 @@ class Topic:
     partitions: int
 
 
+@dataclass(frozen=True, slots=True)
+class TableTopics:
+    """Topics of the source's present tables. TiCDC surely sends its resolved marks to those that are `marked`; to the others perhaps."""
+
+    all: frozenset[str]
+    marked: frozenset[str]
+
+
 START_ANEW = (
     "what is lost cannot be read again: start a new changefeed into an empty topic with a new log, and dump again; "
     "give the topic a longer retention.ms than the sidecar may ever be stopped"
 )
+
+
+def of_topics(positions: Mapping[Lane, int]) -> dict[PartitionKey, int]:
+    """Raises FeedUnsuitable for the lane of another kind of feed."""
+    return {partition_of(lane): position for lane, position in positions.items() if lane != HIDDEN_LANE}
 
 
 def lane_of(partition: PartitionKey) -> Lane:
@@ -43,9 +58,9 @@ def gone(partition: PartitionKey, topic: Topic | None) -> FeedUnsuitable:
     return FeedUnsuitable(f"{lane_of(partition)} is read by this log, and topic {partition[0]} {there}", hint=START_ANEW)
 
 
-def made_anew(name: str, known: Topic, topic: Topic) -> FeedUnsuitable:
+def made_anew(name: str, known_id: str, topic: Topic) -> FeedUnsuitable:
     return FeedUnsuitable(
-        f"topic {name} was deleted and made anew (its id was {known.id} and is {topic.id}): what was in it is lost", hint=START_ANEW
+        f"topic {name} was deleted and made anew (its id was {known_id} and is {topic.id}): what was in it is lost", hint=START_ANEW
     )
 
 

@@ -1,82 +1,76 @@
-"""`feed = "kafka"`: the changefeed's own sink, read from its topics; its tables after a DDL are TiDB's at that TSO.
-
-The tables change under way, by DDLs. Who passes a DDL is told of the tables after it (`FollowedSchemas`); the scope follows them, and
-with it which topics are read.
-"""
+"""`feed = "kafka"`: the changefeed's own sink, read from its topics. Which of them follows the changefeed's tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from msgspec.structs import replace
 
-from sidecar.adapters.tidb.follow import FollowedSchemas
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.config import Config, KafkaSection, SourceSection, read_secret
 from sidecar.core.model import TableName, TableSchema
 from sidecar.feeds.contract import Brought, Note
+from sidecar.feeds.encoded.make import Begins, of_messages, schemas_of
 from sidecar.feeds.kafka.feed import KafkaFeed
+from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.process.checks import listed
-from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.changefeed_info import client_settings, codec_of, kafka_place
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
+from sidecar.ticdc.changefeed_info import client_settings, kafka_place
 from sidecar.ticdc.event_filter import FilterRules
-from sidecar.ticdc.scope import LiveScope, ddls_hidden
+from sidecar.ticdc.scope import LiveScope
 from sidecar.ticdc.suitability import check_suitable
-from sidecar.ticdc.topics import topics
+from sidecar.ticdc.topics import marked_topics, topics
 
 NAMES_RETRY_S = 10.0
 
 
 def make(config: Config, changefeed: Changefeed, scope: LiveScope, note: Note) -> Brought:
     source = TidbSchemas(config.source)
-    existing = source.tables()
-    check_suitable(changefeed, existing)
-    schemas = schemas_of(source, scope, changefeed, existing, note)
+    check_suitable(changefeed, source.tables())
+    begins = Begins("kafka.begin", config.kafka.begin, "the topics' oldest messages")
+    schemas = schemas_of(source, scope, changefeed, note, from_now=begins.now)
     names = present_names(config.source)
-    opened: list[KafkaFeed] = []
-
-    def feed() -> KafkaFeed:
-        opened.append(feed_of(changefeed, config.kafka, lambda: schemas.tables, names))
-        return opened[-1]
 
     def place() -> dict[str, str]:
         of_tables = topics(changefeed, kafka_place(changefeed).topic, schemas.tables)
-        return {"brokers": brokers_of(changefeed, config.kafka), "topics": listed(sorted(of_tables))}
+        told = {"log_begins": begins.in_words(schemas.began)} if schemas.began is not None else {}
+        return {"brokers": brokers_of(changefeed, config.kafka), "topics": listed(sorted(of_tables)), **told}
 
-    return Brought(codec_of(changefeed), schemas, feed, lambda: opened[-1].still_because() if opened else "", place)
-
-
-def schemas_of(
-    source: TidbSchemas, scope: LiveScope, changefeed: Changefeed, existing: Mapping[TableName, TableSchema], note: Note
-) -> FollowedSchemas:
-    """For one term; `existing`: all tables of the present. Raises FeedUnsuitable."""
-
-    def narrow(tables: Mapping[TableName, TableSchema]) -> Mapping[TableName, TableSchema]:
-        check_suitable(changefeed, tables)  # a setting can be wrong for a table that has just come
-        return scope.follow(changefeed, tables)
-
-    return FollowedSchemas(source, narrow=narrow, ddls_hidden=ddls_hidden(changefeed, existing), note=note)
+    feed = partial(feed_of, changefeed, config.kafka, lambda: schemas.tables, names)
+    return of_messages(config, changefeed, source, schemas, feed, place)
 
 
 def feed_of(
     changefeed: Changefeed,
     settings: KafkaSection,
     tables: Callable[[], Mapping[TableName, TableSchema]],
-    names: Callable[[], Iterable[TableName]],
+    names: Callable[[], Mapping[TableName, int]],
 ) -> KafkaFeed:
-    """`tables`: those that the feed carries where the log is, another mapping whenever they change; `names`: all that the source has
-    at present, asked only if tables have topics of their own. Raises as `reading`; FeedLost if no broker answers."""
+    """`tables`: those that the feed carries where the log is, another mapping whenever they change; `names`: tables and views that the
+    source has at present, with their ids, asked only if tables have topics of their own. Raises as `reading`; FeedLost if no broker
+    answers.
+
+    A topic is surely marked if a table with a key has it where the log is and still does: one of the same name may have no key.
+    """
     place, rules = kafka_place(changefeed), FilterRules.of(changefeed)
 
-    def present() -> frozenset[str]:
-        return topics(changefeed, place.topic, filter(rules.has, names()))
+    def present() -> TableTopics:
+        now, logged = {name: number for name, number in names().items() if rules.has(name)}, tables()
+        same = [name for name, table in logged.items() if table.key and name in now and table.table_id in (0, now[name])]
+        return TableTopics(topics(changefeed, place.topic, now), marked_topics(changefeed, place.topic, same))
 
     return reading(changefeed, settings, _TopicsOf(changefeed, place.topic, tables), present)
 
 
+def group_of(name: ChangefeedName, settings: KafkaSection) -> str:
+    """The consumer group whose offsets tell lag monitors how far we are."""
+    return settings.group or f"ticdc-dump-{name.namespace}-{name.id}"
+
+
 def reading(
-    changefeed: Changefeed, settings: KafkaSection, of_tables: Callable[[], frozenset[str]], present: Callable[[], frozenset[str]]
+    changefeed: Changefeed, settings: KafkaSection, of_tables: Callable[[], frozenset[str]], present: Callable[[], TableTopics]
 ) -> KafkaFeed:
     """A feed of these topics; `present` is asked only if tables have topics of their own.
 
@@ -85,7 +79,7 @@ def reading(
     return KafkaFeed(
         KafkaSettings(
             brokers_of(changefeed, settings),
-            settings.group or f"ticdc-dump-{changefeed.name.namespace}-{changefeed.name.id}",
+            group_of(changefeed.name, settings),
             settings.queue_bytes_max,
             client_of(changefeed, settings),
         ),
@@ -119,6 +113,7 @@ class _TopicsOf:
         return self._found
 
 
-def present_names(settings: SourceSection) -> Callable[[], frozenset[TableName]]:
-    """The source's tables of the moment of the call. It raises SourceLost sooner than the dump's statements give up: the stream waits."""
+def present_names(settings: SourceSection) -> Callable[[], Mapping[TableName, int]]:
+    """The source's tables and views of the moment of the call, with their ids. It raises SourceLost sooner than the dump's statements
+    give up: the stream waits, and says for whom."""
     return TidbSchemas(replace(settings, retry_s=min(settings.retry_s, NAMES_RETRY_S))).names

@@ -1,7 +1,8 @@
 """The topics of the tables that the source has at present, fetched in the background: nobody who asks waits for the source.
 
-An answer counts for a question only if it was fetched after the question came. What ends the fetching, known or unknown, is raised
-by the next look, in the asking thread.
+An answer counts for a question only if it was fetched after the question came. A source that cannot be reached is asked again and
+again: whoever waits for it waits, and is told. What else ends the fetching, known or unknown, is raised by the next look, in the asking
+thread.
 """
 
 from __future__ import annotations
@@ -10,19 +11,26 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Condition, Event
 
+from sidecar.errors import TicdcDumpError
+from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.process.background import Background
 
 CLOSE_WAIT_S = 1.0
+
+AGAIN_S = 1.0
+"""After a failure that a retry can help; the source itself was tried for longer."""
+
 _END = 0
 
 
 class Names:
     """`present` may wait and raise; it is called by one thread at a time, the background's."""
 
-    def __init__(self, present: Callable[[], frozenset[str]]) -> None:
+    def __init__(self, present: Callable[[], TableTopics]) -> None:
+        self.failure = ""  # of the last try, in words; empty after one that succeeded
         self._present = present
         self._asked = 0
-        self._told, self._topics = 0, frozenset[str]()
+        self._told, self._topics = 0, TableTopics(frozenset(), frozenset())
         self._to_do: SimpleQueue[int] = SimpleQueue()
         self._change = Condition()
         self._background = Background(self._work, name="kafka-feed-names")
@@ -33,7 +41,7 @@ class Names:
         self._to_do.put(self._asked)
         return self._asked
 
-    def told(self, number: int, *, wait_s: float) -> frozenset[str] | None:
+    def told(self, number: int, *, wait_s: float) -> TableTopics | None:
         """What the source told after question `number` came, None as long as it has not. Raises what ended the fetching."""
         with self._change:
             self._change.wait_for(lambda: self._told >= number, wait_s)
@@ -46,11 +54,26 @@ class Names:
         self._to_do.put(_END)
         self._background.close(CLOSE_WAIT_S)
 
-    def _work(self, _: Event) -> None:
+    def _work(self, ending: Event) -> None:
         while (number := self._to_do.get()) != _END:
             if not self._to_do.empty():
                 continue  # what is fetched for a later question answers this one too
-            topics = self._present()
-            with self._change:
-                self._told, self._topics = number, topics
-                self._change.notify_all()
+            if (topics := self._fetched(ending)) is not None:
+                with self._change:
+                    self._told, self._topics = number, topics
+                    self._change.notify_all()
+
+    def _fetched(self, ending: Event) -> TableTopics | None:
+        """However long the source is away; None at the end."""
+        while not ending.is_set():
+            try:
+                topics = self._present()
+            except TicdcDumpError as error:
+                if not error.retryable:
+                    raise
+                self.failure = error.message
+                ending.wait(AGAIN_S)
+            else:
+                self.failure = ""
+                return topics
+        return None

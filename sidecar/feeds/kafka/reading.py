@@ -2,13 +2,14 @@
 
 - Partitions are assigned, never balanced. Between two messages of one nothing is missing (TiCDC writes no transactions, its topics
   are not compacted): a hole stops, and so does an offset that is not there any more.
+- One that nobody has read begins at its oldest message. What retention has removed before that may be a gap: the message says so.
 - What is fetched and not yet taken, and what is taken at once, is bounded in bytes.
 - It must not know rounds, tables, or when a lane counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,14 +52,22 @@ class Reading:
         self._group = settings.group
         self._queue_bytes_max = settings.queue_bytes_max
         self._lanes: dict[PartitionKey, Lane] = {}
+        self._fresh: dict[PartitionKey, bool] = {}  # those that nobody has read: whether what is there is after a gap
         self._silent_since_s: float | None = None
         bounds = consumer_settings(group=settings.group, queue_bytes_max=settings.queue_bytes_max, brokers=cluster.broker_count())
         common = common_settings(settings.brokers, settings.client)
         self._consumer = open_client(Consumer, common | bounds | {"error_cb": cluster.note, "on_commit": on_commit})
 
-    def join(self, start: Mapping[PartitionKey, int]) -> None:
-        """Read these too, from there on."""
+    def begin(self, partitions: Iterable[PartitionKey]) -> None:
+        """Read these too, from what is there of their beginning."""
+        joined = frozenset(partitions)
+        self._fresh |= dict.fromkeys(joined, False)
+        self.join(dict.fromkeys(joined, 0))
+
+    def join(self, start: Mapping[PartitionKey, int], *, after_gap: Collection[PartitionKey] = ()) -> None:
+        """Read these too, from there on; what was before it in those `after_gap` is gone and was not read."""
         if start:
+            self._fresh |= dict.fromkeys(after_gap, True)
             self.positions |= start
             self._lanes |= {partition: lane_of(partition) for partition in start}
             self._consumer.incremental_assign(_places(start))
@@ -68,6 +77,7 @@ class Reading:
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in left])
             for partition in left:
                 del self.positions[partition], self._lanes[partition]
+                self._fresh.pop(partition, None)
 
     def take(self, timeout_s: float) -> list[Message]:
         """What is there, in order inside each lane: one message is waited for, the rest is taken as it is.
@@ -75,7 +85,7 @@ class Reading:
         Raises FeedUnsuitable for a gap, a hole, or where the brokers refuse.
         """
         taken: list[Message] = []
-        lanes, positions = self._lanes, self.positions
+        lanes, positions, fresh = self._lanes, self.positions, self._fresh
         bytes_left = self._queue_bytes_max // TAKEN_PART
         records = self._consume(1, timeout_s)
         while records:
@@ -89,13 +99,17 @@ class Reading:
                 positions[partition] = position + 1
                 key, value = record.key(), record.value()
                 bytes_left -= len(key or b"") + len(value or b"")
-                taken.append(Message(lanes[partition], position, key, value))
+                taken.append(Message(lanes[partition], position, key, value, partition in fresh and self._heard(partition)))
             if len(taken) >= POLL_MESSAGES_MAX or bytes_left <= 0:
                 break
             records = self._consume(SLICE_MESSAGES, 0.0)
         if taken:
             self._silent_since_s = None
         return taken
+
+    def _heard(self, partition: PartitionKey) -> bool:
+        """For the first time; whether it is after a gap."""
+        return self._fresh.pop(partition)
 
     def commit(self, positions: Mapping[PartitionKey, int]) -> None:
         """Begin to; how it went is told to `on_commit`."""
@@ -135,7 +149,11 @@ class Reading:
         partition = (record.topic(), record.partition())
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             first, end = self._cluster.available([partition])[partition]
-            raise gap(partition, self.positions[partition], first, end)
+            if partition not in self._fresh:
+                raise gap(partition, self.positions[partition], first, end)
+            self._consumer.incremental_unassign([TopicPartition(*partition)])
+            self.join({partition: first}, after_gap=[partition] if first < end else [])
+            return
         if refused := refusal(error, f"reading {lane_of(partition)}" if record.topic() else f"consumer group {self._group}"):
             raise refused
 

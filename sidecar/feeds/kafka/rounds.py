@@ -7,8 +7,9 @@
   An answer is as good as the broker that gives it: one that lags behind its controller leaves a new partition out.
 - The topics of the source's present tables count as well as those of the tables where the log is: the DDL that makes or renames
   a table comes in the table's own topic. A question asks for both, after mark T came, when the table is there.
-- TiCDC marks a topic only as long as it has a table. One that has none at present leaves R alone in each round in which it was
-  read up to an end that was asked for after the round's messages came: nothing <= T is behind it.
+- TiCDC marks a topic only as long as it has a table, with a key and by the name that TiCDC has for it. One of which that is not sure
+  leaves R alone in each round in which it was read up to an end that was asked for after the round's messages came: nothing <= T
+  is behind it.
 - Else a lane never leaves. Its topic gone, smaller, or made anew (another topic id) stops.
 
 The caller's order: `take`; `ask` whenever it likes; `learn` with the answer; and while `held`, `release` once `told`.
@@ -20,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecar.core.model import Lane, Message
-from sidecar.feeds.kafka.lanes import PartitionKey, Topic, gone, lane_of, made_anew, partition_of
+from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, Topic, gone, lane_of, made_anew, partition_of
 
 TOPICS_EVERY_S = 5.0
 """Without messages of every lane the topics are read again so often: for what appears, what is gone, and for a sign of life."""
@@ -46,13 +47,13 @@ class Answer:
     """`present`: the topics of the source's tables; `found`: those that exist, None if no broker could tell."""
 
     question: Question
-    present: frozenset[str]
+    present: TableTopics
     found: Mapping[str, Topic] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Read `joined` from their beginning, and `left` no more."""
+    """Read `joined` from what is there of their beginning, and `left` no more."""
 
     joined: frozenset[PartitionKey] = frozenset()
     left: frozenset[PartitionKey] = frozenset()
@@ -61,13 +62,13 @@ class Learned:
 class Rounds:
     """Begins with the partitions of `topics`, which exist; `at_log` and `present` are the tables' topics that were asked for."""
 
-    def __init__(self, topics: Mapping[str, Topic], *, at_log: frozenset[str], present: frozenset[str], now_s: float) -> None:
+    def __init__(self, topics: Mapping[str, Topic], *, at_log: frozenset[str], present: TableTopics, now_s: float) -> None:
         self.held: Sequence[Message] = ()
         self.told = False
         self._topics = dict(topics)
         self._lanes = {partition: lane_of(partition) for name, topic in topics.items() for partition in _partitions(name, 0, topic)}
-        self._with_tables, self._asked_for = present, at_log | present
-        self._unheard = set(self._lanes)
+        self._marked, self._asked_for = present.marked, at_log | present.all
+        self._unheard = {partition for partition in self._lanes if partition[0] in self._marked}
         self._at_end: frozenset[PartitionKey] = frozenset()
         self._question = Question(0, frozenset(), frozenset())
         self._asking = False
@@ -80,9 +81,13 @@ class Rounds:
         unasked = {lane_of((topic, 0)) for topic in at_log - self._asked_for}
         return frozenset(unasked | {lane for partition, lane in self._lanes.items() if partition not in self._at_end})
 
-    def without_tables(self) -> frozenset[PartitionKey]:
-        """Those that TiCDC marks no more."""
-        return frozenset(partition for partition in self._lanes if partition[0] not in self._with_tables)
+    def incarnations(self) -> Mapping[Lane, str]:
+        """All that are read, and the id of each one's topic."""
+        return {lane: self._topics[partition[0]].id or "" for partition, lane in self._lanes.items()}
+
+    def unmarked(self) -> frozenset[PartitionKey]:
+        """Those that TiCDC may not mark."""
+        return frozenset(partition for partition in self._lanes if partition[0] not in self._marked)
 
     # ---- what comes -------------------------------------------------------------------------------------------------
 
@@ -98,11 +103,11 @@ class Rounds:
         return ()
 
     def release(self, read_to_end: Collection[PartitionKey]) -> Sequence[Message]:
-        """The round ends. `read_to_end`: of those without tables, up to an end that was asked for since the round is held."""
+        """The round ends. `read_to_end`: of the unmarked ones, up to an end that was asked for since the round is held."""
         if not self.told:
             raise AssertionError("the topics were not told since the round's messages came")
-        self._at_end = self.without_tables() & frozenset(read_to_end)
-        self._unheard = {partition for partition in self._lanes if partition[0] in self._with_tables}
+        self._at_end = self.unmarked() & frozenset(read_to_end)
+        self._unheard = {partition for partition in self._lanes if partition[0] in self._marked}
         released, self.held, self.told = self.held, (), False
         return released
 
@@ -123,33 +128,33 @@ class Rounds:
         self._asking, self._ask_at_s = False, now_s + TOPICS_AGAIN_S
         if answer.found is None:
             return Learned()
-        asked_for = answer.question.at_log | answer.present
+        asked_for = answer.question.at_log | answer.present.all
         left = self._leave(asked_for, answer.found)
         if self._something_is_gone(answer.found, now_s):
             return Learned(left=left)
         if self._lanes:
             self._ask_at_s = now_s + TOPICS_EVERY_S
-        self._follow_tables(answer.present)
+        self._follow_marks(answer.present.marked)
         self._asked_for = asked_for
         self.told = bool(self.held)
         return Learned(self._join(answer.found), left)
 
-    def _follow_tables(self, present: frozenset[str]) -> None:
-        """Topics that have tables hold R, from now on; those that have none any more are left out when the next round ends."""
-        came = {partition for partition in self._lanes if partition[0] in present - self._with_tables}
-        self._with_tables = present
+    def _follow_marks(self, marked: frozenset[str]) -> None:
+        """Topics that are marked hold R, from now on; those that no longer surely are may be left out when the next round ends."""
+        came = {partition for partition in self._lanes if partition[0] in marked - self._marked}
+        self._marked = marked
         self._at_end -= came
-        self._unheard = {partition for partition in self._unheard | came if partition[0] in present}
+        self._unheard = {partition for partition in self._unheard | came if partition[0] in marked}
 
     def _join(self, found: Mapping[str, Topic]) -> frozenset[PartitionKey]:
-        """What was not there when the log began, or when this process did, is read from its very beginning."""
+        """What was not there when the log began, or when this process did, is read from its beginning."""
         joined: set[PartitionKey] = set()
         for name, topic in found.items():
             if name in self._topics or name in self._asked_for:
                 joined |= _partitions(name, self._topics[name].partitions if name in self._topics else 0, topic)
                 self._topics[name] = topic
         self._lanes |= {partition: lane_of(partition) for partition in joined}
-        self._unheard |= joined
+        self._unheard |= {partition for partition in joined if partition[0] in self._marked}
         return frozenset(joined)
 
     def _leave(self, asked_for: frozenset[str], found: Mapping[str, Topic]) -> frozenset[PartitionKey]:
@@ -170,7 +175,7 @@ class Rounds:
         for name, known in self._topics.items():
             topic = found.get(name)
             if topic is not None and topic.id is not None and known.id is not None and topic.id != known.id:
-                raise made_anew(name, known, topic)
+                raise made_anew(name, known.id, topic)
             if topic is None or topic.partitions < known.partitions:
                 self._gone_since_s = now_s if self._gone_since_s is None else self._gone_since_s
                 if now_s - self._gone_since_s > GONE_MAX_S:

@@ -1,18 +1,19 @@
 """Where reading begins: which topics exist, and from which offset each of their partitions is read. It waits, with bounds.
 
-- Nothing is skipped. Below the first offset (retention passed) and above the end (a topic made anew) is a gap, and so is a lane
-  without its offset 0 that was not there when the log began. Only a new log begins at what is there.
-- A topic made anew while nobody looked, and longer by now than the position, cannot be told from the old one.
+- Nothing is skipped. Below the first offset (retention passed) and above the end (a topic made anew) is a gap. A lane that the log does
+  not name begins at what is there; where that is not its beginning, its first message tells whether what is gone was needed.
+- A topic made anew while nobody looked has another id than the log has for it. Brokers before 2.8 know no ids: there it is a gap only
+  while it is shorter than the position.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sidecar.errors import FeedLost
 from sidecar.feeds.kafka.client import Cluster
-from sidecar.feeds.kafka.lanes import PartitionKey, Topic, gap, gone
+from sidecar.feeds.kafka.lanes import PartitionKey, Topic, gap, gone, made_anew
 from sidecar.ports import Clock
 
 FIRST_ANSWER_MAX_S = 10.0
@@ -27,17 +28,20 @@ AGAIN_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """`positions`: of the log, empty for a new one. `topics`: of the tables. `may_go`: topics that the log names and that may be gone."""
+    """`positions`: of the log, empty for a new one. `topics`: of the tables. `may_go`: topics that the log names and that may be gone.
+    `ids`: of the log's topics, as far as it knows them."""
 
     positions: Mapping[PartitionKey, int]
     topics: frozenset[str]
     may_go: frozenset[str]
+    ids: Mapping[str, str] = field(default_factory=dict)
 
 
 class Start:
-    """`topics`: those that exist; `positions`: of each partition of them.
+    """`topics`: those that exist; `positions`: of each partition of them; `after_gap`: partitions that the log does not name, and whose
+    beginning is gone; `ends`: what its next message will get.
 
-    Raises FeedUnsuitable for a gap, or where the brokers refuse; FeedLost if none answers.
+    Raises FeedUnsuitable for a gap, a topic made anew, or where the brokers refuse; FeedLost if none answers.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock, wanted: Wanted) -> None:
@@ -46,12 +50,25 @@ class Start:
         there = [(topic, number) for topic, found in self.topics.items() for number in range(found.partitions)]
         if lost := sorted(partition for partition in wanted.positions.keys() - set(there) if partition[0] not in wanted.may_go):
             raise gone(lost[0], self.topics.get(lost[0][0]))
+        anew = self._made_anew(wanted)
         self.positions: dict[PartitionKey, int] = {}
+        self.after_gap: set[PartitionKey] = set()
+        self.ends: dict[PartitionKey, int] = {}
         for partition, (first, end) in self._available(there).items():
-            position = wanted.positions.get(partition, 0) if wanted.positions else first
+            is_ours = partition in wanted.positions and partition[0] not in anew
+            position = wanted.positions[partition] if is_ours else first
+            if wanted.positions and not is_ours and 0 < first < end:
+                self.after_gap.add(partition)
             if not first <= position <= end:
                 raise gap(partition, position, first, end)
-            self.positions[partition] = position
+            self.positions[partition], self.ends[partition] = position, end
+
+    def _made_anew(self, wanted: Wanted) -> set[str]:
+        """Topics that may go, and that others of their names have followed. Raises FeedUnsuitable for any other one."""
+        anew = {name for name, found in self.topics.items() if found.id and wanted.ids.get(name, found.id) != found.id}
+        for name in sorted(anew - wanted.may_go):
+            raise made_anew(name, wanted.ids[name], self.topics[name])
+        return anew
 
     def _first_answer(self, topics: frozenset[str], named: set[str]) -> dict[str, Topic]:
         """Which of both exist; of `topics` those that the log names are waited for."""

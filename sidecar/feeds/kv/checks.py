@@ -11,9 +11,14 @@ from typing import Any
 from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.config import SourceSection
 from sidecar.feeds.checks import CHANGEFEED, TIDB, of_problem
-from sidecar.feeds.kv.suitability import refuse_filter, refuse_old_tidb
+from sidecar.feeds.kv.row_filter import RowFilter
+from sidecar.feeds.kv.schemas import KvSchemas
+from sidecar.feeds.kv.suitability import refuse_filter
 from sidecar.process.checks import Check, Found, Key, Told, ok
+from sidecar.rowcodec.kv_layout import KvSnapshot
 from sidecar.ticdc.changefeed import Changefeed
+from sidecar.ticdc.ddl_rules import DdlRules
+from sidecar.ticdc.event_filter import FilterRules
 from sidecar.ticdc.suitability import problems_of_key_values
 
 INFOS_S = 60.0
@@ -27,22 +32,33 @@ def checks(brought: Callable[[Found], Told[None]]) -> Sequence[Check[Any]]:
     """`brought`: whether whoever brings the key-values can."""
     return (
         Check(SETTINGS, lambda it: settings(it[CHANGEFEED]), "filter (changefeed)", (CHANGEFEED,)),
-        Check(INFOS, lambda it: infos(it.config.source), "source.status_port", (TIDB,), INFOS_S),
+        Check(
+            INFOS,
+            lambda it: infos(it.config.source, it[CHANGEFEED]),
+            "source.status_port, filter (changefeed)",
+            (TIDB, CHANGEFEED),
+            INFOS_S,
+        ),
         Check(BROUGHT, brought, "tikv.pd, push.listen"),
     )
 
 
 def settings(changefeed: Changefeed) -> Told[None]:
-    refuse_filter(changefeed.filter)
+    refuse_filter(changefeed)
     against = [problem for problem in problems_of_key_values(changefeed) if problem.setting != "state"]
     yield from map(of_problem, against)
     if not against:
         yield ok("its filter can be followed on raw key-values")
 
 
-def infos(source: SourceSection) -> Told[None]:
-    """What a new log would begin with."""
+def infos(source: SourceSection, changefeed: Changefeed) -> Told[None]:
+    """What a new log would begin with, and whether the filter can be followed on those tables."""
     found = TidbInfos(source).snapshot()
-    refuse_old_tidb(found.version, fast_create_table=found.fast_create_table)
-    tables = sum(len(list(schema.tables)) for schema in found.schemas)
-    yield ok(f"TiDB's status port tells {tables} tables' infos at {found.ts}")
+    yield ok(f"TiDB's status port tells the tables' infos at {found.ts}; {tables_of(changefeed, found)} of them are replicated")
+
+
+def tables_of(changefeed: Changefeed, found: KvSnapshot) -> int:
+    """How many are replicated. Raises FeedUnsuitable for a filter that cannot be followed on them."""
+    rules = DdlRules.of(changefeed.filter, new_architecture=changefeed.new_architecture)
+    tables = KvSchemas(lambda: found, rules, RowFilter(FilterRules.of(changefeed))).begin()
+    return sum(1 for table in tables.values() if table.key)

@@ -27,7 +27,7 @@ from sidecar.codecs.kv import encode_ddl, encode_resolved, encode_row
 from sidecar.core.model import CommitTs, Lane, Message
 from sidecar.errors import FeedError
 from sidecar.feeds.kv.schemas import KvSchemas
-from sidecar.ports import Puller
+from sidecar.ports import NOT_KNOWN, Puller
 from sidecar.rowcodec.frontier import Frontier
 from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, Pulled, rows_of
 
@@ -89,7 +89,15 @@ class KvFeed:
     def lanes(self) -> frozenset[Lane]:
         return frozenset([DDL_LANE, *(lane.name for lane in self._lanes.values())])
 
-    def seek(self, positions: Mapping[Lane, int]) -> None:
+    def ends(self) -> Mapping[Lane, int]:
+        """Positions are TSOs: `seek` goes by the schemas' moment."""
+        return {}
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        """A physical id is never given twice, so it tells enough."""
+        return dict.fromkeys(self.lanes(), "")
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:  # noqa: ARG002  # ids tell enough
         """All lanes go on from the lowest of the positions. Those of tables that are not there say nothing: what makes such a table comes
         again, or the log has passed its end.
 

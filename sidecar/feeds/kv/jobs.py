@@ -47,6 +47,10 @@ class DdlJobs:
         if job is not None:
             self._waiting.append(job)
 
+    def add(self, job: DdlJob) -> None:
+        """One that was read elsewhere."""
+        self._waiting.append(job)
+
     def upto(self, ts: CommitTs) -> list[DdlJob | Step]:
         """All that are waiting with commit_ts <= `ts`, in order; they wait no more."""
         ready = [job for job in self._waiting if job.commit_ts <= ts]

@@ -12,11 +12,13 @@ from sidecar.config import Config
 from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.kv.feed import KvFeed
+from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
 from sidecar.ports import Puller
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.ddl_rules import DdlRules
+from sidecar.ticdc.event_filter import FilterRules
 from sidecar.ticdc.scope import LiveScope
 from sidecar.ticdc.suitability import check_suitable
 
@@ -24,18 +26,22 @@ from sidecar.ticdc.suitability import check_suitable
 def of_key_values(config: Config, changefeed: Changefeed, scope: LiveScope, puller: Callable[[], Puller]) -> Brought:
     """Raises FeedUnsuitable. `puller` begins to listen or to connect."""
     check_suitable(changefeed, None)
-    refuse_filter(changefeed.filter)
+    refuse_filter(changefeed)
     rules = DdlRules.of(changefeed.filter, new_architecture=changefeed.new_architecture)
-    schemas = KvSchemas(TidbInfos(config.source).snapshot, rules)
-    scoped = _ScopedSchemas(schemas, lambda tables: scope.follow(changefeed, {name: table for name, table in tables.items() if table.key}))
+    schemas = KvSchemas(TidbInfos(config.source).snapshot, rules, RowFilter(FilterRules.of(changefeed)))
+    scoped = ScopedSchemas(schemas, lambda tables: scope.follow(changefeed, {name: table for name, table in tables.items() if table.key}))
     return Brought(KvCodec(schemas.mark_table), scoped, lambda: KvFeed(puller(), schemas))
 
 
-class _ScopedSchemas:
-    """Key-values' schemas, and what a dump may read follows them."""
+class ScopedSchemas:
+    """The schemas, and what a dump may read follows them."""
 
     def __init__(self, schemas: KvSchemas, follow: Callable[[Mapping[TableName, TableSchema]], object]) -> None:
         self._schemas, self._follow = schemas, follow
+
+    @property
+    def since_ts(self) -> CommitTs:
+        return self._schemas.since_ts
 
     def begin(self) -> Mapping[TableName, TableSchema]:
         return self._followed(self._schemas.begin())

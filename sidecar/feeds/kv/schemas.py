@@ -5,12 +5,14 @@
 
 - Everything that changes a table, or a schema, is a cut (`Told`): also what TiCDC would not send, and tables that are not replicated.
   So a segment has one state of all tables, its schemas file is the whole state, and `resume` needs nothing else.
-- A row is of the table that had its physical id at commit_ts - 1. `named` leaves out and counts what is no data ("gone": a late
-  write to a truncated table, a partition that was reorganised away; "not yet") and what is not replicated (outside the table
-  rules, without a handle key). An id that nobody knows is an error: it was pulled because it was known.
+- A row is of the table that had its physical id at commit_ts - 1; TiDB-Binlog's rows have the logical id, which partitions share. `named`
+  leaves out and counts what is no data ("gone": a late write to a truncated table, a partition that was reorganised away; "not yet")
+  and what is not replicated (outside the table rules, without a handle key). An id that nobody knows is an error: it was pulled
+  because it was known.
 - What cannot be followed is refused when the log comes to it, with everything below delivered: `resolve` goes no further, `after` raises.
 - A physical id is wanted from the commit_ts of what made it a replicated table's, and given up when the log has passed what ended that.
 - The history is collected below what is durable. While rows of a vanished id may still wait to be named, it keeps to below its end.
+- Rows of TiDB-Binlog tell the schema version that they were written under, which may be an older one: `TableSchema.former`.
 - The watermark table is replicated whatever the rules say, and stays as it is.
 """
 
@@ -19,11 +21,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Former, TableName, TableSchema
 from sidecar.errors import FeedError, FeedUnsuitable, UnsupportedDdl
 from sidecar.feeds.kv.jobs import DdlJobs
+from sidecar.feeds.kv.row_filter import KEY_VALUES, RowFilter, Rows, TableFilter
 from sidecar.feeds.kv.suitability import refuse_old_tidb
 from sidecar.rowcodec.key_values import KvEntry
 from sidecar.rowcodec.kv_layout import KvSnapshot, ddl_job_entry, kv_table_of, layout_of, schema_entry, snapshot_of
@@ -34,11 +38,12 @@ from sidecar.schema.version import TableVersion
 from sidecar.ticdc.ddl_rules import DdlRules, Verdict
 
 Tables = Mapping[TableName, TableSchema]
+NOTHING_FORMER: Mapping[TableName, Former] = MappingProxyType({})
 
 _SCHEMA_APPEARS = (Effect.CREATE_SCHEMA, Effect.RECOVER_SCHEMA)
 _SCHEMA_DDLS = (Effect.CREATE_SCHEMA, Effect.DROP_SCHEMA, Effect.ALTER_SCHEMA, Effect.RECOVER_SCHEMA)
 
-NOT_REPLICATED = "not replicated"
+NOT_REPLICATED, FILTERED = "not replicated", "left out by an event filter"
 
 
 class Told(NamedTuple):
@@ -60,15 +65,20 @@ class _Cut(NamedTuple):
 
 
 class KvSchemas:
-    """sidecar.ports.Schemas. `snapshot` asks the cluster, for a new log; `rules` are the changefeed's. One thread.
+    """sidecar.ports.Schemas. `snapshot` asks the cluster, for a new log; `rules` are the changefeed's, and so is `row_filter`, None where
+    it leaves no row out. `rows`: what the feed's changes are. One thread.
 
     `wanted`: the physical ids to be pulled, each from its ts on; `leaving`: those of them that are no replicated table's any more, since
     when. `dropped` counts changes that `named` left out, by reason.
     """
 
-    def __init__(self, snapshot: Callable[[], KvSnapshot], rules: DdlRules) -> None:
+    def __init__(
+        self, snapshot: Callable[[], KvSnapshot], rules: DdlRules, row_filter: RowFilter | None = None, *, rows: Rows = KEY_VALUES
+    ) -> None:
         self._ask = snapshot
+        self._rows = rows
         self._rules = rules
+        self._row_filter = row_filter
         self._at_log: Tables = {}
         self._newest: dict[TableName, TableSchema] = {}
         self.dropped: Counter[str] = Counter()
@@ -87,7 +97,9 @@ class KvSchemas:
         return self._start(snapshot)
 
     def resume(self, tables: Tables, *, upto_ts: CommitTs) -> Tables:
-        return self._start(snapshot_of(tables, ts=upto_ts))
+        return self._start(
+            snapshot_of(tables, ts=upto_ts), {name: table.former for name, table in tables.items() if table.former is not None}
+        )
 
     def after(self, ddls: Sequence[Ddl]) -> Tables:
         before, passed = self._at_log, False
@@ -101,18 +113,24 @@ class KvSchemas:
         if not passed:
             return before
         _check_mark_table(before, tables, ddls[-1])
+        if self._row_filter is not None:
+            self._row_filter.check(tables[name] for name in tables if tables[name] != before.get(name))
         self._at_log = tables
         return tables
 
     def named(self, changes: Iterable[Change]) -> Iterator[Change]:
-        """Within a segment no id changes hands, so each is looked up once."""
-        found: dict[str, TableName | str] = {}
-        for change in changes:
-            name = found.get(change[3])
-            if name is None:
-                name = found[change[3]] = self._name(change)
+        """Within a segment no id changes hands, so each is looked up once, with the filter of its table."""
+        found: dict[str, tuple[TableName | str, TableFilter | None]] = {}
+        passing: list[Change] = []
+        for change in self._rows.settled(_watched(changes, passing), lambda table: self._decoder(passing[-1]._replace(table=table))):
+            known = found.get(change[3])
+            if known is None:
+                known = found[change[3]] = self._known(change)
+            name, table_filter = known if (home := self._home(change, known[0])) is None else self._known(home)
             if isinstance(name, str):
                 self.dropped[name] += 1
+            elif table_filter is not None and table_filter.leaves_out(change):
+                self.dropped[FILTERED] += 1
             else:
                 yield Change(change[0], change[1], name[0], name[1], change[4], change[5], change[6], change[7])
 
@@ -139,8 +157,12 @@ class KvSchemas:
         """A write of mysql.tidb_ddl_job above what is resolved."""
         self._jobs.take(entry)
 
+    def know_job(self, job: DdlJob) -> None:
+        """A job above what is resolved, of a feed that tells when jobs end and not what they are."""
+        self._jobs.add(job)
+
     def resolve(self, ts: CommitTs) -> list[Told]:
-        """The DDL job table is complete up to `ts`: what happens up to there, in order. Changes `wanted` and `leaving`.
+        """All jobs up to `ts` are known: what happens up to there, in order. Changes `wanted` and `leaving`.
 
         Raises MessageUnreadable.
         """
@@ -174,7 +196,7 @@ class KvSchemas:
 
     # ---- within -----------------------------------------------------------------------------------------------------
 
-    def _start(self, snapshot: KvSnapshot) -> Tables:
+    def _start(self, snapshot: KvSnapshot, former: Mapping[TableName, Former] = NOTHING_FORMER) -> Tables:
         self._since_ts = snapshot.ts
         self._new_collation = snapshot.new_collation
         schemas = [schema._replace(tables=list(schema.tables)) for schema in snapshot.schemas]
@@ -184,7 +206,10 @@ class KvSchemas:
         job_table = ddl_job_entry(snapshot.ddl_job, mysql, new_collation=self._new_collation)
         self._jobs = DdlJobs(kv_table_of(job_table))
         names = [TableName(schema.name, info["name"]["O"]) for schema in schemas for info in schema.tables]
-        entries += [entry for name in names if (entry := self._entry(name, snapshot.ts)) is not None]
+        found = (entry for name in names if (entry := self._entry(name, snapshot.ts)) is not None)
+        entries += [replace(entry, former=former.get(entry.name)) for entry in found]
+        if self._row_filter is not None:
+            self._row_filter.check(entries)
         self._newest = {entry.name: entry for entry in [job_table, *entries]}
         self._at_log = dict(self._newest)
         self.wanted = {one: snapshot.ts for entry in entries for one in _pulled(entry)}
@@ -211,6 +236,8 @@ class KvSchemas:
         gone = [change.name_before for change in event.tables if change.name_before is not None]
         names = [change.name_after for change in event.tables if change.name_after is not None]
         came = [entry for name in names if (entry := self._entry(name, event.commit_ts)) is not None]
+        if self._rows.has_former and isinstance(job, DdlJob):
+            came = [self._remembering(entry, gone, job) for entry in came]
         if isinstance(job, DdlJob) and event.effect in _SCHEMA_APPEARS:
             came.append(schema_entry(event.schema, job.schema_id, new_collation=self._new_collation))
         if event.effect is Effect.DROP_SCHEMA:
@@ -233,6 +260,13 @@ class KvSchemas:
         self._cuts.append(cut)
         return told or Told(event.commit_ts)
 
+    def _remembering(self, entry: TableSchema, gone: Iterable[TableName], job: DdlJob) -> TableSchema:
+        """With the layout of the same table before."""
+        before = next((one for name in gone if (one := self._newest.get(name)) and one.table_id == entry.table_id), None)
+        if before is None or before.layout == entry.layout:
+            return entry if before is None else replace(entry, former=before.former)
+        return replace(entry, former=Former(job.schema_version, before.layout, job.finished_ts))
+
     def _told(self, event: DdlEvent) -> Told | FeedError | None:
         """What TiCDC would send of it, None for nothing. The query is the job's: TiCDC's own is the same in its parser's words."""
         if event.effect is Effect.SWITCH:
@@ -254,20 +288,50 @@ class KvSchemas:
         self._cuts.append(_Cut(commit_ts, (), (), error))
         return Told(commit_ts)
 
+    def _filter_of(self, name: TableName) -> TableFilter | None:
+        """By the table as the log has it, with which the segment is decoded."""
+        table = self._at_log.get(name)
+        return None if self._row_filter is None or table is None else self._row_filter.of(table)
+
+    def _known(self, change: Change) -> tuple[TableName | str, TableFilter | None]:
+        named = self._name(change)
+        return named, None if isinstance(named, str) else self._filter_of(named)
+
+    def _home(self, change: Change, name: TableName | str) -> Change | None:
+        """A row that was written before its table's partitions became others, by the id of its partition then: it may be another table's
+        by now, or nobody's."""
+        table = None if isinstance(name, str) or not self._rows.has_former else self._at_log.get(name)
+        if table is None or table.former is None or str(table.table_id) != change.table:
+            return None
+        home = self._rows.home(table, change)
+        return None if home is None else change._replace(table=str(home))
+
+    def _decoder(self, change: Change) -> KvTable | None:
+        name = self._name(change)
+        return None if isinstance(name, str) else kv_table_of(self._at_log[name])
+
     def _name(self, change: Change) -> TableName | str:
         """The table, or why there is none."""
-        physical_id, ts = int(change.table), change.commit_ts - 1
-        version = self._history.table_at(physical_id, ts)
+        an_id, ts = int(change.table), change.commit_ts - 1
+        logical = self._rows.logical_ids
+        version = self._history.table_at(an_id, ts) or (self._history.table_by_id(an_id, ts) if logical else None)
         if version is not None:
             return version.name if version.description.key else NOT_REPLICATED
-        absence = self._history.absence(physical_id, ts)
+        absence = self._history.absence(an_id, ts, logical=logical)
         if absence == "unknown":
             raise FeedError(
-                f"{change.lane}@{change.position} has a row of physical table id {physical_id} at commit_ts {change.commit_ts},"
+                f"{change.lane}@{change.position} has a row of table id {an_id} at commit_ts {change.commit_ts},"
                 " and no table has or had that id",
                 hint="start the sidecar again, which reads on from its log; if it stops here again, report this text",
             )
         return absence
+
+
+def _watched(changes: Iterable[Change], passing: list[Change]) -> Iterator[Change]:
+    """`passing`: has the one that passed last."""
+    for change in changes:
+        passing[:] = [change]
+        yield change
 
 
 def _pulled(entry: TableSchema) -> tuple[int, ...]:

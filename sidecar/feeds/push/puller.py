@@ -4,7 +4,8 @@
     session   one sender's conversation                                   │
     spans     who owns what, what a mark is worth                         │ only where `poll`, `want`, `acknowledge` run
     credits   who may send how much                                       │
-    puller    senders in turn, silence, what stops the sidecar            │
+    turns     a message of each in turn                                   │
+    puller    who has which name, silence, what stops the sidecar         │
 
 Everything that decides runs in `poll`: what has arrived waits as bytes until it is asked for, so the order in which messages
 count is the order in which they are taken here, one of each sender in turn. Silence is measured in time in which somebody polls:
@@ -24,10 +25,12 @@ import grpc
 from sidecar.config import PushSection
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost, FeedUnsuitable, MessageUnreadable, TicdcDumpError
+from sidecar.feeds.push.conversation import StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushServer
-from sidecar.feeds.push.session import Session, StreamEnds, Terms
+from sidecar.feeds.push.session import Session
 from sidecar.feeds.push.spans import Loss, Part, Spans, Wanted, describe
+from sidecar.feeds.push.turns import Turns
 from sidecar.ports import Clock
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
 from sidecar.ticdc.changefeed import ChangefeedName
@@ -80,7 +83,7 @@ class PushPuller:
         self._spans = Spans()
         self._credits = Credits(push.queue_bytes_max)
         self._sessions: dict[int, Session] = {}
-        self._turns: deque[Session] = deque()
+        self._turns = Turns[Session](self._credits)
         self._by_name: dict[str, Session] = {}
         self._ends: deque[str] = deque(maxlen=ENDS_TOLD)
         self._failure: TicdcDumpError | None = None
@@ -88,6 +91,7 @@ class PushPuller:
         self._left_s = self._clock.now_s()
         self._check_at_s = self._left_s
         self._server = PushServer(push)
+        self._streams = self._server.streams
         self.port = self._server.port
 
     # ---- the port -------------------------------------------------------------------------------------------------------
@@ -124,14 +128,13 @@ class PushPuller:
         """Those that are connected, and those whose last messages wait, by name. From any thread."""
         with self._lock:
             now_s = self._now_s()
-            named = sorted((session for session in self._sessions.values() if session.name), key=lambda session: session.name)
-            return [_view(session, now_s) for session in named]
+            return [_view(session, now_s) for session in self._turns.named()]
 
     # ---- taking in ------------------------------------------------------------------------------------------------------
 
     def _poll(self, until_s: float) -> Sequence[KvEvent]:
         while True:
-            self._server.arrived.clear()
+            self._streams.arrived.clear()
             with self._lock:
                 events, more = self._take()
                 if not events and self._failure is not None:
@@ -142,55 +145,42 @@ class PushPuller:
             if events or left_s <= 0:
                 return events
             if not more:
-                self._server.arrived.wait(left_s)
+                self._streams.arrived.wait(left_s)
 
     def _take(self) -> tuple[list[KvEvent], bool]:
-        """One message of each sender in turn, until nothing waits or it is enough for one poll; whether more may wait."""
+        """Until nothing waits or it is enough for one poll; whether more may wait."""
         now_s = self._now_s()
-        for stream in self._server.new_streams():
+        for stream in self._streams.new_streams():
             self._sessions[stream.number] = Session(stream, self._spans, self._credits, self._terms, now_s=now_s)
-            self._turns.append(self._sessions[stream.number])
+            self._turns.add(self._sessions[stream.number])
         events: list[KvEvent] = []
-        bytes_left, idle = self._take_bytes_max, 0
-        while idle < len(self._turns) and bytes_left > 0 and self._failure is None:
-            session = self._turns[0]
-            self._turns.rotate(-1)
-            taken_bytes = self._take_one(session, events, now_s)
-            idle = idle + 1 if taken_bytes is None else 0
-            bytes_left -= taken_bytes or 0
-        for session in self._turns:
-            if session.name and not session.stream.gone() and (bytes := self._credits.grant(session.stream.number)):
-                session.stream.grant(bytes)
-        return events, idle < len(self._turns)
+        for session, data in self._turns.heard(self._take_bytes_max if self._failure is None else 0):
+            if data is None:
+                if self._by_name.get(session.name) is session:
+                    self._ends.append(f"{session}: its connection ended")
+                self._finish(session, now_s)
+                continue
+            events += self._take_one(session, data, now_s)
+            if self._failure is not None:
+                break
+        self._turns.grant()
+        return events, self._turns.more
 
-    def _take_one(self, session: Session, events: list[KvEvent], now_s: float) -> int | None:
-        """The bytes of its next message; None if there was nothing to do."""
-        if session.predecessor is not None:
-            if not session.predecessor.finished:
-                return None
-            session.predecessor = None
-        gone, data = session.stream.gone(), session.stream.next()
-        if data is None:
-            if not gone:
-                return None
-            if self._by_name.get(session.name) is session:
-                self._ends.append(f"{session}: its connection ended")
-            self._finish(session, now_s)
-            return 0
+    def _take_one(self, session: Session, data: bytes, now_s: float) -> Sequence[KvEvent]:
         greeted = bool(session.name)
         try:
             taken = session.take(data, now_s=now_s)
         except StreamEnds as end:
             self._end(session, end.code, end.text, now_s)
+            return ()
         except MessageUnreadable as error:
             self._failure = error
             self._end(session, grpc.StatusCode.INVALID_ARGUMENT, str(error), now_s)
-        else:
-            events += taken.events
-            self._tell_losses(taken.losses)
-            if not greeted:
-                self._succeed(session)
-        return len(data)
+            return ()
+        self._tell_losses(taken.losses)
+        if not greeted:
+            self._succeed(session)
+        return taken.events
 
     def _succeed(self, session: Session) -> None:
         """A new stream of a sender's name: the former one ends, and what arrived of it comes first."""
@@ -202,15 +192,14 @@ class PushPuller:
             self._credits.close(former.stream.number, waiting=former.stream.waiting_bytes())
 
     def _end(self, session: Session, code: grpc.StatusCode, text: str, now_s: float) -> None:
-        session.stream.end(code, text)
-        session.stream.discard()
+        session.cut(code, text)
         self._ends.append(f"{session}: {text.partition(chr(10))[0]}")
         self._finish(session, now_s)
 
     def _finish(self, session: Session, now_s: float) -> None:
+        self._turns.finish(session)
         session.finish(now_s=now_s)
         del self._sessions[session.stream.number]
-        self._turns.remove(session)
         if self._by_name.get(session.name) is session:
             del self._by_name[session.name]
 

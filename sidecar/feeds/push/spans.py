@@ -28,6 +28,8 @@ OP_PUT, OP_DELETE = 1, 2
 """`Op` of feed.proto."""
 
 _SIGN_BIT = 1 << 63
+TS_END = 1 << 63
+"""No TSO reaches it: the log keeps them as signed numbers of 64 bits."""
 _NOTHING = CommitTs(0)
 _MEND = "this sender is at fault: mend or replace it; its stream may be sent again from what is durable"
 
@@ -194,7 +196,8 @@ class Spans:
         for entry in entries:
             key, commit_ts, start_ts = entry.key, entry.commit_ts, entry.start_ts
             value = entry.value
-            if not start <= key < end or commit_ts <= marked_ts or commit_ts <= start_ts or entry.op != (OP_PUT if value else OP_DELETE):
+            in_time = marked_ts < commit_ts > start_ts and commit_ts < TS_END
+            if not start <= key < end or not in_time or entry.op != (OP_PUT if value else OP_DELETE):
                 raise _broken_entry(opening, entry)
             if whole is None:
                 part = opening.parts[max(bisect_right(starts, key) - 1, 0)]
@@ -206,9 +209,11 @@ class Spans:
         return taken
 
     def resolve(self, opening: Opening, ts: int) -> list[Pulled]:
-        """A mark of the span. Raises MessageUnreadable if it goes back."""
+        """A mark of the span. Raises MessageUnreadable if it goes back or is none."""
         if ts < opening.marked_ts:
             raise MessageUnreadable(f"{opening}: its mark goes back from {opening.marked_ts} to {ts}", hint=_MEND)
+        if ts >= TS_END:
+            raise MessageUnreadable(f"{opening}: its mark {ts} is no TSO", hint=_MEND)
         opening.marked_ts = ts
         passed = [part for part in opening.parts if part.upto_ts < ts]
         if not passed:
@@ -280,6 +285,8 @@ def _broken_entry(opening: Opening, entry: SentEntry) -> MessageUnreadable:
     start, end = opening.range
     if not start <= entry.key < end:
         wrong = f"key {entry.key.hex() or '(empty)'} is outside the span"
+    elif entry.commit_ts >= TS_END:
+        wrong = f"commit_ts {entry.commit_ts}, which is no TSO"
     elif entry.commit_ts <= entry.start_ts:
         wrong = f"commit_ts {entry.commit_ts} is not above start_ts {entry.start_ts}"
     elif entry.commit_ts <= opening.marked_ts:

@@ -28,14 +28,14 @@ Connect = Callable[[str], Any]
 """A gRPC channel to `host:port`."""
 
 _REFUSED = {
-    grpc.StatusCode.UNAUTHENTICATED: "set tikv.tls to a certificate and key that the cluster accepts",
+    grpc.StatusCode.UNAUTHENTICATED: "set its section's tls to a certificate and key that the cluster accepts",
     grpc.StatusCode.PERMISSION_DENIED: "use a certificate whose common name is in the cluster's cert-allowed-cn",
     grpc.StatusCode.UNIMPLEMENTED: "upgrade the cluster: TiKV's multiplexed change feed is needed; or use another feed",
 }
 
 
-def connector(tls: Tls) -> Connect:
-    """Reads the certificates once. Raises ConfigError."""
+def connector(tls: Tls, *, named: str = "tikv.tls") -> Connect:
+    """Reads the certificates once. `named`: what the settings call `tls`. Raises ConfigError."""
     options = (
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", KEEPALIVE_S * 1000),
@@ -45,7 +45,7 @@ def connector(tls: Tls) -> Connect:
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),  # a new channel connects at once, whatever an earlier one has met
     )
-    credentials = section_credentials("tikv.tls", tls)
+    credentials = section_credentials(named, tls)
     if credentials is None:
         return lambda address: grpc.insecure_channel(address, options=options)
     return lambda address: grpc.secure_channel(address, credentials, options=options)

@@ -4,7 +4,7 @@
   agreed to keep what is above it; a ts that PD has left behind stops.
 - It is kept from the lowest ts that is not durable here, and renewed all the time. A process that is gone keeps it for KEEP_S more,
   so that the next one can go on; garbage of the whole cluster waits as long.
-- One name for one changefeed: two holders of one name would undo each other.
+- One name for one changefeed: two holders of one name would undo each other. `ticdc-dump remove` lets go by it.
 
 From ticdc pkg/txnutil/gc (gc_service.go, gc_manager.go); pd server/grpc_service.go UpdateServiceGCSafePoint. With garbage collection by
 keyspace (TiDB's next generation) PD keeps other books, which this does not write.
@@ -26,12 +26,17 @@ RENEW_EVERY_S = 60.0
 """As often as TiCDC does."""
 
 
+def service_id(name: str) -> str:
+    """By which PD knows the changefeed of this name."""
+    return f"ticdc-dump-{name}"
+
+
 class VersionKeeper:
     """`due_s`, by the caller's clock: when to renew next."""
 
     def __init__(self, pd: PdClient, name: str) -> None:
         self._pd = pd
-        self._service_id = f"ticdc-dump-{name}"
+        self._service_id = service_id(name)
         self.due_s = 0.0
 
     def renew(self, wanted: Collection[Wanted], now_s: float) -> None:

@@ -1,4 +1,5 @@
-"""TiKV's calls about locks, each to the leader of the region that has the keys. One try: whoever asks comes again later.
+"""TiKV's calls about locks and ends of transactions, each to the leader of the region that has the keys. One try: whoever asks comes
+again later.
 
 - Where a region is, is asked of PD for each use: what is remembered is old just when a region is in trouble.
 - An answer of the region's that it cannot serve, and a store that cannot be reached, are FeedLost. What TiKV says of a key or a
@@ -86,6 +87,10 @@ class KvCalls:
         request = kvrpcpb_pb2.ResolveLockRequest(start_version=start_ts, commit_version=commit_ts, keys=keys)
         self._ask(region, "KvResolveLock", request, keys[0])
 
+    def writes(self, key: bytes) -> Sequence[Any]:
+        """kvrpcpb.MvccWrite of each transaction that ended at this key, as far as they are kept."""
+        return list(self._ask(self._region(key), "MvccGetByKey", kvrpcpb_pb2.MvccGetByKeyRequest(key=key), key).info.writes)
+
     def close(self) -> None:
         for channel in self._channels.values():
             channel.close()
@@ -111,10 +116,14 @@ class KvCalls:
             raise refusal(error, where) or FeedLost(f"{where} does not answer: {status_text(error)}", hint=_SEE_STORES) from error
         if answer.HasField("region_error"):
             raise FeedLost(f"{where} cannot: {_text(answer.region_error)}", hint=_SEE_STORES)
-        if may_be_gone and answer.error.HasField("txn_not_found"):
+        if isinstance(answer.error, str):
+            said = answer.error
+        elif may_be_gone and answer.error.HasField("txn_not_found"):
             return None
-        if answer.HasField("error"):
-            raise MessageUnreadable(f"{where} says: {_text(answer.error)}", hint=_REPORT)
+        else:
+            said = _text(answer.error) if answer.HasField("error") else ""
+        if said:
+            raise MessageUnreadable(f"{where} says: {said}", hint=_REPORT)
         return answer
 
 

@@ -40,13 +40,16 @@ class Store(NamedTuple):
 
 
 class PdClient:
-    """Nothing is asked before the first call. Raises ConfigError for certificates that cannot be used or no endpoint."""
+    """Nothing is asked before the first call. `named`: the settings' section that PD is set in, and `tls` what it calls the certificates.
+    Raises ConfigError for certificates that cannot be used or no endpoint."""
 
-    def __init__(self, section: TikvSection) -> None:
+    def __init__(self, section: TikvSection, *, named: str = "tikv", tls: str = "tls") -> None:
         if not section.pd:
-            raise ConfigError("tikv.pd names no endpoint", hint="set tikv.pd to PD's client endpoints, host:port")
+            raise ConfigError(f"{named}.pd names no endpoint", hint=f"set {named}.pd to PD's client endpoints, host:port")
         self.endpoints = section.pd
-        self._connect: Connect = connector(section.tls)
+        self._one_cluster = f"set {named}.pd to members of the one cluster that the changefeed reads"
+        self._see_pd = f"see that PD runs, that {named}.pd names its client endpoints, and that {named}.{tls} fits"
+        self._connect: Connect = connector(section.tls, named=f"{named}.{tls}")
         self._channels: dict[str, Any] = {}
         self._leader: str | None = None
         self._cluster_id: int | None = None
@@ -92,6 +95,23 @@ class PdClient:
         answer = self._ask("UpdateServiceGCSafePoint", lambda stub, header: _with(request, header, stub.UpdateServiceGCSafePoint))
         return int(answer.min_safe_point)
 
+    def forget_versions(self, service_id: str) -> None:
+        """Keep none for it any more; nothing to do where none are kept."""
+        request = pdpb_pb2.UpdateServiceGCSafePointRequest(service_id=service_id.encode(), TTL=0)
+        self._ask("UpdateServiceGCSafePoint", lambda stub, header: _with(request, header, stub.UpdateServiceGCSafePoint))
+
+    def answers_as_pd(self) -> bool:
+        """False where an endpoint is something else, as an etcd by itself. One that does not answer is not judged: asked for more, it is
+        lost."""
+        for endpoint in self.endpoints:
+            try:
+                self._stub(endpoint).GetMembers(pdpb_pb2.GetMembersRequest(), timeout=ANSWER_MAX_S)
+            except grpc.RpcError as error:
+                self._leave(endpoint)
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    return False
+        return True
+
     def close(self) -> None:
         for channel in self._channels.values():
             channel.close()
@@ -112,7 +132,7 @@ class PdClient:
                 answer = call(self._stub(leader), pdpb_pb2.RequestHeader(cluster_id=self._cluster_id or 0, caller_id="ticdc-dump"))
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                    raise FeedUnsuitable(f"PD {leader} refuses {name}: {status_text(error)}", hint=_ONE_CLUSTER) from error
+                    raise FeedUnsuitable(f"PD {leader} refuses {name}: {status_text(error)}", hint=self._one_cluster) from error
                 if refused := refusal(error, f"PD {leader}, asked for {name},"):
                     raise refused from error
                 why = f"{leader} answered {name} with {status_text(error)}"
@@ -125,7 +145,7 @@ class PdClient:
                     return answer
                 why = f"{leader} answered {name} with {pdpb_pb2.ErrorType.Name(failed.type)}: {failed.message}"
             self._leave(leader)
-        raise FeedLost(f"PD's leader does not answer: {why}", hint=_SEE_PD)
+        raise FeedLost(f"PD's leader does not answer: {why}", hint=self._see_pd)
 
     def _find_leader(self) -> str:
         told: list[str] = []
@@ -144,13 +164,15 @@ class PdClient:
                 self._leader = str(answer.leader.client_urls[0]).partition("://")[2] or str(answer.leader.client_urls[0])
                 return self._leader
             told.append(f"{endpoint}: knows no leader")
-        raise FeedLost(f"PD has no leader that we can reach: {'; '.join(told)}", hint=_SEE_PD)
+        raise FeedLost(f"PD has no leader that we can reach: {'; '.join(told)}", hint=self._see_pd)
 
     def _check_cluster(self, address: str, cluster_id: int) -> None:
         if self._cluster_id is None:
             self._cluster_id = cluster_id
         elif cluster_id != self._cluster_id:
-            raise FeedUnsuitable(f"PD {address} is of cluster {cluster_id}, the others of cluster {self._cluster_id}", hint=_ONE_CLUSTER)
+            raise FeedUnsuitable(
+                f"PD {address} is of cluster {cluster_id}, the others of cluster {self._cluster_id}", hint=self._one_cluster
+            )
 
     def _leave(self, address: str) -> None:
         """A channel that failed waits before it connects again: the next call is to have a new one."""
@@ -178,7 +200,3 @@ def _region(found: Any) -> Region:
     epoch = found.region.region_epoch
     leader = found.leader.store_id or None
     return Region(found.region.id, found.region.start_key, found.region.end_key, epoch.conf_ver, epoch.version, leader, found.leader.id)
-
-
-_ONE_CLUSTER = "set tikv.pd to members of the one cluster that the changefeed reads"
-_SEE_PD = "see that PD runs, that tikv.pd names its client endpoints, and that tikv.tls fits"

@@ -6,6 +6,7 @@ local, s3, memory   the back ends, each with the same functions; a driver's erro
 """
 
 from sidecar.log.storage.dispatch import (
+    copy_files,
     create_exclusively,
     exists,
     is_temporary,
@@ -18,25 +19,29 @@ from sidecar.log.storage.dispatch import (
     read_file,
     read_files,
     remove,
+    write_all,
     write_atomically,
     write_in_order,
 )
-from sidecar.log.storage.errors import Absent, Full, Refused, StorageError, Unreachable
-from sidecar.log.storage.folder import Folder, open_folder
+from sidecar.log.storage.errors import Absent, Exhausted, Full, Refused, StorageError, Unreachable
+from sidecar.log.storage.folder import Folder, log_folder, open_folder
 
 __all__ = [
     "Absent",
+    "Exhausted",
     "Folder",
     "Full",
     "Refused",
     "StorageError",
     "Unreachable",
+    "copy_files",
     "create_exclusively",
     "exists",
     "is_temporary",
     "keeps_exclusive",
     "list_folders",
     "list_names",
+    "log_folder",
     "make_durable",
     "new_file",
     "open_folder",
@@ -44,6 +49,7 @@ __all__ = [
     "read_file",
     "read_files",
     "remove",
+    "write_all",
     "write_atomically",
     "write_in_order",
 ]

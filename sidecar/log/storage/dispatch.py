@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
@@ -48,6 +49,8 @@ class Backend(Protocol):
     def make_durable(self, folder: Folder, names: Sequence[str]) -> None: ...
 
     def write_in_order(self, folder: Folder, files: Sequence[tuple[str, bytes]]) -> None: ...
+
+    def copy(self, folder: Folder, names: Sequence[tuple[str, str]]) -> None: ...
 
     def create(self, folder: Folder, name: str, data: bytes) -> bool:
         """False when a file of that name is there, whatever is in it."""
@@ -136,6 +139,31 @@ def make_durable(folder: Folder, names: Iterable[str]) -> None:
 def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
     """Write the files durably, all in one folder, as many `write_atomically` would: after a crash, the first ones are there."""
     _of(folder).write_in_order(folder, files)
+
+
+def write_all(folder: Folder, files: Mapping[str, bytes]) -> None:
+    """Write the files durably, as many `write_atomically` would, in any order."""
+    back, at_once = _of(folder), _of(folder).READS_AT_ONCE_MAX
+    if at_once == 1 or len(files) < 2:
+        back.write_in_order(folder, list(files.items()))
+        return
+    with ThreadPoolExecutor(at_once) as writers:
+        list(writers.map(lambda one: back.write_in_order(folder, [one]), files.items()))
+
+
+def copy_files(folder: Folder, names: Sequence[tuple[str, str]]) -> None:
+    """Each second name becomes the first one's file as well, whole and durable; those in one folder appear in this order. A file that has
+    the name is kept where that costs nothing, else replaced: so only for names that had no file, or this very one. Raises Absent where a
+    first one is gone."""
+    back, at_once = _of(folder), _of(folder).READS_AT_ONCE_MAX
+    by_folder: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for name, to in names:
+        by_folder[to.rpartition("/")[0]].append((name, to))
+    if at_once == 1 or len(by_folder) < 2:
+        back.copy(folder, names)
+        return
+    with ThreadPoolExecutor(at_once) as copiers:
+        list(copiers.map(lambda some: back.copy(folder, some), by_folder.values()))
 
 
 def write_atomically(folder: Folder, name: str, data: bytes) -> None:

@@ -3,6 +3,7 @@
     Absent        there is no such file, folder or bucket
     Full          no room: an operator ends it by making some
     Unreachable   no answer, or it asks to be left alone for a while: it ends by itself
+    Exhausted     this process or machine has no descriptor or memory left to ask with: it ends when others give theirs back
     Refused       anything else: not allowed, not a folder, broken
 
 Each back end raises these and nothing else, told apart by errno or error code, with the driver's own error as the cause. They are
@@ -14,7 +15,9 @@ from __future__ import annotations
 import errno
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.ESTALE})
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.ESTALE, errno.EINTR, errno.EIO})
+"""EINTR and EIO are what a network file system says whose server is away."""
 
 
 class StorageError(OSError):
@@ -33,6 +36,10 @@ class Unreachable(StorageError):
     pass
 
 
+class Exhausted(StorageError):
+    pass
+
+
 class Refused(StorageError):
     pass
 
@@ -41,6 +48,8 @@ def by_errno(error: OSError) -> StorageError:
     """The one that an error of the operating system is."""
     if error.errno in _FULL:
         return Full(str(error))
+    if error.errno in _EXHAUSTED:
+        return Exhausted(str(error))
     if isinstance(error, TimeoutError | ConnectionError) or error.errno in _UNREACHABLE:
         return Unreachable(repr(error))
     if isinstance(error, FileNotFoundError):

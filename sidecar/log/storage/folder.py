@@ -2,18 +2,20 @@
 `s3://bucket/prefix?endpoint=…&region=…&access-key=…&secret-access-key=…` (TiCDC's own parameter names; keys are better left to the
 environment or the machine's role). It knows no storage: nothing is opened, and nothing is asked.
 
-A folder holds no secret, so that none travels with what is pickled to a Spark task. The secret of a URL's access key is kept in the
-environment of the process that read the URL: processes that it starts afterwards have it too, Spark's workers of a local master among
-them, and another machine's do not.
+A folder holds no secret, so that none travels with what is pickled to a Spark task: that of a URL's access key is kept as
+process/kept_secrets.py says.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+from sidecar.errors import ConfigError
+from sidecar.process.kept_secrets import keep
+
+S3_PARAMETERS = frozenset({"endpoint", "region", "access-key", "secret-access-key"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +36,46 @@ class Folder:
 def open_folder(url: str) -> Folder:
     """The folder a URL names; parameters that are not the storage's own (`format=…`) are left to the caller."""
     parts = urlsplit(url)
-    if parts.scheme in ("", "file"):
+    scheme = ("s3" if parts.netloc else "file") if parts.scheme == "grpc" else parts.scheme  # whose folder is a disk's or a bucket's
+    if scheme in ("", "file"):
         return Folder("file", (parts.path or url).rstrip("/"))
     root = (parts.netloc + parts.path).rstrip("/")
-    if parts.scheme != "s3":
+    if scheme != "s3":
         return Folder(parts.scheme, root)
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     client = {name: query[parameter] for name, parameter in (("endpoint_url", "endpoint"), ("region_name", "region")) if parameter in query}
     keys = {"key": query["access-key"]} if "access-key" in query else {}
     if keys:
-        os.environ[secret_variable(keys["key"])] = query.get("secret-access-key", "")
+        keep("s3", keys["key"], query.get("secret-access-key", ""))
     return Folder("s3", root, {"use_listings_cache": False, "skip_instance_cache": False, **keys, "client_kwargs": client})
 
 
-def secret_variable(access_key: str) -> str:
-    """The environment variable that holds the secret of a URL's access key. A hash, as an access key may have letters that shells drop."""
-    return f"TICDC_DUMP_S3_SECRET_{sha256(access_key.encode()).hexdigest()[:16]}"
+def place_problem(parts: SplitResult) -> tuple[str, str] | None:
+    """What keeps a `file:` or `s3:` URL, or a bare path, from being a folder that can be meant, and the way out. An address behind `file://`
+    would be dropped, and what follows a `#` as well."""
+    if parts.fragment:
+        return "has a '#'", "name a folder without '#'"
+    if "\0" in parts.path:
+        return "has a NUL", "name a folder without NUL"
+    if parts.scheme == "s3" or (parts.scheme == "grpc" and parts.netloc):
+        return None if parts.netloc else ("needs a bucket", "write s3://bucket/folder")
+    if parts.netloc or not parts.path or (parts.scheme and not parts.path.startswith("/")):
+        return "needs the whole path of a folder", "write /var/out, or with three slashes file:///var/out"
+    return None
+
+
+def log_folder(uri: str) -> Folder:
+    """The folder of a log that outlives processes and machines. Raises ConfigError, which shows no parameter's value: it may be a
+    secret."""
+    parts = urlsplit(uri)
+    known = {"": frozenset[str](), "file": frozenset[str](), "s3": S3_PARAMETERS}
+    if parts.scheme not in known:
+        what, hint = f"is of a scheme {parts.scheme}:, which keeps no log", "name a folder, or s3://bucket/prefix"
+    elif unknown := sorted(parse_qs(parts.query, keep_blank_values=True).keys() - known[parts.scheme]):
+        what = f"has no parameter {', '.join(unknown)}"
+        hint = f"known parameters: {', '.join(sorted(known[parts.scheme])) or 'none'}"
+    elif problem := place_problem(parts):
+        what, hint = problem
+    else:
+        return open_folder(uri)
+    raise ConfigError(f"log.uri, which names the place of the log, {what}", hint=hint)

@@ -67,6 +67,11 @@ def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
         _files.update({folder.path(name): data for name, data in files})
 
 
+def copy(folder: Folder, names: Sequence[tuple[str, str]]) -> None:
+    for name, to in names:
+        _files.setdefault(folder.path(to), read_file(folder, name))
+
+
 def create(folder: Folder, name: str, data: bytes) -> bool:
     with _lock:
         if folder.path(name) in _files:

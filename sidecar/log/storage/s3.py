@@ -7,7 +7,7 @@ their text only, and a PUT that met another in flight (409, to be sent again) lo
 
 from __future__ import annotations
 
-import os
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any
@@ -20,10 +20,12 @@ from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore sh
     EndpointConnectionError,
     HTTPClientError,
 )
+from fsspec.asyn import sync
 
 from sidecar.errors import ConfigError
 from sidecar.log.storage.errors import Full, Refused, StorageError, Unreachable, by_errno
-from sidecar.log.storage.folder import Folder, secret_variable
+from sidecar.log.storage.folder import Folder
+from sidecar.process.kept_secrets import kept
 
 READS_AT_ONCE_MAX = 16
 """Small reads wait for the network, not for the CPU; more than this only queues in the connection pool."""
@@ -53,14 +55,13 @@ def fs(folder: Folder) -> Any:
 
 
 def _secret(folder: Folder, key: str) -> str:
-    try:
-        return os.environ[secret_variable(key)]
-    except KeyError as error:
-        raise ConfigError(
-            f"{folder}: the secret of access key {key} is not known to this process: what a URI says is not sent to a cluster's tasks",
-            hint="take access-key and secret-access-key out of the URIs of log and sinks, and give this process and every executor S3's"
-            " keys by their environment, their files or their role (deploy/spark/README.md)",
-        ) from error
+    if (found := kept("s3", key)) is not None:
+        return found
+    raise ConfigError(
+        f"{folder}: the secret of access key {key} is not known to this process: what a URI says is not sent to a cluster's tasks",
+        hint="take access-key and secret-access-key out of the URIs of log and sinks, and give this process and every executor S3's"
+        " keys by their environment, their files or their role (deploy/spark/README.md)",
+    )
 
 
 @contextmanager
@@ -79,7 +80,8 @@ def _translated(error: Exception) -> StorageError:
         return Full(str(error))
     if status in _UNREACHABLE_STATUS or isinstance(error, _NO_ANSWER) or isinstance(error.__cause__, _NO_ANSWER):
         return Unreachable(repr(error))
-    return by_errno(error) if isinstance(error, OSError) else Refused(repr(error))
+    unknown = code is not None and getattr(error, "errno", None) == errno.EIO  # s3fs's own number for any code that it does not know
+    return by_errno(error) if isinstance(error, OSError) and not unknown else Refused(repr(error))
 
 
 def _answer(error: BaseException) -> tuple[str | None, int | None]:
@@ -99,7 +101,11 @@ def list_names(folder: Folder, *, deep: bool, beginning: str) -> list[str]:
     if beginning:  # s3fs takes a prefix or a depth
         names = _relative(folder, fs(folder).find(folder.root, prefix=beginning))
         return [name for name in names if deep or "/" not in name]
-    return _relative(folder, fs(folder).find(folder.root, maxdepth=None if deep else 1))
+    if deep:
+        return _relative(folder, fs(folder).find(folder.root))
+    here = fs(folder)  # not its find with a depth: that takes a listing which failed for an empty folder
+    found = sync(here.loop, here._lsdir, folder.root)
+    return _relative(folder, [entry["name"] for entry in found if entry["type"] != "directory" and not entry["name"].endswith("/")])
 
 
 @_errors()
@@ -158,6 +164,13 @@ def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
     for name, data in files:
         with new_file(folder, name, durable=True) as file:
             file.write(data)
+
+
+@_errors()
+def copy(folder: Folder, names: Sequence[tuple[str, str]]) -> None:
+    """By S3 itself, which takes 5 GB in one request; s3fs makes parts of more."""
+    for name, to in names:
+        fs(folder).cp_file(folder.path(name), folder.path(to))
 
 
 @_errors()

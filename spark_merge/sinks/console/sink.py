@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
-from sidecar.core.model import Seq, TableName
-from spark_merge.contract import Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, delivered
+from sidecar.core.model import TableName
+from spark_merge.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, delivered
 from spark_merge.cut import LIVE_PART_ROWS, spread, units
 from spark_merge.sinks.kind import SinkKind
 
@@ -20,22 +20,22 @@ class ConsoleSink:
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = sys.stdout if out is None else out
-        self._accepted: Seq | None = None
+        self._accepted: Accepted | None = None
 
-    def look(self) -> Seq | None:
+    def look(self) -> Accepted | None:
         return self._accepted
 
     def open(self, *, epoch: int | None) -> Standing:
         return Standing(Owner(epoch or 0, 1), self._accepted)
 
-    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         groups = spread(units(heads, chunk_parts=cores, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         return Batch(tuple(heads), (tuple(Task(str(number), group) for number, group in enumerate(groups)),), count_rows)
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         for head, found in zip(batch.heads, delivered(batch, outcomes), strict=True):
             self._out.write(_line(head, found.tables) + "\n")
-            self._accepted = head.seq
+            self._accepted = Accepted.of(head.manifest)
         self._out.flush()
 
     def close(self) -> None:

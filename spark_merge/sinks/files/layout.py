@@ -5,9 +5,10 @@
     {table folder}/{seq:020d}[-{part}].{writer}.parquet   live rows of one segment and table; part 1, 2 … `chunk_parts` share the
                                                           segment's chunks, those after them its further live rows
     _ddl/{seq:020d}.json          the segment's DDLs, if it has any: they come after all its rows
-    _commits/{number:020d}.json   created exclusively, one after another: an owner opened the output, or accepted segments. THE POSITION
+    _commits/{number:020d}.json   created exclusively, one after another: an owner opened the output, or accepted segments. The last one is
+                                  THE POSITION; all but the last few are removed
     _segments/{seq:020d}.json     what is accepted, a file a segment, in order of seq: what readers go by; made of the commit
-    _head.json                    a commit at or before the last one, to find it without a listing; may be behind or absent
+    _head.json                    that there are commits: where it is and none of them, they are lost
     _exclusive.probe              that this storage lets a file be created once only was tried with it
 
 Readers go by `_segments` and the files named there, never by a listing of tables: a file that no segment names does not
@@ -28,11 +29,12 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.progress import DumpState, DumpTold
 from sidecar.errors import SinkError, StorageFull
 from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
@@ -57,7 +59,7 @@ FOLDER_NAME_BYTES_MAX = 200
 
 _RESTORE_HINT = "restore it, or deliver to a new folder from the log's beginning"
 _HEAD_BYTES, _HASH_DIGITS = 150, 32
-_WRITER = re.compile(r"\.(\d+)-(\d+)-[0-9a-f]+\.(?:jsonl|parquet)")
+_WRITER = re.compile(r"\.(\d+)-(\d+)-[0-9a-f]+\.(?:jsonl|parquet|frames)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,18 @@ class DeliveredFile:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredSegment:
-    """`ddl` is the path of the segment's DDLs, None if it has none."""
+    """`ddl` is the path of the segment's DDLs, None if it has none. `manifest`: `Manifest.id` of the log's segment; empty in what
+    0.2.0 and before wrote. `bytes_so_far`: of the files of all segments up to and with this one, and `accepted_ms` the wall clock: for an
+    output that is kept within bounds, else 0. `dump`: what it tells of the dump, None before the log's first one."""
 
     seq: Seq
     upto_ts: CommitTs
     files: tuple[DeliveredFile, ...]
     ddl: str | None
+    manifest: str = ""
+    bytes_so_far: int = 0
+    accepted_ms: int = 0
+    dump: DumpTold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ def table_folder(table: TableName) -> str:
     return f"{name[:_HEAD_BYTES]}~{hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]}"
 
 
-def file_path(table: TableName, seq: int, file_format: FileFormat, *, part: int, owner: Owner, attempt: str) -> str:
+def file_path(table: TableName, seq: int, file_format: str, *, part: int, owner: Owner, attempt: str) -> str:
     """`attempt`: lower-case hex, another one whenever a task runs."""
     place = f"{seq:020d}{f'-{part}' if part else ''}"
     return f"{table_folder(table)}/{place}.{owner.epoch}-{owner.incarnation}-{attempt}.{file_format}"
@@ -137,6 +145,12 @@ def owner_of(name: str) -> Owner:
     return Owner(int(found[1]), int(found[2])) if found else Owner(-1, 0)
 
 
+def part_of(name: str) -> int:
+    """The part of its segment that a table folder's file is."""
+    part = name.rpartition("/")[2].partition(".")[0].partition("-")[2]
+    return int(part) if part else 0
+
+
 def seq_of(name: str) -> Seq | None:
     """The segment that a file name (without folder) is of; None for a name that is not the layout's."""
     stem, _, _ = name.partition(".")[0].partition("-")
@@ -148,10 +162,13 @@ def segment_to_json(segment: DeliveredSegment) -> bytes:
 
 
 def _segment_to_plain(segment: DeliveredSegment) -> dict[str, Any]:
-    return {
+    kept: dict[str, Any] = {"bytes_so_far": segment.bytes_so_far, "accepted_ms": segment.accepted_ms} if segment.accepted_ms else {}
+    kept |= {} if segment.dump is None else {"dump": asdict(segment.dump)}
+    return kept | {
         "version": SEGMENT_VERSION,
         "seq": segment.seq,
         "upto_ts": str(segment.upto_ts),
+        "manifest": segment.manifest,
         "files": [
             {
                 "path": file.path,
@@ -188,7 +205,15 @@ def _segment_of(found: Any, name: str) -> DeliveredSegment:
             for f in found["files"]
         ),
         ddl=found["ddl"],
+        manifest=str(found.get("manifest", "")),
+        bytes_so_far=int(found.get("bytes_so_far", 0)),
+        accepted_ms=int(found.get("accepted_ms", 0)),
+        dump=_dump_of(found["dump"]) if "dump" in found else None,
     )
+
+
+def _dump_of(found: Any) -> DumpTold:
+    return DumpTold(found["dump_id"], DumpState(found["state"]), tuple(TableName(*table) for table in found["complete"]))
 
 
 def commit_to_json(commit: Commit) -> bytes:
@@ -219,15 +244,17 @@ def head_to_json(number: int) -> bytes:
     return _json({"version": FORMAT_VERSION, "number": number})
 
 
-def head_from_json(data: bytes, *, name: str) -> int:
-    """A commit's number. Raises SinkError naming the file."""
-    with _reading(name):
-        return int(json.loads(data)["number"])
-
-
 def ddls_to_json(seq: int, ddls: Sequence[DdlRecord]) -> bytes:
     records = [{"commit_ts": str(d.commit_ts), "schema": d.schema, "table": d.table, "query": d.query} for d in ddls]
     return _json({"version": SEGMENT_VERSION, "seq": seq, "ddls": records})
+
+
+def ddls_from_json(data: bytes, *, name: str) -> list[DdlRecord]:
+    """The inverse. Raises SinkError naming the file."""
+    with _reading(name):
+        found = json.loads(data)
+        _check_version(found["version"], (SEGMENT_VERSION,), name)
+        return [DdlRecord(CommitTs(int(d["commit_ts"])), d["schema"], d["table"], d["query"]) for d in found["ddls"]]
 
 
 def identity_to_json(identity: Identity) -> bytes:
@@ -276,7 +303,7 @@ def _json(value: object) -> bytes:
 
 
 def _check_version(version: object, known: tuple[int, ...], name: str) -> None:
-    if version not in known:
+    if type(version) is not int or version not in known:
         raise SinkError(
             f"{name} has format version {version}, this ticdc-dump knows {', '.join(map(str, known))}",
             hint="run the version that wrote it, or deliver to a new folder",
@@ -287,5 +314,5 @@ def _check_version(version: object, known: tuple[int, ...], name: str) -> None:
 def _reading(name: str) -> Iterator[None]:
     try:
         yield
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise SinkError(f"{name} is not readable: {error!r}", hint=_RESTORE_HINT) from error

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from sidecar.core.model import Seq, TableSchema
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import ChunkPiece, Counts, Outcome, Owner, Piece, Portion, Rows, Task
-from spark_merge.encode.block import Block, of_changes, of_chunk
+from spark_merge.contract import Counts, Outcome, Owner, Portion, Rows, Task
+from spark_merge.encode.block import Block, blocks
 from spark_merge.encode.json_lines import json_lines
 from spark_merge.encode.typed import dictionary_columns, file_schema, typed
 from spark_merge.sinks.files.layout import DeliveredFile, FileFormat, file_path, storage_errors
@@ -59,7 +59,7 @@ class FileWriter:
         ):
             for piece in portion.pieces:
                 rows = rows.plus(Rows.of(piece))
-                for block in _blocks(schema, portion.unit.seq, piece):
+                for block in blocks(schema, portion.unit.seq, piece):
                     if block.rows:
                         write(block)
         return rows
@@ -74,14 +74,6 @@ class FileWriter:
                     yield write
             case _ as never:
                 assert_never(never)
-
-
-def _blocks(schema: TableSchema, seq: Seq, piece: Piece) -> Iterator[Block]:
-    if isinstance(piece, ChunkPiece):
-        yield of_chunk(schema, seq, commit_ts=piece.due.high_ts, dump_id=piece.due.dump_id, survivors=piece.survivors)
-    else:
-        for rows in piece.combine_chunks().to_batches():
-            yield of_changes(schema, seq, rows)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 - The batch that is begun is on record before its first task: the next owner does the same cut, and what has its slot is not done again.
 - A transaction of a former owner fails, whatever it has written so far.
-- Tasks are a segment each, one stage after another: rows appear as committed, a chunk's at its high mark among the live ones.
+- Rows appear as committed, a chunk's at its high mark among the live ones: stage after stage (`cut.stages`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import Seq
-from spark_merge.contract import Batch, Head, Outcome, Owner, Portion, Standing, Task
-from spark_merge.cut import units
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
+from spark_merge.cut import stages
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import Begun, target
+
+CHUNK_PARTS = 2
+"""A part of what a batch's cut is: it may not change while one is begun."""
 
 
 class CommittingSink:
@@ -22,7 +24,7 @@ class CommittingSink:
         self._name, self._log_id = name, log_id
         self._owner = Owner(-1, 0)
 
-    def look(self) -> Seq | None:
+    def look(self) -> Accepted | None:
         return target(self._name, self._log_id).accepted
 
     def open(self, *, epoch: int | None) -> Standing:
@@ -30,12 +32,12 @@ class CommittingSink:
         self._owner = to.take_over(epoch)
         return Standing(self._owner, to.accepted, to.begun.last if to.begun else None)
 
-    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:  # noqa: ARG002 - the cut must not depend on the cores
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
         to = target(self._name, self._log_id)
         with to.writing(self._owner):
-            stages = tuple((Task(str(unit.seq), (unit,), order="segment"),) for unit in units(heads, chunk_parts=0))
-            to.begun = to.begun or Begun(heads[-1].seq, {task.id: None for (task,) in stages})
-            return Batch(tuple(heads), stages, Commit(self._name, self._log_id, self._owner))
+            found = stages(heads, chunk_parts=CHUNK_PARTS)
+            to.begun = to.begun or Begun(heads[-1].seq, {task.id: None for stage in found for task in stage})
+            return Batch(tuple(heads), found, Commit(self._name, self._log_id, self._owner))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
         target(self._name, self._log_id).advance(self._owner, batch)

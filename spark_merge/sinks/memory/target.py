@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from threading import RLock
 
 from sidecar.core.model import Seq, TableName
-from sidecar.errors import OwnershipLost, SinkError
-from spark_merge.contract import Batch, Outcome, Owner
+from sidecar.errors import OwnershipLost
+from spark_merge.contract import Accepted, Batch, Outcome, Owner
 from spark_merge.rule import Image, OutputRow
+from spark_merge.sinks.fence import check_log, check_next
 
 Key = tuple[TableName, Image]
 
@@ -29,7 +30,7 @@ class Target:
 
     log_id: str
     owner: Owner | None = None
-    accepted: Seq | None = None
+    accepted: Accepted | None = None
     rows: list[OutputRow] = field(default_factory=list)
     aside: dict[tuple[Owner, str], list[OutputRow]] = field(default_factory=dict)
     begun: Begun | None = None
@@ -40,11 +41,7 @@ class Target:
     def take_over(self, epoch: int | None) -> Owner:
         """The next owner; it fences all before it. Raises OwnershipLost if a later epoch is there."""
         with self.lock:
-            last = self.owner or Owner(epoch or 0, 0)
-            if epoch is not None and epoch < last.epoch:
-                raise OwnershipLost(f"the target has owner epoch {last.epoch}, this is {epoch}", hint="nothing: it has a later owner")
-            known = last.epoch if epoch is None else epoch
-            self.owner = Owner(known, last.incarnation + 1 if known == last.epoch else 1)
+            self.owner = Owner.after(self.owner, epoch, of="the target")
             return self.owner
 
     @contextmanager
@@ -69,10 +66,9 @@ class Target:
         """The last durable step. Raises OwnershipLost, SinkError for a gap or a step back."""
         with self.writing(owner):
             first = batch.heads[0].seq
-            if self.accepted is not None and first != self.accepted + 1:
-                raise SinkError(f"the target has accepted segment {self.accepted} and is given {first}", hint="start the worker again")
+            check_next("the target", self.accepted and self.accepted.seq, first)
             self.ddls += [ddl.query for head in batch.heads for ddl in head.ddls]
-            self.accepted, self.begun = batch.heads[-1].seq, None
+            self.accepted, self.begun = Accepted.of(batch.heads[-1].manifest), None
 
 
 _targets: dict[str, Target] = {}
@@ -81,6 +77,6 @@ _targets: dict[str, Target] = {}
 def target(name: str, log_id: str) -> Target:
     """The target of that name, made when it is first asked for. Raises SinkError for another log's."""
     found = _targets.setdefault(name, Target(log_id))
-    if found.log_id != log_id:
-        raise SinkError(f"memory target {name} holds the output of log {found.log_id}, this is {log_id}", hint="use another target")
+    check_log(f"memory target {name}", found.log_id, log_id, hint="use another target")
+    found.log_id = log_id
     return found

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import Seq
-from spark_merge.contract import Batch, Head, Outcome, Owner, Portion, Standing, Task
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
 from spark_merge.cut import spread, units
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import target
@@ -22,7 +21,7 @@ class VersionedSink:
         self._name, self._log_id = name, log_id
         self._owner = Owner(-1, 0)
 
-    def look(self) -> Seq | None:
+    def look(self) -> Accepted | None:
         return target(self._name, self._log_id).accepted
 
     def open(self, *, epoch: int | None) -> Standing:
@@ -30,7 +29,7 @@ class VersionedSink:
         self._owner = to.take_over(epoch)
         return Standing(self._owner, to.accepted)
 
-    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch | None:
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         groups = spread(units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
         return Batch(tuple(heads), (tasks,), Upsert(self._name, self._log_id))

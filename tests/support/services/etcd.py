@@ -7,22 +7,23 @@ the product must not do: TiCDC's own keys, compaction.
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from tests.support.services.freezing import freeze
+from tests.support.services.ports import free_ports
 
-START_S_MAX = 30.0
+START_S_MAX = 120.0
 STOP_S_MAX = 10.0
 
 
@@ -74,7 +75,7 @@ class Etcd:
         self.folder = folder
         self.tls = tls
         self.arguments = arguments
-        self.port, self._peer_port, self._health_port = _free_ports(3)
+        self.port, self._peer_port, self._health_port = free_ports(3)
         self.endpoints = (f"127.0.0.1:{self.port}",)
         self._process: subprocess.Popen[bytes] | None = None
         self._password = ""
@@ -146,6 +147,11 @@ class Etcd:
         """Any key, as TiCDC would write it."""
         self.etcdctl("put", "--", key, value)
 
+    def put_together(self, keys: Mapping[str, str]) -> None:
+        """In one transaction, as the new architecture's coordinator writes definition and status."""
+        puts = "".join(f"put {key} {json.dumps(value)}\n" for key, value in keys.items())
+        self.etcdctl("txn", input=f"\n{puts}\n\n")
+
     def get(self, key: str) -> str | None:
         found = self.etcdctl("get", "--print-value-only", "--", key)
         return found.removesuffix("\n") if found else None
@@ -156,7 +162,7 @@ class Etcd:
         (revision,) = (line.rpartition(" ")[2] for line in status.splitlines() if line.startswith('"Revision"'))
         self.etcdctl("compact", revision)
 
-    def etcdctl(self, *arguments: str) -> str:
+    def etcdctl(self, *arguments: str, input: str | None = None) -> str:
         """Its standard output. Raises RuntimeError with what it said."""
         scheme = "https" if self.tls else "http"
         command: list[str | Path] = [_binary("etcdctl"), f"--endpoints={scheme}://{self.endpoints[0]}"]
@@ -164,7 +170,7 @@ class Etcd:
             command += [f"--cacert={self.tls.ca}", f"--cert={self.tls.client_cert}", f"--key={self.tls.client_key}"]
         if self._password:
             command.append(f"--user=root:{self._password}")
-        return _run([*command, *arguments])
+        return _run([*command, *arguments], input)
 
     def _arguments(self) -> list[str]:
         scheme = "https" if self.tls else "http"
@@ -214,16 +220,8 @@ def _binary(name: str) -> Path:
     return Path(found)
 
 
-def _run(command: list[str | Path]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def _run(command: list[str | Path], input: str | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=input)
     if done.returncode:
         raise RuntimeError(f"{Path(command[0]).name} {command[1:]} ended with {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in held]
-    for server in held:
-        server.close()
-    return ports

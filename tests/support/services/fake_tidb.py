@@ -14,15 +14,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from sidecar.config import SourceSection
 from sidecar.core.model import TableName
+from tests.support.services import tidb_views
 
 Rows = Sequence[Sequence[object]]
 PING, QUIT, QUERY = 0x0E, 0x01, 0x03
+FIRST_CONNECTION = (1 << 40) + 1
+"""TiDB's numbers are longer than the handshake's 32 bits."""
 _CAPABILITIES = 0x1 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x80000
 _OF_TABLE = re.compile(r"TABLE_SCHEMA = '(\w+)' AND TABLE_NAME = '(\w+)'")
 
@@ -35,7 +39,8 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class FakeTable:
-    """`columns`: name to type as in COLUMN_TYPE; `NOT NULL` behind it counts. `indexes`: unique ones, name to id and columns."""
+    """`columns`: name to type as in COLUMN_TYPE; `NOT NULL` behind it counts. `indexes`: unique ones, name to id and columns. `counted`:
+    how many rows the statistics have; None: as many as there are. `info`: a TableInfo, of which all but id and rows is told instead."""
 
     id: int
     columns: Mapping[str, str] = field(default_factory=lambda: {"id": "bigint NOT NULL"})
@@ -43,9 +48,35 @@ class FakeTable:
     partitions: tuple[int, ...] = ()
     clustered: bool = True
     rows: tuple[tuple[str | None, ...], ...] = ()
+    counted: int | None = None
+    info: Mapping[str, Any] | None = None
 
     def type_of(self, column: str) -> str:
         return self.columns[column].removesuffix(" NOT NULL")
+
+
+@dataclass(frozen=True)
+class FakeJob:
+    """A DDL job: submitted, done at its commit_ts, synced (None: not yet). The history gives `synced_ts` for FinishedTS, as TiDB does."""
+
+    number: int
+    table: TableName
+    action: int
+    start_ts: int
+    done_ts: int
+    synced_ts: int | None
+    query: str = "ALTER TABLE …"
+
+    def meta(self, ts: int) -> str:
+        state = 1 if ts < self.done_ts else 4 if not self.is_synced(ts) else 6
+        info = {"id": 10, "name": {"O": self.table.table, "L": self.table.table.lower()}}
+        binlog = {"SchemaVersion": 7, "TableInfo": info, "FinishedTS": self.synced_ts if state == 6 else 0}
+        names = {"schema_name": self.table.schema.lower(), "table_name": self.table.table.lower()}
+        job = {"id": self.number, "type": self.action, "state": state, "start_ts": self.start_ts, "query": self.query, "binlog": binlog}
+        return json.dumps(job | names | {"schema_id": 1, "table_id": 10})
+
+    def is_synced(self, ts: int) -> bool:
+        return self.synced_ts is not None and ts >= self.synced_ts
 
 
 Tables = Mapping[TableName, FakeTable]
@@ -53,15 +84,21 @@ Tables = Mapping[TableName, FakeTable]
 
 @dataclass
 class _Connection:
+    number: int
     snapshot_ts: int = 0
+    schemas_ts: int = 0
     in_transaction: bool = False
 
 
 class FakeTidb:
     """`with FakeTidb(folder) as tidb`. `history`: tables from a ts on. `shown`: what SQL shows at present, None: the newest of them.
 
-    `jobs`: the DDL jobs under way by id, `finished_job` the last that is not. `before`: called with each statement before it is
-    answered; it may raise Refused.
+    `jobs`: the DDL jobs under way by id, `finished_job` the last that is not. `loaded_ts`: a SET of tidb_snapshot takes no newer
+    schemas than these, as where the server is behind; what is newer is `done` in ddl_jobs and not synced. `ddl_jobs`: table id, begin
+    and end of all jobs, in Unix seconds. `job_list`: jobs as mysql.tidb_ddl_job and mysql.tidb_ddl_history have them in time;
+    `ddl_kinds`: what information_schema says of them. `before`: called with each statement before it is answered; it may raise Refused.
+    `settings_shown`: what SHOW CONFIG tells; None: the account may not see it. `plan`: what any EXPLAIN tells. It knows no WHERE and no
+    LIMIT, and turns rows round for any DESC.
     """
 
     version = "8.0.11-TiDB-v8.5.0"
@@ -71,14 +108,22 @@ class FakeTidb:
         self.shown: Tables | None = None
         self.now_ts = 1000
         self.safe_ts = 0
+        self.loaded_ts: int | None = None
+        self.done_kind = "create table"
+        self.ddl_jobs: Rows = []
+        self.ddl_kinds: Rows = []
+        self.job_list: Sequence[FakeJob] = ()
         self.variables: dict[str, str] = {"new_collation_enabled": "True"}
         self.finished_job = 0
         self.jobs: dict[int, dict[str, object]] = {}
         self.statements: list[str] = []
+        self.settings_shown: Rows | None = []
+        self.plan: Rows = []
         self.before: Callable[[str], None] = lambda sql: None
         self._folder = folder
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
+        self._numbers = count(FIRST_CONNECTION)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, name="fake-tidb", daemon=True).start()
@@ -106,21 +151,24 @@ class FakeTidb:
 
     # ---- what is asked ----------------------------------------------------------------------------------------------
 
-    def answer(self, sql: str, connection: _Connection) -> Rows | None:
-        """Rows, None for a statement without any. Raises Refused."""
+    def answer(self, sql: str, connection: _Connection) -> Rows | int | None:
+        """Rows, how many were changed, None for a statement without any. Raises Refused."""
         self.statements.append(sql)
         self.before(sql)
         head = sql.split()[0].upper()
         if found := re.fullmatch(r"SET (?:@@)?tidb_snapshot = '(\d*)'", sql):
             connection.snapshot_ts = int(found[1] or 0)
+            connection.schemas_ts = connection.snapshot_ts if self.loaded_ts is None else min(connection.snapshot_ts, self.loaded_ts)
             if connection.snapshot_ts and connection.snapshot_ts < self.safe_ts:
                 raise Refused(8055, f"snapshot is older than GC safe point {self.safe_ts}")
             return None
-        if head in ("SET", "ROLLBACK", "COMMIT") or sql.startswith("START TRANSACTION"):
+        if head in ("SET", "ROLLBACK", "COMMIT", "KILL") or sql.startswith("START TRANSACTION"):
             connection.in_transaction = head == "START"
             return None
         if sql == "SELECT VERSION()":
             return [(self.version,)]
+        if sql == "SELECT VERSION(), CONNECTION_ID()":
+            return [(self.version, connection.number)]
         if sql == "SELECT @@tidb_current_ts":
             self.now_ts += connection.in_transaction
             return [(self.now_ts if connection.in_transaction else 0,)]
@@ -128,16 +176,45 @@ class FakeTidb:
             if "fast_create" not in self.variables:
                 raise Refused(1193, "Unknown system variable 'tidb_enable_fast_create_table'")
             return [(self.variables["fast_create"],)]
+        if sql.startswith("SHOW CONFIG"):
+            if self.settings_shown is None:
+                raise Refused(1227, "Access denied; you need (at least one of) the CONFIG privilege(s) for this operation")
+            return self.settings_shown
         if "FROM mysql.tidb" in sql:
-            return self._of_mysql(sql)
-        tables = self.tables_at(connection.snapshot_ts) if connection.snapshot_ts else self._present()
+            return self._of_mysql(sql, connection.snapshot_ts or self.now_ts)
+        if "FROM information_schema.ddl_jobs" in sql:
+            return self.ddl_jobs if "START_TIME" in sql else self.ddl_kinds if "QUERY" in sql else self._of_done(sql)
+        tables = self.tables_at(connection.schemas_ts) if connection.snapshot_ts else self._present()
+        if head == "EXPLAIN":
+            return self.plan
         if view := re.search(r"FROM information_schema\.(\w+)", sql):
             one = _OF_TABLE.search(sql)
             wanted = {name: found for name, found in tables.items() if one is None or name == (one[1], one[2])}
             return _VIEWS[view[1]](wanted, sql)
         return self._of_rows(tables, sql)
 
-    def _of_mysql(self, sql: str) -> Rows:
+    def _of_done(self, sql: str) -> Rows:
+        loaded_ts = self.now_ts if self.loaded_ts is None else self.loaded_ts
+        if "LIKE 'create table%'" in sql and not self.done_kind.startswith(("create", "rename")):
+            return []
+        return [(ts, self.done_kind, "shop", "orders") for ts in self.history if loaded_ts < ts <= self.now_ts]
+
+    def _of_mysql(self, sql: str, ts: int) -> Rows:
+        one = re.search(r"job_id = (\d+)", sql)
+        jobs = [job for job in self.job_list if job.start_ts <= ts and (one is None or job.number == int(one[1]))]
+        if found := re.search(r"job_id >= (\d+) AND job_id < (\d+) ORDER BY job_id DESC LIMIT (\d+)", sql):
+            low, below, most = map(int, found.groups())
+            page = [job for job in jobs if job.is_synced(ts) and low <= job.number < below]
+            return [(job.number, job.meta(ts)) for job in sorted(page, key=lambda job: -job.number)[:most]]
+        if one is not None:
+            jobs = [job for job in jobs if job.is_synced(ts) == ("tidb_ddl_history" in sql)]
+            return [(job.meta(ts) if sql.startswith("SELECT job_meta") else job.number,) for job in jobs]
+        if found := re.search(r"job_id > (\d+) ORDER BY job_id LIMIT (\d+)", sql):
+            above, most = map(int, found.groups())
+            page = [job for job in jobs if job.is_synced(ts) and job.number > above]
+            return [(job.number, job.meta(ts)) for job in sorted(page, key=lambda job: job.number)[:most]]
+        if self.job_list:
+            return [(job.number, job.meta(ts)) for job in jobs if not job.is_synced(ts)]
         if "tidb_ddl_history" in sql:
             return [(self.finished_job or None,)]
         if "tidb_ddl_job" in sql:
@@ -156,12 +233,13 @@ class FakeTidb:
         table = tables.get(TableName(found[1], found[2]))
         if table is None:
             raise Refused(1146, f"Table '{found[1]}.{found[2]}' doesn't exist")
-        names = re.findall(r"`t`\.`(\w+)`(?: [+*] \w+)? AS CHAR", sql) or re.findall(rf"`{found[2]}`\.`(\w+)`[^,]*? AS c\d+", sql)
+        names = re.findall(r"`t`\.`(\w+)`[^,]*? AS c\d+", sql)
         for name in names:
             if name not in table.columns:
                 raise Refused(1054, f"Unknown column '{name}' in 'field list'")
         places = [list(table.columns).index(name) for name in names]
-        return [tuple(row[place] for place in places) for row in table.rows]
+        rows = [tuple(row[place] for place in places) for row in table.rows]
+        return rows[::-1] if " DESC" in sql else rows
 
     # ---- the protocol -----------------------------------------------------------------------------------------------
 
@@ -175,7 +253,7 @@ class FakeTidb:
             threading.Thread(target=self._serve, args=(connection,), name="fake-tidb-session", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        state = _Connection()
+        state = _Connection(next(self._numbers))
         with suppress(OSError, ConnectionError), connection, connection.makefile("rb") as stream:
             connection.sendall(_packets(0, _greeting(self.version)))
             _read(stream)
@@ -193,17 +271,25 @@ class FakeTidb:
             rows = self.answer(command[1:].decode(), state)
         except Refused as refused:
             return _packets(1, b"\xff" + struct.pack("<H", refused.code) + b"#HY000" + refused.text.encode())
-        if rows is None:
-            return _packets(1, _OK)
+        if rows is None or isinstance(rows, int):
+            return _packets(1, _OK[:1] + _length(rows or 0) + _OK[2:])
         width = len(rows[0]) if rows else 1
         columns = [_column(f"c{number}") for number in range(width)]
         return _packets(1, _length(width), *columns, _EOF, *(b"".join(map(_value, row)) for row in rows), _EOF)
 
 
 def _of_tables(tables: Tables, sql: str) -> Rows:
+    if "TABLE_COLLATION" in sql:
+        return [(*name, *(tidb_views.table(found.info) if found.info else ("CLUSTERED", "utf8mb4_bin"))) for name, found in tables.items()]
     if "TIDB_PK_TYPE" in sql:
         return [
-            (*name, len(found.rows), 100, "CLUSTERED" if found.clustered else "NONCLUSTERED", "partitioned" if found.partitions else "")
+            (
+                *name,
+                len(found.rows) if found.counted is None else found.counted,
+                100,
+                "CLUSTERED" if found.clustered else "NONCLUSTERED",
+                "partitioned" if found.partitions else "",
+            )
             for name, found in tables.items()
         ]
     return [(*name, found.id)[: 3 if "TIDB_TABLE_ID" in sql else 2] for name, found in tables.items()]
@@ -213,24 +299,36 @@ def _of_columns(tables: Tables, sql: str) -> Rows:
     if "CHARACTER_SET_NAME IS NOT NULL" in sql:
         texts = ((name, column) for name, found in tables.items() for column in found.columns if "char" in found.columns[column])
         return [(*name, column, "utf8mb4", "utf8mb4_bin") for name, column in texts]
+    return [(*name, *row) for name, found in tables.items() for row in _columns_of(found)]
+
+
+def _columns_of(found: FakeTable) -> Rows:
+    if found.info is not None:
+        return tidb_views.columns(found.info)
     return [
-        (*name, column, "NO" if "NOT NULL" in text else "YES", re.match(r"\w+", text)[0], found.type_of(column), "")  # type: ignore[index]  # a type has a name
-        for name, found in tables.items()
+        (column, "NO" if "NOT NULL" in text else "YES", re.match(r"\w+", text)[0], found.type_of(column), "", None, None, None, "")  # type: ignore[index]  # a type has a name
         for column, text in found.columns.items()
     ]
 
 
 def _of_indexes(tables: Tables, sql: str) -> Rows:
-    return [
-        (*name, index, number, column)
-        for name, found in tables.items()
-        for index, (number, columns) in found.indexes.items()
-        for column in columns
-    ]
+    return [(*name, *row) for name, found in tables.items() for row in _indexes_of(found)]
+
+
+def _indexes_of(found: FakeTable) -> Rows:
+    if found.info is not None:
+        return tidb_views.indexes(found.info)
+    return [(index, number, column, None, None, 0) for index, (number, columns) in found.indexes.items() for column in columns]
 
 
 def _of_partitions(tables: Tables, sql: str) -> Rows:
-    return [(*name, number) for name, found in tables.items() for number in found.partitions]
+    return [(*name, *row) for name, found in tables.items() for row in _partitions_of(found)]
+
+
+def _partitions_of(found: FakeTable) -> Rows:
+    if found.info is not None:
+        return tidb_views.partitions(found.info)
+    return [(number, f"p{place}", "HASH", "`id`", "") for place, number in enumerate(found.partitions)]
 
 
 _VIEWS: Mapping[str, Callable[[Tables, str], Rows]] = {

@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -25,8 +24,9 @@ import pymysql
 from sidecar.config import SourceSection
 from tests.support.services.freezing import freeze
 from tests.support.services.jars import mariadb_home
+from tests.support.services.ports import free_ports
 
-START_S_MAX = 60.0
+START_S_MAX = 240.0
 STOP_S_MAX = 30.0
 
 _SETTINGS: Mapping[str, str] = {
@@ -69,7 +69,7 @@ class MariaDb:
 
     def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         self._settings = {**_SETTINGS, **(settings or {})}
         self._home = mariadb_home()
         self._process: subprocess.Popen[bytes] | None = None
@@ -134,6 +134,7 @@ class MariaDb:
         """The sidecar's `source` section for this server; `options` are its other settings and win."""
         secret = self.folder / "password"
         secret.write_text(self.password)
+        secret.chmod(0o600)
         account = {"host": self.host, "port": self.port, "user": self.user, "password_file": str(secret)}
         return SourceSection(**{**account, **options})
 
@@ -205,9 +206,3 @@ class MariaDb:
 
     def _tail(self) -> str:
         return self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

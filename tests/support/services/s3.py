@@ -4,17 +4,19 @@ long as it likes, whatever the machine's speed."""
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from threading import Condition, Thread
+from threading import Condition, Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-from werkzeug.serving import make_server
+from werkzeug.serving import BaseWSGIServer, make_server
 
 from sidecar.log.storage import open_folder, s3
+from tests.support.services.ports import free_port
 
 BUCKET = "lake"
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hush-of-the-lake"}
@@ -62,12 +64,15 @@ class S3:
 
     def __init__(self) -> None:
         self._application = DomainDispatcherApplication(create_backend_app)
-        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=MotoRequestHandler)
-        self._thread = Thread(target=self._server.serve_forever, daemon=True)  # a test's server may not keep its process
+        self.port = free_port()
+        self._server: BaseWSGIServer | None = None
+        self._thread: Thread | None = None
         self._held: list[Held] = []
+        self._goes = Event()
+        self._goes.set()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.start()
         folder = open_folder(self.uri("", keys=True))
         if not s3.fs(folder).exists(BUCKET):
             s3.fs(folder).call_s3("create_bucket", Bucket=BUCKET)
@@ -76,13 +81,32 @@ class S3:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for held in self._held:
             held.release()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.thaw()
+        self.kill()
+
+    def start(self) -> None:
+        self._server = make_server("127.0.0.1", self.port, self._answer, threaded=True, request_handler=MotoRequestHandler)
+        self._thread = Thread(target=self._server.serve_forever, daemon=True)  # a test's server may not keep its process
+        self._thread.start()
+
+    def kill(self) -> None:
+        """What it has stays, and a request that is being answered is."""
+        server, self._server = self._server, None
+        if server is not None and self._thread is not None:
+            server.shutdown()
+            server.server_close()
+            self._thread.join()
+
+    def freeze(self) -> None:
+        """Requests wait, of those who are connected too."""
+        self._goes.clear()
+
+    def thaw(self) -> None:
+        self._goes.set()
 
     def uri(self, path: str, *, keys: bool = False) -> str:
         """Of a folder in the bucket. `keys`: with KEYS in it; else the reader needs them in its environment."""
-        found = f"s3://{BUCKET}/{path}?endpoint=http://127.0.0.1:{self._server.server_port}&region=us-east-1"
+        found = f"s3://{BUCKET}/{path}?endpoint=http://127.0.0.1:{self.port}&region=us-east-1"
         return f"{found}&access-key={KEYS['AWS_ACCESS_KEY_ID']}&secret-access-key={KEYS['AWS_SECRET_ACCESS_KEY']}" if keys else found
 
     @contextmanager
@@ -97,6 +121,10 @@ class S3:
             self._held.remove(held)
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self._goes.wait(HELD_S_MAX)
+        if self._server is None:
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionResetError("killed")
         if environ["REQUEST_METHOD"] == "PUT":
             for held in list(self._held):
                 held.pass_by(environ["PATH_INFO"], int(environ["REMOTE_PORT"]))

@@ -35,12 +35,14 @@ class Authority:
         own = _certificate(self._name, self._name, self._key).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         self.ca_file.write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
 
-    def sign(self, name: str) -> Signed:
-        """A certificate for servers and clients on this machine, with `name` as its common name."""
+    def sign(self, name: str, *, host: str = "", until: timedelta = timedelta(days=2)) -> Signed:
+        """A certificate for servers and clients, with `name` as its common name: of this machine, or of `host` alone; valid from an
+        hour before `until`, at the latest from an hour ago. `until`: from now. One of the same name takes its files' place."""
         key = ec.generate_private_key(ec.SECP256R1())
-        here = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))])
+        here: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))]
+        names = x509.SubjectAlternativeName([x509.DNSName(host)] if host else here)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = _certificate(subject, self._name, key).add_extension(here, critical=False).sign(self._key, hashes.SHA256())
+        certificate = _certificate(subject, self._name, key, until).add_extension(names, critical=False).sign(self._key, hashes.SHA256())
         cert_pem = certificate.public_bytes(Encoding.PEM)
         key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         signed = Signed(*(self._folder / f"{name}.{suffix}" for suffix in ("crt", "key", "pem")))
@@ -50,7 +52,9 @@ class Authority:
         return signed
 
 
-def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, until: timedelta = timedelta(days=2)
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -58,6 +62,6 @@ def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePri
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=2))
+        .not_valid_before(min(now, now + until) - timedelta(hours=1))
+        .not_valid_after(now + until)
     )

@@ -16,7 +16,7 @@ from tests.support.tikv.recorded import History, LogRow
 from tests.support.tikv.server import TikvServers
 
 NAME = "contract"
-OUTAGE_MAX_S = 1.0
+OUTAGE_MAX_S = 5.0
 RENEW_EVERY_S = 0.05
 """What is acknowledged reaches PD at the next renewal, a minute later outside of tests."""
 

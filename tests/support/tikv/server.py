@@ -1,10 +1,13 @@
-"""The gRPC servers of a made cluster: two members of PD, and one server a store. `TikvServers` starts and stops them."""
+"""The gRPC servers of a made cluster: two members of PD, and one server a store. `TikvServers` starts and stops them.
+
+PD's members have no etcd in them. They pass on to a real one what is asked of it, if they are given one: as of PD, one address is both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 import grpc
@@ -21,9 +24,9 @@ TSO_PHYSICAL_MS = 1_795_000_000_000
 
 
 class TikvServers:
-    """Listens on free ports of this machine. Close it."""
+    """Listens on free ports of this machine. Close it. `etcd`: host:port of the one behind PD's members."""
 
-    def __init__(self, cluster: Cluster, *, credentials: Any = None) -> None:
+    def __init__(self, cluster: Cluster, *, credentials: Any = None, etcd: str = "") -> None:
         self.cluster = cluster
         self.credentials = credentials
         self.addresses: dict[int, str] = {}
@@ -37,10 +40,15 @@ class TikvServers:
         """Every request of a registration, as it came."""
         self.timestamps = 0
         """How many PD has given."""
+        self.physical_ms = TSO_PHYSICAL_MS
+        """PD's clock, which stands."""
+        self._giving = Lock()
         self._stores: dict[int, Any] = {}
         self._pd: list[Any] = []
         for number in range(PD_MEMBERS):
             server, address = self._serve((pdpb_pb2_grpc.add_PDServicer_to_server, _Pd(self, number)))
+            if etcd:
+                server.add_generic_rpc_handlers((_EtcdBehind(etcd),))
             self._pd.append(server)
             self.pd_addresses.append(address)
         for store in sorted(cluster.stores):
@@ -56,6 +64,16 @@ class TikvServers:
 
     def section(self, **settings: Any) -> TikvSection:
         return TikvSection(pd=tuple(self.pd_addresses), **settings)
+
+    def timestamp(self, count: int = 1) -> tuple[int, int]:
+        """Physical and logical part of the last of `count`. For any thread."""
+        with self._giving:
+            self.timestamps += count
+            return self.now_ms(), self.timestamps
+
+    def now_ms(self) -> int:
+        """By PD's clock. Not by two threads at once."""
+        return self.physical_ms
 
     def start_store(self, store: int) -> None:
         """At another address than before."""
@@ -151,6 +169,9 @@ class _Kv(tikvpb_pb2_grpc.TikvServicer):
     def KvResolveLock(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer("KvResolveLock", request, request.keys, kvrpcpb_pb2.ResolveLockResponse, Transactions.resolve)
 
+    def MvccGetByKey(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("MvccGetByKey", request, [request.key], kvrpcpb_pb2.MvccGetByKeyResponse, Transactions.mvcc)
+
     def _answer(self, name: str, request: Any, keys: Sequence[bytes], response: Any, act: Callable[[Transactions, Any], Any]) -> Any:
         with self._cluster.changed:
             transactions = self._cluster.transactions
@@ -175,6 +196,28 @@ class _Kv(tikvpb_pb2_grpc.TikvServicer):
         if not all(region.start <= encoded(key) and (not region.end or encoded(key) < region.end) for key in keys):
             return errorpb_pb2.Error(message="key not in region")
         return None
+
+
+class _EtcdBehind(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """Messages pass as they are; so does what etcd answers instead."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(address, [("grpc.max_receive_message_length", -1)])
+
+    def service(self, details: Any) -> Any:
+        if not details.method.startswith("/etcdserverpb."):
+            return None
+        call = self._channel.stream_stream(details.method)
+
+        def passed_on(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+            answers = call(requests, timeout=context.time_remaining())
+            context.add_callback(answers.cancel)
+            try:
+                yield from answers
+            except grpc.RpcError as error:
+                context.abort(error.code(), error.details())
+
+        return grpc.stream_stream_rpc_method_handler(passed_on)
 
 
 class _Pd(pdpb_pb2_grpc.PDServicer):
@@ -216,14 +259,16 @@ class _Pd(pdpb_pb2_grpc.PDServicer):
     def Tso(self, request_iterator: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         for request in request_iterator:
             self._lead(request, context)
-            self._servers.timestamps += request.count
-            timestamp = pdpb_pb2.Timestamp(physical=TSO_PHYSICAL_MS, logical=self._servers.timestamps)
+            physical, logical = self._servers.timestamp(request.count)
+            timestamp = pdpb_pb2.Timestamp(physical=physical, logical=logical)
             yield pdpb_pb2.TsoResponse(header=self._header(), count=request.count, timestamp=timestamp)
 
     def UpdateServiceGCSafePoint(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._lead(request, context)
         safe_points = self._servers.safe_points
-        if request.safe_point >= min(safe_points.values()):
+        if request.TTL <= 0:
+            safe_points.pop(request.service_id, None)
+        elif request.safe_point >= min(safe_points.values()):
             safe_points[request.service_id] = request.safe_point
         return pdpb_pb2.UpdateServiceGCSafePointResponse(header=self._header(), TTL=request.TTL, min_safe_point=min(safe_points.values()))
 

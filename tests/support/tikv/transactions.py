@@ -96,6 +96,15 @@ class Transactions:
         self.ends[start_ts, key] = ROLLED_BACK
         return kv.CheckTxnStatusResponse(action=kv.LockNotExistRollback)
 
+    def mvcc(self, request: Any) -> Any:
+        """A rollback's commit_ts is its start_ts."""
+        writes = [
+            kv.MvccWrite(type=kv.Put if commit_ts else kv.Rollback, start_ts=start_ts, commit_ts=commit_ts or start_ts)
+            for (start_ts, key), commit_ts in self.ends.items()
+            if key == request.key
+        ]
+        return kv.MvccGetByKeyResponse(info=kv.MvccInfo(writes=writes))
+
     def check_secondaries(self, request: Any) -> Any:
         found = []
         for key in request.keys:

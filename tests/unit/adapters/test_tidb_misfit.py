@@ -14,13 +14,13 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource
 from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
 from sidecar.core.model import TableName
+from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 
 T = TableName("shop", "t")
 OLD = FakeTable(10, {"id": "bigint NOT NULL", "size": "int"}, rows=(("1", "7"), ("2", None)))
 NEW = FakeTable(10, {"id": "bigint NOT NULL", "size": "varchar(20)"}, rows=(("1", "7"), ("2", None)))
 WITHOUT = FakeTable(10, {"id": "bigint NOT NULL"}, rows=(("1",), ("2",)))
-WAIT_S = 30.0
 
 
 class Reading:
@@ -43,7 +43,7 @@ class Reading:
         self.source.request(ReadChunk("0123456789abcdef", 1, self.asked, T, None, None, 100, Brackets.WATERMARK, where))
 
     def hear(self) -> SourceEvent:
-        give_up_s = time.monotonic() + WAIT_S
+        give_up_s = time.monotonic() + PATIENCE_S
         while not (events := self.source.results()):
             assert time.monotonic() < give_up_s, "nothing came"
             time.sleep(0.002)  # a source tells what is done only when asked
@@ -164,6 +164,24 @@ def test_a_right_that_is_missing_is_named_although_it_hides_columns_too(reading:
     assert "GRANT SELECT" in failed.hint
 
 
+@pytest.mark.parametrize("code", [8128, 1105, 3024])
+def test_bounds_that_the_server_cannot_tell_are_none_and_the_chunk_is_one(reading: Reading, tidb: FakeTidb, code: int) -> None:
+    """They are a help for the readers; a chunk is right without them."""
+    asked = []
+
+    def before(sql: str) -> None:
+        if "TABLESAMPLE" in sql:
+            asked.append(sql)
+            raise Refused(code, "TABLESAMPLE cannot be planned here")
+
+    tidb.before = before
+    reading.source.request(ReadChunk("0123456789abcdef", 1, 1, T, None, None, 1, Brackets.WATERMARK, bounds_max=4))
+    event = reading.hear()
+    assert isinstance(event, ChunkRead), event
+    assert len(asked) == 1
+    assert "FROM `shop`.`t` AS `t` TABLESAMPLE REGIONS() WHERE" in asked[0], "the alias comes first"
+
+
 def test_after_the_ddl_the_new_columns_are_read(reading: Reading, tidb: FakeTidb) -> None:
     reading.read()
     tidb.shown = {T: WITHOUT}
@@ -179,11 +197,11 @@ def test_what_a_read_learns_amid_a_ddl_is_not_left_to_what_comes_after(reading: 
     def hold(sql: str) -> None:
         if "TIDB_PK_TYPE" in sql and not learning.is_set():
             learning.set()
-            assert followed.wait(WAIT_S)
+            assert followed.wait(PATIENCE_S)
 
     tidb.before = hold
     reading.ask()
-    assert learning.wait(WAIT_S)
+    assert learning.wait(PATIENCE_S)
     reading.source.follow(TidbSchemas(tidb.settings()).tables())
     tidb.statements.clear()
     followed.set()

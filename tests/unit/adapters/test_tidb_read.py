@@ -18,13 +18,13 @@ KEY = ReadKey(TABLE, (KeyColumn(ID),))
 
 def test_every_column_is_text_under_a_name_that_hides_no_column() -> None:
     assert chunk_select(SCHEMA, KEY, after=None, upper=None, where=None, rows_max=7) == (
-        "SELECT `t`.`id` AS c0, `t`.`na``me` AS c1, HEX(`t`.`data`) AS c2 FROM `app`.`t` ORDER BY `t`.`id` LIMIT 7"
+        "SELECT `t`.`id` AS c0, `t`.`na``me` AS c1, HEX(`t`.`data`) AS c2 FROM `app`.`t` AS `t` ORDER BY `t`.`id` LIMIT 7"
     )
 
 
 def test_bounds_and_predicate_come_before_the_order() -> None:
     found = chunk_select(SCHEMA, KEY, after=("1",), upper=("9",), where="a = 1 -- or", rows_max=7)
-    assert found.endswith(" FROM `app`.`t` WHERE ((`t`.`id` > 1)) AND ((`t`.`id` <= 9)) AND (a = 1 -- or\n) ORDER BY `t`.`id` LIMIT 7")
+    assert found.endswith(" FROM `app`.`t` AS `t` WHERE ((`t`.`id` > 1 AND `t`.`id` <= 9)) AND (a = 1 -- or\n) ORDER BY `t`.`id` LIMIT 7")
 
 
 def test_a_rowid_comes_after_the_schemas_columns() -> None:
@@ -34,7 +34,7 @@ def test_a_rowid_comes_after_the_schemas_columns() -> None:
 
 
 def test_a_key_alone_is_selected_as_text() -> None:
-    assert key_select(KEY, " LIMIT 1") == "SELECT CAST(`t`.`id` + 0 AS CHAR) AS c0 FROM `app`.`t` LIMIT 1"
+    assert key_select(KEY, " LIMIT 1") == "SELECT CAST(`t`.`id` + 0 AS CHAR) AS c0 FROM `app`.`t` AS `t` LIMIT 1"
 
 
 @pytest.mark.parametrize("kind", ["decimal", "text", "enum", "set", "date", "time", "datetime", "timestamp", "json", "vector"])

@@ -7,8 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from sidecar.adapters.tidb.reads import Reads
 from sidecar.core.messages import Brackets, ReadChunk
 from sidecar.core.model import TableName
-
-WAIT_S = 30.0
+from tests.support.eventually import PATIENCE_S
 
 
 def command(number: int, *, follows: int | None = None) -> ReadChunk:
@@ -53,7 +52,7 @@ def test_closing_ends_every_wait() -> None:
     reads.keep(1)
     waiting: list[Future[ReadChunk | None]] = [takers.submit(reads.take, None), takers.submit(reads.take, 1)]
     reads.close()
-    assert not wait(waiting, WAIT_S).not_done
+    assert not wait(waiting, PATIENCE_S).not_done
     assert [one.result() for one in waiting] == [None, None]
     reads.put(command(1))
     assert reads.take(None) is None

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+import time
+from contextlib import closing
+from pathlib import Path
+from threading import Event, Timer
+
 import pytest
 
-from sidecar.adapters.tidb.schema import TableFacts, read_key
+from sidecar.adapters.tidb.schema import TableFacts, TidbSchemas, read_key
 from sidecar.adapters.tidb.sql import Flavour
+from sidecar.config import SourceSection
 from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.errors import SourceError
+from sidecar.errors import SourceError, SourceLost
+from sidecar.ports import Caller
+from tests.support.eventually import PATIENCE_S
+from tests.support.services.fake_tidb import FakeTidb
 
 TABLE = TableName("app", "t")
 ID, NAME, PRICE = Column("id", "int", nullable=False), Column("name", "text", nullable=False), Column("price", "double", nullable=False)
@@ -47,3 +57,68 @@ def test_other_servers_have_no_rowid() -> None:
 def test_a_table_without_a_key_is_refused_also_where_a_rowid_would_help() -> None:
     with pytest.raises(SourceError, match="does not replicate"):
         read_key(TableSchema(TABLE, (ID,), ()), facts(clustered=False), Flavour.TIDB)
+
+
+# ---- a source that stands ---------------------------------------------------------------------------------------------
+
+
+SOON_S = 8.0
+"""Long before any timeout of the source's own, and after those of callers here."""
+
+
+def caller(left_s: float, *, gone: bool = False) -> Caller:
+    return Caller(lambda: left_s, lambda: gone, lambda told: not gone)
+
+
+def test_a_source_that_says_nothing_is_asked_for_as_long_as_the_caller_waits() -> None:
+    """It takes the connection and does not greet, as a frozen server does."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        settings = SourceSection(host="127.0.0.1", port=silent.getsockname()[1], user="u", retry_s=60.0)
+        began_s = time.monotonic()
+        with pytest.raises(SourceLost, match="reading the tables' schemas failed"):
+            TidbSchemas(settings).asked_by(caller(0.3)).tables()
+        assert time.monotonic() - began_s < SOON_S
+
+
+def test_a_statement_under_way_ends_when_its_caller_goes(tmp_path: Path) -> None:
+    asked, gone = Event(), Event()
+
+    def stands(sql: str) -> None:
+        if "information_schema" in sql:
+            asked.set()
+            gone.wait(60)
+
+    with FakeTidb(tmp_path) as tidb:
+        tidb.before = stands
+        went: list[object] = []
+
+        def when_gone(told: object) -> bool:
+            went.append(told)
+            return True
+
+        waits = Caller(lambda: 60.0, gone.is_set, when_gone)
+
+        def goes() -> None:
+            assert asked.wait(PATIENCE_S)
+            gone.set()
+            for told in went:
+                assert callable(told)
+                told()
+
+        Timer(0.0, goes).start()
+        began_s = time.monotonic()
+        with pytest.raises(SourceLost):
+            TidbSchemas(tidb.settings(retry_s=60.0)).asked_by(waits).tables()
+        assert time.monotonic() - began_s < SOON_S
+
+
+def test_for_a_caller_who_has_gone_already_nothing_is_asked(tmp_path: Path) -> None:
+    with FakeTidb(tmp_path) as tidb, pytest.raises(SourceLost):
+        TidbSchemas(tidb.settings(retry_s=60.0)).asked_by(caller(60.0, gone=True)).tables()
+    assert not tidb.statements
+
+
+def test_who_stays_is_answered_and_others_are_not_bound_by_it(tmp_path: Path) -> None:
+    with FakeTidb(tmp_path) as tidb:
+        schemas = TidbSchemas(tidb.settings())
+        assert schemas.asked_by(caller(30.0)).tables() == schemas.tables() == {}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from sidecar.adapters.tidb import schema
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.core.model import Column, CommitTs, TableName, TableSchema
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema, ts_at
 from sidecar.errors import SourceError, SourceLost
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 
@@ -28,15 +30,116 @@ def tidb(tmp_path: Path) -> Iterator[FakeTidb]:
 
 def test_the_tables_of_a_tso_are_those_of_that_moment(tidb: FakeTidb) -> None:
     schemas = TidbSchemas(tidb.settings())
-    assert schemas.tables(CommitTs(499)) == {ORDERS: TableSchema(ORDERS, (ID,), ("id",), 10, (10,))}
+    at_499 = schemas.tables(CommitTs(499))
+    assert {name: table.undefined() for name, table in at_499.items()} == {ORDERS: TableSchema(ORDERS, (ID,), ("id",), 10, (10,))}
     at_500 = schemas.tables(CommitTs(500))
     assert at_500[ORDERS].columns == (ID, Column("note", "text"))
     assert at_500 == schemas.tables()
 
 
-def test_names_are_those_of_tikv_though_a_server_has_not_loaded_them_yet(tidb: FakeTidb) -> None:
+def test_names_are_those_of_a_tso_whatever_sql_shows_at_present(tidb: FakeTidb) -> None:
     tidb.shown = {ORDERS: FakeTable(10)}
-    assert TidbSchemas(tidb.settings()).names() == {ORDERS, LEDGER}
+    assert TidbSchemas(tidb.settings()).names().keys() == {ORDERS, LEDGER}
+
+
+QUESTIONS: Mapping[str, Callable[[TidbSchemas], object]] = {
+    "the tables of a TSO": lambda schemas: set(schemas.tables(CommitTs(500))),
+    "the names of now": lambda schemas: set(schemas.names()),
+}
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "LOADED_AGAIN_S", 0.01)
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_server_that_is_behind_is_not_believed_and_asked_again_with_a_set_of_its_own(tidb: FakeTidb, question: str) -> None:
+    tidb.loaded_ts = 499
+    asked: list[str] = []
+
+    def load(sql: str) -> None:
+        asked.append(sql)
+        if sum("ddl_jobs" in one for one in asked) == 3:
+            tidb.loaded_ts = None
+
+    tidb.before = load
+    assert QUESTIONS[question](TidbSchemas(tidb.settings())) == {ORDERS, LEDGER}
+    sets = sum(sql.startswith("SET @@tidb_snapshot = '") for sql in asked)
+    assert sets == sum("ddl_jobs" in sql for sql in asked) == 3
+
+
+@pytest.mark.usefixtures("hurried")
+def test_an_answer_that_shows_what_was_asked_for_is_enough_though_other_servers_are_behind(tidb: FakeTidb) -> None:
+    tidb.loaded_ts, tidb.now_ts = 500, 2000
+    tidb.history[900] = tidb.history[500]
+    found = TidbSchemas(tidb.settings()).tables(CommitTs(500), shown=lambda tables: LEDGER in tables)
+    assert set(found) == {ORDERS, LEDGER}
+    assert sum("ddl_jobs" in sql for sql in tidb.statements) == 1
+
+
+@pytest.mark.usefixtures("hurried")
+def test_who_may_not_look_waits_as_long_as_servers_take_to_load(tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "LOADED_MAX_S", 0.05)
+
+    def refuse(sql: str) -> None:
+        if "ddl_jobs" in sql:
+            raise Refused(1142, "SELECT command denied")
+
+    tidb.before = refuse
+    assert TidbSchemas(tidb.settings()).names().keys() == {ORDERS, LEDGER}
+    assert sum("ddl_jobs" in sql for sql in tidb.statements) > 1
+
+
+def test_names_do_not_wait_for_a_ddl_that_makes_none(tidb: FakeTidb) -> None:
+    tidb.loaded_ts, tidb.done_kind = 999, "modify column"
+    tidb.history[1000] = tidb.history[500]
+    assert TidbSchemas(tidb.settings()).names().keys() == {ORDERS, LEDGER}
+    assert sum("ddl_jobs" in sql for sql in tidb.statements) == 1
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_transaction_that_keeps_a_ddl_from_being_synced_holds_nobody_for_longer_than_servers_take_to_load(
+    tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "LOADED_MAX_S", 0.05)
+    tidb.history[900] = tidb.history[500]
+    tidb.loaded_ts = 899
+    assert set(TidbSchemas(tidb.settings()).tables(CommitTs(900))) == {ORDERS, LEDGER}
+
+
+def test_a_ddl_that_stays_done_holds_one_question_and_not_all_that_follow(tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that nobody ends keeps it so for hours, and each question holds the live changes."""
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr(schema, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    tidb.history[900] = tidb.history[500]
+    tidb.loaded_ts = 899
+    schemas, waited_s = TidbSchemas(tidb.settings()), []
+    for newer in (None, None, 950, None):
+        if newer is not None:
+            tidb.history[newer] = tidb.history[500]
+        before_s = now_s
+        schemas.tables(CommitTs(900))
+        waited_s.append(now_s - before_s)
+    most_s = schema.LOADED_MAX_S + schema.LOADED_AGAIN_S
+    assert schema.LOADED_MAX_S <= waited_s[0] <= most_s
+    assert waited_s[1] == 0.0
+    assert schema.LOADED_MAX_S <= waited_s[2] <= most_s, "of another one nobody knows"
+    assert waited_s[3] == 0.0
+
+
+def test_each_question_about_a_tso_has_a_set_of_its_own(tidb: FakeTidb) -> None:
+    """The schemas that a SET has fixed stay as they are, also when the server has caught up."""
+    schemas = TidbSchemas(tidb.settings())
+    for _ in range(2):
+        schemas.tables(CommitTs(500))
+    assert sum(sql == "SET @@tidb_snapshot = '500'" for sql in tidb.statements) == 2
 
 
 def test_a_partitioned_table_has_its_own_id_and_those_of_its_partitions_in_their_order(tidb: FakeTidb) -> None:
@@ -61,7 +164,7 @@ def test_a_time_that_is_garbage_collected_is_told_at_once_with_the_way_out(tidb:
     asked = []
 
     def refuse(sql: str) -> None:
-        if "FROM information_schema" in sql:
+        if "FROM information_schema" in sql and "ddl_jobs" not in sql:
             asked.append(sql)
             raise Refused(code, "GC life time is shorter than transaction duration")
 
@@ -80,3 +183,10 @@ def test_an_outage_while_a_snapshot_is_read_is_one_that_passes(tidb: FakeTidb) -
     tidb.before = refuse
     with pytest.raises(SourceLost, match="as of TSO 499 failed"):
         TidbSchemas(tidb.settings()).tables(CommitTs(499))
+
+
+def test_a_table_is_amid_a_ddl_from_its_begin_to_its_end_which_older_versions_tell_in_seconds(tidb: FakeTidb) -> None:
+    tidb.ddl_jobs = [(1, 90, 99), (2, 90, 100), (3, 90, None), (4, 101, None), (5, 90, "100.4"), (6, 90, "100.6")]
+    schemas = TidbSchemas(tidb.settings())
+    assert schemas.changing(range(1, 7), ts_at(100_500)) == {2, 3, 6}
+    assert schemas.changing((), ts_at(100_500)) == frozenset()

@@ -97,6 +97,48 @@ def test_a_defect_of_a_sidecar_ends_it_with_a_line_that_says_so_and_exit_code_1(
     assert found["exception"].startswith("Traceback")
 
 
+PROGRAM = """
+import os, sys
+from sidecar.run.app import Sidecar
+def made(self):
+    open(sys.argv[-1] + ".made", "w").close()
+    os.mkdir(sys.argv[-1] + ".folder")
+Sidecar.run = made
+from sidecar.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("setting", "file", "folder"), [("", 0o600, 0o700), ("files = { umask = '027' }", 0o640, 0o750)])
+def test_what_a_sidecar_writes_is_its_owners_unless_a_setting_says_otherwise(tmp_path: Path, setting: str, file: int, folder: int) -> None:
+    config = tmp_path / "sidecar.toml"
+    config.write_text(CONFIG + setting)
+    subprocess.run([sys.executable, "-c", PROGRAM, "run", "--config", str(config)], check=True, umask=0o022)
+    assert (tmp_path / "sidecar.toml.made").stat().st_mode & 0o777 == file
+    assert (tmp_path / "sidecar.toml.folder").stat().st_mode & 0o777 == folder
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (('"console:"', '"ftp://x"'), "no sink is known for ftp:"),
+        (('"console:"', '"/out?format=csv"'), "format='csv' is none of jsonl, parquet"),
+        (('"console:"', '"/out", "/out"'), "names one output twice"),
+        (('"/nowhere"', '"memory://log"'), "log.uri"),
+        (('"/nowhere"', '"/nowhere", spill_folder = "/nonexist"'), "log.spill_folder /nonexist cannot be written"),
+    ],
+)
+def test_a_setting_that_would_fail_later_ends_the_start(tmp_path: Path, changed: tuple[str, str], told: str) -> None:
+    config = tmp_path / "sidecar.toml"
+    config.write_text(CONFIG.replace(*changed))
+    command = [sys.executable, "-c", PROGRAM, "run", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert told in done.stderr
+    assert "what to do" in done.stderr
+    assert not (tmp_path / "sidecar.toml.made").exists()
+
+
 CONFIG = """
 sinks = ["console:"]
 changefeed = { id = "orders" }

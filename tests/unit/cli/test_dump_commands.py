@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from sidecar.cli import cdc
 from sidecar.cli.dump_commands import parse_keys, parse_where, register
+from sidecar.control import client
 
 APP = typer.Typer()
 register(APP)
@@ -30,6 +32,18 @@ def test_every_command_has_help_and_takes_ticdcs_flags(name: str) -> None:
         for option in ("--changefeed-id", "-c", "--namespace", "-n", "--pd", "--ca", "--cert", "--key", "--json"):
             assert "Exit codes: 0 done" in shown.output
             assert re.search(rf"(^|[ ,/│]){option}\b", shown.output, re.MULTILINE), option
+
+
+@pytest.mark.parametrize("given", [[], ["--sidecar", "127.0.0.1:1"]], ids=["alone", "with a sidecar"])
+def test_who_names_ticdcs_server_alone_is_told_what_finds_the_sidecar(monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
+    monkeypatch.setattr(client, "ADDRESS_DEFAULT", "127.0.0.1:1")
+    called = ["dumpquery", "-c", "cf", "--server", "http://cdc:8300", "--timeout", "0.1", "--json", *given]
+    shown = CliRunner().invoke(APP, called, env={"TICDC_DUMP_ADDR": ""})
+    told = json.loads(shown.output)["error"]
+    assert shown.exit_code == 5
+    assert ("--server http://cdc:8300 is TiCDC's own" in told) is (not given)
+    assert ("name PD with --pd" in told) is (not given)
+    assert "--sidecar HOST:PORT" in told
 
 
 @pytest.mark.parametrize(

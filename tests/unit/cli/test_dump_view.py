@@ -83,6 +83,18 @@ def test_the_picture_says_what_was_set_and_what_each_sink_leaves() -> None:
         assert part in text, part
 
 
+def test_the_picture_says_how_far_each_subscriber_is() -> None:
+    found = pb.DumpStatus(
+        subscribers=[
+            pb.SubscriberStatus(name="search", next_seq=1200, segments=34, heard_s=2, connected=True),
+            pb.SubscriberStatus(name="gone", next_seq=7, segments=1227, heard_s=7200),
+        ]
+    )
+    picture = shown(status_view(found))
+    assert "search, 34 segments not acknowledged, the next is 1,200, reads" in picture
+    assert "gone, 1,227 segments not acknowledged, the next is 7, heard of 2 h" in picture
+
+
 def test_ten_thousand_tables_are_summarised_those_that_move_first() -> None:
     tables = [table(n, chunks=1, rows=1, complete_at_tso=TSO) for n in range(5000)] + [table(n) for n in range(5000, 9990)]
     tables += [table(n, chunks=1, rows=5) for n in range(9990, 10_000)]
@@ -142,8 +154,14 @@ def test_a_preview_lists_what_is_read_what_is_left_out_and_what_is_against_it() 
         ],
         refusals=["a dump is running already"],
         seconds=3700,
+        outside=1203,
+        unasked=4,
     )
+    preview.tables[3].slow = "each chunk reads the table from its first row"
     text = shown(preview_view(preview))
+    assert "1,203 more tables are not of the changefeed's table rules" in text
+    assert "slow: s.t3: each chunk reads" in text
+    assert "how 4 tables would be read was not asked" in text
     assert "s.t99 " in text
     assert "… 80 more tables" in text
     assert "100 tables, about 4,950 rows, 4.8 KiB, about 1 h 1 min" in text

@@ -41,7 +41,7 @@ def loaded(module: str, *arguments: str, real_cdc: Path | None = None) -> tuple[
     return set(done.stderr.rpartition("loaded ")[2].split()), done.stdout
 
 
-COMMANDS_OF_OURS = ("replay", "run", "merge", "check", *COMMANDS)
+COMMANDS_OF_OURS = ("replay", "run", "merge", "check", "remove", "skip", *COMMANDS)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS_OF_OURS)], ids=" ".join)

@@ -97,6 +97,7 @@ def test_identity_tells_changes_apart_by_key_and_images_and_not_by_arrival() -> 
     first = row(UPDATE, Rank.PUT)
     again = first._replace(lane=Lane("kafka/orders/0"), position=99)
     assert codec.identity(first) == codec.identity(again)
+    assert codec.identity(first) == codec.identity(row(UPDATE, Rank.PUT, key=ROW_KEY.replace(b"orders", b"Orders")))
     others = [row(INSERT, Rank.PUT), row(DELETE, Rank.DELETE), row(UPDATE, Rank.PUT, key=ROW_KEY.replace(b"orders", b"item"))]
     assert len({codec.identity(change) for change in [first, *others]}) == 4
 
@@ -183,10 +184,10 @@ def test_refuses_an_unknown_kind_of_event_and_says_where_in_the_batch() -> None:
     assert text == f"key byte {16 + 2 * (len(ROW_KEY) + 8)} (event 2): expected t of 1 (row), 2 (DDL) or 3 (resolved); found 4"
 
 
-def test_refuses_a_row_without_a_table() -> None:
-    key = b'{"ts":10,"scm":"shop","tbl":"","t":1}'
+@pytest.mark.parametrize("key", [b'{"ts":10,"scm":"shop","tbl":"","t":1}', b'{"ts":10,"scm":"a\\u0000b","tbl":"t","t":1}'])
+def test_refuses_a_row_without_a_table_and_one_whose_name_nobody_could_part(key: bytes) -> None:
     text = refusal(message((ROW_KEY, INSERT), (key, INSERT)))
-    assert text == f"key byte 67 (event 1): expected scm and tbl of a row; found {key.decode()}"
+    assert text == f"key byte 67 (event 1): expected scm and tbl of a row, without NUL; found {key.decode()}"
 
 
 def test_refuses_a_resolved_mark_with_a_value() -> None:

@@ -20,7 +20,7 @@ from sidecar.core.messages import Request
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import RefusedRequest, SourceError
-from sidecar.ports import SchemaSource, TableEstimate
+from sidecar.ports import Caller, SchemaSource, TableEstimate
 from sidecar.ticdc.changefeed import ChangefeedName
 
 NAME = ChangefeedName("default", "default", "cf")
@@ -49,6 +49,9 @@ class Schemas:
     refused: Mapping[TableName, str] = field(default_factory=lambda: {FLOATS: "its key is a float: give it another"})
     failing: SourceError | None = None
 
+    def asked_by(self, caller: Caller) -> SchemaSource:
+        return self
+
     def tables(self) -> Mapping[TableName, TableSchema]:
         if self.failing is not None:
             raise self.failing
@@ -65,12 +68,16 @@ class Schemas:
 
 @dataclass(slots=True)
 class Filter:
-    """`FeedScope`: schema `hidden` is left out, and `predicates` narrow tables."""
+    """`FeedScope`: its rules leave out schema `hidden`, an event filter `left`, and `predicates` narrow tables."""
 
     predicates: Mapping[TableName, str] = field(default_factory=dict)
+    left: frozenset[TableName] = frozenset()
+
+    def has(self, table: TableName) -> bool:
+        return table.schema != "hidden"
 
     def through(self, table: TableName) -> tuple[bool, str]:
-        return (False, "the changefeed's rules leave it out") if table.schema == "hidden" else (True, self.predicates.get(table, ""))
+        return (False, "an event filter leaves it out") if table in self.left else (True, self.predicates.get(table, ""))
 
 
 def _dump(progress: Progress | None) -> Dump:
@@ -105,6 +112,11 @@ class Owner(AbstractContextManager["Owner"]):
 
     def go(self) -> None:
         self._stepping.release()
+
+    def forget(self) -> None:
+        """The dump, as if none had been: to be called while it is held."""
+        self.dump = _dump(None)
+        self._publish()
 
     def _run(self) -> None:
         while not self._ending.wait(STEP_S):

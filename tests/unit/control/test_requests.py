@@ -10,8 +10,7 @@ import pytest
 from sidecar.control.requests import WAITING_MAX, QueuedRequests
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, StopDump
 from sidecar.errors import CoordinationLost, RefusedRequest
-
-LONG_S = 20.0
+from tests.support.eventually import PATIENCE_S
 
 
 def waiting(requests: QueuedRequests, callers: int) -> None:
@@ -24,45 +23,45 @@ def waiting(requests: QueuedRequests, callers: int) -> None:
 def test_a_caller_returns_when_the_pipeline_has_carried_its_request_out() -> None:
     requests = QueuedRequests()
     with ThreadPoolExecutor() as threads:
-        asked = threads.submit(requests.submit, PauseDump(), timeout_s=LONG_S)
+        asked = threads.submit(requests.submit, PauseDump(), timeout_s=PATIENCE_S)
         waiting(requests, 1)
         assert requests.take() == PauseDump()
         assert not asked.done()
         requests.answer(None)
-        assert asked.result(LONG_S) is None
+        assert asked.result(PATIENCE_S) is None
     assert requests.take() is None
 
 
 def test_a_request_is_given_again_until_it_is_answered() -> None:
     requests = QueuedRequests()
     with ThreadPoolExecutor() as threads:
-        asked = threads.submit(requests.submit, PauseDump(), timeout_s=LONG_S)
+        asked = threads.submit(requests.submit, PauseDump(), timeout_s=PATIENCE_S)
         waiting(requests, 1)
         assert requests.take() == requests.take() == PauseDump()
         requests.answer(None)
-        asked.result(LONG_S)
+        asked.result(PATIENCE_S)
 
 
 def test_a_refusal_is_told_to_the_caller() -> None:
     requests = QueuedRequests()
     with ThreadPoolExecutor() as threads:
-        asked = threads.submit(requests.submit, ResumeDump(), timeout_s=LONG_S)
+        asked = threads.submit(requests.submit, ResumeDump(), timeout_s=PATIENCE_S)
         waiting(requests, 1)
         requests.take()
         requests.answer(RefusedRequest("the dump is finished", hint="start another"))
         with pytest.raises(RefusedRequest, match="the dump is finished"):
-            asked.result(LONG_S)
+            asked.result(PATIENCE_S)
 
 
 def test_equal_requests_in_a_row_are_carried_out_once_and_answered_to_all() -> None:
     requests = QueuedRequests()
     with ThreadPoolExecutor() as threads:
-        asked = [threads.submit(requests.submit, RestartDump("a" * 16), timeout_s=LONG_S) for _ in range(5)]
+        asked = [threads.submit(requests.submit, RestartDump("a" * 16), timeout_s=PATIENCE_S) for _ in range(5)]
         waiting(requests, 5)
         assert requests.take() == RestartDump("a" * 16)
         requests.answer(None)
         for one in asked:
-            one.result(LONG_S)
+            one.result(PATIENCE_S)
     assert requests.take() is None
 
 
@@ -72,7 +71,7 @@ def test_a_request_does_not_join_an_older_one_behind_which_another_waits() -> No
         asked = []
         made: tuple[Request, ...] = (PauseDump(), ResumeDump(), PauseDump())
         for number, request in enumerate(made):
-            asked.append(threads.submit(requests.submit, request, timeout_s=LONG_S))
+            asked.append(threads.submit(requests.submit, request, timeout_s=PATIENCE_S))
             waiting(requests, number + 1)
         taken = []
         while (request_taken := requests.take()) is not None:
@@ -80,7 +79,7 @@ def test_a_request_does_not_join_an_older_one_behind_which_another_waits() -> No
             requests.answer(None)
         assert taken == list(made)
         for one in asked:
-            one.result(LONG_S)
+            one.result(PATIENCE_S)
 
 
 def test_a_caller_that_gave_up_before_its_turn_took_its_request_back() -> None:
@@ -94,11 +93,11 @@ def test_a_caller_that_gave_up_before_its_turn_took_its_request_back() -> None:
 def test_a_request_that_was_taken_is_answered_though_its_caller_gave_up() -> None:
     requests = QueuedRequests()
     with ThreadPoolExecutor() as threads:
-        asked = threads.submit(requests.submit, StopDump(), timeout_s=0.5)
+        asked = threads.submit(requests.submit, StopDump(), timeout_s=3.0)
         waiting(requests, 1)
         assert requests.take() == StopDump()
         with pytest.raises(CoordinationLost):
-            asked.result(LONG_S)
+            asked.result(PATIENCE_S)
     assert requests.take() == StopDump()
     requests.answer(None)
     assert requests.take() is None
@@ -107,31 +106,31 @@ def test_a_request_that_was_taken_is_answered_though_its_caller_gave_up() -> Non
 def test_one_of_two_callers_giving_up_leaves_the_request_to_the_other() -> None:
     requests = QueuedRequests()
     with ThreadPoolExecutor() as threads:
-        patient = threads.submit(requests.submit, StopDump(), timeout_s=LONG_S)
+        patient = threads.submit(requests.submit, StopDump(), timeout_s=PATIENCE_S)
         waiting(requests, 1)
         with pytest.raises(CoordinationLost):
             requests.submit(StopDump(), timeout_s=0.02)
         assert requests.take() == StopDump()
         requests.answer(None)
-        patient.result(LONG_S)
+        patient.result(PATIENCE_S)
 
 
 def test_losing_ownership_sends_everybody_away_and_serves_the_next_term() -> None:
     requests = QueuedRequests()
     with ThreadPoolExecutor() as threads:
-        asked = [threads.submit(requests.submit, request, timeout_s=LONG_S) for request in (PauseDump(), StopDump())]
+        asked = [threads.submit(requests.submit, request, timeout_s=PATIENCE_S) for request in (PauseDump(), StopDump())]
         waiting(requests, 2)
         requests.take()
         requests.abandon("the lease is lost")
         for one in asked:
             with pytest.raises(CoordinationLost, match="the lease is lost"):
-                one.result(LONG_S)
+                one.result(PATIENCE_S)
         assert requests.take() is None
-        later = threads.submit(requests.submit, ResumeDump(), timeout_s=LONG_S)
+        later = threads.submit(requests.submit, ResumeDump(), timeout_s=PATIENCE_S)
         waiting(requests, 1)
         assert requests.take() == ResumeDump()
         requests.answer(None)
-        later.result(LONG_S)
+        later.result(PATIENCE_S)
 
 
 def test_after_close_nobody_waits_and_the_first_reason_stays() -> None:
@@ -139,17 +138,17 @@ def test_after_close_nobody_waits_and_the_first_reason_stays() -> None:
     requests.close("the sidecar is ending")
     requests.close("another reason")
     with pytest.raises(CoordinationLost, match="the sidecar is ending"):
-        requests.submit(PauseDump(), timeout_s=LONG_S)
+        requests.submit(PauseDump(), timeout_s=PATIENCE_S)
 
 
 def test_more_requests_than_operators_make_are_turned_away() -> None:
     requests = QueuedRequests()
     with ThreadPoolExecutor(WAITING_MAX) as threads:
-        asked = [threads.submit(requests.submit, RestartDump(f"{number:016d}"), timeout_s=LONG_S) for number in range(WAITING_MAX)]
+        asked = [threads.submit(requests.submit, RestartDump(f"{number:016d}"), timeout_s=PATIENCE_S) for number in range(WAITING_MAX)]
         waiting(requests, WAITING_MAX)
         with pytest.raises(CoordinationLost, match="waiting already"):
-            requests.submit(PauseDump(), timeout_s=LONG_S)
+            requests.submit(PauseDump(), timeout_s=PATIENCE_S)
         requests.abandon("the end of the test")
         for one in asked:
             with pytest.raises(CoordinationLost):
-                one.result(LONG_S)
+                one.result(PATIENCE_S)

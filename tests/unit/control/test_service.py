@@ -5,9 +5,9 @@ grpcio-testing drops the trailing metadata of an aborted call: that is tested ov
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import grpc
@@ -16,11 +16,12 @@ import pytest
 
 from sidecar.config import DumpSection
 from sidecar.control import service as service_module
-from sidecar.control.service import DETAILS_MAX, WATCHERS_MAX, ControlService, Served
+from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService, Served
 from sidecar.core.messages import Brackets, PauseDump, StartDump
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
-from sidecar.errors import SourceError
+from sidecar.errors import CoordinationLost, SourceError
+from sidecar.ports import Caller, SchemaSource, SlowReads
 from tests.unit.control.serving import FLOATS, ITEM, ORDERS, TABLES, Filter, Owner, Schemas, schema, standby
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -188,16 +189,35 @@ def test_another_changefeed_is_not_found_and_the_served_one_named(calls: Calls) 
 @pytest.mark.parametrize("address", ["10.0.0.7:8310", None])
 def test_a_standby_answers_every_call_with_the_owners_address(address: str | None) -> None:
     calls = Calls(standby(lambda: address))
-    requests = {method.name: method.input_type._concrete_class() for method in SERVICE.methods}
-    assert len(requests) == 10
-    for method, request in requests.items():
-        if method == "Watch":
-            rpc = calls.watch()
-            _, code, details = rpc.termination()
-        else:
-            _, code, details = calls(method, request)
+    found = list(of_every_method(calls))
+    assert len(found) == 12
+    for code, details in found:
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert details == f"this sidecar is a standby; the owner is {address or 'not known yet'}"
+
+
+def of_every_method(calls: Calls) -> Iterator[tuple[grpc.StatusCode, str]]:
+    for method in SERVICE.methods:
+        request = method.input_type._concrete_class()
+        stream = method.name in ("Watch", "Subscribe")
+        found = calls.server.invoke_unary_stream(method, (), request, None).termination() if stream else calls(method.name, request)
+        yield found[-2], found[-1]
+
+
+def test_a_process_whose_terms_fail_says_why_and_is_told_from_a_standby() -> None:
+    calls = Calls(replace(standby(lambda: "here:8310"), hindered=lambda: "no room left on /log"))
+    for code, details in of_every_method(calls):
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert details == "this sidecar does not serve its changefeed now, and tries again: no room left on /log"
+
+
+def test_a_standby_that_cannot_ask_etcd_says_so_to_every_call() -> None:
+    def away() -> str:
+        raise CoordinationLost("etcd does not answer", hint="see that it runs")
+
+    for code, details in of_every_method(Calls(standby(away))):
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert details.startswith("etcd does not answer")
 
 
 def test_query_of_a_changefeed_without_a_dump_tells_the_stream(calls: Calls) -> None:
@@ -215,6 +235,13 @@ def test_query_tells_why_a_dump_failed(owner: Owner, calls: Calls) -> None:
         pass
     assert (status.state, status.reason) == (pb.DUMP_STATE_FAILED, "SELECT of shop.orders: denied")
     assert (status.waiting_for, status.eta_s) == ("source: x", 5.0)
+
+
+def test_a_dump_that_has_failed_is_resumed(owner: Owner, calls: Calls) -> None:
+    calls.ok("Start", start())
+    owner.finish(DumpState.FAILED, reason="denied")
+    resumed = calls.ok("Resume", pb.ResumeRequest(changefeed=FEED, settings=pb.DumpSettings(readers=2)))
+    assert (resumed.dump_id, resumed.state, resumed.reason, resumed.settings.readers) == (FIRST, pb.DUMP_STATE_RUNNING, "", 2)
 
 
 def test_list_is_of_the_namespace(calls: Calls) -> None:
@@ -278,7 +305,8 @@ def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Own
         ("orders", 1000, 50_000, "clustered primary key (id)"),
         ("item", 1000, 50_000, "clustered primary key (id)"),
     ]
-    assert {t.table for t in found.tables if t.refused} == {"secret", "logs"}
+    assert {t.table for t in found.tables if t.refused} == {"logs"}
+    assert found.outside == 1
     assert found.seconds == pytest.approx(20)
     assert not found.refusals
     assert not owner.carried_out
@@ -290,6 +318,21 @@ def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Own
 )
 def test_the_time_is_that_of_the_slowest_bound(calls: Calls, given: dict[str, Any], seconds: float) -> None:
     assert calls.ok("Preview", start(**given)).seconds == pytest.approx(seconds)
+
+
+def test_a_preview_tells_which_tables_are_read_slowly_with_the_predicate_that_they_would_have(owner: Owner) -> None:
+    asked: list[Mapping[TableName, str]] = []
+
+    def slow_reads(tables: Mapping[TableName, str]) -> SlowReads:
+        asked.append(tables)
+        return SlowReads({ORDERS: "each chunk reads the table from its first row"}, unasked=7)
+
+    calls = Calls(owner.served(slow_reads=slow_reads, feed_scope=Filter({ITEM: "f"})))
+    found = calls.ok("Preview", start())
+    assert asked == [{ORDERS: "", ITEM: "(f)"}]
+    assert {t.table: t.slow for t in found.tables if t.slow} == {"orders": "each chunk reads the table from its first row"}
+    assert found.unasked == 7
+    assert not found.refusals
 
 
 def test_a_preview_tells_everything_that_would_refuse_a_start(owner: Owner) -> None:
@@ -337,3 +380,58 @@ def test_watchers_are_bounded_and_leave_their_place(owner: Owner, calls: Calls) 
     for rpc in watches:
         assert rpc.termination()[1] is grpc.StatusCode.OK
     assert not calls.service._wakes
+
+
+# ---- a database that stands, and callers that go -----------------------------------------------------------------------------
+
+
+class Standing(Schemas):
+    """Answers nobody before `answers` is set or its caller goes; `asking`: how many wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers, self.asking = Event(), 0
+
+    def asked_by(self, caller: Caller) -> SchemaSource:
+        self.callers = [*getattr(self, "callers", ()), caller]
+        caller.when_gone(self.answers.set)
+        return self
+
+    def tables(self) -> Any:
+        self.asking += 1
+        self.answers.wait(30)
+        self.asking -= 1
+        return super().tables()
+
+
+def test_while_the_database_stands_a_few_wait_for_it_and_all_else_is_answered(owner: Owner) -> None:
+    standing = Standing()
+    calls = Calls(owner.served(schemas=standing))
+    preview = SERVICE.methods_by_name["Preview"]
+    waiting = [calls.server.invoke_unary_unary(preview, (), start(), 30) for _ in range(ASKING_MAX)]
+    while standing.asking < ASKING_MAX:
+        pass
+    for method in ("Preview", "Start"):
+        assert calls(method, start())[1] is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert calls.ok("Query", ASK).owner == "here:1"
+    assert "not started" in calls.refused("Stop", ASK)
+    standing.answers.set()
+    assert [rpc.termination()[2] for rpc in waiting] == [grpc.StatusCode.OK] * ASKING_MAX
+    assert calls.ok("Preview", start()).tables
+
+
+def test_the_source_is_asked_for_as_long_as_the_caller_waits(owner: Owner) -> None:
+    standing = Standing()
+    calls = Calls(owner.served(schemas=standing))
+    rpc = calls.server.invoke_unary_unary(SERVICE.methods_by_name["Preview"], (), start(), 20)
+    while not standing.asking:
+        pass
+    (caller,) = standing.callers
+    assert 0 < caller.left_s() <= 20
+    assert not caller.gone()
+    rpc.cancel()
+    assert standing.answers.wait(20), "it is told that its caller has gone"
+    while standing.asking:
+        pass
+    assert caller.gone()
+    assert not owner.carried_out

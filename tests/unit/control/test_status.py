@@ -13,7 +13,7 @@ from sidecar.pace.controller import SinkState
 
 LANE = Lane("kafka/orders/2")
 RUNNING = Measured(dump=DumpState.RUNNING)
-SLOW = SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True)
+SLOW = SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader")
 
 
 def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
@@ -42,8 +42,13 @@ def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
             replace(RUNNING, source_still_s=8, source_doing="a SELECT of shop.orders"),
             "source: a SELECT of shop.orders has been running for 8 s",
         ),
+        (
+            replace(RUNNING, source_away_s=84, source_still_s=8, source_said="u@h:4000: Lost connection"),
+            "source: away for 84 s and asked again and again: u@h:4000: Lost connection",
+        ),
         (replace(RUNNING, windows_full=True), "TiCDC: open windows wait for their marks to come back"),
         (replace(RUNNING, throttled=True), "throttled: by the pace that dumpstart or dumpset set"),
+        (replace(RUNNING, held_by=SLOW, spark_starting=True), "Spark: it has not started yet, and the dump waits for it"),
         (replace(RUNNING, held_by=SLOW), "held back by delivery: 0.6 s, bound 0.5 s, file:///out"),
     ],
 )

@@ -64,7 +64,7 @@ LEGAL: dict[type[Request], set[DumpState | None]] = {
     RestartDump: {DumpState.RUNNING, DumpState.PAUSED, *OVER},
     SetDump: {DumpState.RUNNING, DumpState.PAUSED},
     PauseDump: {DumpState.RUNNING},
-    ResumeDump: {DumpState.PAUSED},
+    ResumeDump: {DumpState.PAUSED, DumpState.FAILED},
     StopDump: {DumpState.RUNNING, DumpState.PAUSED},
 }
 REQUESTS: list[Request] = [start(SECOND), RestartDump(SECOND), SetDump(Settings(readers=1)), PauseDump(), ResumeDump(), StopDump()]

@@ -18,12 +18,14 @@ from sidecar.core.keyset import (
     order_by,
     quoted,
     quoted_table,
+    read_as,
     rowid_key,
     thinned,
     unreadable,
     up_to,
+    within,
 )
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.core.model import Column, Kind, TableName, TableSchema
 
 TABLE = TableName("shop", "t")
 
@@ -42,6 +44,11 @@ def test_names_are_quoted_whatever_is_in_them(name: str, expected: str) -> None:
 
 def test_a_table_is_named_with_its_schema() -> None:
     assert quoted_table(TableName("a.b", "c`d")) == "`a.b`.`c``d`"
+
+
+def test_a_table_is_read_under_an_alias_that_outlives_its_name() -> None:
+    assert read_as(TableName("a.b", "c`d")) == "`a.b`.`c``d` AS `t`"
+    assert order_by(ReadKey(TableName("a", "b"), key(A).columns)) == " ORDER BY `t`.`a`"
 
 
 @pytest.mark.parametrize(
@@ -116,12 +123,16 @@ def test_the_upper_bound_is_included() -> None:
     assert up_to(key(A), ("1",)) == "(`t`.`a` <= 1)"
 
 
-@pytest.mark.parametrize("kind", ["enum", "set", "bit"])
-def test_labels_and_bits_are_compared_by_their_number(kind: str) -> None:
-    column = Column("e", kind, length=8, elements=("x", "y"))  # type: ignore[arg-type]  # parametrized
-    value = "3" if kind == "bit" else "y"
-    number = "3" if kind == "bit" else "2"
-    assert above(key(column), (value,)) == f"(CAST(`t`.`e` AS UNSIGNED) > {number})"
+@pytest.mark.parametrize(("kind", "value"), [("enum", "y"), ("bit", "2")])
+def test_labels_and_bits_are_compared_by_their_number(kind: Kind, value: str) -> None:
+    column = Column("e", kind, length=8, elements=("x", "y"))
+    assert above(key(column), (value,)) == "(`t`.`e` > 2)", "a cast would hide the range"
+
+
+def test_a_set_is_cast_for_its_64th_label_is_no_minus_sign() -> None:
+    """TiDB compares a set as a signed number, and has no range for it either way."""
+    column = Column("s", "set", elements=tuple(f"s{n}" for n in range(64)))
+    assert above(key(column), ("s63",)) == f"(CAST(`t`.`s` AS UNSIGNED) > {1 << 63})"
 
 
 def test_the_order_is_of_qualified_columns() -> None:
@@ -135,7 +146,53 @@ def test_no_bound_is_no_where() -> None:
 
 def test_bounds_and_the_callers_predicate_all_hold() -> None:
     found = between(key(A), after=("1",), upper=("9",), where="x = 1 OR y = 2 -- why")
-    assert found == " WHERE ((`t`.`a` > 1)) AND ((`t`.`a` <= 9)) AND (x = 1 OR y = 2 -- why\n)"
+    assert found == " WHERE ((`t`.`a` > 1 AND `t`.`a` <= 9)) AND (x = 1 OR y = 2 -- why\n)"
+
+
+def test_both_bounds_of_a_composite_key_are_one_or_of_ands() -> None:
+    """Two ORs are no full range: TiDB reads the whole prefix (pingcap/tidb 54337)."""
+    assert within(key(A, B), ("1", "5"), ("3", "7")) == (
+        "(`t`.`a` = 1 AND `t`.`b` > 5) OR (`t`.`a` > 1 AND `t`.`a` < 3) OR (`t`.`a` = 3 AND `t`.`b` <= 7)"
+    )
+
+
+def test_columns_in_which_both_bounds_are_equal_are_plain_equalities() -> None:
+    assert within(key(A, B), ("7", "5"), ("7", "9")) == "(`t`.`a` = 7 AND `t`.`b` > 5 AND `t`.`b` <= 9)"
+    assert within(key(A, B, C), ("7", "5", "1"), ("7", "6", "2")) == (
+        "(`t`.`a` = 7 AND `t`.`b` = 5 AND `t`.`c` > 1)"
+        " OR (`t`.`a` = 7 AND `t`.`b` > 5 AND `t`.`b` < 6)"
+        " OR (`t`.`a` = 7 AND `t`.`b` = 6 AND `t`.`c` <= 2)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        ("text", "a", "A"),
+        ("decimal", "1.0", "1.00"),
+        ("time", "00:00:00", "-00:00:00"),
+        ("datetime", "2020-01-01 00:00:00", "2020-01-01 00:00:00.000"),
+        ("binary", "00", "0000"),
+    ],
+)
+def test_where_texts_that_differ_may_be_one_key_the_server_tells(kind: Kind, low: str, high: str) -> None:
+    """Else `a = 'a' AND b > 5` and `a = 'A' AND b <= 7` would each let in what the other keeps out."""
+    found = within(key(Column("s", kind), B), (low, "5"), (high, "7"))
+    assert found.count("`t`.`s`") == 8, "each end is compared with both"
+    assert found.endswith(" AND `t`.`b` > 5 AND `t`.`b` <= 7)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [("date", "2020-01-01", "2020-01-02"), ("timestamp", "2020-01-01 00:00:00", "2020-01-02 00:00:00"), ("binary", "00FF", "0100")],
+)
+def test_what_is_told_apart_by_its_text_is_compared_once(kind: Kind, low: str, high: str) -> None:
+    column = KeyColumn(Column("s", kind))
+    one, other = literal(column, low), literal(column, high)
+    assert within(key(column, B), (low, "5"), (high, "7")) == (
+        f"(`t`.`s` = {one} AND `t`.`b` > 5) OR (`t`.`s` > {one} AND `t`.`s` < {other}) OR (`t`.`s` = {other} AND `t`.`b` <= 7)"
+    )
+    assert within(key(column, B), (high, "5"), (low, "7")) == f"(`t`.`s` > {other} AND `t`.`s` < {one})", "no row"
 
 
 def test_keys_are_picked_by_equality() -> None:

@@ -96,5 +96,5 @@ def test_a_wrong_mark_raises_with_a_way_out_and_changes_nothing(wrong: Mark, wha
     with pytest.raises(MarkError, match=what) as raised:
         made.see(wrong)
     assert f"{wrong.uuid} of changefeed cf at commit_ts 100" in str(raised.value)
-    assert "restart the sidecar" in raised.value.hint
+    assert "dumpresume" in raised.value.hint
     assert made.see(mark(1, MarkKind.HIGH)) == 1

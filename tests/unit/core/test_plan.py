@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from itertools import count
+
+import pytest
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.messages import ChunkRead
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.plan import CHUNK_BYTES_TARGET, FIRST_CHUNK_ROWS_MAX, SPANS_MAX, Plan, Work
+from sidecar.core.plan import CHUNK_BYTES_TARGET, CHUNK_ROWS_MIN, FIRST_CHUNK_ROWS_MAX, HELD_CHUNKS, SPANS_MAX, Plan, Work
 from sidecar.core.progress import Span, TableProgress
 
 A, B = TableName("s", "a"), TableName("s", "b")
@@ -152,3 +156,48 @@ def test_the_next_chunk_s_rows_keep_to_the_targets_and_to_what_was_asked_for() -
     assert p.rows_wanted(A, at_most=10_000) == 100
     read(p, a, chunk(A, "3", rows=1, size=2 * CHUNK_BYTES_TARGET))
     assert p.rows_wanted(A, at_most=10_000) == 1
+
+
+def sizes(p: Plan, cost_s: Callable[[int], float], chunks: int) -> list[int]:
+    """Rows of so many chunks of A, of which each takes what its rows cost."""
+    a = claimed(p)
+    found = []
+    for number in range(chunks):
+        rows = p.rows_wanted(A, at_most=10_000)
+        found.append(rows)
+        read(p, a, chunk(A, str(number), rows=rows), read_s=cost_s(rows))
+    p.release(a)
+    return found
+
+
+def test_a_select_that_costs_the_same_whatever_its_rows_does_not_drive_them_down() -> None:
+    """A key whose range TiDB does not build is scanned from its first row, each time: fewer rows make it no quicker, and the dump stand."""
+    found = sizes(plan(A), lambda rows: 1.5, 20 * HELD_CHUNKS)
+    assert min(found) >= CHUNK_ROWS_MIN
+    assert sum(rows < FIRST_CHUNK_ROWS_MAX for rows in found) <= 21, "it tries now and then whether that is still so"
+
+
+def test_a_scan_whose_time_wavers_is_not_taken_for_one_that_fewer_rows_help() -> None:
+    wavers = random.Random(7)
+    found = sizes(plan(A), lambda rows: 1.5 * wavers.uniform(0.85, 1.15), 20 * HELD_CHUNKS)
+    assert sum(rows < FIRST_CHUNK_ROWS_MAX for rows in found) <= 21
+
+
+def test_a_scan_that_grows_with_the_table_leaves_the_rows_alone_too() -> None:
+    grown = count()
+    assert min(sizes(plan(A), lambda rows: 0.8 + next(grown) / 100, 500)) >= CHUNK_ROWS_MIN
+
+
+def test_rows_that_cost_are_made_fewer_down_to_a_floor_and_more_when_they_do_not() -> None:
+    p = plan(A)
+    assert 200 <= sizes(p, lambda rows: rows / 250, 9)[-1] <= 250
+    assert sizes(p, lambda rows: rows / 10, 9)[-1] == CHUNK_ROWS_MIN
+    assert sizes(p, lambda rows: rows / 5000, 3)[-1] == 5000
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_few_rows_at_the_end_of_a_range_say_nothing_about_the_next_one(rows: int) -> None:
+    p = plan(A)
+    sizes(p, lambda asked: asked / 2000, 3)
+    read(p, claimed(p), chunk(A, "x", rows=rows), read_s=0.2)
+    assert p.rows_wanted(A, at_most=10_000) == 2000

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.core.model import Column, Former, TableName, TableSchema
 from sidecar.core.schema_step import Fate, TableStep, steps
 
 ID, X = Column("id", "int", nullable=False), Column("x", "text")
@@ -28,6 +28,7 @@ PARTS = (11, 12, 13)
     ("before", "after", "expected"),
     [
         ([table("t")], [table("t")], []),
+        ([table("t", former=Former(7, "layout"))], [table("t")], []),
         ([table("t")], [table("t", columns=(ID,))], [("t", "t", "kept")]),
         ([table("t")], [table("t", columns=(Column("id", "uint", nullable=False), X))], [("t", "t", "again")]),
         ([table("t")], [table("t", columns=(ID, replace(X, nullable=False)), key=("x",))], [("t", "t", "again")]),
@@ -45,7 +46,8 @@ PARTS = (11, 12, 13)
         ([table("t", 1, PARTS), table("e", 5)], [table("t", 1, (11, 12, 5)), table("e", 13)], [("e", "e", "again"), ("t", "t", "again")]),
     ],
     ids=[
-        "nothing", "a column dropped", "the key's type", "another key", "truncated", "renamed", "swapped", "dropped, the name taken over",
+        "nothing", "a former layout forgotten", "a column dropped", "the key's type", "another key", "truncated", "renamed", "swapped",
+        "dropped, the name taken over",
         "dropped", "created", "without a key", "partition added", "partition dropped", "partition truncated", "partitioned", "exchanged",
     ],
 )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import Lane
+from sidecar.core.model import CommitTs, Envelope, Lane, ts_at
+from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from tests.support.changes import accept, ddl, delete, keys, put, release, resolved, sequence
 
 
@@ -69,6 +70,12 @@ def test_equal_changes_are_one_and_counted() -> None:
     assert s.repeats == 1
 
 
+def test_a_ddl_that_comes_again_in_another_case_is_one() -> None:
+    s = sequence()
+    accept(s, ddl(5), ddl(5, position=1)._replace(schema="S"), resolved(9))
+    assert [len(segment.ddls) for segment, _ in release(s, {"a"}, even_if_empty=True)] == [1, 0]
+
+
 def test_changes_at_or_below_after_ts_are_repeats() -> None:
     s = sequence(after_ts=10)
     accept(s, put(10, "old"), ddl(9), put(11, "new"), resolved(20))
@@ -95,6 +102,13 @@ def test_positions_point_at_the_oldest_change_not_yet_released() -> None:
     accept(s, resolved(60, position=7))
     ((segment, _),) = release(s, {"a"})
     assert segment.positions == {"a": 8}
+
+
+def test_a_lane_that_says_nothing_stays_where_it_was() -> None:
+    s = sequence(positions={Lane("quiet"): 7, Lane("a"): 3})
+    accept(s, put(5, "x", position=3), resolved(10, position=4))
+    ((segment, _),) = release(s, {"a"})
+    assert segment.positions == {"a": 5, "quiet": 7}
 
 
 def test_a_held_ddl_counts_in_the_positions() -> None:
@@ -136,3 +150,55 @@ def test_spilled_repeats_are_found_too() -> None:
     accept(s, *[put(5, f"k{n % 4}", position=n) for n in range(20)], resolved(9, position=20))
     assert keys(release(s, {"a"})) == ["k0", "k1", "k2", "k3"]
     assert s.repeats == 16
+
+
+NOW = ts_at(1_795_294_000_000)
+YEAR = ts_at(365 * 86_400_000)
+
+
+@pytest.mark.parametrize("envelope", [resolved(NOW + YEAR), put(NOW + YEAR, "x"), ddl(NOW + YEAR)], ids=["mark", "change", "ddl"])
+def test_what_is_ahead_of_the_clock_stops_and_changes_nothing(envelope: Envelope) -> None:
+    """Finding H6: one mark of next year, and all that follows is a repeat, with a lag of 0."""
+    s = sequence()
+    s.newest_ts = CommitTs(NOW + ts_at(3_600_000))
+    accept(s, put(NOW, "before"), resolved(NOW + ts_at(1000)))
+    with pytest.raises(
+        MessageUnreadable, match=r"(?s)message a@0: TSO \d+ \(2027-11-.*ahead of this machine's clock.*set this machine's clock"
+    ):
+        accept(s, envelope)
+    assert keys(release(s, {"a"})) == ["before"]
+
+
+def test_what_is_below_the_changefeeds_start_is_anothers() -> None:
+    """Finding 14f: a topic that is used again holds rows whose deletes nobody sent."""
+    s = sequence()
+    s.start_ts = CommitTs(100)
+    accept(s, resolved(50), put(100, "a ddl's twin"), ddl(100))
+    for of_another in (put(99, "ghost"), ddl(99)):
+        with pytest.raises(FeedUnsuitable, match=r"(?s)TSO 99 .*below start-ts 100.*another changefeed's.*begin behind it"):
+            accept(s, of_another)
+
+
+def test_what_is_below_the_changefeeds_start_and_in_the_log_already_is_a_repeat() -> None:
+    s = sequence(after_ts=200)
+    s.start_ts = CommitTs(100)
+    accept(s, put(99, "old"), put(150, "old"), put(201, "new"), resolved(300))
+    assert (keys(release(s, {"a"})), s.repeats) == (["new"], 2)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [[resolved(10)], [put(10, "x")], [put(12, "x"), resolved(9)], [ddl(20, query="CREATE TABLE t (id int)")], []],
+    ids=["mark", "change", "batch", "create", "nothing"],
+)
+def test_a_lane_that_comes_later_may_have_lost_what_the_log_has(first: list[Envelope]) -> None:
+    """Finding 9: the topic of a table that was dropped and is made again, without its offset 0."""
+    found = sequence(after_ts=10)
+    found.join_after_gap(Lane("late"), 28, first)
+    assert found.after_ts == 10
+
+
+@pytest.mark.parametrize("first", [[resolved(11)], [put(11, "x")], [ddl(20)]], ids=["mark", "change", "alter"])
+def test_a_lane_that_comes_later_and_lost_what_the_log_needs_is_a_gap(first: list[Envelope]) -> None:
+    with pytest.raises(FeedUnsuitable, match=r"(?s)message late@28: the lane came after.*above the log's position 10.*retention"):
+        sequence(after_ts=10).join_after_gap(Lane("late"), 28, first)

@@ -178,9 +178,11 @@ AT = "message kafka/t/0@8: table shop.t: "
         (broken(id={"t": 3, "f": 0, "v": None}), "column id: a key column is null"),
         (broken(id={"t": 3, "f": 0, "v": 2**63}), "column id: 9223372036854775808 is out of range for kind int"),
         (broken(body={"t": 252, "f": 64, "v": "é"}), "column body: 'é' is not base64"),
+        (broken(body={"t": 252, "f": 64, "v": "YWJj=="}), "column body: 'YWJj==' is not base64"),
+        (broken(body={"t": 252, "f": 64, "v": "YR=="}), "column body: 'YR==' is not base64"),
         (broken(body={"t": 252, "f": 64, "v": "/w=="}), "column body: b'\\xff' is not UTF-8"),
-        (broken(b={"t": 15, "f": 64, "v": "x"}), "column b: 'x' is of a binary column and not marked as binary"),
-        (broken(b={"t": 15, "f": 65, "v": "\\q"}), "column b: '\\\\q' is not a Go quoted text"),
+        (broken(b={"t": 15, "f": 64, "v": 'a"b'}), "column b: 'a\"b' is of a binary column and not a Go quoted text"),
+        (broken(b={"t": 15, "f": 65, "v": "\\q"}), "column b: '\\\\q' is of a binary column and not a Go quoted text"),
         (broken(b={"t": 15, "f": 65, "v": "long"}), "column b: b'long' is longer than binary(3)"),
         (broken(e={"t": 247, "f": 64, "v": 3}), "column e: 3 is not an index into the 2 labels of the enum"),
         (broken(at={"t": 7, "f": 64, "v": "x" * 200}), "column at: '" + "x" * 79 + "… is not a timestamp"),
@@ -189,7 +191,8 @@ AT = "message kafka/t/0@8: table shop.t: "
 def test_open_protocol_rows_that_do_not_fit_the_schema_are_refused(value: object, text: str) -> None:
     with pytest.raises(FeedUnsuitable) as refused:
         decoded(change({"u": open_image()}), change(value, position=8))
-    assert str(refused.value).startswith(AT + text)
+    assert refused.value.message.startswith(AT + text)
+    assert refused.value.message.endswith(" (segment 1, ordinal 1 of the log)")
 
 
 @pytest.mark.parametrize(
@@ -252,10 +255,24 @@ def test_canal_json_values_that_are_no_rows_are_refused(value: object, text: str
 
 
 def test_tables_without_schema_or_key_are_refused_with_the_way_out() -> None:
-    with pytest.raises(FeedUnsuitable, match=r"message kafka/t/0@7: table shop.t has no schema here\n  what to do: let the changefeed"):
+    with pytest.raises(
+        FeedUnsuitable,
+        match=r"message kafka/t/0@7: table shop.t has no schema here \(segment 1, ordinal 0 of the log\)\n  what to do: let the changefeed",
+    ):
         decode(logged([change({})], codec=OPEN), codec=OPEN, schemas={})
-    with pytest.raises(FeedUnsuitable, match=r"table shop.t has no handle key\n  what to do: unset force-replicate"):
+    with pytest.raises(
+        FeedUnsuitable, match=r"table shop.t has no handle key \(segment 1, ordinal 0 of the log\)\n  what to do: unset force-replicate"
+    ):
         decoded(change({}), schema=TableSchema(NAME, SCHEMA.columns, ()))
+
+
+def test_of_a_row_that_is_in_no_log_no_place_in_one_is_told() -> None:
+    rows = logged([change({"u": {}})], codec=OPEN)
+    of_no_log = rows.set_column(0, "seq", pa.nulls(1, pa.int64()))
+    with pytest.raises(FeedUnsuitable) as refused:
+        decode(of_no_log, codec=OPEN, schemas={NAME: SCHEMA})
+    assert "segment" not in str(refused.value)
+    assert "skip" not in str(refused.value)
 
 
 def test_an_unknown_codec_is_refused() -> None:

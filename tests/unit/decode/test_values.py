@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import Column, Kind
 from spark_merge.decode import values
+from spark_merge.decode.go_quote import go_unquote, go_unquote_all
 from spark_merge.decode.values import UnfitValue
+from spark_merge.decode.zone import ServerZone
 from spark_merge.merge import key_text
 
 COLORS = ("red", "", "ü b")
@@ -32,8 +34,8 @@ def parsed(given: list[str | None], of: Column) -> list[str | None]:
     return found
 
 
-def texts(given: list[str | None], of: Column, server_tz: str = "UTC") -> list[str | None]:
-    found: list[str | None] = values.from_texts(pa.array(given, pa.string()), of, server_tz).to_pylist()
+def texts(given: list[str | None], of: Column, zone: ServerZone | None = None) -> list[str | None]:
+    found: list[str | None] = values.from_texts(pa.array(given, pa.string()), of, zone or ServerZone()).to_pylist()
     return found
 
 
@@ -160,21 +162,15 @@ def test_texts_of_another_kind_are_refused(of: Column, text: str, reason: str) -
 def test_timestamps_are_brought_to_utc_with_their_fraction() -> None:
     given_texts = ["1970-01-02 08:00:01.001", "2038-01-18 03:14:07.999", "0000-00-00 00:00:00.000", None]
     expected = ["1970-01-02 00:00:01.001", "2038-01-17 19:14:07.999", "0000-00-00 00:00:00.000", None]
-    assert texts(given_texts, column("timestamp", scale=3), "Asia/Shanghai") == expected
-    assert texts(["2020-07-01 12:00:00", "2020-12-01 12:00:00"], column("timestamp"), "Europe/Berlin") == [
+    assert texts(given_texts, column("timestamp", scale=3), ServerZone("Asia/Shanghai")) == expected
+    assert texts(["2020-07-01 12:00:00", "2020-12-01 12:00:00"], column("timestamp"), ServerZone("Europe/Berlin")) == [
         "2020-07-01 10:00:00", "2020-12-01 11:00:00",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["2020-10-25 02:30:00", "2020-03-29 02:30:00"])
-def test_a_timestamp_that_its_zone_has_twice_or_never_is_refused(text: str) -> None:
-    with pytest.raises(UnfitValue, match="is ambiguous in the time zone Europe/Berlin: run the TiCDC server with --tz=UTC"):
-        texts([text], column("timestamp"), "Europe/Berlin")
-
-
 def test_a_timestamp_that_is_no_date_is_refused() -> None:
     with pytest.raises(UnfitValue, match="'2020-02-30 00:00:00' is not a timestamp"):
-        texts(["2020-02-30 00:00:00"], column("timestamp"), "Asia/Shanghai")
+        texts(["2020-02-30 00:00:00"], column("timestamp"), ServerZone("Asia/Shanghai"))
 
 
 def test_binary_is_upper_case_hex_padded_to_its_length() -> None:
@@ -222,15 +218,15 @@ def test_an_error_shows_the_beginning_of_a_long_value() -> None:
     ],
 )
 def test_go_unquote(body: str, expected: bytes) -> None:
-    assert values.go_unquote(body) == expected
+    assert go_unquote(body) == expected
 
 
 @pytest.mark.parametrize(
-    "body", ["\\", "a\\", r"\q", r"\x4", r"\xAB", r"\u12", r"\'", r"\101", "\\\n", r"\ud800", r"\U00110000", r"\u0085\q"]
+    "body", ["\\", "a\\", r"\q", r"\x4", r"\xAB", r"\u12", r"\'", r"\101", "\\\n", r"\ud800", r"\U00110000", r"\Uffffffff", r"\u0085\q"]
 )
 def test_what_go_does_not_quote_is_refused(body: str) -> None:
     with pytest.raises(UnfitValue, match="is not a Go quoted text"):
-        values.byte_array(["fine", None, body], values.go_unquote, "is not a Go quoted text")
+        values.byte_array(["fine", None, body], go_unquote, "is not a Go quoted text")
 
 
 _SHORT = {7: r"\a", 8: r"\b", 12: r"\f", 10: r"\n", 13: r"\r", 9: r"\t", 11: r"\v", 92: r"\\", 34: r"\""}
@@ -254,9 +250,15 @@ def go_quote(data: bytes) -> str:
     return body
 
 
+@pytest.mark.parametrize("body", ['say "hi"', "a\nb", "\x7f", r'\\"'])
+def test_what_go_would_have_escaped_is_no_quoted_text(body: str) -> None:
+    with pytest.raises(ValueError, match="not a Go quoted text"):
+        go_unquote_all(body)
+
+
 @given(st.binary() | st.text().map(str.encode) | st.text(st.sampled_from('\\"x41un\n')).map(str.encode))
 def test_go_unquote_undoes_quote(data: bytes) -> None:
-    assert values.go_unquote(go_quote(data)) == data
+    assert go_unquote(go_quote(data)) == go_unquote_all(go_quote(data)) == data
 
 
 # ---- keys -----------------------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ from typing import Any
 
 import grpc
 
+from sidecar.feeds.push.conversation import SENDER_NAME_LENGTH_MAX
+from sidecar.feeds.push.server import HELLO_BYTES_MAX
 from sidecar.ports import Puller
-from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
+from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled, rows_of
+from tests.support.eventually import PATIENCE_S
 from ticdc_dump.v1 import feed_pb2 as pb
-
-PATIENCE_S = 20.0
-"""For what comes at once when nothing is wrong."""
 
 
 def sent(key: bytes, commit_ts: int, value: bytes = b"v", **other: Any) -> pb.Entry:
@@ -43,7 +43,7 @@ class RawSender(AbstractContextManager["RawSender"]):
         self.answers: list[pb.SidecarMessage] = []
         self.ended: tuple[grpc.StatusCode, str] | None = None
         self.sent_bytes = 0
-        self._number = 0
+        self.number = 0
         self._changed = Condition()
         self._to_send: SimpleQueue[pb.SenderMessage | bytes | None] = SimpleQueue()
         self._channel = channel or grpc.insecure_channel(f"127.0.0.1:{port}")
@@ -71,8 +71,8 @@ class RawSender(AbstractContextManager["RawSender"]):
 
     def send(self, *, number: int | None = None, **body: Any) -> int:
         """The message's bytes. `number` is for tests of wrong ones."""
-        self._number = self._number + 1 if number is None else number
-        return self.send_message(pb.SenderMessage(number=self._number, **body))
+        self.number = self.number + 1 if number is None else number
+        return self.send_message(pb.SenderMessage(number=self.number, **body))
 
     def send_message(self, message: pb.SenderMessage) -> int:
         self._to_send.put(message)
@@ -89,6 +89,15 @@ class RawSender(AbstractContextManager["RawSender"]):
 
     def open(self, span: int, range: KeyRange, *, available_ts: int = 0) -> None:
         self.send(open=pb.OpenSpan(span=span, start=range.start, end=range.end, available_ts=available_ts))
+
+    def messages(self, *messages: tuple[str, int, bytes | None, bytes | None]) -> int:
+        """Topic, partition, key and value of each."""
+        made = [pb.TopicMessage(topic=topic, partition=number, key=key, value=value) for topic, number, key, value in messages]
+        return self.send(messages=pb.Messages(messages=made))
+
+    def kept(self) -> int:
+        """Up to which of its messages all is kept."""
+        return max((told.number for told in self.told("kept")), default=0)
 
     def entries(self, span: int, *entries: pb.Entry) -> int:
         return self.send(entries=pb.Entries(span=span, entries=entries))
@@ -174,3 +183,64 @@ def _upto_ts(pulled: Sequence[Pulled], range: KeyRange) -> int:
         for low, high in pairwise(edges)
     )
     return min(lows)
+
+
+# ---- what no sender may say ------------------------------------------------------------------------------------------------
+
+ORDERS, ITEMS = rows_of(104), rows_of(107)
+KEY = ORDERS.start + b"\x80\0\0\0\0\0\0\1"
+CHANGEFEED = "c/default/cf"
+HELLO = pb.Hello(version_min=1, version_max=1, sender="node-1", changefeed=CHANGEFEED)
+
+
+def hello(**given: Any) -> bytes:
+    fields: dict[str, Any] = {"version_min": 1, "version_max": 1, "sender": "node-1", "changefeed": CHANGEFEED}
+    data: bytes = pb.SenderMessage(number=1, hello=pb.Hello(**fields | given)).SerializeToString()
+    return data
+
+
+NO_HELLO: tuple[tuple[bytes, grpc.StatusCode, str], ...] = (
+    (b"", grpc.StatusCode.DATA_LOSS, "message 0 came in the place of 1"),
+    (b"\xff\xff\xff", grpc.StatusCode.INVALID_ARGUMENT, "no SenderMessage"),
+    (b"\0" * HELLO_BYTES_MAX, grpc.StatusCode.INVALID_ARGUMENT, "no SenderMessage"),
+    (b"\0" * (HELLO_BYTES_MAX + 1), grpc.StatusCode.INVALID_ARGUMENT, "65,537 bytes, more than 65,536"),
+    (pb.SenderMessage(number=2, hello=HELLO).SerializeToString(), grpc.StatusCode.DATA_LOSS, "message 2 came in the place of 1"),
+    (pb.SenderMessage(number=1).SerializeToString(), grpc.StatusCode.INVALID_ARGUMENT, "the first message is None, expected hello"),
+    (
+        pb.SenderMessage(number=1, heartbeat=pb.Heartbeat()).SerializeToString(),
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "is heartbeat, expected hello",
+    ),
+    (pb.SenderMessage(number=1, open=pb.OpenSpan(span=1)).SerializeToString(), grpc.StatusCode.INVALID_ARGUMENT, "is open, expected hello"),
+    (hello(version_min=3, version_max=9), grpc.StatusCode.FAILED_PRECONDITION, "versions 3 to 9"),
+    (hello(version_min=0, version_max=0), grpc.StatusCode.FAILED_PRECONDITION, "versions 0 to 0"),
+    (hello(version_min=9, version_max=1), grpc.StatusCode.FAILED_PRECONDITION, "versions 9 to 1"),
+    (hello(changefeed="c/default/other"), grpc.StatusCode.FAILED_PRECONDITION, "of changefeed 'c/default/other'"),
+    (hello(changefeed=""), grpc.StatusCode.FAILED_PRECONDITION, "of changefeed ''"),
+    (hello(sender=""), grpc.StatusCode.FAILED_PRECONDITION, "empty or too long"),
+    (hello(sender="x" * (SENDER_NAME_LENGTH_MAX + 1)), grpc.StatusCode.FAILED_PRECONDITION, "empty or too long"),
+)
+"""First messages, the code that ends their stream, and what it says."""
+
+BROKEN: dict[str, tuple[Callable[[Any], object], str]] = {
+    "no message": (lambda it: it.send_bytes(b"\xff\xff"), "message 3 is no SenderMessage"),
+    "an empty message": (lambda it: it.send(), "message 3 is empty or of a newer version"),
+    "Hello again": (lambda it: it.send(hello=HELLO), "message 3 is hello"),
+    "an unknown span": (lambda it: it.send(close=pb.CloseSpan(span=7)), "7"),
+    "entries of an unknown span": (lambda it: it.send(entries=pb.Entries(span=7, entries=[sent(KEY, 120)])), "7"),
+    "a mark of an unknown span": (lambda it: it.send(resolved=pb.Resolved(spans=[pb.SpanResolved(span=7, ts=120)])), "7"),
+    "a span number again": (lambda it: it.send(open=pb.OpenSpan(span=1, start=ORDERS.start, end=ORDERS.end)), "span 1"),
+    "an empty span": (lambda it: it.send(open=pb.OpenSpan(span=2, start=ORDERS.start, end=ORDERS.start)), "empty or reversed"),
+    "a reversed span": (lambda it: it.send(open=pb.OpenSpan(span=2, start=ORDERS.end, end=ORDERS.start)), "empty or reversed"),
+    "a key of another table": (lambda it: it.send(entries=pb.Entries(span=1, entries=[sent(ITEMS.start, 120)])), "outside the span"),
+    "an empty key": (lambda it: it.send(entries=pb.Entries(span=1, entries=[sent(b"", 120)])), "outside the span"),
+    "a commit that is no TSO": (lambda it: it.send(entries=pb.Entries(span=1, entries=[sent(KEY, 1 << 63)])), "no TSO"),
+    "a mark that is no TSO": (lambda it: it.send(resolved=pb.Resolved(spans=[pb.SpanResolved(span=1, ts=(1 << 64) - 1)])), "no TSO"),
+    "a commit below its start": (lambda it: it.send(entries=pb.Entries(span=1, entries=[sent(KEY, 120, start_ts=121)])), "start_ts"),
+    "an unknown op": (lambda it: it.send(entries=pb.Entries(span=1, entries=[sent(KEY, 120, op=9)])), "op 9"),
+    "a put without a value": (
+        lambda it: it.send(entries=pb.Entries(span=1, entries=[sent(KEY, 120, b"", op=pb.OP_PUT)])),
+        "without a value",
+    ),
+}
+"""What a sender says that has ORDERS open as span 1: its stream ends, and the sidecar stops. Of whatever can `send` and `send_bytes`."""

@@ -11,24 +11,29 @@ from typing import Any
 
 import pytest
 
-from sidecar.errors import SourceLost
+from sidecar.errors import SourceError, SourceLost
+from sidecar.feeds.kafka import names
 from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import TopicsAnswer
-from sidecar.feeds.kafka.lanes import Topic
+from sidecar.feeds.kafka.lanes import TableTopics, Topic
 from sidecar.feeds.kafka.rounds import Answer, Question
+from tests.support.eventually import PATIENCE_S
 
-PATIENCE_S = 30.0
 FIRST, SECOND = (Question(number, frozenset({"default"}), frozenset({"known"})) for number in (1, 2))
+
+
+def of(*topics: str) -> TableTopics:
+    return TableTopics(frozenset(topics), frozenset(topics))
 
 
 class Source:
     """It answers what a test puts, and waits until then; an error is raised."""
 
     def __init__(self) -> None:
-        self.answers: Queue[frozenset[str] | BaseException] = Queue()
+        self.answers: Queue[TableTopics | BaseException] = Queue()
         self.asked: Queue[None] = Queue()
 
-    def present(self) -> frozenset[str]:
+    def present(self) -> TableTopics:
         self.asked.put(None)
         answer = self.answers.get(timeout=PATIENCE_S)
         if isinstance(answer, BaseException):
@@ -77,7 +82,7 @@ def brokers() -> Brokers:
 def asking(source: Source, brokers: Brokers) -> Iterator[Asking]:
     found = Asking(brokers, source.present)  # type: ignore[arg-type]  # a twin of the one call that is used
     yield found
-    source.answers.put(frozenset())
+    source.answers.put(of())
     found.close()
 
 
@@ -99,11 +104,11 @@ def test_nobody_is_waited_for(asking: Asking, source: Source, brokers: Brokers) 
     asking.begin(FIRST)
     assert asking.answer(wait_s=0.0) is None
     assert "source" in asking.waits_for()
-    source.answers.put(frozenset({"default", "t"}))
+    source.answers.put(of("default", "t"))
     while "brokers" not in asking.waits_for():
         assert asking.answer(wait_s=0.01) is None
     brokers.may.set()
-    assert answer(asking) == Answer(FIRST, frozenset({"default", "t"}), dict.fromkeys(["default", "known", "t"], Topic("1", 1)))
+    assert answer(asking) == Answer(FIRST, of("default", "t"), dict.fromkeys(["default", "known", "t"], Topic("1", 1)))
     assert asking.waits_for() == ""
 
 
@@ -111,12 +116,12 @@ def test_what_the_source_was_asked_before_a_question_does_not_answer_it(asking: 
     asking.begin(FIRST)
     source.is_asked()
     asking.begin(SECOND)
-    source.answers.put(frozenset({"before"}))
+    source.answers.put(of("before"))
     source.is_asked()
     assert asking.answer(wait_s=0.0) is None
-    source.answers.put(frozenset({"after"}))
+    source.answers.put(of("after"))
     found = answer(asking)
-    assert (found.question, found.present) == (SECOND, frozenset({"after"}))
+    assert (found.question, found.present) == (SECOND, of("after"))
 
 
 def test_questions_that_pile_up_behind_a_source_that_hangs_are_one(asking: Asking, source: Source) -> None:
@@ -124,14 +129,14 @@ def test_questions_that_pile_up_behind_a_source_that_hangs_are_one(asking: Askin
     source.is_asked()
     for _ in range(100):
         asking.begin(SECOND)
-    source.answers.put(frozenset({"before"}))
-    source.answers.put(frozenset({"after"}))
-    assert answer(asking).present == {"after"}
+    source.answers.put(of("before"))
+    source.answers.put(of("after"))
+    assert answer(asking).present == of("after")
     source.is_asked()
     assert source.asked.empty()
 
 
-@pytest.mark.parametrize("error", [SourceLost("no answer", hint="wait"), KeyError("what nobody expected")])
+@pytest.mark.parametrize("error", [SourceError("refused", hint="grant it"), KeyError("what nobody expected")])
 def test_what_ends_the_asking_is_raised_by_the_next_look(asking: Asking, source: Source, error: Exception) -> None:
     asking.begin(FIRST)
     source.answers.put(error)
@@ -143,8 +148,38 @@ def test_what_ends_the_asking_is_raised_by_the_next_look(asking: Asking, source:
         asking.answer(wait_s=0.0)
 
 
+def test_a_source_that_is_away_is_asked_again_and_who_waits_is_told(
+    asking: Asking, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding 14d: R waits, and live changes go on as soon as the source is back; the term does not end."""
+    monkeypatch.setattr(names, "AGAIN_S", 0.01)
+    asking.begin(FIRST)
+    source.answers.put(SourceLost("nobody at 127.0.0.1:4000", hint="wait"))
+    while "nobody at 127.0.0.1:4000" not in asking.waits_for():
+        assert asking.answer(wait_s=0.01) is None
+    source.answers.put(of("default", "t"))
+    assert answer(asking).present == of("default", "t")
+    assert asking.waits_for() == ""
+    asking.begin(SECOND)
+    assert "nobody" not in asking.waits_for()
+
+
+def test_a_question_that_comes_while_the_source_is_away_is_answered_too(
+    asking: Asking, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "AGAIN_S", 0.1)
+    asking.begin(FIRST)
+    source.answers.put(SourceLost("nobody", hint="wait"))
+    while "nobody" not in asking.waits_for():
+        assert asking.answer(wait_s=0.001) is None
+    asking.begin(SECOND)
+    for _ in range(2):
+        source.answers.put(of("default"))
+    assert answer(asking).question == SECOND
+
+
 def test_where_the_tables_are_those_of_the_log_no_source_is_asked(brokers: Brokers) -> None:
     asking = Asking(brokers, None)  # type: ignore[arg-type]  # a twin of the one call that is used
     asking.begin(FIRST)
-    assert answer(asking) == Answer(FIRST, frozenset({"default"}), {"default": Topic("1", 1), "known": Topic("1", 1)})
+    assert answer(asking) == Answer(FIRST, of("default"), {"default": Topic("1", 1), "known": Topic("1", 1)})
     asking.close()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,8 @@ from sidecar.feeds.kafka.client import FETCH_BYTES_MIN, consumer_settings, refus
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.feeds.kafka.start import FIRST_ANSWER_MAX_S
-from tests.support.services.kafka import free_ports
+from tests.support.eventually import eventually
+from tests.support.services.ports import free_ports
 
 
 def feed(client: dict[str, str], brokers: str = "127.0.0.1:1", clock: object = None) -> KafkaFeed:
@@ -104,6 +109,33 @@ def test_what_a_person_must_repair_says_how(code: int, setting: str) -> None:
     assert not refused.retryable
     with pytest.raises(FeedUnsuitable, match=setting):
         raise refused
+
+
+def test_what_is_closed_leaves_no_thread_of_librdkafka_to_the_collector() -> None:
+    """A process that loses its lease has a feed for each of its terms. Alone in a process: others' clients start threads when they like."""
+    alone = [sys.executable, "-c", f"import {__name__} as these; these.close_without_a_collector()"]
+    subprocess.run(alone, check=True, cwd=Path(__file__).parents[3], timeout=120)
+
+
+def close_without_a_collector() -> None:
+    gc.disable()
+    one = feed({}, clock=Hurried())
+    assert threads_of_librdkafka()
+    one.close()
+    eventually(lambda: not threads_of_librdkafka(), "the feed's threads have ended")
+    with pytest.raises(FeedLost):
+        one.ends()
+    one.close()
+    eventually(lambda: not threads_of_librdkafka(), "and so have those of its last question")
+
+
+def threads_of_librdkafka() -> set[str]:
+    """A thread that has been joined may still be here for a moment: the kernel frees its number after it wakes the joiner."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has ended meanwhile
+            found |= {task.name} if (task / "comm").read_text().startswith("rdk:") else set()
+    return found
 
 
 def test_a_feed_that_was_never_read_closes(tmp_path: Path) -> None:

@@ -12,12 +12,14 @@ from sidecar.codecs.kv import KvCodec, encode_images
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Lane, Message, Rank, Resolved, TableName
 from sidecar.errors import FeedError, FeedUnsuitable, UnsupportedDdl
 from sidecar.feeds.kv.feed import DDL_LANE, IGNORED, OF_NOTHING, REPEATS, UNWANTED, KvFeed, lane_of
-from sidecar.feeds.kv.schemas import NOT_REPLICATED, KvSchemas
+from sidecar.feeds.kv.row_filter import RowFilter
+from sidecar.feeds.kv.schemas import FILTERED, NOT_REPLICATED, KvSchemas
 from sidecar.replay.kv_rows import row_key
 from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, Pulled, rows_of
 from sidecar.rowcodec.kv_layout import KvSnapshot
 from sidecar.schema.ddl import Action, DdlJob, PartitionSwitch
-from sidecar.ticdc.changefeed import EventFilter, FeedFilter
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
+from sidecar.ticdc.event_filter import FilterRules
 from tests.support.kv_jobs import job_entry, snapshot
 from tests.support.kv_line import rules_of
 from tests.unit.schema.test_schema_history import Database, table
@@ -48,7 +50,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.start: KvSnapshot = replace(snapshot(self.db.ts, self.db.snapshot()), version=self.version)
-        self.schemas = KvSchemas(lambda: self.start, rules_of(feed_filter=self.feed_filter))
+        of = Changefeed(ChangefeedName("default", "default", "cf"), "1", "custom://sink", filter=self.feed_filter)
+        self.schemas = KvSchemas(lambda: self.start, rules_of(feed_filter=self.feed_filter), RowFilter(FilterRules.of(of)))
         self.tables = self.schemas.begin()
         self.feed = KvFeed(self.puller, self.schemas)
         self.feed.seek({})
@@ -360,6 +363,25 @@ def test_the_tables_after_a_ddl_are_those_of_its_moment_however_far_the_lane_is(
     assert world.after(one.commit_ts)[name].column_names() == ("id", "a")
     assert world.after(two.commit_ts)[name].column_names() == ("id", "a", "b")
     assert name not in world.after(three.commit_ts)
+
+
+def test_a_ddl_that_takes_a_filters_column_away_stops_where_the_log_comes_to_it() -> None:
+    filters = (EventFilter(("shop.orders",), ignore_delete_value_expr="a = 1"),)
+    world = World(database(table(ORDERS, "orders", columns=("id", "a"))), FeedFilter(rules=("shop.*",), event_filters=filters))
+    first = world.db.alter(ITEMS, {"cols": [{"name": "id"}, {"name": "b"}]})
+    gone = world.db.alter(ORDERS, {"cols": [{"name": "id"}]}, Action.DROP_COLUMN)
+    world.ddl(first, gone)
+    world.resolve(gone.commit_ts, DDL_JOB_TABLE_ID)
+    assert world.after(first.commit_ts)[TableName("shop", "items")].column_names() == ("id", "b")
+    with pytest.raises(FeedUnsuitable, match=r"of shop\.orders \(a = 1\).*'a', which is no column"):
+        world.after(gone.commit_ts)
+
+
+def test_rows_that_a_filter_leaves_out_have_no_name_and_are_counted() -> None:
+    world = World(feed_filter=FeedFilter(event_filters=(EventFilter(("shop.orders",), ignore_event=("insert",)),)))
+    world.resolve(START + 5, DDL_JOB_TABLE_ID)
+    assert world.names((ORDERS, START + 2), (ITEMS, START + 3)) == ["shop.items"]
+    assert world.schemas.dropped == {FILTERED: 1}
 
 
 def test_what_ticdc_would_not_send_is_a_cut_that_nobody_is_told_of() -> None:

@@ -14,11 +14,12 @@ import pytest
 
 from sidecar.adapters.memory.puller import MemoryPuller
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.config import Config, TikvSection
+from sidecar.config import Config, PushSection, TikvSection, Tls
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
 from sidecar.errors import ConfigError, FeedUnsuitable
 from sidecar.feeds.checks import CHANGEFEED, TIDB
 from sidecar.feeds.contract import Brought
+from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kv.make import of_key_values
 from sidecar.feeds.push import checks as push
@@ -32,6 +33,7 @@ from sidecar.rowcodec.kv_layout import DDL_JOB_TABLE
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.ticdc.scope import LiveScope
 from tests.support.services.fake_tidb import FakeTidb
+from tests.support.services.tls import Authority
 from tests.unit.adapters.test_tidb_infos import StatusPort, schema_folder
 
 pytestmark = pytest.mark.recordings
@@ -100,12 +102,30 @@ def test_a_ddl_without_a_text_changes_no_table(config: Config) -> None:
     assert brought.schemas.after([Ddl(CommitTs(2000), Rank.DDL, "", "", "", Lane("kv/ddl"), 1999)]) == tables
 
 
-@pytest.mark.parametrize(
-    "filters", [EventFilter(("shop.*",), ignore_event=("insert",)), EventFilter(("*.*",), ignore_delete_value_expr="id > 1")]
-)
-def test_what_key_values_cannot_do_as_ticdc_does_is_refused(config: Config, filters: EventFilter) -> None:
-    with pytest.raises(FeedUnsuitable, match="drops rows"):
-        made(config, changefeed(filters=(filters,)))
+def test_rows_that_a_filter_leaves_out_are_followed(config: Config) -> None:
+    filters = (EventFilter(("shop.*",), ignore_event=("delete",), ignore_insert_value_expr="id > 1"),)
+    brought, scope = made(config, changefeed("shop.customer", MARKS, filters=filters))
+    brought.schemas.begin()
+    assert scope.through(CUSTOMER) == (True, "NOT ((`t`.`id` > 1) <=> 1)")
+
+
+@pytest.mark.parametrize(("text", "when"), [("abs(id) > 1", "made"), ("id > '1'", "begun"), ("nope = 1", "begun")])
+def test_a_value_expression_that_key_values_cannot_do_as_ticdc_does_is_refused(config: Config, text: str, when: str) -> None:
+    filters = (EventFilter(("shop.customer",), ignore_delete_value_expr=text),)
+    if when == "begun":
+        brought, _ = made(config, changefeed("shop.*", MARKS, filters=filters))
+    with pytest.raises(FeedUnsuitable, match="cannot be evaluated here exactly"):
+        brought.schemas.begin() if when == "begun" else made(config, changefeed(filters=filters))
+    checked = filters_checked(config, changefeed("shop.*", MARKS, filters=filters))
+    assert checked == ({"made": Status.FAILED, "begun": Status.OK}[when], Status.FAILED)
+
+
+def filters_checked(config: Config, of: Changefeed) -> tuple[Status, Status]:
+    """The preflight's verdicts on the settings alone, and on the tables."""
+    common: list[Check[Any]] = [Check(CHANGEFEED, lambda _: known(of), "x"), Check(TIDB, lambda _: known(None), "x")]
+    options = Options()
+    found = carried_out([*common, *push.checks(options)], Found(config, options))
+    return found[2].status, found[3].status
 
 
 def test_marks_that_do_not_get_through_are_refused_whatever_the_sink(config: Config) -> None:
@@ -124,11 +144,29 @@ def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) 
     common: list[Check[Any]] = [Check(CHANGEFEED, lambda _: known(of), "x"), Check(TIDB, lambda _: known(None), "x")]
     found = carried_out([*common, *push.checks(options)], Found(config, options))
     assert [(result.name, result.status) for result in found[2:]] == [
-        ("changefeed settings", Status.OK), ("table infos", Status.OK), ("key-values", Status.OK),
+        ("changefeed settings", Status.OK), ("table infos", Status.OK), ("key-values", Status.WARNING),
     ]  # fmt: skip
     *_, told = carried_out([*common, *tikv.checks(options)], Found(msgspec.structs.replace(config, feed="tikv"), options))
     assert told.name == "key-values"
     assert "tikv.pd names no endpoint" in told.findings[0].what
+
+
+def test_a_push_port_without_a_token_is_told(tmp_path: Path) -> None:
+    """Whoever may send may write into the dump."""
+    token, authority = tmp_path / "token", Authority(tmp_path)
+    token.write_text("x" * 32)
+    signed = authority.sign("sidecar")
+    tls = Tls(ca_file=str(authority.ca_file), cert_file=str(signed.cert_file), key_file=str(signed.key_file))
+    for section, status in (
+        (PushSection(listen="127.0.0.1:0"), Status.WARNING),
+        (PushSection(listen="127.0.0.1:0", tls=msgspec.structs.replace(tls, ca_file="")), Status.WARNING),
+        (PushSection(listen="127.0.0.1:0", token_file=str(token)), Status.OK),
+        (PushSection(listen="127.0.0.1:0", tls=tls), Status.OK),
+    ):
+        found = [*push.listens(section)]
+        assert found[0].status is status
+        assert found[-1].status is Status.OK
+    assert found[0].setting == ""
 
 
 def test_each_way_of_the_changes_tells_where_they_come_from(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +177,10 @@ def test_each_way_of_the_changes_tells_where_they_come_from(config: Config, monk
     monkeypatch.setattr(TidbSchemas, "tables", lambda *_: {MARK_TABLE: mark_table})
     sink_uri = "kafka://me:hunter2@k1:9092,k2:9092/orders?protocol=open-protocol&sasl-password=hunter2"
     brought, _ = made(msgspec.structs.replace(config, feed="kafka"), replace(changefeed(), sink_uri=sink_uri, protocol="open-protocol"))
+    where = {"brokers": "k1:9092,k2:9092", "topics": "orders"}
+    assert brought.place() == where
     brought.schemas.begin()
-    assert brought.place() == {"brokers": "k1:9092,k2:9092", "topics": "orders"}
+    assert brought.place().keys() == {*where, "log_begins"}, "a log that is new says so"
 
 
 def known(value: T) -> Told[T]:
@@ -186,3 +226,15 @@ def test_key_values_need_nobody_who_delivers_them_before_the_feed_is_asked_for(c
     assert not asked
     with closing(brought.feed()):
         assert asked == [puller]
+
+
+@pytest.mark.parametrize(("event", "hidden"), [("modify column", True), ("insert", False)])
+def test_where_a_filter_leaves_ddls_out_kafka_has_a_lane_for_them(config: Config, event: str, hidden: bool) -> None:
+    by_kafka = msgspec.structs.replace(config, feed="kafka")
+    of = changefeed("shop.*", MARKS, filters=(EventFilter(("shop.ledger",), ignore_event=(event,)),))
+    of = replace(of, sink_uri="kafka://127.0.0.1:1/orders?protocol=open-protocol", protocol="open-protocol")
+    brought, _ = made(by_kafka, of)
+    assert isinstance(brought.codec, CodecWithCuts) is hidden
+    assert brought.codec.name == "open-protocol"
+    with closing(brought.feed()) as feed:
+        assert isinstance(feed, WithHiddenDdls) is hidden

@@ -15,10 +15,13 @@ import pytest
 from sidecar.config import PushSection, Tls
 from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
+from sidecar.feeds.push import server
 from sidecar.feeds.push.credits import SENDERS_MAX
 from sidecar.feeds.push.puller import PushPuller
+from sidecar.feeds.push.server import HELLO_BYTES_MAX
 from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled, rows_of
 from sidecar.ticdc.changefeed import ChangefeedName
+from tests.support.eventually import eventually
 from tests.unit.feeds.pushing import Polling, RawSender, sent, waiting
 from ticdc_dump.v1 import feed_pb2 as pb
 
@@ -88,10 +91,10 @@ def test_of_the_versions_that_both_speak_the_highest_is_taken(puller: PushPuller
     with RawSender(puller.port) as sender:
         sender.hello(version_min=1, version_max=9)
         made_welcome(polling, sender)
-        assert sender.told("welcome")[0].version == 1
+        assert sender.told("welcome")[0].version == 2
 
 
-@pytest.mark.parametrize(("lowest", "highest"), [(2, 3), (0, 0)])
+@pytest.mark.parametrize(("lowest", "highest"), [(3, 4), (0, 0)])
 def test_a_sender_of_another_version_is_turned_away_and_nothing_stops(
     puller: PushPuller, polling: Polling, lowest: int, highest: int
 ) -> None:
@@ -100,6 +103,14 @@ def test_a_sender_of_another_version_is_turned_away_and_nothing_stops(
         code, text = end(polling, sender)
         assert code == grpc.StatusCode.FAILED_PRECONDITION
         assert f"versions {lowest} to {highest}" in text
+
+
+def test_a_sender_of_another_form_is_turned_away_with_both_named(puller: PushPuller, polling: Polling) -> None:
+    with RawSender(puller.port) as sender:
+        sender.hello(version_min=2, version_max=2, form=pb.FORM_MESSAGES)
+        code, text = end(polling, sender)
+        assert code == grpc.StatusCode.FAILED_PRECONDITION
+        assert "sends messages, the sidecar takes key-values" in text
 
 
 def test_a_sender_of_another_changefeed_is_turned_away() -> None:
@@ -126,17 +137,46 @@ def test_what_is_no_hello_ends_the_stream_and_nothing_stops(puller: PushPuller, 
         assert end(polling, junk)[0] == grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_second_message_before_welcome_is_one_without_credit(puller: PushPuller) -> None:
+def test_until_welcome_one_message_is_taken_from_the_network(puller: PushPuller, polling: Polling) -> None:
+    """Whatever follows Hello costs nothing here before credit for it was given."""
     with RawSender(puller.port) as sender:
         sender.hello()
         sender.open(1, ORDERS)
-        assert sender.wait_end()[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert waiting(lambda: puller._streams._new)
+        (stream,) = puller._streams._new
+        assert waiting(stream.waiting_bytes)
+        assert stream.waiting_bytes() == pb.SenderMessage(number=1, hello=pb.Hello(version_min=1, version_max=1, sender="a")).ByteSize()
+        polling.until(lambda: sender.told("opened"))
+
+
+def test_a_first_message_that_is_too_large_for_hello_is_turned_away(puller: PushPuller) -> None:
+    with RawSender(puller.port) as sender:
+        sender.hello("x" * HELLO_BYTES_MAX)
+        code, text = sender.wait_end()
+        assert code == grpc.StatusCode.INVALID_ARGUMENT
+        assert f"more than {HELLO_BYTES_MAX:,}" in text
+
+
+def test_streams_that_say_nothing_end_soon_and_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HELLO_S", SHORT_S)
+    with closing(PushPuller(LOOPBACK)) as puller:
+        silent = [RawSender(puller.port) for _ in range(SENDERS_MAX + 1)]
+        for sender in silent:
+            assert sender.wait_end()[0] in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
+            sender.kill()
+        monkeypatch.undo()
+        puller.want({ORDERS: T0})
+        polling = Polling(puller)
+        with RawSender(puller.port) as sender:
+            sender.hello()
+            made_welcome(polling, sender)
 
 
 def test_no_more_senders_come_than_have_a_window(puller: PushPuller, polling: Polling) -> None:
-    senders = [RawSender(puller.port) for _ in range(SENDERS_MAX)]
-    for number, sender in enumerate(senders):
-        sender.hello(f"node-{number}")
+    senders = []
+    for number in range(SENDERS_MAX):
+        senders.append(RawSender(puller.port))
+        senders[-1].hello(f"node-{number}")
     polling.until(lambda: all(sender.told("welcome") for sender in senders))
     with RawSender(puller.port) as late:
         late.hello("late")
@@ -181,7 +221,7 @@ def test_a_range_that_ends_is_told_and_what_still_comes_of_it_is_dropped(puller:
     sender.resolved(1, 130, entries=1)
     polling.until(lambda: sender.told("lost"))
     assert sender.told("lost")[0].reason == pb.SpanLost.REASON_NOT_WANTED
-    assert [KeyRange(ended.start, ended.end) for told in sender.told("wanted") for ended in told.ended] == [ORDERS]
+    polling.until(lambda: [KeyRange(ended.start, ended.end) for told in sender.told("wanted") for ended in told.ended] == [ORDERS])
     sender.open(2, ITEMS)
     polling.until(lambda: len(sender.told("opened")) == 2)
     assert polling.events == []
@@ -233,10 +273,11 @@ def test_every_sender_has_its_turn_however_much_the_others_send(monkeypatch: pyt
     monkeypatch.setattr("sidecar.feeds.push.puller.POLL_BYTES_MAX", 64 << 10)
     with closing(PushPuller(LOOPBACK)) as puller:
         polling = Polling(puller)
-        senders = [RawSender(puller.port) for _ in range(8)]
         ranges = [rows_of(200 + number) for number in range(8)]
         puller.want(dict.fromkeys(ranges, T0))
-        for number, (sender, range_) in enumerate(zip(senders, ranges, strict=True)):
+        senders = []
+        for number, range_ in enumerate(ranges):
+            senders.append(sender := RawSender(puller.port))
             sender.hello(f"node-{number}")
             made_welcome(polling, sender)
             sender.open(1, range_)
@@ -264,6 +305,7 @@ def test_what_a_sender_sent_before_it_died_counts_and_its_span_is_free(puller: P
 def test_a_closed_span_has_no_owner(puller: PushPuller, polling: Polling, sender: RawSender) -> None:
     sender.send(close=pb.CloseSpan(span=1))
     polling.until(lambda: puller.senders()[0].spans == 0)
+    assert len(puller.senders()) == 1, "the sender stays"
 
 
 def test_durable_is_told_by_span(puller: PushPuller, polling: Polling, sender: RawSender) -> None:
@@ -493,9 +535,10 @@ def test_what_waits_of_all_senders_is_bounded_and_credit_comes_back(senders: int
     with closing(PushPuller(section(queue_bytes_max=bound))) as puller:
         polling = Polling(puller)
         puller.want({ORDERS: T0})
-        raws = [RawSender(puller.port) for _ in range(senders)]
-        for number, raw in enumerate(raws):
-            raw.hello(f"node-{number}")
+        raws = []
+        for number in range(senders):
+            raws.append(raw := RawSender(puller.port))
+            raw.hello(f"node-{number}")  # at once: who says nothing gives way to others
             made_welcome(polling, raw)
             raw.sent_bytes = 0
         raws[0].open(1, ORDERS)
@@ -553,9 +596,18 @@ def test_a_port_that_another_process_has_is_refused(puller: PushPuller) -> None:
         PushPuller(section(listen=f"127.0.0.1:{puller.port}"))
 
 
-def test_close_ends_the_streams_the_threads_and_frees_the_port(puller: PushPuller, polling: Polling, sender: RawSender) -> None:
-    puller.close()
-    assert sender.wait_end()[0] == grpc.StatusCode.UNAVAILABLE
+def test_close_ends_the_streams_the_threads_and_frees_the_port() -> None:
+    others = threads_of_pullers()
+    puller = PushPuller(LOOPBACK)
+    with RawSender(puller.port) as sender:
+        sender.hello()
+        made_welcome(Polling(puller), sender)
+        puller.close()
+        assert sender.wait_end()[0] == grpc.StatusCode.UNAVAILABLE
     with socket.create_server(("127.0.0.1", puller.port)):
         pass
-    assert waiting(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("push-")])
+    eventually(lambda: threads_of_pullers() <= others)
+
+
+def threads_of_pullers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("push-")}

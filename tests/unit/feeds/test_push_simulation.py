@@ -35,12 +35,13 @@ Commit = tuple[bytes, int]
 
 
 class Boxes:
-    """In the place of PushServer."""
+    """In the place of PushServer and its Streams."""
 
     port = 0
 
     def __init__(self, push: PushSection) -> None:
         self.arrived = Event()
+        self.streams = self
         self.new: list[Stream] = []
         self.last = 0
 
@@ -140,7 +141,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.puller = PushPuller(PushSection(queue_bytes_max=QUEUE_BYTES_MAX))
-        boxes = self.puller._server
+        boxes: object = self.puller._server
         assert isinstance(boxes, Boxes)
         self.boxes = boxes
         self.now_ts = 100

@@ -139,6 +139,8 @@ def test_durable_is_told_to_the_owners_and_never_goes_back(spans: Spans) -> None
         (sent(b"zz", 130), "outside the span"),
         (sent(b"b", 130, start_ts=130), "not above start_ts"),
         (sent(b"b", 120), "not above the span's own mark 120"),
+        (sent(b"b", 1 << 63), "commit_ts 9223372036854775808, which is no TSO"),
+        (sent(b"b", (1 << 64) - 1), "which is no TSO"),
         (sent(b"b", 130, op=2), "a delete with a value"),
         (sent(b"b", 130, b"", op=1), "a put without a value"),
         (sent(b"b", 130, op=7), "op 7"),
@@ -158,6 +160,14 @@ def test_a_mark_that_goes_back_is_a_broken_sender(spans: Spans) -> None:
     spans.resolve(opening, 120)
     with pytest.raises(MessageUnreadable, match="goes back from 120 to 119"):
         spans.resolve(opening, 119)
+
+
+@pytest.mark.parametrize("ts", [1 << 63, (1 << 64) - 1])
+def test_a_mark_that_the_log_cannot_hold_is_a_broken_sender(spans: Spans, ts: int) -> None:
+    opening, _ = opened(spans)
+    assert spans.resolve(opening, (1 << 63) - 1)
+    with pytest.raises(MessageUnreadable, match=f"its mark {ts} is no TSO"):
+        spans.resolve(opening, ts)
 
 
 def test_an_empty_span_is_a_broken_sender(spans: Spans) -> None:

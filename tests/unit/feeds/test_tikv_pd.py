@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from sidecar.config import TikvSection
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.feeds.tikv import pd as tikv_pd
 from sidecar.feeds.tikv.pd import PdClient
@@ -93,6 +94,32 @@ def test_versions_that_are_gone_cannot_be_kept(pd: PdClient, servers: TikvServer
     assert b"other" not in servers.safe_points
 
 
+def test_versions_are_kept_no_longer_than_they_are_asked_for(pd: PdClient, servers: TikvServers) -> None:
+    pd.keep_versions("me", above=200, keep_s=60)
+    pd.forget_versions("me")
+    pd.forget_versions("me")
+    assert servers.safe_points.keys() == {b"gc_worker"}
+
+
+def test_what_is_no_pd_is_told_from_what_does_not_answer(pd: PdClient, servers: TikvServers) -> None:
+    assert pd.answers_as_pd()
+    with closing(PdClient(TikvSection(pd=(servers.addresses[1],)))) as store:
+        assert not store.answers_as_pd()
+    for number in range(2):
+        servers.stop_pd(number)
+    assert pd.answers_as_pd()
+
+
 def test_no_endpoint_is_a_setting_that_cannot_be_used(servers: TikvServers) -> None:
     with pytest.raises(ConfigError, match=r"tikv\.pd"):
         PdClient(type(servers.section())())
+
+
+def test_an_error_names_the_section_that_pd_is_set_in() -> None:
+    with pytest.raises(ConfigError, match=r"binlog\.pd names no endpoint"):
+        PdClient(TikvSection(), named="binlog")
+    with (
+        closing(PdClient(TikvSection(pd=("127.0.0.1:1",)), named="binlog")) as away,
+        pytest.raises(FeedLost, match=r"binlog\.pd names its"),
+    ):
+        away.cluster_id()

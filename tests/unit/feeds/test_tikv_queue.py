@@ -11,9 +11,9 @@ from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost
 from sidecar.feeds.tikv.queue import EVENT_BYTES, POLL_EVENTS_MAX, EventQueue, Wanted
 from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
+from tests.support.eventually import PATIENCE_S
 
 RANGE = KeyRange(b"a", b"b")
-JOIN_S = 5.0
 
 
 def wanted() -> Wanted:
@@ -53,7 +53,7 @@ def test_a_full_queue_waits_for_the_one_who_polls() -> None:
     thread, done = started(lambda: queue.put(it, [entry(3)], 10))
     assert not done.wait(0.05)
     assert queue.poll(timeout_s=0) == [entry(1), entry(2)]
-    thread.join(JOIN_S)
+    thread.join(PATIENCE_S)
     assert done.is_set()
     assert queue.poll(timeout_s=0) == [entry(3)]
 
@@ -64,7 +64,7 @@ def test_a_batch_larger_than_the_bound_goes_in_alone() -> None:
     _, done = started(lambda: queue.put(it, [entry(2)], 0))
     assert not done.wait(0.05)
     assert queue.poll(timeout_s=0) == [entry(1)]
-    assert done.wait(JOIN_S)
+    assert done.wait(PATIENCE_S)
 
 
 def test_a_poll_ends_before_it_takes_too_long() -> None:
@@ -80,7 +80,7 @@ def test_what_nobody_wants_any_more_is_thrown_away() -> None:
     queue.put(other, [entry(2)], 0)
     thread, _ = started(lambda: queue.put(gone, [entry(3)], 0))
     queue.end(gone)
-    thread.join(JOIN_S)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive(), "its room is not waited for any more"
     assert queue.put(gone, [entry(4)], 0), "others go on"
     assert queue.bytes_waiting == EVENT_BYTES
@@ -95,7 +95,7 @@ def test_an_error_comes_at_once_and_again_and_ends_all_waiting() -> None:
     first = FeedLost("first", hint="wait")
     queue.fail(first)
     queue.fail(FeedLost("what follows from it", hint="wait"))
-    thread.join(JOIN_S)
+    thread.join(PATIENCE_S)
     assert results == [False]
     for _ in range(2):
         with pytest.raises(FeedLost, match="first"):
@@ -108,6 +108,6 @@ def test_closing_ends_all_waiting() -> None:
     results: list[bool] = []
     thread, _ = started(lambda: results.append(queue.put(it, [entry(2)], 0)))
     queue.close()
-    thread.join(JOIN_S)
+    thread.join(PATIENCE_S)
     assert results == [False]
-    assert queue.poll(timeout_s=JOIN_S) == []
+    assert queue.poll(timeout_s=PATIENCE_S) == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -23,9 +26,11 @@ from spark_merge.task import open_chunk
 MANIFEST = Manifest(Seq(0), 1, CommitTs(0), CommitTs(1), "rows.parquet", 1, 1, {}, "schemas/x.json", "canal-json")
 SCHEMA = TableSchema(TableName("s", "t"), (Column("id", "int"),), ("id",))
 DUE = DueChunk(SCHEMA.name, CommitTs(0), CommitTs(1), Seq(0), Seq(0), 0, "d1", "c.parquet", 1)
+STANDARD_STREAMS = 3
 KINDS = [
     (storage.Full("no room"), StorageFull, "no room left in /var/log: no room"),
     (storage.Unreachable("no answer"), LogUnreachable, "/var/log cannot be reached: no answer"),
+    (storage.Exhausted("no files"), LogUnreachable, "/var/log cannot be read or written now: no files"),
     (storage.Absent("no bucket"), LogBroken, "/var/log cannot be read or written: no bucket"),
     (storage.Refused("not allowed"), LogBroken, "/var/log cannot be read or written: not allowed"),
     (pa.ArrowInvalid("no Parquet"), LogBroken, "/var/log cannot be read or written: no Parquet"),
@@ -39,6 +44,33 @@ def test_each_error_of_the_storage_is_one_of_the_log(error: Exception, kind: typ
     assert raised.type is kind
     assert raised.value.retryable is (kind is not LogBroken)
     assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EIO, errno.ENOSPC])
+def test_what_a_machine_lacks_for_a_while_ends_a_term_and_not_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def lacks(*_: object, **__: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    log = FolderLog(open_folder(str(tmp_path)))
+    monkeypatch.setattr(os, "open", lacks)
+    monkeypatch.setattr(os, "scandir", lacks)
+    with pytest.raises(TicdcDumpError, match=os.strerror(number)) as raised:
+        log.recover(epoch=1)
+    assert raised.value.retryable
+
+
+def test_a_process_without_a_descriptor_goes_on_when_it_has_one(tmp_path: Path) -> None:
+    (tmp_path / "changefeed.txt").write_text("x")
+    folder, (soft, hard) = open_folder(str(tmp_path)), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (STANDARD_STREAMS, hard))
+    try:
+        with pytest.raises(LogUnreachable, match="Too many open files"), storage_errors(folder):
+            storage.read_file(folder, "changefeed.txt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert storage.read_file(folder, "changefeed.txt") == b"x"
 
 
 def test_what_is_not_the_storages_passes() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
@@ -12,7 +13,11 @@ from sidecar.log import deliveries as log_deliveries
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.identity import OWN_ID_NAME
+from sidecar.log.layout import manifest_name
+from sidecar.log.storage import Folder
 from sidecar.pace.sinks import BatchDone, SinkDelivery
+from tests.support.eventually import eventually
 from tests.support.former import FORMER
 
 BATCH = BatchDone(Seq(7), 3, 10, 1_000, 0.25, 0.01, 1_700_000_000_000)
@@ -26,7 +31,17 @@ REPORT = DeliveryReport(
     rows={"worker": 10, "spark": 1_000},
     spark="ready",
     sinks=(SinkDelivery("parquet:/out", Seq(7), (BATCH,)), SinkDelivery("json:/out", None, error="full")),
+    log="0" * 32,
 )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """Of the log that the report is of, with the segment that it tells of."""
+    found = storage.open_folder(str(tmp_path))
+    storage.write_atomically(found, OWN_ID_NAME, REPORT.log.encode())
+    storage.write_atomically(found, manifest_name(Seq(7)), b"of segment 7")
+    return found
 
 
 def test_a_report_comes_back_from_json_as_it_was() -> None:
@@ -39,30 +54,52 @@ def test_a_report_of_version_0_1_0_is_read() -> None:
     assert (found.seq, found.error, found.dropped) == (None, 'why "ü"\n', {TableName("shop", "orders"): 3, TableName("shop", "n ö.tes"): 0})
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"seq": "x"}', b"null"])
+def strange(**fields: object) -> list[bytes]:
+    """Reports that are right but for one of these."""
+    return [json.dumps(json.loads(REPORT.to_json()) | {name: value}).encode() for name, value in fields.items()]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"seq": "x"}',
+        b"null",
+        b"[" * 100_000,
+        *strange(
+            seq=-1,
+            upto_ts="-5",
+            written_ms=1e300,
+            pid="x",
+            dropped=[["s", "t", -1]],
+            sinks=[[]],
+            log=7,
+        ),
+        *strange(seq=1 << 70, upto_ts="9" * 30, rows={"worker": -1}),
+        *strange(upto_ts="9" * 5000),
+    ],
+)
 def test_what_is_no_report_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         report_from_json(data)
 
 
-def test_hears_of_deliveries_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hears_of_deliveries_in_the_background(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_deliveries, "READ_EVERY_S", 0.005)
-    folder = storage.open_folder(str(tmp_path))
     deliveries = LogDeliveries(folder)
     deliveries.start()
     try:
         assert deliveries.accepted() is None
         storage.write_atomically(folder, DELIVERED_NAME, REPORT.to_json())
-        until_s = monotonic() + 10
-        while deliveries.accepted() is None and monotonic() < until_s:
-            pass
+        eventually(lambda: deliveries.accepted() is not None)
         assert deliveries.accepted() == 7
     finally:
         deliveries.close()
 
 
-def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(tmp_path: Path) -> None:
-    folder = storage.open_folder(str(tmp_path))
+def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(folder: Folder) -> None:
     storage.write_atomically(folder, DELIVERED_NAME, REPORT.to_json())
     deliveries = LogDeliveries(folder)
     deliveries.start()
@@ -70,4 +107,33 @@ def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(tmp_path: Path)
     storage.write_atomically(folder, DELIVERED_NAME, b"not json")
     deliveries._read()
     assert deliveries.accepted() == 7
-    assert "delivered.json cannot be read" in deliveries.trouble
+    assert "delivered.json cannot be used" in deliveries.trouble
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        (replace(REPORT, seq=Seq(8)), "segment 8 is delivered, which is not in this log"),
+        (replace(REPORT, seq=Seq(999_999)), "segment 999999 is delivered, which is not in this log"),
+        (replace(REPORT, log="1" * 32), f"tells of log {'1' * 32}, and this is log {REPORT.log}"),
+    ],
+    ids=["beyond its end", "far beyond", "another log"],
+)
+def test_what_tells_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_no_news(
+    folder: Folder, told: DeliveryReport, why: str
+) -> None:
+    storage.write_atomically(folder, DELIVERED_NAME, told.to_json())
+    deliveries = LogDeliveries(folder)
+    deliveries._read()
+    assert (deliveries.accepted(), deliveries.sinks(), deliveries.told()) == (None, (), None)
+    assert why in deliveries.trouble
+    storage.write_atomically(folder, DELIVERED_NAME, REPORT.to_json())
+    deliveries._read()
+    assert (deliveries.accepted(), deliveries.trouble) == (7, "")
+
+
+def test_a_worker_of_before_names_no_log_and_is_believed(folder: Folder) -> None:
+    storage.write_atomically(folder, DELIVERED_NAME, replace(REPORT, log="").to_json())
+    deliveries = LogDeliveries(folder)
+    deliveries._read()
+    assert deliveries.accepted() == 7

@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import Seq
 from sidecar.errors import LogBroken
-from sidecar.log.layout import Contents, check_next, chunk_name, data_name, keep_from, manifest_name, retained_name, schemas_name
+from sidecar.log.layout import (
+    Contents,
+    check_next,
+    chunk_name,
+    data_name,
+    keep_from,
+    manifest_name,
+    retained_name,
+    schemas_name,
+    skip_name,
+)
 
 
 def manifests(*seqs: int) -> list[str]:
@@ -25,10 +35,10 @@ def test_names_sort_as_their_numbers() -> None:
     [
         ([], range(0)),
         (manifests(0, 1, 2), range(3)),
-        (manifests(4, 5), range(4, 6)),
         ([*manifests(4, 5), retained_name(Seq(4))], range(4, 6)),
         ([*manifests(0, 2, 4, 5), retained_name(Seq(4)), retained_name(Seq(1))], range(4, 6)),
         ([*manifests(0), data_name(Seq(1), epoch=1)], range(1)),
+        ([*manifests(4, 5), retained_name(Seq(4)), skip_name(Seq(1), 3), skip_name(Seq(5), 0)], range(4, 6)),
         ([data_name(Seq(0), epoch=1), "schemas/x.json", "README", "1.json"], range(0)),
     ],
 )
@@ -40,11 +50,15 @@ def test_the_segments_that_exist_are_one_run(names: list[str], run: range) -> No
     ("names", "missing"),
     [
         (manifests(0, 2), 1),
+        (manifests(4, 5), 0),
+        ([*manifests(4, 5), retained_name(Seq(3))], 3),
         ([*manifests(4, 6), retained_name(Seq(4))], 5),
         ([*manifests(5, 6), retained_name(Seq(4))], 4),
         ([retained_name(Seq(4))], 4),
         ([*manifests(0, 1), data_name(Seq(3), epoch=1)], 2),
         ([data_name(Seq(3), epoch=1)], 0),
+        ([skip_name(Seq(0), 3)], 0),
+        ([*manifests(0, 1), skip_name(Seq(2), 3)], 2),
     ],
 )
 def test_a_run_with_a_gap_is_broken(names: list[str], missing: int) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -8,13 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import Column, CommitTs, Kind, Lane, Seq, TableName, TableSchema
-from sidecar.log.manifest import DdlRecord, Manifest, ManifestUnreadable, from_json, schemas_from_json, schemas_to_json, to_json
+from sidecar.core.model import (
+    Column,
+    ColumnDefinition,
+    CommitTs,
+    Former,
+    IndexDefinition,
+    IndexPart,
+    Kind,
+    Lane,
+    Seq,
+    TableDefinition,
+    TableName,
+    TableSchema,
+)
+from sidecar.log.manifest import DdlRecord, Manifest, ManifestUnreadable, from_json, to_json
+from sidecar.log.schemas_file import schemas_from_json, schemas_to_json
+from sidecar.rowcodec.table_info import table_schema
 from tests.support.former import FORMER
+from tests.support.recordings import recording
 
-numbers = st.integers(0, (1 << 64) - 1)
+numbers = st.integers(0, (1 << 63) - 1)
 texts = st.text(max_size=8)
-ts = numbers.map(CommitTs)
+ts = st.integers(0, (1 << 64) - 1).map(CommitTs)
 seqs = numbers.map(Seq)
 names = st.builds(TableName, texts, texts)
 keys = st.none() | st.lists(texts, min_size=1, max_size=2).map(tuple)
@@ -37,6 +54,8 @@ manifests = st.builds(
     windows=st.lists(windows, max_size=2).map(tuple),
     progress=st.none() | json_values,
     table_rows=st.none() | st.dictionaries(names, numbers, max_size=3),
+    incarnations=st.dictionaries(texts.map(Lane), texts, max_size=3),
+    id=texts,
 )
 columns = st.builds(
     Column,
@@ -47,9 +66,29 @@ columns = st.builds(
     scale=st.integers(0, 30),
     elements=st.lists(texts, max_size=3).map(tuple),
 )
+index_parts = st.lists(st.builds(IndexPart, texts, st.integers(-1, 255), texts), max_size=2).map(tuple)
+definitions = st.builds(
+    TableDefinition,
+    columns=st.lists(
+        st.builds(ColumnDefinition, texts, texts, st.booleans(), texts, texts, st.none() | texts, texts, texts, st.booleans()), max_size=2
+    ).map(tuple),
+    indexes=st.lists(st.builds(IndexDefinition, texts, index_parts, st.booleans(), st.booleans(), numbers), max_size=2).map(tuple),
+    clustered=st.booleans(),
+    charset=texts,
+    collation=texts,
+    partitioning=texts,
+)
 schemas = st.dictionaries(
     names,
-    st.tuples(st.lists(columns, max_size=3).map(tuple), st.lists(texts, max_size=2).map(tuple)),
+    st.tuples(
+        st.lists(columns, max_size=3).map(tuple),
+        st.lists(texts, max_size=2).map(tuple),
+        numbers,
+        st.lists(numbers, max_size=2).map(tuple),
+        texts,
+        st.none() | definitions,
+        st.none() | st.builds(Former, numbers, texts, numbers),
+    ),
     max_size=3,
 ).map(lambda found: {name: TableSchema(name, *parts) for name, parts in found.items()})
 
@@ -84,15 +123,28 @@ def test_what_earlier_versions_did_not_write_has_its_default() -> None:
     found = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
     del found["next_schemas"]
     read = from_json(json.dumps(found).encode(), name="m")
-    assert (read.next_schemas, read.table_rows) == (None, None)
+    assert (read.next_schemas, read.table_rows, read.incarnations, read.id) == (None, None, {}, "")
     table = {"schema": "s", "table": "t", "key": ["id"], "columns": [["id", "int", False, -1, 0, []]]}
     (schema,) = schemas_from_json(json.dumps([table]).encode(), name="s").values()
-    assert (schema.table_id, schema.physical_ids, schema.layout) == (0, (), "")
+    assert (schema.table_id, schema.physical_ids, schema.layout, schema.definition, schema.former) == (0, (), "", None, None)
 
 
 @given(schemas)
 def test_schemas_come_back_as_they_were(found: dict[TableName, TableSchema]) -> None:
     assert schemas_from_json(schemas_to_json(found), name="s") == found
+
+
+@pytest.mark.recordings
+def test_definitions_do_not_make_the_schemas_file_much_larger() -> None:
+    """One file has all tables, and is read by every task."""
+    folder = recording("shop")
+    start = json.loads((folder / "recording.json").read_bytes())["start_ts"]
+    paths = sorted((folder / "schema" / start).glob("shop.*.json"))
+    found = {(one := table_schema(json.loads(path.read_bytes()), schema="shop")).name: one for path in paths}
+    bare = {name: replace(one, definition=None) for name, one in found.items()}
+    data = schemas_to_json(found)
+    assert schemas_from_json(data, name="s") == found
+    assert len(schemas_to_json(bare)) < len(data) < 4 * len(schemas_to_json(bare))
 
 
 @given(schemas)
@@ -117,6 +169,14 @@ def ts_values(found: Any) -> list[Any]:
             return []
 
 
+@given(manifests, st.integers(0), st.integers(0, 7))
+def test_a_flipped_bit_of_a_manifest_is_unreadable(manifest: Manifest, place: int, bit: int) -> None:
+    data = bytearray(to_json(replace(manifest, id="drawn")))
+    data[place % (len(data) - len(b',"sum":"0123456789abcdef"}'))] ^= 1 << bit
+    with pytest.raises(ManifestUnreadable, match="m1"):
+        from_json(bytes(data), name="m1")
+
+
 @given(manifests, st.data())
 def test_a_truncated_manifest_is_unreadable(manifest: Manifest, data: st.DataObject) -> None:
     whole = to_json(manifest)
@@ -135,6 +195,31 @@ def test_a_missing_field_is_named(field: str) -> None:
     del found[field]
     with pytest.raises(ManifestUnreadable, match=field):
         from_json(json.dumps(found).encode(), name="m1")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("version", True), ("version", 1.0), ("seq", -1), ("seq", "9" * 30), ("seq", 1.5), ("epoch", -2), ("upto_ts", "-5"),
+        ("upto_ts", "9" * 30), ("after_ts", str(1 << 64)), ("rows", -3), ("bytes", 1 << 80), ("rows", 1e300), ("data", ["x"]),
+        ("positions", {"a": "9" * 30}), ("positions", {"a": True}), ("incarnations", {"a": 1}), ("progress", [1]), ("id", 7),
+        ("ddls", [{"commit_ts": "-1", "schema": "s", "table": "t", "query": "q"}]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_manifest_is_unreadable(field: str, value: object) -> None:
+    found = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
+    with pytest.raises(ManifestUnreadable, match="m1"):
+        from_json(json.dumps(found | {field: value}).encode(), name="m1")
+
+
+@pytest.mark.parametrize("inside", [b"version", b"progress", b"windows", b"more"])
+def test_what_is_deeper_than_python_goes_is_unreadable(inside: bytes) -> None:
+    whole = to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c"))
+    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    with pytest.raises(ManifestUnreadable, match="m1"):
+        from_json(b'{"%b":%b,' % (inside, deep) + whole[1:], name="m1")
+    with pytest.raises(ManifestUnreadable, match="s1"):
+        schemas_from_json(deep, name="s1")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'[{"schema": "s"}]', b'[{"schema":"s","table":"t","key":[],"columns":[[1]]}]'])

@@ -30,7 +30,9 @@ def changes(count: int, *, value_bytes: int = 500) -> Iterator[Change]:
 
 
 def manifest(seq: int, *, progress: dict[str, Any] | None = None) -> Manifest:
-    return Manifest(Seq(seq), 1, CommitTs(seq), CommitTs(seq + 1), None, 0, 0, {}, "schemas/x.json", "canal-json", progress=progress)
+    return Manifest(
+        Seq(seq), 1, CommitTs(seq), CommitTs(seq + 1), None, 0, 0, {}, "schemas/0000000000000000.json", "canal-json", progress=progress
+    )
 
 
 def opened(path: Path | Folder) -> FolderLog:

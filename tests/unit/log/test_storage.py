@@ -32,7 +32,7 @@ from sidecar.log.storage import (
     s3,
     write_atomically,
 )
-from sidecar.log.storage.folder import secret_variable
+from sidecar.process.kept_secrets import variable
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -79,7 +79,7 @@ def test_a_url_s_secret_is_known_where_it_was_read_and_to_processes_started_afte
 
 def test_a_process_without_the_secret_says_whose_it_is_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     found = open_folder("s3://b/p?access-key=AKIB&secret-access-key=hush")
-    monkeypatch.delenv(secret_variable("AKIB"))
+    monkeypatch.delenv(variable("s3", "AKIB"))
     with pytest.raises(ConfigError, match="secret of access key AKIB is not known") as refused:
         read_file(found, "x")
     assert "out of the URIs" in refused.value.hint
@@ -168,6 +168,16 @@ def test_temporary_names_are_known_and_hidden(tmp_path: Path) -> None:
     assert not storage.is_temporary("x/a.parquet")
 
 
+def test_a_copy_is_the_file_under_another_name_and_takes_no_ones_place(folder: Folder) -> None:
+    storage.write_all(folder, {"a": b"1", "x/b": b"2"})
+    storage.copy_files(folder, [("a", "y/1"), ("x/b", "y/2"), ("a", "z/1")])
+    storage.copy_files(folder, [("a", "y/2")])
+    storage.remove(folder, ["a", "x/b"])
+    assert read_files(folder, ["y/1", "y/2", "z/1"]) == {"y/1": b"1", "y/2": b"2", "z/1": b"1"}
+    with pytest.raises(storage.Absent):
+        storage.copy_files(folder, [("a", "y/3")])
+
+
 def test_a_storage_whose_writes_are_not_known_is_refused() -> None:
     for write in (write_atomically, create_exclusively):
         with pytest.raises(OSError, match="not known here") as refused:
@@ -236,7 +246,7 @@ ERRORS_OF_THE_SYSTEM = [
     (OSError(errno.ENOENT, "gone"), storage.Absent),
     (FileNotFoundError(), storage.Absent),
     (OSError(errno.EACCES, "not allowed"), storage.Refused),
-    (OSError(errno.EIO, "No space left"), storage.Refused),
+    (OSError(errno.EIO, "No space left"), storage.Unreachable),
     (OSError("of nothing"), storage.Refused),
 ]
 ERRORS_OF_S3 = [

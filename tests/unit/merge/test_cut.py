@@ -9,7 +9,7 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.log.manifest import Manifest
 from spark_merge import cut
 from spark_merge.contract import Head
-from spark_merge.cut import spread, units
+from spark_merge.cut import spread, stages, units
 
 T, HOT = TableName("s", "t"), TableName("s", "hot")
 
@@ -77,3 +77,26 @@ def test_few_rows_are_one_task() -> None:
     found = units([head(seq, {T: 10}) for seq in range(50)], chunk_parts=4)
     assert len(spread(found, [head(seq, {T: 10}) for seq in range(50)], cores=8)) == 1
     assert cut.TASK_COST_MIN > 50 * 10 * cut.LIVE_ROW_COST
+
+
+def test_stages_are_live_rows_up_to_a_high_mark_its_chunks_and_what_comes_after() -> None:
+    """A high mark at the segment's end leaves a unit behind it, for what tells that the segment is whole."""
+    heads = [head(0, {T: 1}), head(1, {T: 1}), head(2, {T: 5}, chunks=3), head(3, {}, chunks=1), head(4, {T: 1})]
+    found = stages(heads, chunk_parts=2)
+    assert [[task.id for task in stage] for stage in found] == [
+        ["live-0-0"], ["dump-2-1", "dump-2-2"], ["live-2-3"], ["dump-3-0"], ["live-3-2"],
+    ]  # fmt: skip
+    assert [(unit.seq, unit.between) for unit in found[0][0].units] == [(0, None), (1, None), (2, (200, 300))]
+    assert [len(task.units[0].chunks) for task in found[1]] == [2, 1]
+    assert [(unit.seq, unit.between) for unit in found[2][0].units] == [(2, (300, 300))]
+    assert [(unit.seq, unit.between) for unit in found[4][0].units] == [(3, (400, 400)), (4, None)]
+    places = [(unit.seq, unit.part) for stage in found for task in stage for unit in task.units]
+    assert len(set(places)) == len(places)
+    assert stages(heads, chunk_parts=2) == found
+
+
+def test_few_rows_of_chunks_are_among_the_live_rows_of_their_segment() -> None:
+    heads = [head(0, {T: 1}), head(1, {T: 5}, chunks=1), head(2, {}, chunks=2), head(3, {T: 1})]
+    found = stages(heads, chunk_parts=2, few_rows=10_000)
+    assert [[task.id for task in stage] for stage in found] == [["live-0-0"], ["dump-2-0", "dump-2-1"], ["live-2-2"]]
+    assert [(unit.seq, unit.live, len(unit.chunks)) for unit in found[0][0].units] == [(0, True, 0), (1, True, 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from threading import Event
@@ -10,17 +11,19 @@ from time import monotonic, sleep
 
 import pytest
 
-from sidecar.errors import LogBroken, OwnershipLost, SinkError, StorageFull, TicdcDumpError
+from sidecar.errors import FeedUnsuitable, LogBroken, OwnershipLost, SinkError, SparkLost, StorageFull, TicdcDumpError
+from sidecar.log import storage
+from sidecar.log.layout import manifest_name
 from sidecar.log.storage import Folder, open_folder
 from spark_merge import loop as loops
 from spark_merge.contract import Batch, Delivered, Outcome
 from spark_merge.delivery import JobSettings
 from spark_merge.loop import SinkLoop
+from spark_merge.read import new_manifests
 from spark_merge.sinks.files.sink import FileSink
+from tests.support.eventually import PATIENCE_S
 from tests.support.histories import SEGMENTS, random_history, write_log
 from tests.support.sinks import Here
-
-DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -53,9 +56,9 @@ class Story:
         self.running.append(loop)
         return loop
 
-    def wait_for(self, loop: SinkLoop) -> None:
-        until_s = monotonic() + DEADLINE_S
-        while loop.standing().accepted != SEGMENTS - 1:
+    def wait_for(self, loop: SinkLoop, seq: int = SEGMENTS - 1) -> None:
+        until_s = monotonic() + PATIENCE_S
+        while loop.standing().accepted != seq:
             loop.check()
             assert monotonic() < until_s, loop.standing()
             sleep(0.005)
@@ -67,7 +70,7 @@ def story(log: Folder, tmp_path: Path) -> Iterator[Story]:
     yield found
     for loop in found.running:
         loop.end(to_the_end=False)
-        loop.close(DEADLINE_S)
+        loop.close(PATIENCE_S)
 
 
 def test_it_delivers_the_log_and_tells_each_batch(story: Story) -> None:
@@ -87,7 +90,7 @@ def test_it_delivers_the_log_and_tells_each_batch(story: Story) -> None:
 def test_it_delivers_to_the_end_where_it_is_asked_to(story: Story) -> None:
     loop = story.start(story.sink("out"))
     loop.end(to_the_end=True)
-    loop.close(DEADLINE_S)
+    loop.close(PATIENCE_S)
     loop.check()
     assert loop.standing().accepted == SEGMENTS - 1
 
@@ -111,7 +114,9 @@ def failing(story: Story, error: TicdcDumpError, times: int) -> Failing:
     return sink
 
 
-@pytest.mark.parametrize("error", [SinkError("out of order", hint="wait"), StorageFull("full", hint="make room")])
+@pytest.mark.parametrize(
+    "error", [SinkError("out of order", hint="wait"), StorageFull("full", hint="make room"), FeedUnsuitable("unreadable", hint="skip it")]
+)
 def test_a_sink_that_fails_is_told_and_opened_again(story: Story, error: TicdcDumpError) -> None:
     loop = story.start(failing(story, error, 3))
     story.wait_for(loop)
@@ -119,8 +124,35 @@ def test_a_sink_that_fails_is_told_and_opened_again(story: Story, error: TicdcDu
     assert story.told.count([]) == 3 + 4, "three failures, and four times it was opened"
 
 
+def test_an_error_is_told_until_something_has_succeeded(story: Story) -> None:
+    """Not only until the sink is opened again: it may take minutes until it comes to the same place."""
+    sink = failing(story, FeedUnsuitable("unreadable", hint="skip it"), 2)
+    told: list[str] = []
+    loop = SinkLoop("out", sink, JobSettings(story.log), Here(), lambda _: told.append(loop.standing().error))
+    story.running.append(loop)
+    loop.start()
+    story.wait_for(loop)
+    text = str(sink.error)
+    assert told[:6] == ["", text, text, text, text, ""], "opened, failed, opened, failed, opened, and then it has delivered"
+    assert set(told[5:]) == {""}
+
+
+def test_what_an_operator_has_left_out_is_known_when_a_sink_is_opened_again(log: Folder, story: Story) -> None:
+    (Path(log.root) / "skips").mkdir()
+    (Path(log.root) / "skips" / f"{3:020d}-{1:010d}.json").write_text("{}")
+    loop = story.start(story.sink("out"))
+    story.wait_for(loop)
+    assert loop.skips == {3: {1}}
+
+
 @pytest.mark.parametrize(
-    "error", [OwnershipLost("another has it", hint="nothing"), LogBroken("a gap", hint="restore"), ZeroDivisionError()]
+    "error",
+    [
+        OwnershipLost("another has it", hint="nothing"),
+        LogBroken("a gap", hint="restore"),
+        SparkLost("gone", hint="nothing"),
+        ZeroDivisionError(),
+    ],
 )
 def test_what_a_sink_cannot_recover_from_ends_the_loop(story: Story, error: TicdcDumpError) -> None:
     loop = story.start(failing(story, error, 1))
@@ -141,3 +173,40 @@ def test_a_sink_that_waits_for_ever_holds_no_other(story: Story) -> None:
     assert slow.standing().accepted is None
     free.set()
     story.wait_for(slow)
+
+
+class Gathering(FileSink):
+    gather_s = 3600.0
+
+
+def test_a_sink_that_gathers_gets_what_has_come_meanwhile_in_one_batch_and_what_waits_already_at_once(log: Folder, story: Story) -> None:
+    manifests = list(new_manifests(log, after=None, limit=SEGMENTS))
+    first = next(at for at, (one, other) in enumerate(pairwise(manifests)) if at and not one.ddls and one.schemas == other.schemas)
+    names = [name for one in manifests[first:] for name in (one.data, manifest_name(one.seq)) if name]
+    later = {name: storage.read_file(log, name) for name in names}
+    storage.remove(log, list(later))
+    loop = story.start(Gathering(open_folder(str(story.folder / "gathering")), log_id="cf", file_format="jsonl"))
+    story.wait_for(loop, first - 1)
+    for name, data in later.items():
+        storage.write_atomically(log, name, data)
+        sleep(0.05)  # a loop that does not gather looks more often
+    assert loop.standing().accepted == first - 1
+    loop.end(to_the_end=True)
+    story.wait_for(loop)
+    batches = loop.standing().batches
+    assert first not in [batch.last for batch in batches], "a batch of its own"
+    (gathered,) = (batch for batch in batches if batch.last - batch.segments == first - 1)
+    assert gathered.seconds > 0.05, "its time is from the last one's end"
+
+
+def test_a_sink_that_gathers_ends_when_it_is_asked_to(story: Story) -> None:
+    closed = Event()
+
+    class Closing(Gathering):
+        def close(self) -> None:
+            closed.set()
+
+    loop = story.start(Closing(open_folder(str(story.folder / "gathering")), log_id="cf", file_format="jsonl"))
+    story.wait_for(loop)
+    loop.end(to_the_end=False)
+    assert closed.wait(PATIENCE_S)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
+from sidecar.core.model import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
 from sidecar.log import storage
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import DATA_COLUMNS, DataFile, Manifest
-from sidecar.log.segment_log import ROW_GROUP_ROWS_MAX, FolderLog
+from sidecar.log.segment_log import ROW_GROUP_ROWS_MAX, FolderLog, write_chunk
 from sidecar.log.storage import Folder, open_folder
+from spark_merge.contract import DueChunk
 from spark_merge.read import new_manifests, read_rows, read_schemas
+from spark_merge.task import open_chunk
 
 CHANGE = Change(CommitTs(1), Rank.PUT, "shop", "orders", b"k", b"v", Lane("kafka/orders/1"), 1)
 
@@ -34,7 +42,9 @@ def append(log: FolderLog, *seqs: int, rows: int = 0) -> Manifest:
 
 
 def manifest(seq: int, data: DataFile) -> Manifest:
-    return Manifest(Seq(seq), 1, CommitTs(seq), CommitTs(seq + 1), data.name, data.rows, data.bytes, {}, "schemas/x.json", "canal-json")
+    return Manifest(
+        Seq(seq), 1, CommitTs(seq), CommitTs(seq + 1), data.name, data.rows, data.bytes, {}, "schemas/0000000000000000.json", "canal-json"
+    )
 
 
 def seqs(folder: Folder, after: int | None, limit: int = 100) -> list[int]:
@@ -145,12 +155,147 @@ def test_rows_of_another_number_than_the_manifest_says_are_broken(log: FolderLog
         read_rows(log.folder, manifest(0, DataFile(written.data, 6, written.bytes)))
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda table: table.drop_columns(["key"]),
+        lambda table: table.append_column("key", table["key"]),
+        lambda table: table.set_column(1, "commit_ts", table["commit_ts"].cast(pa.string())),
+    ],
+    ids=["one less", "one twice", "another type"],
+)
+def test_rows_of_other_columns_are_broken(log: FolderLog, tmp_path: Path, changed: Callable[[pa.Table], pa.Table]) -> None:
+    written = append(log, 0, rows=5)
+    path = tmp_path / str(written.data)
+    pq.write_table(changed(pq.read_table(path)), path)
+    with pytest.raises(LogBroken, match="other columns than a segment's"):
+        read_rows(log.folder, written)
+
+
+def test_a_column_whose_name_is_no_text_is_broken(log: FolderLog, tmp_path: Path) -> None:
+    written = append(log, 0, rows=5)
+    path = tmp_path / str(written.data)
+    path.write_bytes(path.read_bytes().replace(b"position", b"posit\xffon"))
+    with pytest.raises(LogBroken, match="what to do"):
+        read_rows(log.folder, written)
+
+
+@pytest.mark.parametrize("rows", [{"id": ["1"]}, {"id": ["1"], "v": [1]}, {"other": ["1"], "v": ["1"]}])
+def test_a_chunk_of_other_columns_is_broken(log: FolderLog, rows: dict[str, list[object]]) -> None:
+    name, path = TableName("s", "t"), "chunks/d/0000000001-00000000.parquet"
+    schema = TableSchema(name, (Column("id", "int"), Column("v", "text")), ("id",))
+    write_chunk(log.folder, path, pa.table(rows))
+    due = DueChunk(name, CommitTs(0), CommitTs(9), Seq(0), Seq(0), 0, "d", path, 1)
+    with pytest.raises(LogBroken, match="other columns than id, v"):
+        open_chunk(log.folder, schema, due, pa.array([], pa.string()))
+
+
 def test_schemas_that_are_gone_or_unreadable_are_broken(log: FolderLog, tmp_path: Path) -> None:
     name = log.write_schemas({})
     assert read_schemas(log.folder, name) == {}
     (tmp_path / name).write_bytes(b"[")
     with pytest.raises(LogBroken, match="not readable"):
         read_schemas(log.folder, name)
+    (tmp_path / name).write_bytes(b"[ ]")
+    with pytest.raises(LogBroken, match="is not as it was written"):
+        read_schemas(log.folder, name)
     (tmp_path / name).unlink()
     with pytest.raises(LogBroken, match="is gone"):
         read_schemas(log.folder, name)
+
+
+def flipped(whole: bytes, bits: int) -> Iterator[bytes]:
+    """The file with one bit of it changed, once for each of so many places."""
+    random = Random(7)
+    for _ in range(bits):
+        place, bit = random.randrange(len(whole)), random.randrange(8)
+        yield whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
+
+
+FLIPS = 300
+FOOTER_FLIPS_MAX = 0.02
+"""Pages have checksums; what is left are some bytes of headers and of the footer."""
+
+
+def test_a_flipped_bit_of_a_segment_is_an_error_and_not_other_rows(log: FolderLog, tmp_path: Path) -> None:
+    changes = [CHANGE._replace(key=b"%d" % number, value=b"a row's %d text" % (number * number)) for number in range(2_000)]
+    written = manifest(0, log.write_data(Seq(0), epoch=1, codec="canal-json", changes=changes))
+    path = tmp_path / str(written.data)
+    right, other = read_rows(log.folder, written), 0
+    for data in flipped(path.read_bytes(), FLIPS):
+        path.write_bytes(data)
+        with suppress(LogBroken):
+            other += not read_rows(log.folder, written).equals(right)
+    assert other <= FLIPS * FOOTER_FLIPS_MAX
+
+
+def test_a_flipped_bit_of_a_chunk_is_an_error_and_not_other_rows(log: FolderLog, tmp_path: Path) -> None:
+    name, path = TableName("s", "t"), "chunks/d/0000000001-00000000.parquet"
+    schema = TableSchema(name, (Column("id", "int"), Column("v", "text")), ("id",))
+    rows = pa.table({"id": [str(number) for number in range(2_000)], "v": [f"text {number * number}" for number in range(2_000)]})
+    write_chunk(log.folder, path, rows)
+    due, keys, other = DueChunk(name, CommitTs(0), CommitTs(9), Seq(0), Seq(0), 0, "d", path, 2_000), pa.array([], pa.string()), 0
+    for data in flipped((tmp_path / path).read_bytes(), FLIPS):
+        (tmp_path / path).write_bytes(data)
+        with suppress(LogBroken):
+            other += not open_chunk(log.folder, schema, due, keys).survivors.rows.equals(rows)
+    assert other <= FLIPS * FOOTER_FLIPS_MAX
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"data": "../victim.txt"},
+        {"data": "00000000000000000001-0000000001.parquet"},
+        {"data": "/etc/passwd"},
+        {"schemas": "schemas/../../victim.json"},
+        {"next_schemas": "delivered.json"},
+        {"windows": "chunks/../0000000001-00000000.parquet"},
+        {"windows": "changefeed.txt"},
+        {"windows": "chunks/d/0000000001-00000000.parquet/../../../x"},
+    ],
+)
+def test_a_manifest_that_names_what_is_not_the_logs_is_broken(log: FolderLog, tmp_path: Path, strange: dict[str, str]) -> None:
+    """Files are read, and removed, by these names."""
+    append(log, 0, rows=1)
+    path = tmp_path / manifest_name(Seq(0))
+    found = json.loads(path.read_bytes())
+    if "windows" in strange:
+        chunk = {
+            "schema": "s",
+            "table": "t",
+            "path": strange["windows"],
+            "rows": 1,
+            "bytes": 1,
+            "after": None,
+            "last": None,
+            "read_tso": None,
+        }
+        found["windows"] = [{"dump_id": "d", "low_ts": "0", "high_ts": "1", "first_seq": 0, "chunks": [chunk]}]
+    path.write_text(json.dumps(found | {name: value for name, value in strange.items() if name != "windows"}))
+    for read in (lambda: seqs(log.folder, None), lambda: FolderLog(log.folder).recover(epoch=2)):
+        with pytest.raises(LogBroken, match="names files that are not"):
+            read()
+
+
+def test_a_listing_that_retention_overtakes_is_looked_at_again(log: FolderLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(log, *range(4))
+    listed, looks = storage.list_names, list[int]()
+
+    def overtaken(folder: Folder, *, deep: bool, beginning: str = "") -> list[str]:
+        looks.append(1)
+        names = listed(folder, deep=deep, beginning=beginning)
+        return names[1:] if len(looks) == 1 else names
+
+    monkeypatch.setattr(storage, "list_names", overtaken)
+    assert seqs(log.folder, None) == [0, 1, 2, 3]
+
+
+def test_a_beginning_that_is_gone_without_a_note_is_broken(log: FolderLog, tmp_path: Path) -> None:
+    """A lifecycle rule of a bucket, or a hand: retention notes first up to where it removes."""
+    append(log, *range(4))
+    for seq in (0, 1):
+        (tmp_path / manifest_name(Seq(seq))).unlink()
+    for read in (lambda: seqs(log.folder, None), lambda: FolderLog(log.folder).recover(epoch=2)):
+        with pytest.raises(LogBroken, match=r"0{20}\.json is missing"):
+            read()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sidecar.core.dump_start import Demand
 from sidecar.core.model import Seq
 from sidecar.pace.controller import GAIN_DOWN_MIN, GROWTH, NARROW_ROWS, ROUND_BATCHES, ROUND_S, Controller, Gain, Live
@@ -98,7 +100,7 @@ def test_wide_rows_are_held_by_their_bytes() -> None:
     for seq in (1, 2):
         controller.wrote(Seq(seq), float(seq), chunks=1, rows=1_000, size=10_000_000)
         batches = (*batches, batch(seq, seconds=0.11, dump_rows=1_000))
-        hear(controller, *batches, now_s=seq + 0.5)
+        hear(controller, *batches, now_s=seq + 0.3)
     room = controller.room(Demand())
     assert 4_000 < room.bytes / 10_000 < 5_000, "the slack of 0.48 s at a hundred microseconds a row"
 
@@ -123,6 +125,14 @@ def test_a_gain_rises_when_the_dump_was_held_and_delivery_was_well_below_the_bou
         assert (gain.value > 1.0) == rises
 
 
+def test_a_gain_that_fell_rises_to_one_again_where_delivery_is_not_near_the_bound() -> None:
+    gain = Gain(value=0.5, held=True)
+    for at in range(8 * ROUND_BATCHES):
+        gain.held = True
+        gain.judge(0.7, rows=100, at_s=(at + 1) * ROUND_S, open_rows=100)
+    assert gain.value == pytest.approx(1.0), "and no further"
+
+
 def test_the_p99_is_over_ten_seconds_or_the_last_batches_of_a_slow_sink() -> None:
     live = Live()
     assert live.p99_s() == 0.0
@@ -134,3 +144,24 @@ def test_the_p99_is_over_ten_seconds_or_the_last_batches_of_a_slow_sink() -> Non
     for at in range(5):
         slow.add(at * 30.0, [float(at)])
     assert slow.p99_s() == 4.0
+
+
+def test_a_dump_waits_for_the_spark_that_is_to_merge_it() -> None:
+    controller = Controller()
+    sinks = (SinkDelivery("a", Seq(0)),)
+    controller.hear(Seq(0), sinks, Told(1, 1.0, starting=True), now_s=1.0)
+    assert controller.room(Demand()).rows == 0
+    controller.hear(Seq(0), sinks, Told(2, 2.0), now_s=2.0)
+    assert controller.room(Demand()).rows > 0
+
+
+def test_where_a_dumps_batch_by_itself_is_beyond_the_bound_its_rows_may_still_add_a_share() -> None:
+    controller = Controller()
+    batches: tuple[BatchDone, ...] = (batch(0, seconds=0.01),)
+    for seq in range(1, 25):
+        rows = 100 if seq % 2 else 2_000
+        controller.room(Demand(held=True))
+        controller.wrote(Seq(seq), float(seq), chunks=1, rows=rows)
+        batches = (*batches, batch(seq, seconds=1.0 + rows * 1e-5, dump_rows=rows))
+        hear(controller, *batches, now_s=seq + 1.0)
+    assert controller.room(Demand()).width_rows > 500, "a bound of 0.5 s, and a second of each batch that no width makes less"

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import time
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
+from sidecar.adapters.etcd.client import Entry
 from sidecar.cli.check import EXIT_DEFECT, EXIT_FAILED, exit_code, lines, summary
-from sidecar.config import ChangefeedSection, Config, EtcdSection, LogSection, SourceSection
-from sidecar.core.model import MARK_TABLE, Column, TableSchema
+from sidecar.config import ChangefeedSection, Config, EtcdSection, KafkaSection, LogSection, SourceSection
+from sidecar.core.messages import Brackets
+from sidecar.core.model import MARK_TABLE, Column, Lane, Seq, TableName, TableSchema, ts_at
+from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import ConfigError
-from sidecar.preflight import changefeed
+from sidecar.feeds.encoded.checks import of_hidden_ddls
+from sidecar.feeds.kafka import checks as kafka_checks
+from sidecar.feeds.kafka.checks import lag, of_beginning, others, sharing
+from sidecar.feeds.kafka.tail import Tail
+from sidecar.preflight import changefeed, here
 from sidecar.preflight.preflight import Report, checks, preflight
 from sidecar.preflight.source import duration_s, of_clock, of_gc_life, readable_schemas, schemas_of_rules, wrong_columns
-from sidecar.preflight.zone import judged
+from sidecar.preflight.zone import hours_twice, judged
 from sidecar.process.checks import (
     Check,
     Found,
@@ -35,6 +47,10 @@ from sidecar.process.checks import (
     ok,
     warning,
 )
+from sidecar.rowcodec.table_info import table_schema
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
+from spark_merge.sinks.files.sink import FileSink
+from tests.support.services.fake_tidb import FakeTidb, Refused
 
 Body = Callable[[Found], Told[Any]]
 
@@ -117,10 +133,10 @@ def test_a_check_that_does_not_end_has_failed_by_its_bound_and_the_rest_goes_on(
         yield ok("begun")
         ending.wait(60)
 
-    found = results(a_check("one", hangs, "the.setting", bound_s=0.05), a_check("two", well, "x"))
+    found = results(a_check("one", hangs, "the.setting", bound_s=3.0), a_check("two", well, "x"))
     ending.set()
     assert found["one"].findings[0] == ok("begun")
-    assert found["one"].findings[1].what == "no answer within 0 s"
+    assert found["one"].findings[1].what == "no answer within 3 s"
     assert found["one"].findings[1].setting == "the.setting"
     assert found["two"].status is Status.OK
 
@@ -182,15 +198,16 @@ def test_the_checks_of_a_feed_stand_in_their_places() -> None:
 
 
 COMMON = (
-    "secrets", "control address", "metrics address", "etcd", "changefeed", "changefeed state", "etcd write",
-    "tidb", "clock", "gc life time", "schemas", "tables", "read keys", "select rights", "watermark table",
-    "log", "disk space", "sinks", "spark", "spark session", "watermark write",
+    "secrets", "secrets' rights", "control address", "metrics address", "etcd", "changefeed", "changefeed state", "etcd write",
+    "tidb", "clock", "gc life time", "schemas", "tables", "read keys", "read ranges", "select rights", "watermark table",
+    "log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "watermark write",
 )  # fmt: skip
 KAFKA = (
-    "secrets", "control address", "metrics address", "etcd", "changefeed", "changefeed state", "etcd write",
-    "tidb", "clock", "gc life time", "schemas", "changefeed settings", "tables", "read keys", "select rights", "watermark table",
-    "log", "disk space", "sinks", "spark", "spark session", "kafka", "topics", "offsets", "messages", "watermark write",
-    "resolved marks", "lag", "watermark arrives", "server time zone",
+    "secrets", "secrets' rights", "control address", "metrics address", "etcd", "changefeed", "changefeed state", "etcd write",
+    "tidb", "clock", "gc life time", "schemas", "changefeed settings", "tables", "read keys", "read ranges", "select rights",
+    "watermark table",
+    "log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "other changefeeds", "hidden DDLs", "kafka",
+    "topics", "offsets", "messages", "watermark write", "resolved marks", "lag", "watermark arrives", "server time zone",
 )  # fmt: skip
 
 
@@ -319,11 +336,45 @@ def test_columns_of_a_watermark_table_that_are_missing_or_of_another_type_are_na
     ]
 
 
+@pytest.mark.parametrize("taken", ["470609321672572950", "470609331490127874"])
+def test_the_watermark_table_of_the_recordings_has_the_columns(taken: str) -> None:
+    folder = Path(__file__).parents[2] / "recordings" / "demo" / "schema" / taken
+    info = json.loads((folder / f"{MARK_TABLE}.json").read_text())
+    assert list(wrong_columns(table_schema(info, schema=MARK_TABLE.schema))) == []
+
+
 SUMMER, WINTER = datetime(2024, 7, 1, 12, tzinfo=UTC), datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
 def shifted(*hours: float, at: datetime = SUMMER) -> list[tuple[datetime, timedelta]]:
     return [(at, timedelta(hours=hour)) for hour in hours]
+
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("zone", "ambiguous", "has_timestamps", "status", "when"),
+    [
+        ("America/New_York", "refuse", True, Status.FAILED, "set back next about 2027-11-0"),
+        ("America/New_York", "refuse", False, Status.WARNING, "set back next about 2027-11-0"),
+        ("America/New_York", "second", True, Status.WARNING, "taken for the second of both moments"),
+        ("Asia/Shanghai", "refuse", True, Status.WARNING, "were set back until about 1991-09-1"),
+        ("America/Sao_Paulo", "refuse", True, Status.WARNING, "were set back until about 2019-02-1"),
+    ],
+)
+def test_a_zone_that_has_an_hour_twice_is_told_before_a_row_of_it_comes(
+    zone: str, ambiguous: str, has_timestamps: bool, status: Status, when: str
+) -> None:
+    (finding,) = hours_twice(ZoneInfo(zone), ambiguous, now=NOW, has_timestamps=has_timestamps)
+    assert finding.status is status
+    assert when in finding.what
+    assert "--tz=UTC" in finding.hint
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_a_zone_whose_clocks_were_never_set_back_has_no_such_hour(zone: str) -> None:
+    assert list(hours_twice(ZoneInfo(zone), "refuse", now=NOW, has_timestamps=True)) == []
 
 
 def test_rows_that_differ_by_the_zones_offset_prove_it() -> None:
@@ -352,3 +403,141 @@ def test_rows_that_were_changed_meanwhile_prove_nothing() -> None:
     assert "--tz" in skipped.value.hint
     with pytest.raises(Skip):
         judged(ZoneInfo("UTC"), [])
+
+
+def test_a_new_log_says_where_it_begins_and_which_choice_is_dangerous() -> None:
+    assert of_beginning(KafkaSection()).status is Status.OK
+    assert "begins now (the default of kafka.begin)" in of_beginning(KafkaSection()).what
+    assert of_beginning(KafkaSection(begin="now")).status is Status.OK
+    topic = of_beginning(KafkaSection(begin="topic"))
+    assert (topic.status, topic.setting) == (Status.WARNING, "kafka.begin")
+    assert "present tables" in topic.what
+
+
+def test_hidden_ddls_need_the_right_to_read_tidbs_history(tmp_path: Path) -> None:
+    def refuse(sql: str) -> None:
+        if "mysql.tidb_ddl_history" in sql:
+            raise Refused(1142, "SELECT command denied")
+
+    with FakeTidb(tmp_path) as tidb:
+        section = tidb.settings()
+        assert of_hidden_ddls(section, hidden=False).status is Status.OK
+        assert tidb.statements == [], "nobody is asked where nothing is hidden"
+        assert of_hidden_ddls(section, hidden=True).status is Status.OK
+        tidb.before = refuse
+        refused = of_hidden_ddls(section, hidden=True)
+    assert refused.status is Status.WARNING
+    assert "GRANT SELECT ON mysql.tidb_ddl_history TO 'root'@'%'" in refused.hint
+
+
+def test_a_sink_that_somebody_else_has_fed_fails_where_the_log_would_begin_now(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "CDC000001.csv").write_text("I,t,shop,1\n")
+    found = {"sinks": [f"file://{tmp_path}/out"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    found |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
+    for begin, worst in (("", Status.FAILED), ("now", Status.OK)):
+        config = msgspec.convert(found | {"kafka": {"begin": begin}}, Config)
+        findings = list(here.sinks(config, "cf/1"))
+        assert max(finding.status is Status.FAILED for finding in findings) is (worst is Status.FAILED)
+    assert findings[-1].status is Status.OK
+
+
+def test_a_sink_is_told_without_its_secrets_and_one_that_cannot_be_meant_leaves_the_others_to_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = "s3://me:hush@bucket/out?format=jsonl&secret-access-key=hush"
+    found = {"sinks": ["kafka://h:1/t?config=/nowhere", bucket], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    found |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
+    monkeypatch.setattr(FileSink, "look", lambda _: None)
+    findings = list(here.sinks(msgspec.convert(found, Config), "cf/1"))
+    assert [finding.status for finding in findings] == [Status.FAILED, Status.OK]
+    assert findings[1].what == "sink 2 (s3://bucket/out?format=jsonl): new"
+
+
+class StoredEntries:
+    """Of etcd, what `load_progress` asks it."""
+
+    def __init__(self, stored: Progress | bytes | None) -> None:
+        self.stored = stored
+
+    def get_prefix(self, prefix: str, **_: object) -> list[Entry]:
+        if self.stored is None:
+            return []
+        if isinstance(self.stored, bytes):
+            return [Entry(prefix, self.stored, 1, 1, 0)]
+        head = self.stored.to_json() | {"tables": len(self.stored.tables), "parts": 1, "generation": "g"}
+        parts = zlib.compress(json.dumps(self.stored.to_json()["tables"]).encode())
+        return [Entry(prefix, json.dumps(head).encode(), 1, 1, 0), Entry(f"{prefix}/g/00000", parts, 1, 1, 0)]
+
+
+HALF = TableProgress(TableName("shop", "orders"), spans=(Span(("9",)),), rows=9)
+ON_RECORD = Progress("1" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 5, Seq(40), (HALF,), log="mine")
+
+
+@pytest.mark.parametrize(
+    ("stored", "status", "says"),
+    [
+        (None, Status.OK, "no dump is on record"),
+        (ON_RECORD, Status.WARNING, "will be told as failed: its log is another one: it had come to segment 40, and this log is empty"),
+        (replace(ON_RECORD, seq=Seq(-1)), Status.OK, "is running, and in this log"),
+        (replace(ON_RECORD, log="another"), Status.WARNING, "its rows are in log another, and this is log mine"),
+        (b"garbage", Status.WARNING, "is not a dump's progress"),
+    ],
+)
+def test_a_dump_that_is_not_in_this_log_is_told_before_the_start(stored: Progress | bytes | None, status: Status, says: str) -> None:
+    (found,) = changefeed.dump_on_record(StoredEntries(stored), "/root", log="mine", last=None)  # type: ignore[arg-type]  # what is asked of it
+    assert (found.status, says in found.what) == (status, True), found.what
+
+
+def a_feed(id: str, uri: str, *rules: str, topic: str = "") -> Changefeed:
+    dispatchers = (Dispatcher(("*.*",), topic, ""),) if topic else ()
+    return Changefeed(ChangefeedName("default", "default", id), "1", uri, filter=FeedFilter(rules), dispatchers=dispatchers)
+
+
+def test_another_changefeed_in_the_same_topic_fails() -> None:
+    """Finding 14f: its marks let R pass our rows, and its rows end the sidecar; what another wrote before is never deleted."""
+    ours = a_feed("ours", "kafka://a:9092,b:9092/x?protocol=open-protocol", "shop.*", "changefeed_dump.*")
+    in_it = a_feed("in-it", "kafka://b:9092/x?protocol=canal-json", "hr.*")
+    elsewhere = a_feed("elsewhere", "kafka://c:9092/x", "hr.*")
+    apart = [a_feed("apart", "kafka://a:9092/y", "shop.*"), a_feed("files", "file:///x", "*.*")]
+    failing, warned = list(others(ours, [in_it, elsewhere, *apart], {}))
+    assert (failing.status, warned.status) == (Status.FAILED, Status.WARNING)
+    assert "default/default/in-it (normal) writes the same topics: x" in failing.what
+    assert "other brokers" in warned.what
+    (well,) = others(ours, apart, {})
+    assert (well.status, well.what) == (Status.OK, "none of the other 2 changefeeds in etcd writes its topics")
+
+
+def test_topics_of_tables_are_compared_by_the_tables_that_both_have() -> None:
+    uri, tables = "kafka://a:9092/{}", {TableName("shop", "t"): TableSchema(TableName("shop", "t"), (), ())}
+    ours = a_feed("ours", uri.format("x"), "shop.*", "changefeed_dump.*", topic="{schema}-{table}")
+    same = a_feed("same", uri.format("y"), "shop.*", topic="{schema}-{table}")
+    other = a_feed("other", uri.format("z"), "hr.*", topic="{schema}-{table}")
+    (found,) = others(ours, [same, other], tables)
+    assert "default/default/same (normal) writes the same topics: shop-t" in found.what
+
+
+def test_a_resolved_mark_ahead_of_the_clusters_clock_fails() -> None:
+    """Finding H6."""
+    now_ms = int(time.time() * 1000)
+    tail = Tail(None, None, kept_tables=frozenset())  # type: ignore[arg-type]  # what was read is put into it
+    tail.resolved = {Lane("kafka/x/0"): ts_at(now_ms - 2000), Lane("kafka/x/1"): ts_at(now_ms + 600_000)}
+    (ahead, behind) = lag(tail, 0.0)
+    assert (ahead.status, behind.status) == (Status.FAILED, Status.OK)
+    assert "ahead of the cluster's clock" in ahead.what
+
+
+def test_who_starts_beside_another_changefeed_in_its_topic_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, other = (a_feed(id, "kafka://a:9092/x", "shop.*") for id in ("ours", "other"))
+    gone = ChangefeedName("default", "default", "gone")
+
+    def info(_: object, name: ChangefeedName) -> bytes:
+        if name == gone:
+            raise ConfigError("removed meanwhile", hint="")
+        found = {"sink-uri": other.sink_uri, "create-time": "1", "start-ts": 1, "config": {"filter": {"rules": ["shop.*"]}}}
+        return json.dumps(found).encode()
+
+    monkeypatch.setattr(kafka_checks, "list_changefeeds", lambda _: [ours.name, other.name, gone])
+    monkeypatch.setattr(kafka_checks, "read_changefeed_info", info)
+    (told,) = sharing(None, ours, [])  # type: ignore[arg-type]  # nobody asks it
+    assert told.startswith("changefeed default/default/other (normal) writes the same topics: x; give each a topic")

@@ -13,6 +13,7 @@ from tests.rig.binlog import MySqlAddress
 from tests.rig.dispatch import Dispatcher
 from tests.rig.publisher import CHECKPOINTS_FILE, Checkpoint, Settings, read_checkpoints, write_checkpoint
 from tests.rig.publisher_process import PublisherProcess
+from tests.support.eventually import PATIENCE_S
 
 START = Checkpoint("0-1-7", 700)
 
@@ -41,14 +42,14 @@ def test_it_waits_for_its_servers_and_ends_with_the_process_that_started_it(publ
     publisher.check()
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_publisher_that_ended_is_told_with_its_log(publisher: PublisherProcess) -> None:
     process = publisher._process
     assert process is not None
     process.kill()
-    process.wait(30)
+    process.wait(PATIENCE_S)
     with pytest.raises(RuntimeError, match="the publisher ended with -9"):
         publisher.await_gtid("0-1-8", timeout_s=5)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import MessageUnreadable, TicdcDumpError
-from sidecar.rowcodec.ddl_job import ddl_job, history_job
+from sidecar.rowcodec.ddl_job import ddl_job, ended_job, history_job
 from sidecar.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Successor
 
 DONE, RUNNING, SYNCED = 4, 1, 6
@@ -39,7 +39,7 @@ def done(*arguments: Any, **more: Any) -> DdlJob:
 def test_a_done_job_has_the_entrys_commit_ts_and_its_table_info() -> None:
     info = {"id": 10, "name": name("t")}
     found = done(TableInfo=info, FinishedTS=9)
-    assert found == DdlJob(77, Action.ADD_COLUMN, T, 400, "alter table t …", 1, "shop", 10, (JobTable(info, 1),))
+    assert found == DdlJob(77, Action.ADD_COLUMN, T, 400, "alter table t …", 1, "shop", 10, (JobTable(info, 1),), 1, 9)
 
 
 @pytest.mark.parametrize("state", [0, 1, 2, 3, 5, 6, 7, 8, 9, 10])
@@ -130,6 +130,20 @@ def test_the_step_from_which_rows_are_elsewhere_counts(action: Action, schema_st
     assert found == PartitionSwitch(77, action, T, 400, "alter table t …", "shop", 10, expected, came)
     for other in {0, 1, 2, 3, 4, 5} - {schema_state}:
         assert ddl_job(meta(action, state=RUNNING, schema_state=other, raw_args=raw_args), commit_ts=T, at="entry 1") is None
+
+
+def test_a_reorganisation_tells_what_the_new_partitions_are() -> None:
+    def part(id_: int, found: Any) -> dict[str, Any]:
+        return {"id": id_, "name": found, "less_than": ["7"], "in_values": None, "policy_ref_info": None}
+
+    for named, told in ((name("p9"), True), (7, False), ({"O": "", "L": ""}, False)):
+        raw_args = {"part_names": ["p0"], "part_info": {"definitions": [part(40, named)]}}
+        found = ddl_job(
+            meta(Action.REORGANIZE_PARTITION, state=RUNNING, version=0, schema_state=5, raw_args=raw_args), commit_ts=T, at="entry 1"
+        )
+        assert isinstance(found, PartitionSwitch)
+        assert found.came == (40,)
+        assert found.definitions == (({"id": 40, "name": named, "less_than": ["7"], "in_values": None},) if told else ())
 
 
 NEW = {"id": 13, "name": name("_Col$_c_0"), "state": 1}
@@ -263,3 +277,27 @@ def test_no_arguments_do_anything_but_parse_or_stop(action: Action, state: int, 
         assert all(isinstance(one.column_id, int) and isinstance(one.column["id"], int) for one in found.successors)
     elif found is not None:
         assert all(isinstance(one.schema, int | str) and isinstance(one.info, dict) for one in found.tables)
+
+
+@pytest.mark.parametrize(
+    ("query", "schemas"),
+    [
+        ("RENAME TABLE `a` TO `b`, `other`.`c` TO `d``.e`;", ["shop", "shop"]),
+        ("rename table a to x.b, c to d", ["x", "shop"]),
+        ("RENAME TABLE `a` TO `X`.`b`, `c` TO `Y`.`d`", ["x", "y"]),
+        ("RENAME TABLE `a` TO `b`, `c` TO `y`.`d`", None),
+    ],
+)
+def test_what_older_tidb_renames_is_told_by_the_statement(query: str, schemas: list[str] | None) -> None:
+    """Its history has neither arguments nor what the job locked. The session's schema is the last table's, where that names none."""
+    infos = [{"id": 10, "name": name("b")}, {"id": 11, "name": name("d")}]
+    job = {"id": 5, "type": 47, "state": 6, "schema_id": 1, "schema_name": "shop", "query": "…", "raw_args": None}
+    told = json.dumps(job | {"binlog": {"SchemaVersion": 3, "MultipleTableInfos": infos}}).encode()
+    if schemas is None:
+        with pytest.raises(MessageUnreadable, match="renames 2 tables and names 0 schemas"):
+            ended_job(told, commit_ts=T, query=query, at="here")
+    else:
+        is_over, found = ended_job(told, commit_ts=T, query=query, at="here")
+        assert is_over
+        assert found is not None
+        assert [one.schema for one in found.tables] == schemas

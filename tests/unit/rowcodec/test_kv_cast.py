@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.rowcodec.kv_cast import cast_text
+from sidecar.rowcodec.kv_cast import cast_text, clipped_text
 from sidecar.rowcodec.kv_table import KvColumn, kv_table
 from tests.support.kv_encoder import column, info
 
@@ -93,6 +93,25 @@ DATETIME, DATETIME3, TIMESTAMP = of("datetime"), of("datetime", decimal=3), of("
 )
 def test_the_same_value_or_nothing(text: str, source: KvColumn, target: KvColumn, expected: str | None) -> None:
     assert cast_text(text, source, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "target", "expected"),
+    [
+        ("-1", INT, UBIG, "0"),
+        ("300", INT, TINY, "127"),
+        ("-300", INT, TINY, "-128"),
+        ("18446744073709551615", UBIG, BIG, "9223372036854775807"),
+        ("5", INT, UBIG, "5"),
+        ("1.5", DEC, INT, None),
+        ("-1.00", DEC, UBIG, None),
+        ("-1", VARCHAR, UBIG, None),
+    ],
+)
+def test_integers_beyond_the_new_type_are_clipped_as_a_ddl_without_strict_mode_does(
+    text: str, source: KvColumn, target: KvColumn, expected: str | None
+) -> None:
+    assert clipped_text(text, source, target) == expected
 
 
 NUMBERS = [TINY, INT, BIG, UBIG, DEC, LONG_DEC, UDEC, of("varchar", flen=40)]

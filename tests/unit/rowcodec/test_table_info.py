@@ -110,3 +110,5 @@ def test_a_text_column_with_the_binary_attribute_is_refused() -> None:
 def test_a_table_info_without_its_fields_is_refused() -> None:
     with pytest.raises(FeedUnsuitable, match=r"the table info of s.None lacks or breaks a field: KeyError"):
         table_schema({}, schema="s")
+    with pytest.raises(FeedUnsuitable, match=r"the table info of s.*lacks or breaks a field: ValueError"):
+        table_schema(info({**col("c", 0, 3), "offset": "x"}), schema="s")

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from sidecar.adapters.etcd.owner import Holder
-from sidecar.config import Config
+from sidecar.adapters.tidb import sql
+from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.config import Config, SourceSection
 from sidecar.control.status import SidecarStatus
 from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, OwnershipLost, StorageFull
 from sidecar.log.delivered import DeliveryReport
 from sidecar.run import app
 from sidecar.run.app import Sidecar, worker_state
 from sidecar.run.merge_process import MergeProcess
 from sidecar.run.news import Line
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
+from tests.support.eventually import eventually
 from tests.unit.run.test_term import SETTINGS
 
 
@@ -61,7 +67,7 @@ def test_an_outage_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
 class OneStep:
     """A process whose term takes steps and does nothing; its parts are quiet."""
 
-    pipeline = None
+    pipeline = SimpleNamespace(tables={}, next_seq=0)
 
     def __init__(self, *_: object, **__: object) -> None:
         self.still_because, self.place = str, dict
@@ -91,6 +97,7 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
     monkeypatch.setattr(app, "MAKES", {"kafka": OneStep})
     monkeypatch.setattr(app, "read_changefeed", lambda *_: found)
     monkeypatch.setattr(app, "owner", lambda *_: None)
+    monkeypatch.setattr(app, "sharing", lambda *_: ())
     monkeypatch.setattr(made, "_prepare", lambda: None)
     monkeypatch.setattr(made, "_start_worker", lambda _: None)
     monkeypatch.setattr(made.stopping, "wait", lambda _: made.stopping.set())
@@ -98,6 +105,26 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
         setattr(made, name, OneStep())
     made.changefeed = found
     return made
+
+
+def test_it_stops_within_seconds_while_the_database_says_nothing(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(app, "say", lambda *lines: told.extend(line.event for line in lines))
+    monkeypatch.setattr(sql, "_ending", Event())
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
+        source = SourceSection(host="127.0.0.1", port=silent.getsockname()[1], user="u", retry_s=600)
+        monkeypatch.setattr(app, "MAKES", {"kafka": lambda *_: TidbSchemas(source).tables()})
+        running = pool.submit(sidecar.run)
+        connected, _ = silent.accept()
+
+        def stopped() -> bool:
+            sidecar.stop()  # again, as who was told does, for a question may have begun after the first time
+            return running.done()
+
+        eventually(stopped)
+        connected.close()
+    assert running.exception() is None
+    assert told == ["started", "stopped as told"]
 
 
 def breaks(*_: object) -> None:
@@ -155,6 +182,32 @@ def test_a_standby_tells_it_once_and_an_owner_what_it_attached_to(sidecar: Sidec
     assert [line.event for line in told] == ["started", "standby", "attached", "stopped as told"]
     assert told[1].values == {"owner": "other:8310"}
     assert told[2].values["epoch"] == 4
+
+
+def test_what_keeps_an_owner_from_serving_is_told_until_it_serves_or_stands_by(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+    hindered: list[str] = []
+    no_room = StorageFull("/log is full", hint="make room")
+    ends = iter([no_room, no_room, None, OwnershipLost("the lease is another's", hint="nothing")])
+    granted = iter([1, 2, 3, 4])
+
+    def acquire(**_: object) -> int | None:
+        hindered.append(sidecar.hindered)
+        if (epoch := next(granted, None)) is None:
+            sidecar.stopping.set()
+        return epoch
+
+    def begin(*_: object) -> None:
+        hindered.append(sidecar.hindered)
+        if (error := next(ends)) is not None:
+            raise error
+
+    monkeypatch.setattr(sidecar.ownership, "acquire", acquire)
+    monkeypatch.setattr(OneStep, "begin", begin)
+    monkeypatch.setattr(sidecar.stopping, "wait", lambda _: False)
+    sidecar.run()
+    attaching, full = "it is attaching to the changefeed", str(no_room)
+    assert hindered == ["", attaching, full, full, full, full, "", attaching, ""]
+    assert sidecar.hindered == ""
 
 
 @pytest.mark.parametrize(

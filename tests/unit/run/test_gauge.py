@@ -8,21 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
+import pytest
+
 from sidecar.control.status import SidecarStatus
-from sidecar.core.messages import Brackets
+from sidecar.core.messages import Brackets, PauseDump, SourceFailed
 from sidecar.core.model import CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.schema_step import Beside
 from sidecar.errors import SourceError
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.pipeline import Pipeline
-from sidecar.ports import TableEstimate
+from sidecar.ports import Caller, SchemaSource, TableEstimate
 from sidecar.run.gauge import RATE_OVER_S, STATUS_EVERY_S, Estimates, Gauge
 from sidecar.ticdc.changefeed import ChangefeedName
-from tests.support.changes import put, resolved
-from tests.unit.test_pipeline import TABLE, Stage, start
+from tests.support.changes import ddl, put, resolved
+from tests.support.eventually import PATIENCE_S
+from tests.unit.test_pipeline import TABLE, WIDER, MovingSchemas, Stage, start
 
 NAME = ChangefeedName("default", "default", "orders")
 
@@ -31,6 +35,9 @@ class FakeSchemas:
     def __init__(self, rows: int | None) -> None:
         self.rows = rows
         self.asked = Event()
+
+    def asked_by(self, caller: Caller) -> SchemaSource:
+        return self
 
     def tables(self) -> Mapping[TableName, TableSchema]:
         return {}
@@ -48,8 +55,8 @@ class FakeSchemas:
 class Told(Gauge):
     """With a merge worker that runs, if nothing else is said."""
 
-    def read(self, now_s: float, *, worker: str = "running", last_error: str = "") -> SidecarStatus:
-        return super().read(now_s, worker=worker, last_error=last_error)
+    def read(self, now_s: float, *, worker: str = "running", died: str = "", last_error: str = "") -> SidecarStatus:
+        return super().read(now_s, worker=worker, died=died, last_error=last_error)
 
 
 def gauge(stage: Stage, pipeline: Pipeline, tmp_path: Path, *, rows: int | None = 100) -> tuple[Told, FakeSchemas]:
@@ -74,6 +81,16 @@ def test_lags_are_against_the_wall_clock_and_the_foremost_lane(tmp_path: Path) -
     assert status.waiting_for.startswith("TiCDC: what it resolved is")
 
 
+def test_a_log_ahead_of_the_clock_has_a_negative_lag(tmp_path: Path) -> None:
+    """Finding H6: with 0 nobody sees it."""
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "x"), resolved(now_ts(ago_s=-600)))
+    pipeline.step(poll_s=0)
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
+    assert -601 < status.resolved_lag_s < -500
+
+
 def test_a_lane_that_rests_is_named_once_it_rests_for_long(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()
@@ -82,6 +99,25 @@ def test_a_lane_that_rests_is_named_once_it_rests_for_long(tmp_path: Path) -> No
     found, _ = gauge(stage, pipeline, tmp_path)
     assert found.read(stage.clock.now_s()).waiting_for == ""
     assert found.read(stage.clock.now_s() + 30).waiting_for == "lane: a has not moved for 30 s"
+
+
+def test_a_dump_that_waits_for_a_spark_that_does_not_start_says_so(tmp_path: Path) -> None:
+    stage = Stage()
+    sinks = (SinkDelivery("file:///out", None),)
+    report = DeliveryReport(None, CommitTs(0), "stopped", 1, error="Spark does not start", spark="starting", sinks=sinks)
+    (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
+    deliveries = LogDeliveries(open_folder(str(tmp_path)))
+    deliveries.start()
+    stage.deliveries = deliveries  # type: ignore[assignment]  # the real ones
+    pipeline = stage.attach()
+    stage.feed.say(resolved(now_ts()))
+    stage.requests.waiting.append(start())
+    for _ in range(3):
+        pipeline.step(poll_s=0)
+    found = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s(), worker="starting")
+    deliveries.close()
+    assert stage.notes.calls.count("ask low mark") == 0
+    assert (found.waiting_for, found.last_error) == ("Spark: it has not started yet, and the dump waits for it", "Spark does not start")
 
 
 def test_a_lane_that_has_not_joined_holds_the_stream_and_is_named(tmp_path: Path) -> None:
@@ -99,7 +135,7 @@ def test_rates_are_over_the_last_seconds_and_the_rest_is_estimated_by_them(tmp_p
     stage.requests.waiting.append(start())
     pipeline.step(poll_s=0)
     found.read(stage.clock.now_s())
-    assert schemas.asked.wait(10)
+    assert schemas.asked.wait(PATIENCE_S)
     pipeline.counts.dump_rows, pipeline.counts.dump_bytes = 20, 2000
     stage.clock.time_s += RATE_OVER_S / 2
     while not (status := found.read(stage.clock.now_s())).estimates:
@@ -118,14 +154,50 @@ def test_a_source_without_statistics_leaves_the_rest_unknown(tmp_path: Path) -> 
     stage.requests.waiting.append(start())
     pipeline.step(poll_s=0)
     found.read(stage.clock.now_s())
-    assert schemas.asked.wait(10)
+    assert schemas.asked.wait(PATIENCE_S)
     assert found.read(stage.clock.now_s()).eta_s is None
+
+
+@pytest.mark.parametrize(
+    ("beside", "told"), [(Beside.TOLD, "dump again) ALTER"), (Beside.READ_AGAIN, "they are read again) ALTER"), (Beside.RIGHT, "ALTER")]
+)
+def test_the_newest_ddl_says_whether_rows_beside_it_may_be_wrong(tmp_path: Path, beside: Beside, told: str) -> None:
+    stage = Stage()
+    stage.beside, stage.schemas = beside, MovingSchemas({0: WIDER})
+    pipeline = stage.attach()
+    stage.feed.say(ddl(20, query="ALTER TABLE t MODIFY x INT UNSIGNED"), resolved(30))
+    pipeline.step(poll_s=0)
+    status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
+    assert told in status.last_ddl
+    assert (status.rewrites, status.rewritten) == ((0, ()) if beside is Beside.RIGHT else (1, (TABLE,)))
+    stage.feed.say(ddl(40, query="ALTER TABLE t ADD INDEX (x)"), resolved(50))
+    pipeline.step(poll_s=0)
+    assert gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s()).last_ddl == "ALTER TABLE t ADD INDEX (x)"
 
 
 def test_a_status_is_made_a_few_times_a_second_however_often_the_pipeline_steps(tmp_path: Path) -> None:
     stage = Stage()
     found, _ = gauge(stage, stage.attach(), tmp_path)
     assert [found.due(at * STATUS_EVERY_S / 10) for at in range(11)].count(True) == 2
+
+
+def test_a_source_that_is_away_is_told_with_since_when_and_why(tmp_path: Path) -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    found, _ = gauge(stage, pipeline, tmp_path)
+    stage.feed.say(resolved(now_ts()))
+    stage.requests.waiting.append(start())
+    pipeline.step(poll_s=0)
+    stage.source.fails = lambda command: SourceFailed(command, "no route to TiDB", "wait", away=True)
+    stage.clock.time_s += 61
+    pipeline.step(poll_s=0)
+    stage.feed.say(resolved(now_ts()))
+    pipeline.step(poll_s=0)
+    status = found.read(stage.clock.now_s() + 3)
+    assert (status.source_away_s, status.last_error) == (64, "no route to TiDB")
+    stage.requests.waiting.append(PauseDump())
+    pipeline.step(poll_s=0)
+    assert found.read(stage.clock.now_s()).source_away_s == 0
 
 
 def test_positions_are_told_as_they_are(tmp_path: Path) -> None:
@@ -160,12 +232,41 @@ def test_tables_that_a_dump_gets_under_way_are_estimated_too() -> None:
     estimates = Estimates(schemas)
     progress = Progress("0123456789abcdef", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(-1), (TableProgress(TABLE),))
     estimates.want(progress)
-    assert schemas.asked.wait(10)
+    assert schemas.asked.wait(PATIENCE_S)
     schemas.asked.clear()
     estimates.want(progress)
     assert not schemas.asked.is_set(), "once a dump"
     estimates.want(replace(progress, tables=(TableProgress(TABLE), TableProgress(TableName("app", "born")))))
-    assert schemas.asked.wait(10)
+    assert schemas.asked.wait(PATIENCE_S)
+
+
+def test_what_the_worker_tells_comes_before_what_a_term_ended_with(tmp_path: Path) -> None:
+    """The latter is over."""
+    stage = Stage()
+    told, _ = gauge(stage, stage.attach(), tmp_path)
+    assert told.read(0.0, last_error="Kafka was away").last_error == "Kafka was away"
+    report = DeliveryReport(None, CommitTs(0), "stopped", 1, error="column b: cannot be decoded", skipped=2, guessed=3)
+    (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
+    told._deliveries._read()
+    status = told.read(1.0, last_error="Kafka was away")
+    assert (status.last_error, status.skipped_rows, status.ambiguous_timestamps) == ("column b: cannot be decoded", 2, 3)
+
+
+def test_what_a_former_worker_died_of_hides_neither_a_later_death_nor_what_a_sink_fails_of_now(tmp_path: Path) -> None:
+    stage = Stage()
+    told, _ = gauge(stage, stage.attach(), tmp_path)
+
+    def last_error(report: DeliveryReport) -> str:
+        (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
+        told._deliveries._read()
+        return told.read(1.0, died="ended with SIGKILL").last_error
+
+    report = DeliveryReport(None, CommitTs(0), "running", 1, error="what a former one died of")
+    failing = (SinkDelivery("s3://b", None, error="no room left"),)
+    assert last_error(report) == "ended with SIGKILL"
+    assert last_error(replace(report, sinks=failing)) == "s3://b: no room left"
+    assert last_error(replace(report, sinks=failing, state="stopped")) == "ended with SIGKILL"
+    assert told.read(2.0).last_error == "what a former one died of"
 
 
 def test_a_sink_that_does_not_go_on_is_the_last_error(tmp_path: Path) -> None:

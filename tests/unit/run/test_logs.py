@@ -53,6 +53,15 @@ def test_text_is_a_plain_line_where_there_is_no_terminal(capsys: pytest.CaptureF
     assert "\x1b" not in told, "colours are for terminals"
 
 
+def test_a_text_of_others_is_no_command_to_the_terminal_that_shows_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="text"))
+    say(Line("DDL\x1b[2J passed", {"query": "\x1b]0;owned\x07", "sinks": ["\x9b31m"], "rows": 3}))
+    told = capsys.readouterr().err
+    assert not any(char < " " or "\x7f" <= char < "\xa0" for char in told.rstrip("\n"))
+    assert "]0;owned" in told
+    assert "rows=3" in told
+
+
 @pytest.mark.parametrize(
     ("level", "heard"),
     [

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -14,8 +22,10 @@ from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import ConfigError
-from sidecar.run.metrics import TABLES_MAX, MetricsServer, Tally
+from sidecar.run import metrics
+from sidecar.run.metrics import CONNECTIONS_MAX, TABLES_MAX, MetricsServer, Tally
 from sidecar.ticdc.changefeed import ChangefeedName
+from tests.support.eventually import PATIENCE_S, eventually
 
 NAME = ChangefeedName("default", "default", "orders")
 
@@ -27,7 +37,7 @@ class Stage:
         self.server = MetricsServer("127.0.0.1:0", lambda: self.status, lambda: self.tally)
 
     def get(self, path: str) -> str:
-        with urlopen(f"http://127.0.0.1:{self.server.port}{path}", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{self.server.port}{path}", timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
 
     def samples(self) -> dict[tuple[str, ...], float]:
@@ -64,13 +74,17 @@ def test_an_owner_shows_its_stream_and_its_dump(stage: Stage) -> None:
         waiting_for="TiCDC: open windows wait",
         repeats=4,
         dropped_rows=9,
+        skipped_rows=2,
+        ambiguous_timestamps=3,
         merged_rows={"worker": 7, "spark": 11},
         merge_worker="running",
+        source_away_s=84.0,
     )
     assert stage.get("/healthz") == "owner\n"
     found = stage.samples()
     assert found[("ticdc_dump_owner",)] == 1
     assert found[("ticdc_dump_resolved_lag_seconds",)] == 1.5
+    assert found[("ticdc_dump_source_away_seconds",)] == 84
     assert found[("ticdc_dump_lane_lag_seconds", "kafka/t/1")] == 2.5
     assert found[("ticdc_dump_lane_joined", "kafka/t/0")] == 0
     assert found[("ticdc_dump_state", "running")] == 1
@@ -80,6 +94,7 @@ def test_an_owner_shows_its_stream_and_its_dump(stage: Stage) -> None:
     assert found[("ticdc_dump_waiting", "TiCDC")] == 1
     assert found[("ticdc_dump_repeats_total",)] == 4
     assert found[("ticdc_dump_dropped_rows_total",)] == 9
+    assert (found[("ticdc_dump_skipped_rows",)], found[("ticdc_dump_ambiguous_timestamps_total",)]) == (2, 3)
     assert (found[("ticdc_dump_merged_rows_total", "worker")], found[("ticdc_dump_merged_rows_total", "spark")]) == (7, 11)
     assert found[("process_resident_memory_bytes",)] > 1 << 20
 
@@ -108,7 +123,85 @@ def test_an_address_that_cannot_be_listened_on_is_named() -> None:
 
 
 def test_ddls_are_counted_and_the_newest_is_placed(stage: Stage) -> None:
-    stage.status = SidecarStatus(NAME, 1, "here:1", ddls=3, last_ddl_ts=CommitTs(470609343168643082), last_ddl="ALTER TABLE t …")
+    stage.status = SidecarStatus(
+        NAME, 1, "here:1", ddls=3, rewrites=2, last_ddl_ts=CommitTs(470609343168643082), last_ddl="ALTER TABLE t …"
+    )
     found = stage.samples()
     assert found[("ticdc_dump_ddls_total",)] == 3
+    assert found[("ticdc_dump_rewriting_ddls_total",)] == 2
     assert found[("ticdc_dump_last_ddl_tso",)] == float(470609343168643082)
+
+
+# ---- who says nothing ------------------------------------------------------------------------------------------------------
+
+STANDARD_STREAMS = 3
+
+
+@pytest.fixture
+def silence_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far longer than anybody here waits, so that no answer comes because a silent connection was given up."""
+    monkeypatch.setattr(metrics, "CLOSING_MAX_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(metrics._Quiet, "timeout", 10 * PATIENCE_S)
+
+
+def connected(stage: Stage, said: bytes = b"") -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", stage.server.port), timeout=PATIENCE_S)
+    made.sendall(said)
+    return made
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /heal", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a line", "half a header"]
+)
+@pytest.mark.usefixtures("silence_is_long")
+def test_a_connection_that_stays_silent_keeps_nobody_waiting(stage: Stage, said: bytes) -> None:
+    with closing(connected(stage, said)):
+        assert stage.get("/healthz") == "standby\n"
+        assert ("ticdc_dump_owner",) in stage.samples()
+
+
+@pytest.mark.usefixtures("silence_is_long")
+def test_a_server_with_silent_connections_closes_at_once() -> None:
+    stage = Stage()
+    with closing(connected(stage)), closing(connected(stage, b"GET /")):
+        began_s = time.monotonic()
+        stage.server.close()
+        assert time.monotonic() - began_s < PATIENCE_S
+
+
+@pytest.mark.usefixtures("silence_is_long")
+def test_of_too_many_connections_the_oldest_gives_way(stage: Stage) -> None:
+    def serving() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if "process_request_thread" in thread.name}
+
+    others = serving()
+    with ExitStack() as opened:
+        silent = [opened.enter_context(closing(connected(stage))) for _ in range(CONNECTIONS_MAX + 8)]
+        assert stage.get("/healthz") == "standby\n"
+        assert silent[0].recv(1) == b""
+        eventually(lambda: len(serving() - others) <= CONNECTIONS_MAX)
+
+
+def test_a_server_that_has_no_descriptor_left_goes_on_when_there_is_one() -> None:
+    """Alone in a process: what else runs in this one opens files when it likes."""
+    alone = [sys.executable, "-c", f"import {__name__} as these; these.goes_on_without_descriptors()"]
+    subprocess.run(alone, check=True, cwd=Path(__file__).parents[3], timeout=2 * PATIENCE_S)
+
+
+def goes_on_without_descriptors() -> None:
+    stage = Stage()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    waiting = socket.socket()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (STANDARD_STREAMS, hard))  # what is open stays open
+    try:
+        waiting.connect(("127.0.0.1", stage.server.port))
+        waiting.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        waiting.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            waiting.recv(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    waiting.settimeout(PATIENCE_S)
+    with closing(waiting):
+        assert waiting.recv(100).startswith(b"HTTP/1.0 200 OK")
+    stage.server.close()

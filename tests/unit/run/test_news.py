@@ -21,7 +21,7 @@ from sidecar.log.delivered import DeliveryReport
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.run import news
 from sidecar.run.merge_process import Death
-from sidecar.run.news import DDL_CHARS_MAX, MINUTE_S, TABLES_TOLD_MAX, Line, News, without_secrets
+from sidecar.run.news import DDL_CHARS_MAX, MINUTE_S, TABLES_TOLD_MAX, Line, News
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.unit.run.test_term import SETTINGS
 
@@ -122,20 +122,6 @@ def test_a_log_that_is_empty_has_no_position() -> None:
     assert news.attached(config(), CHANGEFEED, {}, replace(BASE, segments=0, resolved_ts=None), waited_s=0).values["resolved"] == "-"
 
 
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
-        (f"s3://me:{SECRET}@bucket/a/b?endpoint=http://h:1&secret-access-key={SECRET}&format=parquet", "s3://bucket/a/b?format=parquet"),
-        (f"kafka://me:{SECRET}@h1:1,h2:2/topic?sasl-password={SECRET}#{SECRET}", "kafka://h1:1,h2:2/topic"),
-        ("file:///var/out", "file:///var/out"),
-        ("/var/out?format=jsonl", "/var/out?format=jsonl"),
-        ("console:", "console:"),
-    ],
-)
-def test_an_uri_is_told_without_its_secrets(uri: str, shown: str) -> None:
-    assert without_secrets(uri) == shown
-
-
 def test_no_line_has_a_secret_of_the_settings_or_of_the_changefeed() -> None:
     assert SECRET in str(config().sinks) + CHANGEFEED.sink_uri
     assert SECRET not in repr([news.started(config(), version="1"), *Told().first])
@@ -213,6 +199,24 @@ def test_a_sink_that_stands_is_told_with_the_way_out_and_when_it_goes_on() -> No
     assert told.one(BASE) == Line("sink goes on", {"sink": "file:///0"})
 
 
+def test_rows_that_an_operator_leaves_out_are_told_by_every_owner_and_when_there_are_more() -> None:
+    hint = "ticdc-dump skip --config FILE --list tells which"
+    told = Told(report=report(5, skipped=1))
+    assert Line("rows skipped", {"rows": 1, "hint": hint}, "warning") in told.first
+    assert told(BASE) == []
+    told.report = report(5, skipped=3)
+    assert told.one(BASE) == Line("rows skipped", {"rows": 3, "hint": hint}, "warning")
+
+
+def test_ambiguous_timestamps_are_told_once_a_minute_at_most() -> None:
+    told = Told(report=report(5))
+    told.report = report(5, guessed=2)
+    assert told(BASE, after_s=MINUTE_S - 1) == []
+    line = Line("ambiguous timestamps", {"values": 2, "hint": "taken as kafka.ambiguous says"}, "warning")
+    assert told(BASE, after_s=1)[0] == line
+    assert line not in told(BASE, after_s=MINUTE_S)
+
+
 def test_a_ddl_is_told_on_one_line() -> None:
     told = Told()
     passed = replace(BASE, ddls=1, last_ddl_ts=CommitTs(AT), last_ddl="ALTER TABLE `shop`.`item`\n  ADD COLUMN a INT")
@@ -222,6 +226,15 @@ def test_a_ddl_is_told_on_one_line() -> None:
     long = told.one(replace(passed, ddls=4, last_ddl="x" * 1000)).values
     assert long["more_before_it"] == 2
     assert long["query"] == "x" * DDL_CHARS_MAX + " …"
+
+
+def test_a_ddl_beside_which_rows_may_be_wrong_is_told_with_its_tables_and_what_to_do() -> None:
+    told = Told()
+    passed = replace(BASE, rewrites=1, rewritten=(TableName("shop", "item"),))
+    line = told.one(passed)
+    assert (line.event, line.level, line.values["tables"]) == ("rows beside a DDL may be wrong", "warning", "shop.item")
+    assert "dump it again" in str(line.values["hint"])
+    assert told(passed) == []
 
 
 def test_how_the_stream_goes_is_one_line_a_minute() -> None:
@@ -293,11 +306,29 @@ def test_a_failed_dump_is_a_warning_that_tells_why_and_what_to_do() -> None:
     assert (failed.values["reason"], failed.values["hint"]) == ("a SELECT was denied", "grant it")
 
 
+def test_a_source_that_is_away_is_told_and_when_it_is_back() -> None:
+    running = with_dump(dump({}))
+    told = Told(running)
+    away = replace(running, source_away_s=61.2, last_error="no route to TiDB")
+    assert told.one(away) == Line("source away", {"seconds": 61, "text": "no route to TiDB"}, "warning")
+    assert told(replace(away, source_away_s=126.0)) == []
+    assert told.one(running) == Line("source is back", {"seconds": 126})
+    told(away)
+    assert "source is back" not in [line.event for line in told(with_dump(dump({}, state=DumpState.STOPPED)))]
+
+
 def test_what_an_operator_changes_of_a_dump_is_told() -> None:
     told = Told(with_dump(DUMP))
     line = told.one(with_dump(replace(DUMP, chunk_rows=50, pace=Pace(bytes_per_s=7))))
     assert line.event == "dump set"
     assert line.values.items() >= {"dump": DUMP.dump_id, "chunk_rows": 50, "bytes_per_s": 7, "rows_per_s": 0}.items()
+
+
+def test_a_dump_that_has_failed_is_told_by_each_owner_also_the_one_whose_start_found_it_so() -> None:
+    told = Told(with_dump(dump({}, state=DumpState.FAILED, reason=with_hint("its log is another one", "dumprestart"))))
+    failed = told.first[1]
+    assert (failed.event, failed.level, failed.values["reason"]) == ("dump failed", "warning", "its log is another one")
+    assert told(with_dump(dump({}, state=DumpState.FAILED))) == []
 
 
 def test_a_dump_that_is_taken_over_is_told_and_what_came_before_is_beside_the_rate() -> None:

@@ -14,19 +14,21 @@ from sidecar.adapters.memory.owner import Election, MemoryOwner
 from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.config import Config
 from sidecar.core.model import Seq
+from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import LogBroken, OwnershipLost
 from sidecar.log import storage
-from sidecar.log.layout import IDENTITY_NAME, is_manifest, read_manifest
+from sidecar.log.identity import CHANGEFEED_NAME, claim_log, known_id
+from sidecar.log.layout import is_manifest, read_manifest
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import MemorySpill
 from sidecar.log.storage import open_folder
 from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
-from sidecar.run.term import Term, claim_log
+from sidecar.run.term import Term
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.changes import put, resolved
-from tests.unit.test_pipeline import SCHEMAS, FakeCodec, FakeDeliveries, FakeFeed, Stage
+from tests.unit.test_pipeline import SCHEMAS, FakeCodec, FakeDeliveries, FakeFeed, Stage, start
 
 SETTINGS = {
     "changefeed": {"id": "orders"},
@@ -176,8 +178,32 @@ def test_the_log_of_another_changefeed_is_refused_and_stays_as_it_is(tmp_path: P
     other = Life(tmp_path / "log", election, incarnation="2")
     with pytest.raises(LogBroken, match=r"is of changefeed c/n/cf/1, and this sidecar serves c/n/cf/2"):
         other.begin()
-    assert storage.read_file(life.folder, IDENTITY_NAME) == b"c/n/cf/1"
-    claim_log(life.folder, "c/n/cf/1")
+    assert storage.read_file(life.folder, CHANGEFEED_NAME) == b"c/n/cf/1"
+    assert claim_log(life.folder, "c/n/cf/1") == known_id(life.folder)
+
+
+def test_a_new_log_does_not_go_on_with_the_dump_of_the_old_one_and_the_old_one_does(tmp_path: Path) -> None:
+    """`log.uri` is set to a new folder in the middle of a dump, and back."""
+    election = Election()
+    first = Life(tmp_path / "one", election)
+    first.begin()
+    first.stage.requests.waiting.append(start())
+    first.feed.say(put(5, "x"), resolved(10))
+    first.run(steps=1)
+
+    def next_life(log: str) -> Progress:
+        election.expire()
+        life = Life(tmp_path / log, election)
+        life.stage.stored = first.stage.stored
+        life.begin()
+        found = first.stage.stored.load()
+        assert found is not None
+        assert found.log == known_id(life.folder)
+        return found
+
+    assert next_life("two").state is DumpState.FAILED
+    assert next_life("one").state is DumpState.RUNNING
+    assert next_life("two").state is DumpState.FAILED
 
 
 def test_what_every_sink_has_accepted_is_retained_away_but_the_last(tmp_path: Path) -> None:

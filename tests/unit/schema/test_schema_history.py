@@ -36,7 +36,12 @@ def table(table_id: int, name: str, *, columns: tuple[str, ...] = ("id",), parti
         "cols": [{"name": column} for column in columns],
         "state": 5,
         "update_timestamp": 1,
-        "partition": {"enable": True, "definitions": [{"id": one, "name": {"O": f"P{one}", "L": f"p{one}"}} for one in partitions]}
+        "partition": {
+            "enable": True,
+            "type": 2,
+            "expr": "`id`",
+            "definitions": [{"id": one, "name": {"O": f"P{one}", "L": f"p{one}"}} for one in partitions],
+        }
         if partitions
         else None,
         "view": None,
@@ -794,3 +799,26 @@ def test_what_is_not_forgotten_yet_is_forgotten_later() -> None:
     assert (index.timelines["a"].starts, index.at("a", 5), index.last("a")) == ([5, 9], 50, None)
     index.forget(9)
     assert "a" not in index.timelines
+
+
+def test_amid_a_reorganisation_new_partitions_are_in_their_place_where_the_job_tells_them() -> None:
+    db = Database()
+    db.schemas[1] = "shop"
+    db.tables[10] = (1, table(10, "t", partitions=(20, 21, 22, 23)))
+    history = db.history()
+    told: tuple[dict[str, Any], ...] = tuple(
+        {"id": one, "name": {"O": f"N{one}", "L": f"n{one}"}, "less_than": [str(one)], "in_values": None} for one in (40, 41)
+    )
+    step = db.step(Action.REORGANIZE_PARTITION, 10, frozenset({"p21", "p22"}), (40, 41))
+    history.apply(replace(step, definitions=told))
+    assert history.info(10)["partition"]["definitions"][1:3] == list(told)
+    assert [one.physical_ids for one in history.tables_at(CommitTs(db.ts))] == [(20, 40, 41, 23)]
+    db.jobs += 1
+    history.apply(db.step(Action.TRUNCATE_TABLE_PARTITION, 10, frozenset({40}), (50,)))
+    assert [(one["id"], one["name"]["O"]) for one in history.info(10)["partition"]["definitions"]] == [
+        (20, "P20"), (50, "N40"), (41, "N41"), (23, "P23")
+    ]  # fmt: skip
+    db.jobs += 1
+    apart = db.step(Action.REORGANIZE_PARTITION, 10, frozenset({"p20", "p23"}), (60, 61))
+    history.apply(replace(apart, definitions=tuple(one | {"id": one["id"] + 20} for one in told)))
+    assert [one["name"]["O"] for one in history.info(10)["partition"]["definitions"]] == ["N40", "N41", "", ""]

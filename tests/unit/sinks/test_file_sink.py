@@ -25,6 +25,7 @@ from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.files.writer import FileWriter
 from tests.support.deliveries import SCHEMA, Segments, change, chunk, deliver, write, write_chunk
+from tests.support.sinks import accepted
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_a_full_disk_is_storage_full_and_leaves_nothing(
             write(sink, Segments([2], [change(2, 10, after=["1", "x"])]), log=log)
     assert files_in(out) == set()
     deliver(sink, Segments([2], [change(2, 10, after=["1", "x"])]), log=log)
-    assert sink.look() == 2
+    assert accepted(sink) == 2
 
 
 def test_a_disk_that_fills_up_while_rows_are_written_is_storage_full(
@@ -109,12 +110,12 @@ def test_a_disk_that_fills_up_while_a_batch_is_accepted_accepts_all_of_it_or_not
         broken.setattr(os, "fsync", failing(errno.ENOSPC, after=after))
         with suppress(StorageFull):
             deliver(sink, Segments([2, 3]), log=log)
-    accepted = FileSink(out, log_id="log-1", file_format="jsonl").look()
-    assert accepted in (1, 3)
+    found = accepted(FileSink(out, log_id="log-1", file_format="jsonl"))
+    assert found in (1, 3)
     next_owner = sink_on(out)
-    assert next_owner.look() == accepted
-    assert [segment.seq for segment in read_segments(out)] == list(range(1, accepted + 1))
-    deliver(next_owner, Segments(range(accepted + 1, 5)), log=log)
+    assert accepted(next_owner) == found
+    assert [segment.seq for segment in read_segments(out)] == list(range(1, found + 1))
+    deliver(next_owner, Segments(range(found + 1, 5)), log=log)
     assert [segment.seq for segment in read_segments(out)] == [1, 2, 3, 4]
 
 
@@ -194,7 +195,14 @@ def test_segments_without_an_identity_are_refused(out: Folder, log: Folder) -> N
         sink_on(out)
 
 
-@pytest.mark.parametrize("identity", [b"", b"[]", b'{"version": 1}', b'{"version": 3, "log_id": "log-1", "format": "jsonl"}'])
+@pytest.mark.parametrize(
+    "identity",
+    [
+        b"", b"[]", b'{"version": 1}', b'{"version": 3, "log_id": "log-1", "format": "jsonl"}', b"[" * 100_000, b"null", b"7",
+        b'{"version": true, "log_id": "log-1", "format": "jsonl"}',
+        b'{"version": 2, "log_id": "log-1", "format": "jsonl", "chunk_parts": 1e400, "live_part_rows": 0}',
+    ],
+)  # fmt: skip
 def test_an_identity_that_cannot_be_read_is_refused(out: Folder, identity: bytes) -> None:
     storage.write_atomically(out, "_log.json", identity)
     with pytest.raises(SinkError, match=r"_log\.json"):
@@ -227,6 +235,7 @@ def test_a_segment_entry_names_files_and_counts(out: Folder, log: Folder) -> Non
         "version": 1,
         "seq": 1,
         "upto_ts": "100",
+        "manifest": "",
         "files": [
             {
                 "path": path,

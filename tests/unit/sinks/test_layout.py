@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import unquote
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.progress import DumpState, DumpTold
 from sidecar.errors import SinkError, StorageFull, TicdcDumpError
 from sidecar.log import storage
 from spark_merge.contract import Owner
@@ -89,6 +91,8 @@ def test_a_segment_comes_back_from_json() -> None:
     file = DeliveredFile("a.b/1.jsonl", TableName("a", "ü"), 1, 2, 3)
     segment = DeliveredSegment(Seq(7), CommitTs((1 << 63) - 1), (file,), "_ddl/7.json")
     assert segment_from_json(segment_to_json(segment), name="x") == segment
+    in_a_dump = replace(segment, dump=DumpTold("d1", DumpState.PAUSED, (TableName("a", "ü"),)))
+    assert segment_from_json(segment_to_json(in_a_dump), name="x") == in_a_dump
 
 
 def test_a_commit_comes_back_from_json() -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import SinkError
+from sidecar.errors import ConfigError, SinkError
 from spark_merge.sinks.console.sink import ConsoleSink
 from spark_merge.sinks.files.sink import FileSink
-from spark_merge.sinks.registry import open_sink
+from spark_merge.sinks.registry import holds_rows, name_of, open_sink, open_sinks
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,13 @@ def test_console_by_uri(uri: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("ftp://x/y", "no sink is known for ftp:.*console:, file:, s3:"),
-        ("file:///x?format=csv", "no file format 'csv'.*jsonl, parquet"),
-        ("file:///x?fromat=jsonl", "no parameter fromat.*known parameters: format"),
+        (
+            "ftp://x/y",
+            r"no sink is known for ftp:.*clickhouse:, .*console:, .*delta:, .*file:, grpc:, http:, .*iceberg:, .*kafka:, .*mysql:, "
+            r".*opensearch:, .*s3:, tidb",
+        ),
+        ("file:///x?format=csv", "format='csv' is none of jsonl, parquet"),
+        ("file:///x?fromat=jsonl", "no parameter fromat.*known parameters: .*format"),
         ("file:///x?region=x", "no parameter region"),
         ("console:?format=jsonl", "no parameter format.*none"),
         ("file://var/out", "whole path"),
@@ -63,3 +67,51 @@ def test_a_refusal_shows_no_secret() -> None:
         open_sink("s3://b/x?secret-access-key=hush&oops=hush", log_id="log-1")
     assert "oops" in str(refused.value)
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "mysql://u:a?hush@h/",
+        "mysql://u:a#hush@h/",
+        "mysql://u:a/hush@h/",
+        "mysql://u:a[hush@h/",
+        "kafka://h:1/t?sasl-password=a&hush@b=1",
+    ],
+)
+def test_a_password_that_is_not_encoded_is_not_told_in_parts(uri: str) -> None:
+    with pytest.raises(SinkError) as refused:
+        open_sinks([uri], log_id="log-1")
+    assert "hush" not in str(refused.value)
+
+
+def test_a_folder_with_files_of_somebody_else_holds_rows_and_one_that_is_new_or_ours_does_not(tmp_path: Path) -> None:
+    uri = f"file://{tmp_path}/out?format=jsonl"
+    assert not holds_rows(uri, log_id="log-1")
+    (tmp_path / "out" / "shop").mkdir(parents=True)
+    assert not holds_rows(uri, log_id="log-1"), "a folder is no row"
+    (tmp_path / "out" / "shop" / "CDC000001.csv").write_text("I,orders,shop,1\n")
+    assert holds_rows(uri, log_id="log-1")
+    ours = f"file://{tmp_path}/ours"
+    sink = open_sink(ours, log_id="log-1")
+    sink.open(epoch=1)
+    assert not holds_rows(ours, log_id="log-1")
+
+
+def test_a_sink_that_cannot_tell_holds_nothing_and_a_wrong_uri_is_refused() -> None:
+    assert not holds_rows("console:", log_id="log-1")
+    with pytest.raises(SinkError, match="no sink is known"):
+        holds_rows("ftp://x/y", log_id="log-1")
+
+
+def test_two_outputs_at_one_server_have_names_of_their_own() -> None:
+    """And no name shows who logs in, or where tables go."""
+    first, second = (f"mysql://u:secret@db:3306/?routes=a.*%3D>{name}.*&position-schema={name}" for name in ("one", "two"))
+    assert list(open_sinks([first, second], log_id="log-1")) == [
+        "mysql://db:3306/?position-schema=one",
+        "mysql://db:3306/?position-schema=two",
+    ]
+    with pytest.raises(ConfigError, match="one output twice"):
+        open_sinks([first, first.replace("a.*", "b.*")], log_id="log-1")
+    topics = [f"kafka://b:9092/t?sasl-password=secret&position-topic={name}" for name in ("one", "two")]
+    assert list(map(name_of, topics)) == ["kafka://b:9092/t?position-topic=one", "kafka://b:9092/t?position-topic=two"]

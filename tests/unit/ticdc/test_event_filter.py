@@ -141,26 +141,26 @@ def test_a_plain_comparison_has_no_warning() -> None:
 
 # ---- value expressions as a predicate ---------------------------------------------------------------------------------
 
-NAME = "(CONVERT(t.`name` USING utf8mb4) COLLATE utf8mb4_bin)"
+NAME = "(CONVERT(`t`.`name` USING utf8mb4) COLLATE utf8mb4_bin)"
 
 
 @pytest.mark.parametrize(
     ("text", "inside"),
     [
-        ("amount < 0", "t.`amount` < 0"),
-        ("AMOUNT<0", "t.`amount`<0"),
-        ("`amount` < 0 -1", "t.`amount` < 0 -1"),
-        ("amount--1 = 0", "t.`amount`--1 = 0"),
-        ("orders.amount > 1e3 or Orders . `id` = 0x1F", "t.`amount` > 1e3 or   t.`id` = 0x1F"),
-        ("orders.virtual > 1 or `Orders`.`at` > 1", "t.virtual > 1 or t.`at` > 1"),
+        ("amount < 0", "`t`.`amount` < 0"),
+        ("AMOUNT<0", "`t`.`amount`<0"),
+        ("`amount` < 0 -1", "`t`.`amount` < 0 -1"),
+        ("amount--1 = 0", "`t`.`amount`--1 = 0"),
+        ("orders.amount > 1e3 or Orders . `id` = 0x1F", "`t`.`amount` > 1e3 or   `t`.`id` = 0x1F"),
+        ("orders.virtual > 1 or `Orders`.`at` > 1", "`t`.virtual > 1 or `t`.`at` > 1"),
         ("name = 'it''s' AND name <> \"a\\\"b\"", f"{NAME} = 'it''s' AND {NAME} <> \"a\\\"b\""),
         ("name like '%;--/*#%'", f"{NAME} like '%;--/*#%'"),
         ("length(name) > 3", f"length({NAME}) > 3"),
-        ("name(id) = 1", "name(t.`id`) = 1"),
-        ("`by``x` = x'41'", "(CONVERT(t.`by``x` USING utf8mb4) COLLATE utf8mb4_bin) = x'41'"),
+        ("name(id) = 1", "name(`t`.`id`) = 1"),
+        ("`by``x` = x'41'", "(CONVERT(`t`.`by``x` USING utf8mb4) COLLATE utf8mb4_bin) = x'41'"),
         ("unknown = N'x' or _utf8mb4'name' = 'name'", "unknown = N'x' or _utf8mb4'name' = 'name'"),
-        ("at > '2026-01-01'", "t.`at` > '2026-01-01'"),
-        ("cast(id as name) = 1", "cast(t.`id` as name) = 1"),
+        ("at > '2026-01-01'", "`t`.`at` > '2026-01-01'"),
+        ("cast(id as name) = 1", "cast(`t`.`id` as name) = 1"),
         ("straße = 1", "straße = 1"),
     ],
 )
@@ -169,12 +169,12 @@ def test_an_expression_is_negated_and_its_columns_are_as_ticdc_sees_them(text: s
 
 
 def test_all_expressions_of_a_table_combine() -> None:
-    assert predicate("id = 1", "id = 2") == "NOT ((t.`id` = 1) <=> 1) AND NOT ((t.`id` = 2) <=> 1)"
+    assert predicate("id = 1", "id = 2") == "NOT ((`t`.`id` = 1) <=> 1) AND NOT ((`t`.`id` = 2) <=> 1)"
     assert predicate() is None
 
 
 def test_timestamps_are_shown_in_the_ticdc_servers_zone() -> None:
-    assert predicate("at > 0", server_tz="Asia/Shanghai") == "NOT ((CONVERT_TZ(t.`at`, '+00:00', 'Asia/Shanghai') > 0) <=> 1)"
+    assert predicate("at > 0", server_tz="Asia/Shanghai") == "NOT ((CONVERT_TZ(`t`.`at`, '+00:00', 'Asia/Shanghai') > 0) <=> 1)"
     assert "CONVERT_TZ" not in str(predicate("at > 0", server_tz="utc"))
 
 

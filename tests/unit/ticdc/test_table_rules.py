@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import MARK_TABLE, TableName
 from sidecar.errors import RefusedRequest
-from sidecar.ticdc.table_rules import TableRules, matching, split_rules
+from sidecar.ticdc import table_rules
+from sidecar.ticdc.table_rules import PATTERNS_MAX, RULE_LENGTH_MAX, RULES_MAX, TableRules, asked, matching, split_rules
 
 
 def lets_in(rule: str, name: str, *, case_sensitive: bool = True) -> bool:
@@ -473,3 +474,77 @@ def test_refuses_a_regex_too_large_for_re2() -> None:
 def test_refuses_files_of_rules() -> None:
     assert_refused("@shop.rules", 1, "rules are not read from files here", FILE_HINT)
     assert refusal(lambda: matching(["@x"], []))[1] == FILE_HINT
+
+
+# ---- what operators ask for -----------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from(["*", "a*", "b", '"a"', "/a|b/"]), st.sampled_from(["*", "?1", "t2"])), max_size=6),
+    st.lists(
+        st.tuples(st.sampled_from(["a", "ab", "B", "mysql"]), st.sampled_from(["t1", "T2", "x"])).map(lambda names: TableName(*names)),
+        unique=True,
+    ),
+    st.booleans(),
+)
+def test_what_is_asked_for_is_what_matches_and_what_is_idle_matches_nothing(
+    parts: list[tuple[bool, str, str]], tables: list[TableName], case_sensitive: bool
+) -> None:
+    rules = [f"{'' if positive else '!'}{schema}.{name}" for positive, schema, name in parts]
+    found = asked(rules, tables, case_sensitive=case_sensitive)
+    assert found.chosen == matching(rules, tables, case_sensitive=case_sensitive)
+    assert found.idle == [
+        rule for rule in rules if not rule.startswith("!") and not matching([rule], tables, case_sensitive=case_sensitive)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "wrong"),
+    [
+        (["s." + "t" * RULE_LENGTH_MAX], "514 characters, more than 512"),
+        (["*" * (15 << 20) + ".t"], "15,728,642 characters"),
+        (["s.t"] * (RULES_MAX + 1), "10,001 table rules are more than 10,000"),
+        ([f"s.t{number}*" for number in range(PATTERNS_MAX + 1)], "1,001 table rules have wildcards or regexes"),
+        ([r"s./[\pL\pN]{1000}[\pL\pN]{1000}/"], "pattern too large"),
+    ],
+    ids=["long", "endless", "many", "many wildcards", "large program"],
+)
+def test_rules_that_cost_too_much_are_refused_before_they_do(rules: list[str], wrong: str) -> None:
+    with pytest.raises(RefusedRequest, match=wrong) as told:
+        asked(rules, [TableName("s", "t")], case_sensitive=False)
+    assert len(str(told.value)) < 1000
+
+
+def test_the_names_that_tidb_takes_fit_into_a_rule_however_they_are_written() -> None:
+    rule = '"' + '""' * 64 + '"."' + '""' * 64 + '"'
+    table = TableName('"' * 64, '"' * 64)
+    assert asked([rule], [table], case_sensitive=False).chosen == [table]
+
+
+def test_ten_thousand_names_are_looked_up_and_a_schema_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def counting(cursor: object, regex: str, *_: object) -> Callable[[str], bool]:
+        def found(name: str) -> bool:
+            nonlocal compared
+            compared += 1
+            return re.search(regex, name) is not None
+
+        return found
+
+    monkeypatch.setattr(table_rules, "_found", counting)
+    tables = [TableName("s", f"t{number}") for number in range(RULES_MAX)]
+    assert asked([f"s.t{number}" for number in range(RULES_MAX)], tables, case_sensitive=False) == (tables, [])
+    assert compared == 0
+    assert asked(["x*.t*"], tables, case_sensitive=False) == ([], ["x*.t*"])
+    assert compared == 1
+    assert asked(["s.t1*", "!*.*"], tables, case_sensitive=False) == ([], [])
+    assert compared <= 4, "what a later rule decided is looked at until the first hit"
+
+
+def test_nobody_works_on_for_who_has_gone() -> None:
+    looks = iter([False] * 10)
+    rules = [f"s.a{number}*" for number in range(1000)]
+    with pytest.raises(RefusedRequest, match="does not wait"):
+        asked(rules, [TableName("s", "t")], case_sensitive=False, gone=lambda: next(looks, True))
+    assert next(looks, None) is None

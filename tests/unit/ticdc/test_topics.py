@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from sidecar.core.model import MARK_TABLE, TableName
 from sidecar.errors import FeedUnsuitable
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
-from sidecar.ticdc.topics import TOPIC_CHARS_MAX, topic_of, topics
+from sidecar.ticdc.topics import TOPIC_CHARS_MAX, marked_topics, topic_of, topics
 
 ORDERS = TableName("shop", "orders")
 
@@ -78,6 +80,21 @@ def test_every_topic_is_read_that_can_hold_rows_marks_or_ddls() -> None:
     assert topics(found, "main", [ORDERS, TableName("shop", "item"), TableName("hr", "staff")]) == {"main", "marks", "items", "shop"}
     assert topics(found, "main", []) == {"main", "marks"}
     assert topics(found, "main", [MARK_TABLE]) == {"main", "marks"}
+
+
+def test_a_schema_with_capitals_has_two_topics_in_the_classic_architecture_and_neither_is_surely_marked() -> None:
+    """Finding 3: after a RENAME its rows go to the topic of the schema in lower case, as on v9.0.0-beta.2."""
+    found = feed(("ex_shop2.*", "{schema}_{table}"))
+    tables = [TableName("ex_Shop2", "Bb"), TableName("ex_shop2", "cc")]
+    assert topics(found, "main", tables) == {"main", "ex_Shop2_Bb", "ex_shop2_Bb", "ex_shop2_cc"}
+    assert marked_topics(found, "main", tables) == {"main", "ex_shop2_cc"}
+    new = replace(found, new_architecture=True)
+    assert topics(new, "main", tables) == marked_topics(new, "main", tables) == {"main", "ex_Shop2_Bb", "ex_shop2_cc"}
+
+
+def test_a_matcher_with_case_decides_for_each_spelling() -> None:
+    found = feed(("Shop.*", "{schema}_{table}"), ("*.*", "rest"), case_sensitive=True)
+    assert topics(found, "main", [TableName("Shop", "a")]) == {"main", "rest", "Shop_a"}
 
 
 @pytest.mark.parametrize("expression", ["{table}{schema}", "a b", "{schema}{schema}", "{Schema}", "t/{table}", "{schema}_{table}_{table}"])

@@ -1,0 +1,2118 @@
+// The push feed: TiCDC hands its changes to the sidecar, with no broker between. It has two forms; the sidecar's setting `push.form` says
+// which one it takes:
+//
+//   messages     a TiCDC sink sends what it would send to Kafka: its own encoder's rows, DDLs and resolved marks
+//   key-values   what sits where TiCDC's puller hands over sends what TiKV committed, before any sorter, mounter or encoder
+//
+// Messages: a sidecar keeps them as a broker does, all partitions in the one order in which it took them in.
+//
+//  A. `Kept` is the only permission to forget, and to count a row as flushed: TiCDC's checkpoint may move past it only then. It covers every
+//     message of the stream up to a number, and is said when they are durable.
+//  B. Send a resolved mark only when all that it covers is kept, of whichever node, and a DDL when all rows of its tables before it are:
+//     TiCDC's owner does, as its checkpoint is made of what the nodes count as flushed, and a DDL is a barrier to the tables that it changes.
+//     So in the sidecar's order a mark comes after every row that it covers.
+//  C. Anything may be sent twice: what was not kept when a stream broke is sent again in the next one; and TiCDC sends again from its
+//     checkpoint. What a dead node's stream still brings late does no harm, for it is true, and old or a repeat.
+//  D. One row's changes come in the order of their commits, within a stream. A table that moves to another node has been flushed by the
+//     first, or is sent again from the checkpoint: TiCDC sees to both.
+//
+// How a stream of messages goes: Hello → Welcome; Messages, Heartbeat; Kept and Credit come. A node may have as many streams as it likes.
+//
+// Key-values: one stream is one sender: a TiCDC node, under a name of its own. A sender opens spans, is told from which ts to send each, and
+// sends entries and marks. What a mark is worth is decided by these rules, which sidecar/feeds/push_spans.py carries out:
+//
+//  1. A part of a wanted range has one owner at most: the span opened last. Who opens it takes it over, from whoever had it.
+//  2. The answer to an opening is `from_ts`, the ts up to which the part was resolved by its owners so far. The sender sends every
+//     commit with commit_ts > from_ts, also what another had sent above it: that counts for nothing. Earlier ones are repeats.
+//  3. A mark counts for the parts that its span owns when the sidecar takes it in, for no other, and so do entries: what comes of a
+//     part that another has taken over is dropped. Sending it on for a while is harmless.
+//  4. Entries come in any order of keys and commit_ts, before the mark that covers them. Above a mark only: an entry of a span at or
+//     below the span's own last mark, or a mark below the one before, is a broken sender.
+//  5. `Durable` is the only permission to forget. A sender that lost its stream connects again, opens its spans again, and sends from
+//     the new `from_ts`, which is never below what was durable. TiCDC's checkpoint of a table must not pass it either.
+//
+// DDL jobs have no message of their own: they are rows of `mysql.tidb_ddl_job` (table id 281474976710654). The sidecar wants that
+// table's range as it wants any other; there is no second way.
+//
+// How a stream goes: Hello → Welcome; Wanted comes, again whenever it changes; OpenSpan → SpanOpened or SpanRefused; Entries and
+// Resolved; Durable and Credit come; SpanLost when another took the span over or nobody wants it any more.
+//
+// Each message has a number, 1, 2, 3, … by direction and stream: one missing or doubled ends the stream. How a stream ends:
+//
+//   UNAVAILABLE           the sidecar ends, or something between, or others waited for a second to say Hello and this one did not:
+//                         connect again, with growing pauses
+//   DATA_LOSS             a number was missing or doubled, or a count wrong: connect again and send again
+//   RESOURCE_EXHAUSTED    bytes were sent without credit, or there are too many senders: connect again later
+//   DEADLINE_EXCEEDED     no Hello came within 5 s
+//   ABORTED               a newer stream has this sender's name: two processes have one name if it was not you
+//   FAILED_PRECONDITION   no common version, another changefeed, or another form: stop
+//   UNAUTHENTICATED       the token (metadata `authorization: Bearer …`) is missing or wrong: stop
+//   INVALID_ARGUMENT      a first message that is no Hello, or has more than 64 KiB: stop
+//   INVALID_ARGUMENT      a broken sender, by rule 4 or a message that is not of this protocol: stop. Of key-values the sidecar stops, too.
+//
+// A TSO is a fixed64, below 2^63. Keys are raw: `t{table id}_r{handle}`, with the keyspace in front under API v2, neither memcomparable-encoded
+// nor with a timestamp. Ranges are half-open, [start, end). deploy/push/README.md tells the same in words, for writing a sender.
+
+// Code generated by protoc-gen-go. DO NOT EDIT.
+// versions:
+// 	protoc-gen-go v1.36.11
+// 	protoc        v7.35.1
+// source: ticdc_dump/v1/feed.proto
+
+package feedpb
+
+import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	reflect "reflect"
+	sync "sync"
+	unsafe "unsafe"
+)
+
+const (
+	// Verify that this generated code is sufficiently up-to-date.
+	_ = protoimpl.EnforceVersion(20 - protoimpl.MinVersion)
+	// Verify that runtime/protoimpl is sufficiently up-to-date.
+	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
+)
+
+type Form int32
+
+const (
+	Form_FORM_KEY_VALUES Form = 0
+	Form_FORM_MESSAGES   Form = 1 // from version 2 on
+)
+
+// Enum value maps for Form.
+var (
+	Form_name = map[int32]string{
+		0: "FORM_KEY_VALUES",
+		1: "FORM_MESSAGES",
+	}
+	Form_value = map[string]int32{
+		"FORM_KEY_VALUES": 0,
+		"FORM_MESSAGES":   1,
+	}
+)
+
+func (x Form) Enum() *Form {
+	p := new(Form)
+	*p = x
+	return p
+}
+
+func (x Form) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Form) Descriptor() protoreflect.EnumDescriptor {
+	return file_ticdc_dump_v1_feed_proto_enumTypes[0].Descriptor()
+}
+
+func (Form) Type() protoreflect.EnumType {
+	return &file_ticdc_dump_v1_feed_proto_enumTypes[0]
+}
+
+func (x Form) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Form.Descriptor instead.
+func (Form) EnumDescriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{0}
+}
+
+type Op int32
+
+const (
+	Op_OP_UNSPECIFIED Op = 0
+	Op_OP_PUT         Op = 1
+	Op_OP_DELETE      Op = 2
+)
+
+// Enum value maps for Op.
+var (
+	Op_name = map[int32]string{
+		0: "OP_UNSPECIFIED",
+		1: "OP_PUT",
+		2: "OP_DELETE",
+	}
+	Op_value = map[string]int32{
+		"OP_UNSPECIFIED": 0,
+		"OP_PUT":         1,
+		"OP_DELETE":      2,
+	}
+)
+
+func (x Op) Enum() *Op {
+	p := new(Op)
+	*p = x
+	return p
+}
+
+func (x Op) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Op) Descriptor() protoreflect.EnumDescriptor {
+	return file_ticdc_dump_v1_feed_proto_enumTypes[1].Descriptor()
+}
+
+func (Op) Type() protoreflect.EnumType {
+	return &file_ticdc_dump_v1_feed_proto_enumTypes[1]
+}
+
+func (x Op) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Op.Descriptor instead.
+func (Op) EnumDescriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{1}
+}
+
+type SpanRefused_Reason int32
+
+const (
+	SpanRefused_REASON_UNSPECIFIED SpanRefused_Reason = 0
+	// No wanted range holds all of it. Open it when Wanted names one.
+	SpanRefused_REASON_NOT_WANTED SpanRefused_Reason = 1
+	// It is needed from `from_ts`, below available_ts: between them is a hole that nobody may pass over. If no other sender can give
+	// it, the sidecar stops.
+	SpanRefused_REASON_STARTS_TOO_LATE SpanRefused_Reason = 2
+)
+
+// Enum value maps for SpanRefused_Reason.
+var (
+	SpanRefused_Reason_name = map[int32]string{
+		0: "REASON_UNSPECIFIED",
+		1: "REASON_NOT_WANTED",
+		2: "REASON_STARTS_TOO_LATE",
+	}
+	SpanRefused_Reason_value = map[string]int32{
+		"REASON_UNSPECIFIED":     0,
+		"REASON_NOT_WANTED":      1,
+		"REASON_STARTS_TOO_LATE": 2,
+	}
+)
+
+func (x SpanRefused_Reason) Enum() *SpanRefused_Reason {
+	p := new(SpanRefused_Reason)
+	*p = x
+	return p
+}
+
+func (x SpanRefused_Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SpanRefused_Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_ticdc_dump_v1_feed_proto_enumTypes[2].Descriptor()
+}
+
+func (SpanRefused_Reason) Type() protoreflect.EnumType {
+	return &file_ticdc_dump_v1_feed_proto_enumTypes[2]
+}
+
+func (x SpanRefused_Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SpanRefused_Reason.Descriptor instead.
+func (SpanRefused_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{17, 0}
+}
+
+type SpanLost_Reason int32
+
+const (
+	SpanLost_REASON_UNSPECIFIED SpanLost_Reason = 0
+	SpanLost_REASON_MOVED       SpanLost_Reason = 1 // another opening took it over
+	SpanLost_REASON_NOT_WANTED  SpanLost_Reason = 2 // the table is gone, or the dump needs it no more
+)
+
+// Enum value maps for SpanLost_Reason.
+var (
+	SpanLost_Reason_name = map[int32]string{
+		0: "REASON_UNSPECIFIED",
+		1: "REASON_MOVED",
+		2: "REASON_NOT_WANTED",
+	}
+	SpanLost_Reason_value = map[string]int32{
+		"REASON_UNSPECIFIED": 0,
+		"REASON_MOVED":       1,
+		"REASON_NOT_WANTED":  2,
+	}
+)
+
+func (x SpanLost_Reason) Enum() *SpanLost_Reason {
+	p := new(SpanLost_Reason)
+	*p = x
+	return p
+}
+
+func (x SpanLost_Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SpanLost_Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_ticdc_dump_v1_feed_proto_enumTypes[3].Descriptor()
+}
+
+func (SpanLost_Reason) Type() protoreflect.EnumType {
+	return &file_ticdc_dump_v1_feed_proto_enumTypes[3]
+}
+
+func (x SpanLost_Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SpanLost_Reason.Descriptor instead.
+func (SpanLost_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{18, 0}
+}
+
+// Every message after Hello costs its serialized size, `number` included, of the sender's credit. A sender may send while its credit
+// is above zero, and the message may take it below; more comes with Credit.
+type SenderMessage struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Types that are valid to be assigned to Body:
+	//
+	//	*SenderMessage_Hello
+	//	*SenderMessage_Open
+	//	*SenderMessage_Entries
+	//	*SenderMessage_Resolved
+	//	*SenderMessage_Close
+	//	*SenderMessage_Heartbeat
+	//	*SenderMessage_Messages
+	Body          isSenderMessage_Body `protobuf_oneof:"body"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SenderMessage) Reset() {
+	*x = SenderMessage{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SenderMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SenderMessage) ProtoMessage() {}
+
+func (x *SenderMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SenderMessage.ProtoReflect.Descriptor instead.
+func (*SenderMessage) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SenderMessage) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SenderMessage) GetBody() isSenderMessage_Body {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *SenderMessage) GetHello() *Hello {
+	if x != nil {
+		if x, ok := x.Body.(*SenderMessage_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *SenderMessage) GetOpen() *OpenSpan {
+	if x != nil {
+		if x, ok := x.Body.(*SenderMessage_Open); ok {
+			return x.Open
+		}
+	}
+	return nil
+}
+
+func (x *SenderMessage) GetEntries() *Entries {
+	if x != nil {
+		if x, ok := x.Body.(*SenderMessage_Entries); ok {
+			return x.Entries
+		}
+	}
+	return nil
+}
+
+func (x *SenderMessage) GetResolved() *Resolved {
+	if x != nil {
+		if x, ok := x.Body.(*SenderMessage_Resolved); ok {
+			return x.Resolved
+		}
+	}
+	return nil
+}
+
+func (x *SenderMessage) GetClose() *CloseSpan {
+	if x != nil {
+		if x, ok := x.Body.(*SenderMessage_Close); ok {
+			return x.Close
+		}
+	}
+	return nil
+}
+
+func (x *SenderMessage) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Body.(*SenderMessage_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *SenderMessage) GetMessages() *Messages {
+	if x != nil {
+		if x, ok := x.Body.(*SenderMessage_Messages); ok {
+			return x.Messages
+		}
+	}
+	return nil
+}
+
+type isSenderMessage_Body interface {
+	isSenderMessage_Body()
+}
+
+type SenderMessage_Hello struct {
+	Hello *Hello `protobuf:"bytes,2,opt,name=hello,proto3,oneof"`
+}
+
+type SenderMessage_Open struct {
+	Open *OpenSpan `protobuf:"bytes,3,opt,name=open,proto3,oneof"`
+}
+
+type SenderMessage_Entries struct {
+	Entries *Entries `protobuf:"bytes,4,opt,name=entries,proto3,oneof"`
+}
+
+type SenderMessage_Resolved struct {
+	Resolved *Resolved `protobuf:"bytes,5,opt,name=resolved,proto3,oneof"`
+}
+
+type SenderMessage_Close struct {
+	Close *CloseSpan `protobuf:"bytes,6,opt,name=close,proto3,oneof"`
+}
+
+type SenderMessage_Heartbeat struct {
+	Heartbeat *Heartbeat `protobuf:"bytes,7,opt,name=heartbeat,proto3,oneof"`
+}
+
+type SenderMessage_Messages struct {
+	Messages *Messages `protobuf:"bytes,8,opt,name=messages,proto3,oneof"`
+}
+
+func (*SenderMessage_Hello) isSenderMessage_Body() {}
+
+func (*SenderMessage_Open) isSenderMessage_Body() {}
+
+func (*SenderMessage_Entries) isSenderMessage_Body() {}
+
+func (*SenderMessage_Resolved) isSenderMessage_Body() {}
+
+func (*SenderMessage_Close) isSenderMessage_Body() {}
+
+func (*SenderMessage_Heartbeat) isSenderMessage_Body() {}
+
+func (*SenderMessage_Messages) isSenderMessage_Body() {}
+
+// The first message. Wait for Welcome before the second: nothing more is taken from the network until then.
+type Hello struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The versions of this protocol that the sender speaks; this text is version 2. A sender of messages says 2 to 2: an older sidecar would
+	// take it for one of key-values.
+	VersionMin uint32 `protobuf:"varint,1,opt,name=version_min,json=versionMin,proto3" json:"version_min,omitempty"`
+	VersionMax uint32 `protobuf:"varint,2,opt,name=version_max,json=versionMax,proto3" json:"version_max,omitempty"`
+	// Such as TiCDC's capture id or advertise address. Of key-values: unique among the changefeed's senders, and the same after a restart; a
+	// second stream of a name ends the first. Of messages: for people.
+	Sender string `protobuf:"bytes,3,opt,name=sender,proto3" json:"sender,omitempty"`
+	// `{cluster id}/{namespace}/{changefeed id}`: a sidecar that serves another one refuses.
+	Changefeed    string `protobuf:"bytes,4,opt,name=changefeed,proto3" json:"changefeed,omitempty"`
+	Form          Form   `protobuf:"varint,5,opt,name=form,proto3,enum=ticdc_dump.v1.Form" json:"form,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hello) Reset() {
+	*x = Hello{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hello) ProtoMessage() {}
+
+func (x *Hello) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hello.ProtoReflect.Descriptor instead.
+func (*Hello) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Hello) GetVersionMin() uint32 {
+	if x != nil {
+		return x.VersionMin
+	}
+	return 0
+}
+
+func (x *Hello) GetVersionMax() uint32 {
+	if x != nil {
+		return x.VersionMax
+	}
+	return 0
+}
+
+func (x *Hello) GetSender() string {
+	if x != nil {
+		return x.Sender
+	}
+	return ""
+}
+
+func (x *Hello) GetChangefeed() string {
+	if x != nil {
+		return x.Changefeed
+	}
+	return ""
+}
+
+func (x *Hello) GetForm() Form {
+	if x != nil {
+		return x.Form
+	}
+	return Form_FORM_KEY_VALUES
+}
+
+// Many messages at once, up to Welcome.batch_bytes; one that is larger alone goes alone.
+type Messages struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Messages      []*TopicMessage        `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Messages) Reset() {
+	*x = Messages{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Messages) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Messages) ProtoMessage() {}
+
+func (x *Messages) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Messages.ProtoReflect.Descriptor instead.
+func (*Messages) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Messages) GetMessages() []*TopicMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+// What TiCDC would give to a producer of Kafka. Topic and partition say where it would go: a TiCDC that wrote to Kafka before, or will, goes on
+// as it is; the sidecar's order does not depend on them.
+type TopicMessage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition     int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Key           []byte                 `protobuf:"bytes,3,opt,name=key,proto3,oneof" json:"key,omitempty"`
+	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicMessage) Reset() {
+	*x = TopicMessage{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicMessage) ProtoMessage() {}
+
+func (x *TopicMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicMessage.ProtoReflect.Descriptor instead.
+func (*TopicMessage) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TopicMessage) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *TopicMessage) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *TopicMessage) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *TopicMessage) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+// From now on this sender owns [start, end). It must lie inside one wanted range: a table's, a partition's, or a part of one, as TiCDC
+// splits them. Opening what is open already, by whatever span, begins it anew.
+type OpenSpan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chosen by the sender, each greater than the last in the stream.
+	Span  uint64 `protobuf:"varint,1,opt,name=span,proto3" json:"span,omitempty"`
+	Start []byte `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`
+	End   []byte `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"`
+	// The sender can give every commit with commit_ts > available_ts: TiCDC's checkpoint of the span, or what it kept since.
+	AvailableTs   uint64 `protobuf:"fixed64,4,opt,name=available_ts,json=availableTs,proto3" json:"available_ts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenSpan) Reset() {
+	*x = OpenSpan{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenSpan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenSpan) ProtoMessage() {}
+
+func (x *OpenSpan) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenSpan.ProtoReflect.Descriptor instead.
+func (*OpenSpan) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *OpenSpan) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
+}
+
+func (x *OpenSpan) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *OpenSpan) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *OpenSpan) GetAvailableTs() uint64 {
+	if x != nil {
+		return x.AvailableTs
+	}
+	return 0
+}
+
+// Many entries a message, up to Welcome.batch_bytes; one that is larger alone goes alone.
+type Entries struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Span          uint64                 `protobuf:"varint,1,opt,name=span,proto3" json:"span,omitempty"`
+	Entries       []*Entry               `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Entries) Reset() {
+	*x = Entries{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Entries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Entries) ProtoMessage() {}
+
+func (x *Entries) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Entries.ProtoReflect.Descriptor instead.
+func (*Entries) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Entries) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
+}
+
+func (x *Entries) GetEntries() []*Entry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// One committed write of one key: TiCDC's RawKVEntry.
+type Entry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Op            Op                     `protobuf:"varint,1,opt,name=op,proto3,enum=ticdc_dump.v1.Op" json:"op,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`                       // empty for OP_DELETE, never for OP_PUT
+	OldValue      []byte                 `protobuf:"bytes,4,opt,name=old_value,json=oldValue,proto3" json:"old_value,omitempty"` // empty: there was no row before
+	StartTs       uint64                 `protobuf:"fixed64,5,opt,name=start_ts,json=startTs,proto3" json:"start_ts,omitempty"`
+	CommitTs      uint64                 `protobuf:"fixed64,6,opt,name=commit_ts,json=commitTs,proto3" json:"commit_ts,omitempty"` // greater than start_ts
+	Region        uint64                 `protobuf:"varint,7,opt,name=region,proto3" json:"region,omitempty"`                      // 0: not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Entry) Reset() {
+	*x = Entry{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Entry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Entry) ProtoMessage() {}
+
+func (x *Entry) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Entry.ProtoReflect.Descriptor instead.
+func (*Entry) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Entry) GetOp() Op {
+	if x != nil {
+		return x.Op
+	}
+	return Op_OP_UNSPECIFIED
+}
+
+func (x *Entry) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Entry) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Entry) GetOldValue() []byte {
+	if x != nil {
+		return x.OldValue
+	}
+	return nil
+}
+
+func (x *Entry) GetStartTs() uint64 {
+	if x != nil {
+		return x.StartTs
+	}
+	return 0
+}
+
+func (x *Entry) GetCommitTs() uint64 {
+	if x != nil {
+		return x.CommitTs
+	}
+	return 0
+}
+
+func (x *Entry) GetRegion() uint64 {
+	if x != nil {
+		return x.Region
+	}
+	return 0
+}
+
+// Marks of any of the sender's spans. Send one a second at least, also without entries: nothing leaves the sidecar without.
+type Resolved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spans         []*SpanResolved        `protobuf:"bytes,1,rep,name=spans,proto3" json:"spans,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resolved) Reset() {
+	*x = Resolved{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resolved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resolved) ProtoMessage() {}
+
+func (x *Resolved) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resolved.ProtoReflect.Descriptor instead.
+func (*Resolved) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Resolved) GetSpans() []*SpanResolved {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+type SpanResolved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Span  uint64                 `protobuf:"varint,1,opt,name=span,proto3" json:"span,omitempty"`
+	// Every entry of the span with from_ts < commit_ts <= ts has been sent in this stream.
+	Ts uint64 `protobuf:"fixed64,2,opt,name=ts,proto3" json:"ts,omitempty"`
+	// How many entries were sent of this span since it was opened, repeats included: one that got lost on the sender's way shows here.
+	Entries       uint64 `protobuf:"varint,3,opt,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpanResolved) Reset() {
+	*x = SpanResolved{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpanResolved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpanResolved) ProtoMessage() {}
+
+func (x *SpanResolved) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpanResolved.ProtoReflect.Descriptor instead.
+func (*SpanResolved) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SpanResolved) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
+}
+
+func (x *SpanResolved) GetTs() uint64 {
+	if x != nil {
+		return x.Ts
+	}
+	return 0
+}
+
+func (x *SpanResolved) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+// The sender has this span no more: the table moved away, or its changefeed ends.
+type CloseSpan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Span          uint64                 `protobuf:"varint,1,opt,name=span,proto3" json:"span,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseSpan) Reset() {
+	*x = CloseSpan{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseSpan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseSpan) ProtoMessage() {}
+
+func (x *CloseSpan) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseSpan.ProtoReflect.Descriptor instead.
+func (*CloseSpan) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CloseSpan) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
+}
+
+// A sign of life where nothing else was sent for a third of Welcome.silent_max_ms.
+type Heartbeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Heartbeat) Reset() {
+	*x = Heartbeat{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Heartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Heartbeat) ProtoMessage() {}
+
+func (x *Heartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
+func (*Heartbeat) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{10}
+}
+
+type SidecarMessage struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Types that are valid to be assigned to Body:
+	//
+	//	*SidecarMessage_Welcome
+	//	*SidecarMessage_Wanted
+	//	*SidecarMessage_Opened
+	//	*SidecarMessage_Refused
+	//	*SidecarMessage_Lost
+	//	*SidecarMessage_Durable
+	//	*SidecarMessage_Credit
+	//	*SidecarMessage_Kept
+	Body          isSidecarMessage_Body `protobuf_oneof:"body"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SidecarMessage) Reset() {
+	*x = SidecarMessage{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SidecarMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SidecarMessage) ProtoMessage() {}
+
+func (x *SidecarMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SidecarMessage.ProtoReflect.Descriptor instead.
+func (*SidecarMessage) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SidecarMessage) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SidecarMessage) GetBody() isSidecarMessage_Body {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *SidecarMessage) GetWelcome() *Welcome {
+	if x != nil {
+		if x, ok := x.Body.(*SidecarMessage_Welcome); ok {
+			return x.Welcome
+		}
+	}
+	return nil
+}
+
+func (x *SidecarMessage) GetWanted() *Wanted {
+	if x != nil {
+		if x, ok := x.Body.(*SidecarMessage_Wanted); ok {
+			return x.Wanted
+		}
+	}
+	return nil
+}
+
+func (x *SidecarMessage) GetOpened() *SpanOpened {
+	if x != nil {
+		if x, ok := x.Body.(*SidecarMessage_Opened); ok {
+			return x.Opened
+		}
+	}
+	return nil
+}
+
+func (x *SidecarMessage) GetRefused() *SpanRefused {
+	if x != nil {
+		if x, ok := x.Body.(*SidecarMessage_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+func (x *SidecarMessage) GetLost() *SpanLost {
+	if x != nil {
+		if x, ok := x.Body.(*SidecarMessage_Lost); ok {
+			return x.Lost
+		}
+	}
+	return nil
+}
+
+func (x *SidecarMessage) GetDurable() *Durable {
+	if x != nil {
+		if x, ok := x.Body.(*SidecarMessage_Durable); ok {
+			return x.Durable
+		}
+	}
+	return nil
+}
+
+func (x *SidecarMessage) GetCredit() *Credit {
+	if x != nil {
+		if x, ok := x.Body.(*SidecarMessage_Credit); ok {
+			return x.Credit
+		}
+	}
+	return nil
+}
+
+func (x *SidecarMessage) GetKept() *Kept {
+	if x != nil {
+		if x, ok := x.Body.(*SidecarMessage_Kept); ok {
+			return x.Kept
+		}
+	}
+	return nil
+}
+
+type isSidecarMessage_Body interface {
+	isSidecarMessage_Body()
+}
+
+type SidecarMessage_Welcome struct {
+	Welcome *Welcome `protobuf:"bytes,2,opt,name=welcome,proto3,oneof"`
+}
+
+type SidecarMessage_Wanted struct {
+	Wanted *Wanted `protobuf:"bytes,3,opt,name=wanted,proto3,oneof"`
+}
+
+type SidecarMessage_Opened struct {
+	Opened *SpanOpened `protobuf:"bytes,4,opt,name=opened,proto3,oneof"`
+}
+
+type SidecarMessage_Refused struct {
+	Refused *SpanRefused `protobuf:"bytes,5,opt,name=refused,proto3,oneof"`
+}
+
+type SidecarMessage_Lost struct {
+	Lost *SpanLost `protobuf:"bytes,6,opt,name=lost,proto3,oneof"`
+}
+
+type SidecarMessage_Durable struct {
+	Durable *Durable `protobuf:"bytes,7,opt,name=durable,proto3,oneof"`
+}
+
+type SidecarMessage_Credit struct {
+	Credit *Credit `protobuf:"bytes,8,opt,name=credit,proto3,oneof"`
+}
+
+type SidecarMessage_Kept struct {
+	Kept *Kept `protobuf:"bytes,9,opt,name=kept,proto3,oneof"`
+}
+
+func (*SidecarMessage_Welcome) isSidecarMessage_Body() {}
+
+func (*SidecarMessage_Wanted) isSidecarMessage_Body() {}
+
+func (*SidecarMessage_Opened) isSidecarMessage_Body() {}
+
+func (*SidecarMessage_Refused) isSidecarMessage_Body() {}
+
+func (*SidecarMessage_Lost) isSidecarMessage_Body() {}
+
+func (*SidecarMessage_Durable) isSidecarMessage_Body() {}
+
+func (*SidecarMessage_Credit) isSidecarMessage_Body() {}
+
+func (*SidecarMessage_Kept) isSidecarMessage_Body() {}
+
+type Welcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`                              // the highest that both speak
+	CreditBytes   uint64                 `protobuf:"varint,2,opt,name=credit_bytes,json=creditBytes,proto3" json:"credit_bytes,omitempty"`   // to begin with
+	BatchBytes    uint64                 `protobuf:"varint,3,opt,name=batch_bytes,json=batchBytes,proto3" json:"batch_bytes,omitempty"`      // the size of a message with more than one entry, at most
+	SilentMaxMs   uint64                 `protobuf:"varint,4,opt,name=silent_max_ms,json=silentMaxMs,proto3" json:"silent_max_ms,omitempty"` // a sender that says nothing for longer ends the sidecar's term
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Welcome) Reset() {
+	*x = Welcome{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Welcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Welcome) ProtoMessage() {}
+
+func (x *Welcome) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
+func (*Welcome) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Welcome) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Welcome) GetCreditBytes() uint64 {
+	if x != nil {
+		return x.CreditBytes
+	}
+	return 0
+}
+
+func (x *Welcome) GetBatchBytes() uint64 {
+	if x != nil {
+		return x.BatchBytes
+	}
+	return 0
+}
+
+func (x *Welcome) GetSilentMaxMs() uint64 {
+	if x != nil {
+		return x.SilentMaxMs
+	}
+	return 0
+}
+
+// What changed in the ranges that the sidecar wants; the first ones after Welcome name them all. A sender opens what it has of
+// them. A range that it has and that is not wanted yet (a table just born) will be named here when it is.
+type Wanted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ranges        []*WantedRange         `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	Ended         []*UnwantedRange       `protobuf:"bytes,2,rep,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wanted) Reset() {
+	*x = Wanted{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wanted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wanted) ProtoMessage() {}
+
+func (x *Wanted) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
+func (*Wanted) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Wanted) GetRanges() []*WantedRange {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *Wanted) GetEnded() []*UnwantedRange {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+type WantedRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Start []byte                 `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	End   []byte                 `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
+	// About where it goes on; what binds is SpanOpened.from_ts.
+	FromTs        uint64 `protobuf:"fixed64,3,opt,name=from_ts,json=fromTs,proto3" json:"from_ts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WantedRange) Reset() {
+	*x = WantedRange{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WantedRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WantedRange) ProtoMessage() {}
+
+func (x *WantedRange) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WantedRange.ProtoReflect.Descriptor instead.
+func (*WantedRange) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WantedRange) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *WantedRange) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *WantedRange) GetFromTs() uint64 {
+	if x != nil {
+		return x.FromTs
+	}
+	return 0
+}
+
+type UnwantedRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Start         []byte                 `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	End           []byte                 `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnwantedRange) Reset() {
+	*x = UnwantedRange{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnwantedRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnwantedRange) ProtoMessage() {}
+
+func (x *UnwantedRange) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnwantedRange.ProtoReflect.Descriptor instead.
+func (*UnwantedRange) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *UnwantedRange) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *UnwantedRange) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+type SpanOpened struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Span   uint64                 `protobuf:"varint,1,opt,name=span,proto3" json:"span,omitempty"`
+	FromTs uint64                 `protobuf:"fixed64,2,opt,name=from_ts,json=fromTs,proto3" json:"from_ts,omitempty"`
+	// Up to here everything of the span is durable; 0: nothing is known yet.
+	DurableTs     uint64 `protobuf:"fixed64,3,opt,name=durable_ts,json=durableTs,proto3" json:"durable_ts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpanOpened) Reset() {
+	*x = SpanOpened{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpanOpened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpanOpened) ProtoMessage() {}
+
+func (x *SpanOpened) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpanOpened.ProtoReflect.Descriptor instead.
+func (*SpanOpened) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SpanOpened) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
+}
+
+func (x *SpanOpened) GetFromTs() uint64 {
+	if x != nil {
+		return x.FromTs
+	}
+	return 0
+}
+
+func (x *SpanOpened) GetDurableTs() uint64 {
+	if x != nil {
+		return x.DurableTs
+	}
+	return 0
+}
+
+// No error: the stream goes on without the span.
+type SpanRefused struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Span          uint64                 `protobuf:"varint,1,opt,name=span,proto3" json:"span,omitempty"`
+	Reason        SpanRefused_Reason     `protobuf:"varint,2,opt,name=reason,proto3,enum=ticdc_dump.v1.SpanRefused_Reason" json:"reason,omitempty"`
+	FromTs        uint64                 `protobuf:"fixed64,3,opt,name=from_ts,json=fromTs,proto3" json:"from_ts,omitempty"`
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"` // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpanRefused) Reset() {
+	*x = SpanRefused{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpanRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpanRefused) ProtoMessage() {}
+
+func (x *SpanRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpanRefused.ProtoReflect.Descriptor instead.
+func (*SpanRefused) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SpanRefused) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
+}
+
+func (x *SpanRefused) GetReason() SpanRefused_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return SpanRefused_REASON_UNSPECIFIED
+}
+
+func (x *SpanRefused) GetFromTs() uint64 {
+	if x != nil {
+		return x.FromTs
+	}
+	return 0
+}
+
+func (x *SpanRefused) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// [start, end) of this span is this sender's no more; the rest of it still is. Nothing need be done: what comes of it is dropped.
+type SpanLost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Span          uint64                 `protobuf:"varint,1,opt,name=span,proto3" json:"span,omitempty"`
+	Start         []byte                 `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`
+	End           []byte                 `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"`
+	Reason        SpanLost_Reason        `protobuf:"varint,4,opt,name=reason,proto3,enum=ticdc_dump.v1.SpanLost_Reason" json:"reason,omitempty"`
+	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"` // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpanLost) Reset() {
+	*x = SpanLost{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpanLost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpanLost) ProtoMessage() {}
+
+func (x *SpanLost) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpanLost.ProtoReflect.Descriptor instead.
+func (*SpanLost) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SpanLost) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
+}
+
+func (x *SpanLost) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *SpanLost) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *SpanLost) GetReason() SpanLost_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return SpanLost_REASON_UNSPECIFIED
+}
+
+func (x *SpanLost) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Of these spans everything up to the ts is durable: forget it, and let the checkpoint move there.
+type Durable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spans         []*SpanDurable         `protobuf:"bytes,1,rep,name=spans,proto3" json:"spans,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Durable) Reset() {
+	*x = Durable{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Durable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Durable) ProtoMessage() {}
+
+func (x *Durable) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Durable.ProtoReflect.Descriptor instead.
+func (*Durable) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Durable) GetSpans() []*SpanDurable {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+type SpanDurable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Span          uint64                 `protobuf:"varint,1,opt,name=span,proto3" json:"span,omitempty"`
+	Ts            uint64                 `protobuf:"fixed64,2,opt,name=ts,proto3" json:"ts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpanDurable) Reset() {
+	*x = SpanDurable{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpanDurable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpanDurable) ProtoMessage() {}
+
+func (x *SpanDurable) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpanDurable.ProtoReflect.Descriptor instead.
+func (*SpanDurable) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SpanDurable) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
+}
+
+func (x *SpanDurable) GetTs() uint64 {
+	if x != nil {
+		return x.Ts
+	}
+	return 0
+}
+
+// Bytes more than before.
+type Credit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bytes         uint64                 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Credit) Reset() {
+	*x = Credit{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Credit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Credit) ProtoMessage() {}
+
+func (x *Credit) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Credit.ProtoReflect.Descriptor instead.
+func (*Credit) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Credit) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// Every message of this stream with a number up to this one is durable here.
+type Kept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Kept) Reset() {
+	*x = Kept{}
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kept) ProtoMessage() {}
+
+func (x *Kept) ProtoReflect() protoreflect.Message {
+	mi := &file_ticdc_dump_v1_feed_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kept.ProtoReflect.Descriptor instead.
+func (*Kept) Descriptor() ([]byte, []int) {
+	return file_ticdc_dump_v1_feed_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Kept) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+var File_ticdc_dump_v1_feed_proto protoreflect.FileDescriptor
+
+const file_ticdc_dump_v1_feed_proto_rawDesc = "" +
+	"\n" +
+	"\x18ticdc_dump/v1/feed.proto\x12\rticdc_dump.v1\"\x9a\x03\n" +
+	"\rSenderMessage\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12,\n" +
+	"\x05hello\x18\x02 \x01(\v2\x14.ticdc_dump.v1.HelloH\x00R\x05hello\x12-\n" +
+	"\x04open\x18\x03 \x01(\v2\x17.ticdc_dump.v1.OpenSpanH\x00R\x04open\x122\n" +
+	"\aentries\x18\x04 \x01(\v2\x16.ticdc_dump.v1.EntriesH\x00R\aentries\x125\n" +
+	"\bresolved\x18\x05 \x01(\v2\x17.ticdc_dump.v1.ResolvedH\x00R\bresolved\x120\n" +
+	"\x05close\x18\x06 \x01(\v2\x18.ticdc_dump.v1.CloseSpanH\x00R\x05close\x128\n" +
+	"\theartbeat\x18\a \x01(\v2\x18.ticdc_dump.v1.HeartbeatH\x00R\theartbeat\x125\n" +
+	"\bmessages\x18\b \x01(\v2\x17.ticdc_dump.v1.MessagesH\x00R\bmessagesB\x06\n" +
+	"\x04body\"\xaa\x01\n" +
+	"\x05Hello\x12\x1f\n" +
+	"\vversion_min\x18\x01 \x01(\rR\n" +
+	"versionMin\x12\x1f\n" +
+	"\vversion_max\x18\x02 \x01(\rR\n" +
+	"versionMax\x12\x16\n" +
+	"\x06sender\x18\x03 \x01(\tR\x06sender\x12\x1e\n" +
+	"\n" +
+	"changefeed\x18\x04 \x01(\tR\n" +
+	"changefeed\x12'\n" +
+	"\x04form\x18\x05 \x01(\x0e2\x13.ticdc_dump.v1.FormR\x04form\"C\n" +
+	"\bMessages\x127\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1b.ticdc_dump.v1.TopicMessageR\bmessages\"\x86\x01\n" +
+	"\fTopicMessage\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x15\n" +
+	"\x03key\x18\x03 \x01(\fH\x00R\x03key\x88\x01\x01\x12\x19\n" +
+	"\x05value\x18\x04 \x01(\fH\x01R\x05value\x88\x01\x01B\x06\n" +
+	"\x04_keyB\b\n" +
+	"\x06_value\"i\n" +
+	"\bOpenSpan\x12\x12\n" +
+	"\x04span\x18\x01 \x01(\x04R\x04span\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\fR\x03end\x12!\n" +
+	"\favailable_ts\x18\x04 \x01(\x06R\vavailableTs\"M\n" +
+	"\aEntries\x12\x12\n" +
+	"\x04span\x18\x01 \x01(\x04R\x04span\x12.\n" +
+	"\aentries\x18\x02 \x03(\v2\x14.ticdc_dump.v1.EntryR\aentries\"\xbf\x01\n" +
+	"\x05Entry\x12!\n" +
+	"\x02op\x18\x01 \x01(\x0e2\x11.ticdc_dump.v1.OpR\x02op\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\x12\x1b\n" +
+	"\told_value\x18\x04 \x01(\fR\boldValue\x12\x19\n" +
+	"\bstart_ts\x18\x05 \x01(\x06R\astartTs\x12\x1b\n" +
+	"\tcommit_ts\x18\x06 \x01(\x06R\bcommitTs\x12\x16\n" +
+	"\x06region\x18\a \x01(\x04R\x06region\"=\n" +
+	"\bResolved\x121\n" +
+	"\x05spans\x18\x01 \x03(\v2\x1b.ticdc_dump.v1.SpanResolvedR\x05spans\"L\n" +
+	"\fSpanResolved\x12\x12\n" +
+	"\x04span\x18\x01 \x01(\x04R\x04span\x12\x0e\n" +
+	"\x02ts\x18\x02 \x01(\x06R\x02ts\x12\x18\n" +
+	"\aentries\x18\x03 \x01(\x04R\aentries\"\x1f\n" +
+	"\tCloseSpan\x12\x12\n" +
+	"\x04span\x18\x01 \x01(\x04R\x04span\"\v\n" +
+	"\tHeartbeat\"\xc1\x03\n" +
+	"\x0eSidecarMessage\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x122\n" +
+	"\awelcome\x18\x02 \x01(\v2\x16.ticdc_dump.v1.WelcomeH\x00R\awelcome\x12/\n" +
+	"\x06wanted\x18\x03 \x01(\v2\x15.ticdc_dump.v1.WantedH\x00R\x06wanted\x123\n" +
+	"\x06opened\x18\x04 \x01(\v2\x19.ticdc_dump.v1.SpanOpenedH\x00R\x06opened\x126\n" +
+	"\arefused\x18\x05 \x01(\v2\x1a.ticdc_dump.v1.SpanRefusedH\x00R\arefused\x12-\n" +
+	"\x04lost\x18\x06 \x01(\v2\x17.ticdc_dump.v1.SpanLostH\x00R\x04lost\x122\n" +
+	"\adurable\x18\a \x01(\v2\x16.ticdc_dump.v1.DurableH\x00R\adurable\x12/\n" +
+	"\x06credit\x18\b \x01(\v2\x15.ticdc_dump.v1.CreditH\x00R\x06credit\x12)\n" +
+	"\x04kept\x18\t \x01(\v2\x13.ticdc_dump.v1.KeptH\x00R\x04keptB\x06\n" +
+	"\x04body\"\x8b\x01\n" +
+	"\aWelcome\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12!\n" +
+	"\fcredit_bytes\x18\x02 \x01(\x04R\vcreditBytes\x12\x1f\n" +
+	"\vbatch_bytes\x18\x03 \x01(\x04R\n" +
+	"batchBytes\x12\"\n" +
+	"\rsilent_max_ms\x18\x04 \x01(\x04R\vsilentMaxMs\"p\n" +
+	"\x06Wanted\x122\n" +
+	"\x06ranges\x18\x01 \x03(\v2\x1a.ticdc_dump.v1.WantedRangeR\x06ranges\x122\n" +
+	"\x05ended\x18\x02 \x03(\v2\x1c.ticdc_dump.v1.UnwantedRangeR\x05ended\"N\n" +
+	"\vWantedRange\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\x12\x17\n" +
+	"\afrom_ts\x18\x03 \x01(\x06R\x06fromTs\"7\n" +
+	"\rUnwantedRange\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\"X\n" +
+	"\n" +
+	"SpanOpened\x12\x12\n" +
+	"\x04span\x18\x01 \x01(\x04R\x04span\x12\x17\n" +
+	"\afrom_ts\x18\x02 \x01(\x06R\x06fromTs\x12\x1d\n" +
+	"\n" +
+	"durable_ts\x18\x03 \x01(\x06R\tdurableTs\"\xde\x01\n" +
+	"\vSpanRefused\x12\x12\n" +
+	"\x04span\x18\x01 \x01(\x04R\x04span\x129\n" +
+	"\x06reason\x18\x02 \x01(\x0e2!.ticdc_dump.v1.SpanRefused.ReasonR\x06reason\x12\x17\n" +
+	"\afrom_ts\x18\x03 \x01(\x06R\x06fromTs\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"S\n" +
+	"\x06Reason\x12\x16\n" +
+	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11REASON_NOT_WANTED\x10\x01\x12\x1a\n" +
+	"\x16REASON_STARTS_TOO_LATE\x10\x02\"\xdd\x01\n" +
+	"\bSpanLost\x12\x12\n" +
+	"\x04span\x18\x01 \x01(\x04R\x04span\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\fR\x03end\x126\n" +
+	"\x06reason\x18\x04 \x01(\x0e2\x1e.ticdc_dump.v1.SpanLost.ReasonR\x06reason\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"I\n" +
+	"\x06Reason\x12\x16\n" +
+	"\x12REASON_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fREASON_MOVED\x10\x01\x12\x15\n" +
+	"\x11REASON_NOT_WANTED\x10\x02\";\n" +
+	"\aDurable\x120\n" +
+	"\x05spans\x18\x01 \x03(\v2\x1a.ticdc_dump.v1.SpanDurableR\x05spans\"1\n" +
+	"\vSpanDurable\x12\x12\n" +
+	"\x04span\x18\x01 \x01(\x04R\x04span\x12\x0e\n" +
+	"\x02ts\x18\x02 \x01(\x06R\x02ts\"\x1e\n" +
+	"\x06Credit\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\"\x1e\n" +
+	"\x04Kept\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number*.\n" +
+	"\x04Form\x12\x13\n" +
+	"\x0fFORM_KEY_VALUES\x10\x00\x12\x11\n" +
+	"\rFORM_MESSAGES\x10\x01*3\n" +
+	"\x02Op\x12\x12\n" +
+	"\x0eOP_UNSPECIFIED\x10\x00\x12\n" +
+	"\n" +
+	"\x06OP_PUT\x10\x01\x12\r\n" +
+	"\tOP_DELETE\x10\x022Q\n" +
+	"\x06KvFeed\x12G\n" +
+	"\x04Push\x12\x1c.ticdc_dump.v1.SenderMessage\x1a\x1d.ticdc_dump.v1.SidecarMessage(\x010\x01b\x06proto3"
+
+var (
+	file_ticdc_dump_v1_feed_proto_rawDescOnce sync.Once
+	file_ticdc_dump_v1_feed_proto_rawDescData []byte
+)
+
+func file_ticdc_dump_v1_feed_proto_rawDescGZIP() []byte {
+	file_ticdc_dump_v1_feed_proto_rawDescOnce.Do(func() {
+		file_ticdc_dump_v1_feed_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_ticdc_dump_v1_feed_proto_rawDesc), len(file_ticdc_dump_v1_feed_proto_rawDesc)))
+	})
+	return file_ticdc_dump_v1_feed_proto_rawDescData
+}
+
+var file_ticdc_dump_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_ticdc_dump_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_ticdc_dump_v1_feed_proto_goTypes = []any{
+	(Form)(0),               // 0: ticdc_dump.v1.Form
+	(Op)(0),                 // 1: ticdc_dump.v1.Op
+	(SpanRefused_Reason)(0), // 2: ticdc_dump.v1.SpanRefused.Reason
+	(SpanLost_Reason)(0),    // 3: ticdc_dump.v1.SpanLost.Reason
+	(*SenderMessage)(nil),   // 4: ticdc_dump.v1.SenderMessage
+	(*Hello)(nil),           // 5: ticdc_dump.v1.Hello
+	(*Messages)(nil),        // 6: ticdc_dump.v1.Messages
+	(*TopicMessage)(nil),    // 7: ticdc_dump.v1.TopicMessage
+	(*OpenSpan)(nil),        // 8: ticdc_dump.v1.OpenSpan
+	(*Entries)(nil),         // 9: ticdc_dump.v1.Entries
+	(*Entry)(nil),           // 10: ticdc_dump.v1.Entry
+	(*Resolved)(nil),        // 11: ticdc_dump.v1.Resolved
+	(*SpanResolved)(nil),    // 12: ticdc_dump.v1.SpanResolved
+	(*CloseSpan)(nil),       // 13: ticdc_dump.v1.CloseSpan
+	(*Heartbeat)(nil),       // 14: ticdc_dump.v1.Heartbeat
+	(*SidecarMessage)(nil),  // 15: ticdc_dump.v1.SidecarMessage
+	(*Welcome)(nil),         // 16: ticdc_dump.v1.Welcome
+	(*Wanted)(nil),          // 17: ticdc_dump.v1.Wanted
+	(*WantedRange)(nil),     // 18: ticdc_dump.v1.WantedRange
+	(*UnwantedRange)(nil),   // 19: ticdc_dump.v1.UnwantedRange
+	(*SpanOpened)(nil),      // 20: ticdc_dump.v1.SpanOpened
+	(*SpanRefused)(nil),     // 21: ticdc_dump.v1.SpanRefused
+	(*SpanLost)(nil),        // 22: ticdc_dump.v1.SpanLost
+	(*Durable)(nil),         // 23: ticdc_dump.v1.Durable
+	(*SpanDurable)(nil),     // 24: ticdc_dump.v1.SpanDurable
+	(*Credit)(nil),          // 25: ticdc_dump.v1.Credit
+	(*Kept)(nil),            // 26: ticdc_dump.v1.Kept
+}
+var file_ticdc_dump_v1_feed_proto_depIdxs = []int32{
+	5,  // 0: ticdc_dump.v1.SenderMessage.hello:type_name -> ticdc_dump.v1.Hello
+	8,  // 1: ticdc_dump.v1.SenderMessage.open:type_name -> ticdc_dump.v1.OpenSpan
+	9,  // 2: ticdc_dump.v1.SenderMessage.entries:type_name -> ticdc_dump.v1.Entries
+	11, // 3: ticdc_dump.v1.SenderMessage.resolved:type_name -> ticdc_dump.v1.Resolved
+	13, // 4: ticdc_dump.v1.SenderMessage.close:type_name -> ticdc_dump.v1.CloseSpan
+	14, // 5: ticdc_dump.v1.SenderMessage.heartbeat:type_name -> ticdc_dump.v1.Heartbeat
+	6,  // 6: ticdc_dump.v1.SenderMessage.messages:type_name -> ticdc_dump.v1.Messages
+	0,  // 7: ticdc_dump.v1.Hello.form:type_name -> ticdc_dump.v1.Form
+	7,  // 8: ticdc_dump.v1.Messages.messages:type_name -> ticdc_dump.v1.TopicMessage
+	10, // 9: ticdc_dump.v1.Entries.entries:type_name -> ticdc_dump.v1.Entry
+	1,  // 10: ticdc_dump.v1.Entry.op:type_name -> ticdc_dump.v1.Op
+	12, // 11: ticdc_dump.v1.Resolved.spans:type_name -> ticdc_dump.v1.SpanResolved
+	16, // 12: ticdc_dump.v1.SidecarMessage.welcome:type_name -> ticdc_dump.v1.Welcome
+	17, // 13: ticdc_dump.v1.SidecarMessage.wanted:type_name -> ticdc_dump.v1.Wanted
+	20, // 14: ticdc_dump.v1.SidecarMessage.opened:type_name -> ticdc_dump.v1.SpanOpened
+	21, // 15: ticdc_dump.v1.SidecarMessage.refused:type_name -> ticdc_dump.v1.SpanRefused
+	22, // 16: ticdc_dump.v1.SidecarMessage.lost:type_name -> ticdc_dump.v1.SpanLost
+	23, // 17: ticdc_dump.v1.SidecarMessage.durable:type_name -> ticdc_dump.v1.Durable
+	25, // 18: ticdc_dump.v1.SidecarMessage.credit:type_name -> ticdc_dump.v1.Credit
+	26, // 19: ticdc_dump.v1.SidecarMessage.kept:type_name -> ticdc_dump.v1.Kept
+	18, // 20: ticdc_dump.v1.Wanted.ranges:type_name -> ticdc_dump.v1.WantedRange
+	19, // 21: ticdc_dump.v1.Wanted.ended:type_name -> ticdc_dump.v1.UnwantedRange
+	2,  // 22: ticdc_dump.v1.SpanRefused.reason:type_name -> ticdc_dump.v1.SpanRefused.Reason
+	3,  // 23: ticdc_dump.v1.SpanLost.reason:type_name -> ticdc_dump.v1.SpanLost.Reason
+	24, // 24: ticdc_dump.v1.Durable.spans:type_name -> ticdc_dump.v1.SpanDurable
+	4,  // 25: ticdc_dump.v1.KvFeed.Push:input_type -> ticdc_dump.v1.SenderMessage
+	15, // 26: ticdc_dump.v1.KvFeed.Push:output_type -> ticdc_dump.v1.SidecarMessage
+	26, // [26:27] is the sub-list for method output_type
+	25, // [25:26] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
+}
+
+func init() { file_ticdc_dump_v1_feed_proto_init() }
+func file_ticdc_dump_v1_feed_proto_init() {
+	if File_ticdc_dump_v1_feed_proto != nil {
+		return
+	}
+	file_ticdc_dump_v1_feed_proto_msgTypes[0].OneofWrappers = []any{
+		(*SenderMessage_Hello)(nil),
+		(*SenderMessage_Open)(nil),
+		(*SenderMessage_Entries)(nil),
+		(*SenderMessage_Resolved)(nil),
+		(*SenderMessage_Close)(nil),
+		(*SenderMessage_Heartbeat)(nil),
+		(*SenderMessage_Messages)(nil),
+	}
+	file_ticdc_dump_v1_feed_proto_msgTypes[3].OneofWrappers = []any{}
+	file_ticdc_dump_v1_feed_proto_msgTypes[11].OneofWrappers = []any{
+		(*SidecarMessage_Welcome)(nil),
+		(*SidecarMessage_Wanted)(nil),
+		(*SidecarMessage_Opened)(nil),
+		(*SidecarMessage_Refused)(nil),
+		(*SidecarMessage_Lost)(nil),
+		(*SidecarMessage_Durable)(nil),
+		(*SidecarMessage_Credit)(nil),
+		(*SidecarMessage_Kept)(nil),
+	}
+	type x struct{}
+	out := protoimpl.TypeBuilder{
+		File: protoimpl.DescBuilder{
+			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ticdc_dump_v1_feed_proto_rawDesc), len(file_ticdc_dump_v1_feed_proto_rawDesc)),
+			NumEnums:      4,
+			NumMessages:   23,
+			NumExtensions: 0,
+			NumServices:   1,
+		},
+		GoTypes:           file_ticdc_dump_v1_feed_proto_goTypes,
+		DependencyIndexes: file_ticdc_dump_v1_feed_proto_depIdxs,
+		EnumInfos:         file_ticdc_dump_v1_feed_proto_enumTypes,
+		MessageInfos:      file_ticdc_dump_v1_feed_proto_msgTypes,
+	}.Build()
+	File_ticdc_dump_v1_feed_proto = out.File
+	file_ticdc_dump_v1_feed_proto_goTypes = nil
+	file_ticdc_dump_v1_feed_proto_depIdxs = nil
+}

@@ -1,0 +1,33 @@
+"""`ticdc-dump pump`: a pump of TiDB-Binlog, until it is told to leave (deploy/PUMP.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def pump(config: Annotated[Path, typer.Option("--config", help="The pump's settings (TOML); see deploy/PUMP.md.")]) -> None:
+    """Run a pump of TiDB-Binlog: TiDB writes its binlogs to it, drainers pull them in the order of their commits."""
+    import os
+
+    from sidecar.process.descriptors import raise_limit
+    from sidecar.process.signals import end_when_told
+    from sidecar.pump.app import Pump
+    from sidecar.pump.config import read_pump_config
+    from sidecar.run.logs import defects_told, log, set_up
+
+    raise_limit()
+    settings = read_pump_config(config)
+    os.umask(0o077)
+    set_up(settings.logging)
+    made = Pump(settings.pump, log.info)
+    end_when_told(made.stop)
+    with defects_told():
+        made.run()
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command(name="pump")(pump)

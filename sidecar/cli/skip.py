@@ -1,0 +1,102 @@
+"""`ticdc-dump skip`: pass rows of the log that cannot be decoded, which hold delivery until somebody decides what is to become of them.
+
+Text for people, `--json` one object for programs. What may be left out, and what that means, lives in spark_merge/undecodable.py and
+sidecar/log/skips.py.
+
+    exit code  0 done        2 wrong usage        3 refused, or an error
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sidecar.log.skips import Skip
+    from sidecar.log.storage import Folder
+
+
+def skip(
+    config: Annotated[Path, typer.Option("--config", help="The sidecar's settings (TOML): which log, and how it is decoded.")],
+    seq: Annotated[
+        int | None, typer.Option(min=0, help="The segment, as the error names it. Alone: show what of it cannot be decoded.")
+    ] = None,
+    ordinal: Annotated[
+        list[int] | None, typer.Option(min=0, help="The row of the segment that is to be left out. May be given again.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Leave out all rows of the segment that cannot be decoded.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show what has been left out, and why.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Leave rows that cannot be decoded out of every output, so that delivery goes on behind them.
+
+    The row stays in the log's folder, skips/SEGMENT-ORDINAL.json, with the message's bytes and the reason; it is told by the log, the
+    metrics, dumpquery and a replay's report. A row that can be decoded is never left out. What the row changed is missing in the outputs
+    from then on: a dump of the table (dumpstart --tables, or --keys) brings a row back that was inserted or updated, and no dump takes away
+    one that was deleted. Mend the cause first: a row that is left out stays out, also if a later version can decode it.
+    """
+    from sidecar.config import read_config
+    from sidecar.core.model import Seq
+    from sidecar.log.skips import read_skips
+    from sidecar.log.storage import open_folder
+    from spark_merge.undecodable import Decoding, leave_out, undecodable
+
+    if show == (seq is not None) or (ordinal and every) or (seq is None and (ordinal or every)):
+        raise typer.BadParameter("give --list, or --seq with --ordinal, with --all, or alone; see --help")
+    settings = read_config(config)
+    os.umask(int(settings.files.umask, 8))
+    log, how = open_folder(settings.log.uri), Decoding(settings.kafka.server_tz, settings.kafka.ambiguous)
+    if seq is None:
+        _tell(read_skips(log), "skipped", as_json=as_json)
+    elif not (ordinal or every):
+        _tell(undecodable(log, Seq(seq), how), "undecodable", as_json=as_json)
+    else:
+        _check_owner(log)
+        done = leave_out(log, Seq(seq), None if every else ordinal, how, by=_user(), now_ms=int(time.time() * 1000))
+        _tell([found for found, _ in done], "skipped", as_json=as_json)
+        if not as_json:
+            new = sum(is_new for _, is_new in done)
+            typer.echo(
+                f"{new} left out now, {len(done) - new} before. The merge worker goes on when it tries again, within a minute or two."
+            )
+
+
+def _check_owner(log: Folder) -> None:
+    """What another user writes there the merge worker may not be able to read, and would end of. Raises RefusedRequest."""
+    from sidecar.errors import RefusedRequest
+
+    if log.protocol == "file" and os.path.isdir(log.root) and (owner := os.stat(log.root).st_uid) != os.geteuid():
+        raise RefusedRequest(
+            f"the log {log} is user {owner}'s, and this is user {os.geteuid()}",
+            hint=f'do it as the sidecar\'s user: runuser -u "$(id -nu {owner})" -- ticdc-dump skip …',
+        )
+
+
+def _user() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"
+
+
+def _tell(skips: list[Skip], what: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({what: [found.to_json() for found in skips]}))
+        return
+    for found in skips:
+        typer.echo(f"{found.table} {found.op} at commit_ts {found.commit_ts}, {found}" + (f" [{found.by}]" if found.by else ""))
+    if not skips:
+        typer.echo("nothing has been left out" if what == "skipped" else "all rows of the segment can be decoded")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command(name="skip")(skip)

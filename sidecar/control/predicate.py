@@ -1,0 +1,90 @@
+"""What `--where` may ask: the table's own columns and harmless functions, nothing else (an authorisation boundary).
+
+Whoever may ask for a dump may ask for rows of tables that the changefeed carries. The SELECT is made by the sidecar's account, which
+may read more, and what an error of the server says is told to whoever asks. So every word of a predicate is on one of these lists or
+is a column: no other table, no variable, nothing that waits, locks, reads files, knows the account, or tells values in its errors.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sidecar.core.keyset import ALIAS, qualified, quoted
+from sidecar.core.model import TableSchema
+from sidecar.errors import RefusedRequest
+from sidecar.ticdc.expression import Expression, NotAnExpression
+
+PREDICATE_BYTES_MAX = 256 << 10
+"""Of one table: it goes into every SELECT, and with the progress into every manifest and into etcd."""
+DEEP_MAX = 100
+"""Parentheses within parentheses: servers parse them on a stack."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text))
+
+
+FUNCTIONS = _words("""
+    abs adddate ascii bin bit_count bit_length cast ceil ceiling char char_length character_length coalesce concat concat_ws convert
+    convert_tz crc32 curdate current_date current_time current_timestamp curtime date date_add date_format date_sub datediff day dayname
+    dayofmonth dayofweek dayofyear elt extract field find_in_set floor from_days from_unixtime greatest hex hour if ifnull instr isnull
+    json_contains json_contains_path json_extract json_length json_overlaps json_type json_unquote json_valid last_day lcase least left
+    length localtime localtimestamp locate lower ltrim makedate md5 microsecond mid minute mod month monthname now nullif octet_length ord
+    position pow power quarter replace reverse right round rtrim second sha1 sha2 sign strcmp subdate substr substring substring_index
+    time time_to_sec timediff timestamp timestampadd timestampdiff to_days to_seconds trim truncate ucase unhex unix_timestamp upper
+    utc_date utc_time utc_timestamp week weekday weekofyear year yearweek
+""")
+"""Of a row, of literals and of the time."""
+
+WORDS = _words("""
+    and or not xor is null true false unknown in like between escape div mod binary collate using as case when then else end member of
+    interval both leading trailing from microsecond second minute hour day week month quarter year
+    signed unsigned integer int char decimal double float date datetime time timestamp json current_date current_time current_timestamp
+    localtime localtimestamp utc_date utc_time utc_timestamp
+""")
+"""Operators, units and types; some may stand before a parenthesis."""
+
+_MATCHES = frozenset({"regexp", "rlike"})
+"""The pattern is a text: one that is made of a row comes back in the error that it gives."""
+_NAMES = frozenset({"collate", "using"})
+"""What follows is a collation's or a character set's name."""
+
+
+def predicate(text: str, schema: TableSchema) -> str:
+    """The operator's predicate, its columns `keyset.qualified`. Raises RefusedRequest."""
+    if len(text.encode()) > PREDICATE_BYTES_MAX:
+        raise RefusedRequest(f"the predicate of {schema.name} has more than {PREDICATE_BYTES_MAX:,} bytes of SQL", hint="dump it in parts")
+    try:
+        found = Expression.of(text, schema)
+        _check(found)
+        return found.rewritten(lambda column: qualified(column.name), quoted(ALIAS))
+    except NotAnExpression as error:
+        raise RefusedRequest(
+            f"the predicate of {schema.name} {error}",
+            hint="give one expression over the table's columns, such as amount > 5 AND created_at < '2026-01-01'",
+        ) from error
+
+
+def _check(found: Expression) -> None:
+    columns, deep = found.columns(), 0
+    for at, token in enumerate(found.tokens):
+        deep += {"(": 1, ")": -1}.get(token.text, 0)
+        if deep > DEEP_MAX:
+            raise NotAnExpression(f"has more than {DEEP_MAX} parentheses within each other at column {token.at + 1}")
+        if token.kind not in ("word", "quoted") or at in columns or found.qualified(at) in columns:
+            continue
+        if not _may_stand(found, at):
+            place = f"has {token.text} at column {token.at + 1}"
+            raise NotAnExpression(f"{place}: neither a column of the table as the feed carries it nor what a predicate may use")
+
+
+def _may_stand(found: Expression, at: int) -> bool:
+    """A word that is no column."""
+    word, before, after = found.text(at), found.text(found.next(at, -1)), found.text(found.next(at))
+    if found.tokens[at].kind == "quoted" or before == "." or after == ".":
+        return False  # no column of this table
+    if word in _MATCHES:
+        return found.next(at) >= 0 and found.tokens[found.next(at)].kind == "text"
+    if before in _NAMES:
+        return after != "("
+    return word in WORDS or (word in FUNCTIONS and after == "(")

@@ -1,0 +1,46 @@
+"""What every way of messages that TiCDC has encoded needs of the changefeed, whoever carries them."""
+
+from __future__ import annotations
+
+from sidecar.adapters.tidb.ddl_history import may_read
+from sidecar.config import SourceSection
+from sidecar.feeds.checks import CHANGEFEED, MARK, SCHEMAS, TABLES, TIDB, Tables, of_problem
+from sidecar.process.checks import Check, Finding, Found, Key, Told, ok, warning
+from sidecar.ticdc.changefeed import Changefeed
+from sidecar.ticdc.scope import ddls_hidden
+from sidecar.ticdc.suitability import problems
+
+
+def settings(changefeed: Changefeed, existing: Tables | None) -> Told[None]:
+    against = [problem for problem in problems(changefeed, existing) if problem.setting != "state"]
+    yield from map(of_problem, against)
+    if not against:
+        by = f"judged by {len(existing)} tables" if existing is not None else "judged without the tables"
+        yield ok(f"protocol, whole rows, filter and dispatchers are fit for a dump ({by})")
+
+
+def _hidden_ddls(it: Found) -> Told[None]:
+    yield of_hidden_ddls(it.config.source, hidden=ddls_hidden(it[CHANGEFEED]))
+
+
+def of_hidden_ddls(section: SourceSection, *, hidden: bool) -> Finding:
+    """Whether what the changefeed's filter leaves out can be followed all the same."""
+    if not hidden:
+        return ok("the changefeed's filter leaves no DDL out")
+    if may_read(section):
+        return ok("the changefeed's filter leaves DDLs out: they are read from TiDB's own history")
+    what = f"the changefeed's filter leaves DDLs out, and {section.user} may not read TiDB's history: one of them stops the stream"
+    grants = "; ".join(f"GRANT SELECT ON mysql.{table} TO '{section.user}'@'%'" for table in ("tidb_ddl_job", "tidb_ddl_history"))
+    return warning(what, setting="filter.event-filters (changefeed), GRANT SELECT", hint=f"{grants}; or narrow the event filters to rows")
+
+
+SETTINGS: Check[None] = Check(
+    Key("changefeed settings"),
+    lambda it: settings(it[CHANGEFEED], it.get(SCHEMAS, None)),
+    "sink-uri (changefeed)",
+    (CHANGEFEED,),
+    before=TABLES,
+)
+HIDDEN: Check[None] = Check(
+    Key("hidden DDLs"), _hidden_ddls, "filter.event-filters (changefeed), GRANT SELECT", (CHANGEFEED, TIDB), before=MARK
+)

@@ -1,0 +1,158 @@
+"""DDLs that the changefeed's filter leaves out of its messages: they reach TiCDC's schemas, so rows of another form follow, unannounced.
+
+A lane beside the feed's brings them from TiDB's own history, at their commit_ts, as cuts: the tables are others from there on, and no
+sink is told. What comes by the feed as well is a cut there already. R waits for this lane as for any other: no row passes a DDL that nobody
+knows of.
+
+Positions of the lane say nothing: it goes on from where the log's tables are. Where the account may not read the history, a hidden DDL
+that can change rows stops the stream by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from queue import SimpleQueue
+from threading import Event
+from typing import Protocol
+
+from sidecar.codecs.contract import Codec
+from sidecar.codecs.kv import KvCodec, encode_ddl, encode_resolved
+from sidecar.core.model import Change, CommitTs, Envelope, Lane, Mark, Message, TableName
+from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.feeds.contract import HIDDEN_LANE, TellingFeed
+from sidecar.ports import NOT_KNOWN
+from sidecar.process.background import Background
+from sidecar.rowcodec.kv_table import KvTable
+from sidecar.schema.ddl import FinishedDdl
+
+AGAIN_S = 0.5
+CLOSE_WAIT_S = 1.0
+
+
+class History(Protocol):
+    """As adapters.tidb.ddl_history.DdlHistory."""
+
+    def since(self, after_ts: CommitTs) -> tuple[list[FinishedDdl], CommitTs]: ...
+
+
+class WithHiddenDdls:
+    """`feed` and the lane. `begins`: after which TSO DDLs are wanted, known when `seek` is called. `carried`: whether the changefeed's
+    table rules have a table; `hides`: whether its filter leaves a DDL of it out, by TiDB's word for its kind and by its text."""
+
+    def __init__(
+        self,
+        feed: TellingFeed,
+        history: History,
+        *,
+        begins: Callable[[], CommitTs],
+        carried: Callable[[TableName], bool],
+        hides: Callable[[TableName, str, str], bool],
+    ) -> None:
+        self._feed, self._history = feed, history
+        self._begins, self._carried, self._hides = begins, carried, hides
+        self._messages: SimpleQueue[Message] = SimpleQueue()
+        self._asking: Background | None = None
+        self._waits = ""
+
+    def lanes(self) -> frozenset[Lane]:
+        lanes = self._feed.lanes()
+        return lanes | {HIDDEN_LANE} if lanes else lanes
+
+    def ends(self) -> Mapping[Lane, int]:
+        return self._feed.ends()
+
+    def incarnations(self) -> Mapping[Lane, str]:
+        return {**self._feed.incarnations(), HIDDEN_LANE: ""}
+
+    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
+        self._feed.seek(positions, incarnations)
+        self._end()
+        self._messages = SimpleQueue()
+        begins_ts, messages = self._begins(), self._messages
+        self._asking = Background(lambda ending: self._ask(ending, begins_ts, messages), name="feed-hidden-ddls")
+
+    def poll(self, *, timeout_s: float) -> Sequence[Message]:
+        """Raises also what the history raises and no retry helps, and FeedUnsuitable for a DDL that cannot be followed."""
+        assert self._asking is not None, "poll comes after seek"
+        self._asking.check()
+        found = list(self._feed.poll(timeout_s=timeout_s))
+        while not self._messages.empty():
+            found.append(self._messages.get())
+        return found
+
+    def acknowledge(self, positions: Mapping[Lane, int]) -> None:
+        self._feed.acknowledge(positions)
+
+    def still_because(self) -> str:
+        """For people: whom the lane, or the feed, waits for; empty if for nobody."""
+        return self._waits or self._feed.still_because()
+
+    def close(self) -> None:
+        self._end()
+        self._feed.close()
+
+    def _end(self) -> None:
+        if self._asking is not None:
+            self._asking.close(CLOSE_WAIT_S)
+
+    # ---- beside it --------------------------------------------------------------------------------------------------
+
+    def _ask(self, ending: Event, after_ts: CommitTs, messages: SimpleQueue[Message]) -> None:
+        while not ending.is_set():
+            try:
+                found, upto_ts = self._history.since(after_ts)
+            except SourceError as error:
+                if not error.retryable:
+                    raise
+                self._waits = f"waits for the source to tell its DDLs, some of which the changefeed's filter leaves out: {error.message}"
+            else:
+                for ddl in found:
+                    self._tell(ddl, messages)
+                after_ts, self._waits = upto_ts, ""
+                messages.put(Message(HIDDEN_LANE, after_ts, None, encode_resolved(after_ts)))
+            ending.wait(AGAIN_S)
+
+    def _tell(self, ddl: FinishedDdl, messages: SimpleQueue[Message]) -> None:
+        if ddl.commit_ts is None:
+            if hidden := [name for name in ddl.tables if self._carried(name) and self._hides(name, ddl.kind, ddl.query)]:
+                raise FeedUnsuitable(
+                    f"DDL job {ddl.number} ({ddl.kind} of {hidden[0]}: {ddl.query[:200]}) is left out of the feed by the changefeed's"
+                    " filter, and the account may not read when it was done: rows after it have another form",
+                    hint="GRANT SELECT ON mysql.tidb_ddl_job and ON mysql.tidb_ddl_history to source.user, and start again; or narrow the"
+                    " changefeed's event filters to rows",
+                )
+            return
+        for name in names_of(ddl, self._carried):
+            messages.put(Message(HIDDEN_LANE, ddl.commit_ts, None, encode_ddl(ddl.commit_ts, name.schema, name.table, "")))
+
+
+def names_of(ddl: FinishedDdl, carried: Callable[[TableName], bool]) -> list[TableName]:
+    """Of the tables that the changefeed has; its schema alone where the job does not name all that it changed. None: it is not ours."""
+    names = [name for name in ddl.tables if carried(name)]
+    if not names and (not ddl.tables or ddl.kind.startswith(("rename", "exchange"))):
+        return [TableName(ddl.schema, "")]
+    return names
+
+
+class CodecWithCuts:
+    """`codec` for the feed's own lanes, and what the lane brings."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec, self._cuts = codec, KvCodec(_no_marks)
+
+    @property
+    def name(self) -> str:
+        return self._codec.name
+
+    def envelopes(self, message: Message) -> list[Envelope]:
+        return self._cuts.envelopes(message) if message.lane == HIDDEN_LANE else self._codec.envelopes(message)
+
+    def identity(self, change: Change) -> Hashable:
+        return self._codec.identity(change)
+
+    def mark(self, change: Change) -> Mark | None:
+        return self._codec.mark(change)
+
+
+def _no_marks() -> KvTable:
+    raise AssertionError("cuts hold no rows")

@@ -1,0 +1,89 @@
+"""What every way of messages that TiCDC has encoded brings to a term, whoever carries them: they name their tables, which after a DDL are
+TiDB's at that TSO.
+
+The tables change under way, by DDLs. Who passes a DDL is told of the tables after it (`FollowedSchemas`); the scope follows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from sidecar.adapters.tidb.ddl_history import DdlHistory
+from sidecar.adapters.tidb.follow import FollowedSchemas
+from sidecar.adapters.tidb.schema import TidbSchemas
+from sidecar.config import Config, SourceSection
+from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.feeds.contract import Brought, LiveFeed, Note, TellingFeed
+from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
+from sidecar.ticdc.changefeed import Changefeed
+from sidecar.ticdc.changefeed_info import codec_of
+from sidecar.ticdc.ddl_rules import DdlRules
+from sidecar.ticdc.event_filter import FilterRules
+from sidecar.ticdc.scope import LiveScope, ddls_hidden
+from sidecar.ticdc.suitability import check_suitable
+
+
+class Begins(NamedTuple):
+    """Where a new log does: now, or at `oldest`, in words. `said`: the value of `setting`, empty where it is left to us."""
+
+    setting: str
+    said: str
+    oldest: str
+
+    @property
+    def now(self) -> bool:
+        return self.said in ("", "now")
+
+    def in_words(self, since_ts: CommitTs) -> str:
+        """Where, and why. `since_ts` 0: at the oldest messages."""
+        if since_ts:
+            why = f"as {self.setting} says" if self.said else f"the default of {self.setting}"
+            return f"now, at TSO {since_ts} of its tables ({why}): what is older is passed over, a dump brings its rows"
+        why = f"as {self.setting} says" if not self.now else "the source tells no TSO at which to begin"
+        return f"at {self.oldest} ({why}): read with the present tables, whatever DDLs are among them"
+
+
+def of_messages(
+    config: Config,
+    changefeed: Changefeed,
+    source: TidbSchemas,
+    schemas: FollowedSchemas,
+    feed: Callable[[], TellingFeed],
+    place: Callable[[], Mapping[str, str]],
+) -> Brought:
+    """`feed` of the messages themselves begins to listen or to connect. Raises FeedUnsuitable for a filter that is not understood."""
+    hidden = ddls_hidden(changefeed) and source.now_ts() is not None
+    opened: list[TellingFeed] = []
+
+    def opening() -> LiveFeed:
+        opened.append(with_hidden_ddls(feed(), changefeed, config.source, schemas) if hidden else feed())
+        return opened[-1]
+
+    codec = codec_of(changefeed)
+    still_because = lambda: opened[-1].still_because() if opened else ""  # noqa: E731 - as short as it is used
+    return Brought(CodecWithCuts(codec) if hidden else codec, schemas, opening, still_because, place)
+
+
+def schemas_of(
+    source: TidbSchemas,
+    scope: LiveScope,
+    changefeed: Changefeed,
+    note: Note,
+    *,
+    from_now: bool = True,
+) -> FollowedSchemas:
+    """For one term. Raises FeedUnsuitable."""
+
+    def narrow(tables: Mapping[TableName, TableSchema]) -> Mapping[TableName, TableSchema]:
+        check_suitable(changefeed, tables)  # a setting can be wrong for a table that has just come
+        return scope.follow(changefeed, tables)
+
+    return FollowedSchemas(source, narrow=narrow, note=note, from_now=from_now)
+
+
+def with_hidden_ddls(feed: TellingFeed, changefeed: Changefeed, source: SourceSection, schemas: FollowedSchemas) -> WithHiddenDdls:
+    """For a changefeed whose filter leaves DDLs out. Raises FeedUnsuitable for a filter that is not understood."""
+    rules, carried = DdlRules.of(changefeed.filter, new_architecture=changefeed.new_architecture), FilterRules.of(changefeed).has
+    history = DdlHistory(source, lambda ddl: bool(names_of(ddl, carried)))
+    return WithHiddenDdls(feed, history, begins=lambda: schemas.known_ts, carried=carried, hides=rules.may_hide)

@@ -1,0 +1,34 @@
+"""An outage of the source, as who drives a dump knows of it: since when, what was said last, and when it is asked again.
+
+The source has tried for a time of its own before it says that it is away (`SourceFailed.away`), so the pause between is short: it keeps
+a source that refuses at once from being asked without end. An outage is over with the first answer of any kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sidecar.core.messages import SourceEvent, SourceFailed
+
+AGAIN_AFTER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Times by the pipeline's clock. `since_s`: when the source was last heard of, or was first asked for what it has not answered."""
+
+    since_s: float
+    again_s: float
+    said: str
+
+
+def outage(before: Outage | None, events: Iterable[SourceEvent], *, heard_s: float, now_s: float) -> Outage | None:
+    """After these events. `heard_s`: when the source was heard of before them."""
+    found = before
+    for event in events:
+        if isinstance(event, SourceFailed) and event.away:
+            found = Outage(found.since_s if found else heard_s, now_s + AGAIN_AFTER_S, event.reason)
+        else:
+            found = None
+    return found

@@ -1,0 +1,35 @@
+"""How a dump would read each table, by the source's plans: what would make it slower and slower, and what would make it fail.
+
+It must not know what a plan looks like: adapters/tidb/ranges.py does.
+"""
+
+from __future__ import annotations
+
+from sidecar.adapters.tidb.ranges import slow_reads
+from sidecar.config import SourceSection
+from sidecar.feeds.checks import Tables
+from sidecar.preflight.source import TOLD_MAX, patient
+from sidecar.process.checks import Told, listed, ok, warning
+from sidecar.ticdc.changefeed import Changefeed
+from sidecar.ticdc.scope import LiveScope
+
+ASKED_MAX_S = 30.0
+SETTING = "dumpstart --tables, --chunk-rows"
+
+
+def read_ranges(section: SourceSection, changefeed: Changefeed, carried: Tables, *, server_tz: str) -> Told[None]:
+    """A key that TiDB cannot range makes a dump the slower the more it has read, without an error."""
+    scope = LiveScope(server_tz=server_tz)
+    scope.follow(changefeed, carried)
+    asked = {name: where for name, schema in carried.items() for passes, where in [scope.through(name)] if schema.key and passes}
+    found = slow_reads(patient(section), asked, max_s=ASKED_MAX_S)
+    hint = "give them a key that TiDB can range, or dump them with larger chunks (--chunk-rows) or not at all: --tables '*.*,!schema.table'"
+    for name, why in list(found.why.items())[:TOLD_MAX]:
+        yield warning(f"{name}: {why}", setting=SETTING, hint=hint)
+    if len(found.why) > TOLD_MAX:
+        yield warning(f"so are {listed(list(found.why)[TOLD_MAX:], most=TOLD_MAX)}", setting=SETTING, hint=hint)
+    if found.unasked:
+        what = f"{found.unasked} of {len(asked)} tables were not asked for: {ASKED_MAX_S:.0f} s were not enough"
+        yield warning(what, setting="dumpstart --dry-run", hint="see dumpstart --dry-run with --tables for those that are large")
+    if not found.why:
+        yield ok(f"nothing is against reading {len(asked) - found.unasked} tables in pieces, by the source's plans")

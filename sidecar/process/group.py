@@ -1,0 +1,37 @@
+"""A process group: a child that was started in a session of its own, with all that it started in turn, by the child's process id.
+
+Members outlive the child, and are nobody's children then: they are looked for, not waited for.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+_LOOK_S = 0.02
+
+
+def await_end(group: int, most_s: float) -> None:
+    """Until nobody of it lives, no longer than `most_s`."""
+    until_s = monotonic() + most_s
+    while lives(group) and monotonic() < until_s:
+        sleep(_LOOK_S)
+
+
+def lives(group: int) -> bool:
+    """A zombie does not: where nobody reaps orphans it stays for ever."""
+    with suppress(ProcessLookupError):
+        with suppress(PermissionError):  # another user's: the number was given anew
+            os.killpg(group, 0)
+        states = [_state(process) for process in Path("/proc").glob("[0-9]*/stat")]
+        return not states or any(found[2:3] == [str(group)] and found[0] not in "ZX" for found in states)
+    return False
+
+
+def _state(stat: Path) -> list[str]:
+    """State, parent and process group; nothing for one that has gone."""
+    with suppress(OSError):
+        return stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+    return []

@@ -1,0 +1,53 @@
+"""Whether the files of secrets are as private as secrets are: told at the start and by the preflight, refused by nobody.
+
+A file of ours is ours alone. One of another user (root's, with the service's group) may be read by its group, for that is how this
+process reads it. Certificates are no secrets; keys are.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from sidecar.config import Config
+from sidecar.process.checks import Told, ok, warning
+
+SECRETS = ("password_file", "token_file", "key_file")
+MEND = "chmod 600 (or 640, if it is root's and this process is in its group); in Kubernetes defaultMode: 0440 with fsGroup"
+
+
+def unprotected(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Setting, file and mode of each secret that others than this process may read or write. What cannot be looked at is not told here."""
+    for setting, path in _named(config):
+        try:
+            found = Path(path).stat()
+        except (OSError, ValueError):  # the latter for a NUL in it
+            continue
+        others = stat.S_IRWXO | stat.S_IRWXG
+        if found.st_uid != os.geteuid():
+            others &= ~(stat.S_IRGRP | stat.S_IXGRP)
+        if found.st_mode & others:
+            yield setting, path, f"{stat.S_IMODE(found.st_mode):04o}"
+
+
+def check(config: Config) -> Told[None]:
+    clean = True
+    for setting, path, mode in unprotected(config):
+        clean = False
+        yield warning(f"{path} may be read or written by others (mode {mode})", setting=setting, hint=MEND)
+    if clean:
+        yield ok("no file of a secret is open to others")
+
+
+def _named(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every file of a secret that a setting names, whichever section it is in."""
+    for name in section.__struct_fields__:
+        found = getattr(section, name)
+        if isinstance(found, Struct):
+            yield from _named(found, f"{prefix}{name}.")
+        elif name.endswith(SECRETS) and found:
+            yield f"{prefix}{name}", found

@@ -1,0 +1,36 @@
+"""What a recording without TiCDC's own messages tells: the tables at its start, the DDL jobs, and what became of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from sidecar.core.model import CommitTs, TableName
+from sidecar.rowcodec.kv_layout import KvSnapshot
+from sidecar.rowcodec.kv_table import KvTable
+from sidecar.schema.ddl import DdlJob, Step
+from sidecar.schema.history import SchemaHistory
+from sidecar.verify.rows import Row
+
+
+class RowChange(NamedTuple):
+    """The row of `table` (as it was called then) before and after one commit; None: no row. `physical_id`: under which it was or is."""
+
+    commit_ts: CommitTs
+    table: TableName
+    physical_id: int
+    before: Row | None
+    after: Row | None
+
+
+class Line(Protocol):
+    """Everything up to the recording's end."""
+
+    def snapshot(self) -> KvSnapshot:
+        """The tables at its start."""
+
+    def jobs(self) -> Iterable[DdlJob | Step]:
+        """In commit order."""
+
+    def rows(self, schemas: SchemaHistory[KvTable]) -> Iterable[RowChange]:
+        """Of tables with a handle key that are there at the moment, by commit_ts. `schemas` knows all jobs."""

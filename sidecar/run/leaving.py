@@ -1,0 +1,231 @@
+"""Taking a sidecar away for good (`ticdc-dump remove`): what it keeps in etcd and PD is removed, what it wrote elsewhere is named.
+
+    PD      the service safe point of a `tikv` feed, which keeps old versions of the whole cluster for a day after the last renewal
+    pumps   our entry as a drainer, offline from then on: they wait for us no more
+    etcd    {ROOT}{cluster}/{namespace}/{id}/: epoch, owner, progress of each incarnation
+    left    log, sinks' outputs, the watermark table's row, the consumer group, the changefeed itself: data of the operator's, and each
+            with the way to remove it
+
+- Refused while a sidecar owns the changefeed. While it is removed we own it ourselves, so that one that begins meanwhile stands by, and
+  loses nothing of its own.
+- PD first: its safe points are named after incarnations that etcd's keys tell of. Whatever it is ended by, it can be done again, and
+  finds what is left to be done.
+- Where the keys are gone already, incarnations are also known by TiCDC's own definition and by the log.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.adapters.etcd.changefeed import read_changefeed_info
+from sidecar.adapters.etcd.client import ROOT, Delete, EtcdClient, changefeed_root, check_name
+from sidecar.adapters.etcd.owner import EtcdOwner, Holder, owner
+from sidecar.adapters.tidb.source import mark_row_id
+from sidecar.binlog.nodes import OFFLINE
+from sidecar.config import Config, EtcdSection, TikvSection
+from sidecar.core.model import MARK_TABLE
+from sidecar.errors import ConfigError, RefusedRequest, TicdcDumpError
+from sidecar.feeds.binlog.drainer import leave
+from sidecar.feeds.binlog.make import nodes_of, pd_of
+from sidecar.feeds.kafka.make import group_of
+from sidecar.feeds.tikv.gc import service_id
+from sidecar.feeds.tikv.pd import PdClient
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.identity import CHANGEFEED_NAME
+from sidecar.log.layout import is_manifest
+from sidecar.process.kept_secrets import without_secrets
+from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.ticdc.changefeed_info import changefeed
+
+LEASE_S = 10
+"""Longer than PD takes to answer; a removal that is killed holds a sidecar up for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where a sidecar keeps something. `config`: its settings, if they are at hand: they alone tell of log and sinks. `leaves`: of a sink's
+    URI, how what is ours beside its output is removed; empty for nothing."""
+
+    name: ChangefeedName
+    etcd: EtcdSection
+    pd: TikvSection
+    config: Config | None = None
+    leaves: Callable[[str], str] = lambda _: ""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What stays: what it is, and how it is removed."""
+
+    what: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What there is of a sidecar. `keys`: in etcd. `safe_points`: names that PD may keep one under. `left`: what `remove` leaves.
+    `drainer`: its entry in TiDB-Binlog's registry, by which pumps wait for it; empty for none."""
+
+    name: ChangefeedName
+    roots: tuple[str, ...]
+    keys: tuple[str, ...]
+    safe_points: tuple[str, ...]
+    left: tuple[Left, ...]
+    drainer: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "changefeed": {"cluster": self.name.cluster, "namespace": self.name.namespace, "id": self.name.id},
+            "etcd_keys": list(self.keys),
+            "service_safe_points": list(self.safe_points),
+            "drainer": self.drainer,
+            "left": [{"what": one.what, "how": one.how} for one in self.left],
+        }
+
+
+def reach_of(config: Config, leaves: Callable[[str], str] = lambda _: "") -> Reach:
+    section = config.changefeed
+    pd = config.tikv if config.tikv.pd else TikvSection(pd=config.etcd.endpoints, tls=config.etcd.tls)
+    return Reach(ChangefeedName(section.cluster, section.namespace, section.id), config.etcd, pd, config, leaves)
+
+
+def reach_by(name: ChangefeedName, etcd: EtcdSection) -> Reach:
+    """Without settings: PD has both."""
+    return Reach(name, etcd, TikvSection(pd=etcd.endpoints, tls=etcd.tls))
+
+
+def look(client: EtcdClient, reach: Reach) -> Kept:
+    """Reads only. Raises RefusedRequest while a sidecar owns the changefeed, and what etcd and PD raise."""
+    name = reach.name
+    check_name(name)
+    base = f"{ROOT}{name.cluster}/{name.namespace}/{name.id}/"
+    keys = [entry.key for entry in client.get_prefix(base, keys_only=True)]
+    defined = _defined(client, name)
+    in_etcd = {key.removeprefix(base).partition("/")[0] for key in keys}
+    known = sorted(in_etcd | {defined, _of_log(reach)} - {""})
+    roots = tuple(changefeed_root(name, incarnation) for incarnation in known)
+    for root in roots:
+        if holder := owner(client, root):
+            raise _owned(name, holder)
+    with closing(PdClient(reach.pd)) as pd:
+        safe_points = tuple(service_id(f"{name}/{incarnation}") for incarnation in known) if pd.answers_as_pd() else ()
+    return Kept(name, roots, tuple(keys), safe_points, tuple(_left(reach, is_defined=bool(defined))), _drainer(reach.config))
+
+
+def remove(client: EtcdClient, reach: Reach, kept: Kept) -> None:
+    """Raises as `look`; nothing of etcd is removed then."""
+    if not kept.keys and not kept.safe_points and not kept.drainer:
+        return
+    with ExitStack() as held:
+        owning = [_own(client, root, kept.name, held) for root in kept.roots]
+        if kept.safe_points:
+            pd = held.enter_context(closing(PdClient(reach.pd)))
+            for name in kept.safe_points:
+                pd.forget_versions(name)
+        if kept.drainer and reach.config is not None:
+            nodes = held.enter_context(closing(nodes_of(reach.config)))
+            leave(nodes, held.enter_context(closing(pd_of(reach.config.binlog))).tso())
+        for mine in owning:
+            mine.fenced([Delete(f"{mine.root}/")])
+
+
+def _own(client: EtcdClient, root: str, name: ChangefeedName, held: ExitStack) -> EtcdOwner:
+    mine = EtcdOwner(client, root, lease_s=LEASE_S, holder=Holder(socket.gethostname(), os.getpid(), "none: ticdc-dump remove"))
+    held.callback(mine.release)
+    if mine.acquire(timeout_s=0) is None:
+        raise _owned(name, owner(client, root))
+    return mine
+
+
+def _owned(name: ChangefeedName, holder: Holder | None) -> RefusedRequest:
+    who = f"process {holder.pid} on {holder.host}, reached at {holder.address}, since {holder.since}" if holder else "one that just began"
+    return RefusedRequest(
+        f"a sidecar owns changefeed {name}: {who}; nothing was removed",
+        hint="stop it and its standby (systemctl disable --now, kubectl scale --replicas=0), wait until the lease has ended"
+        " (etcd.lease_s), then do this again",
+    )
+
+
+def _defined(client: EtcdClient, name: ChangefeedName) -> str:
+    """The incarnation that TiCDC has now; empty for none."""
+    try:
+        return changefeed(name, read_changefeed_info(client, name)).incarnation
+    except ConfigError:  # it was removed, which is what most who leave have done before
+        return ""
+
+
+def _drainer(config: Config | None) -> str:
+    """The key of its entry, unless that is given up already."""
+    if config is None or config.feed != "binlog":
+        return ""
+    with closing(nodes_of(config)) as nodes:
+        mine = nodes.mine()
+    return "" if mine is None or mine.state == OFFLINE else nodes.own
+
+
+def _of_log(reach: Reach) -> str:
+    """The incarnation whose log it is; empty where the log is not known, not there, or another changefeed's."""
+    if reach.config is None:
+        return ""
+    try:
+        identity = _identity(storage.log_folder(reach.config.log.uri))
+    except TicdcDumpError:  # `_left` tells it
+        return ""
+    return identity.removeprefix(f"{reach.name}/") if identity.startswith(f"{reach.name}/") else ""
+
+
+def _identity(folder: storage.Folder) -> str:
+    with storage_errors(folder):
+        if not storage.exists(folder, CHANGEFEED_NAME):
+            return ""
+        return storage.read_file(folder, CHANGEFEED_NAME).decode(errors="replace").partition("\n")[0]
+
+
+# ---- what stays -------------------------------------------------------------------------------------------------------
+
+
+def _left(reach: Reach, *, is_defined: bool) -> Iterator[Left]:
+    name, config = reach.name, reach.config
+    if config is None:
+        yield Left("log and sinks' outputs, wherever its settings say", "give --config to have them named")
+    else:
+        yield _log(reach, config)
+        for uri in config.sinks:
+            how = "it is yours; a new sidecar needs a new log, and this output's log none other"
+            yield Left(f"output of sink {without_secrets(uri)}", ". ".join(filter(None, (how, _beside(reach, uri)))))
+    row = mark_row_id(name)
+    yield Left(f"a row of {MARK_TABLE} in TiDB", f"DELETE FROM {MARK_TABLE} WHERE changefeed_id = '{row}';")
+    if config is not None and config.feed == "kafka":
+        group = group_of(name, config.kafka)
+        yield Left(f"consumer group {group} in Kafka", f"kafka-consumer-groups.sh --bootstrap-server … --delete --group {group}")
+    if is_defined:
+        yield Left(f"changefeed {name} in TiCDC", f"cdc cli changefeed remove -c {name.id}")
+
+
+def _beside(reach: Reach, uri: str) -> str:
+    try:
+        return reach.leaves(uri)
+    except TicdcDumpError:  # a sink that never was made leaves nothing
+        return ""
+
+
+def _log(reach: Reach, config: Config) -> Left:
+    """Told where it cannot be looked at: that is no reason to keep anything elsewhere."""
+    try:
+        folder = storage.log_folder(config.log.uri)
+        identity = _identity(folder)
+        with storage_errors(folder):
+            segments = sum(map(is_manifest, storage.list_names(folder, deep=False))) if identity else 0
+    except TicdcDumpError as error:
+        return Left(f"log {without_secrets(config.log.uri)}, which could not be looked at: {error.message}", error.hint)
+    if not identity:
+        return Left(f"log {folder}: nothing is there", "nothing")
+    if not identity.startswith(f"{reach.name}/"):
+        return Left(f"log {folder}, which is of changefeed {identity}", "leave it alone; log.uri names another changefeed's log")
+    return Left(f"log {folder}, {segments} segments", "delete the folder when no sink needs it any more")

@@ -1,0 +1,61 @@
+"""What has become of the changefeed while somebody looked and while nobody did: each resume of it is looked at once.
+
+etcd keeps an hour of its history. The revision of the definition that was looked at last is kept below our own root, so that whoever
+takes over goes on there; what is older than the history is told, for it cannot be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sidecar.adapters.etcd.changefeed import read_life
+from sidecar.adapters.etcd.client import EtcdClient, Put
+from sidecar.errors import Compacted
+from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.ticdc.resumes import check_resume
+
+
+class Resumes:
+    """`begin` comes once, before `look` is of any effect; then one thread looks."""
+
+    def __init__(self, client: EtcdClient, name: ChangefeedName, root: str, note: Callable[[str], object]) -> None:
+        self._client, self._name, self._note = client, name, note
+        self._key = f"{root}/definition"
+        self._looked: int | None = None
+
+    def begin(self, *, new_log: bool) -> None:
+        """A new log has lost nothing before it began. Raises as `look`."""
+        found = None if new_log else self._client.get(self._key)
+        if found is None:
+            self._keep()
+        else:
+            self._looked = int(found.value)
+            self.look()
+
+    def look(self) -> None:
+        """Raises FeedUnsuitable for a resume that left something out: whoever looks again raises it again."""
+        at = read_life(self._client, self._name)
+        if at is None or self._looked is None or at.revision == self._looked:
+            return
+        newest = at.revision
+        try:
+            while at.revision > self._looked:
+                at = read_life(self._client, self._name, revision=at.revision) or at
+                before = read_life(self._client, self._name, revision=at.revision - 1)
+                if before is None:
+                    break
+                check_resume(self._name, before, at)
+                at = before
+        except Compacted:
+            self._note(
+                f"changefeed {self._name} was changed while no sidecar looked, longer ago than etcd's history: whether it was resumed with "
+                "--overwrite-checkpoint-ts since is not known; if it was, what it left out is missing: start a new log and dump again"
+            )
+        self._keep(newest)
+
+    def _keep(self, revision: int | None = None) -> None:
+        if revision is None:
+            now = read_life(self._client, self._name)
+            revision = now.revision if now is not None else 0
+        self._client.transact([], [Put(self._key, str(revision).encode())])
+        self._looked = revision

@@ -1,0 +1,158 @@
+"""Which action a DDL statement is, from its text alone: TiCDC tells it in its messages, and a log keeps the text.
+
+- A statement of several changes of a table is TiDB's MULTI_SCHEMA_CHANGE, and so is `ADD COLUMN (a …, b …)`.
+- Of RENAME TABLE with several tables TiCDC makes a message a table, each a RENAME_TABLE.
+- What the text cannot tell: TiDB leaves parts out that `IF [NOT] EXISTS` makes vain, and takes the rest for a change alone.
+
+Source: pingcap/tidb pkg/parser/parser.y, pkg/ddl/executor.go::AlterTable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sidecar.errors import UnsupportedDdl
+from sidecar.schema.ddl import Action
+
+_A = Action
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|--\s[^\n]*|\#[^\n]*|/\*T!(?:\[[^\]]*\])?|/\*!\d*|/\*(?:[^*]|\*(?!/))*\*/|\*/)
+      |(?P<name>`(?:[^`]|``)*`)
+      |(?P<text>'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*")
+      |(?P<word>[\w$@]+)
+      |(?P<mark>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NAME = "`"
+"""Stands for a quoted name, which is no keyword."""
+
+_OF_STATEMENTS: tuple[tuple[str, Action], ...] = (
+    (r"CREATE (OR REPLACE )?(ALGORITHM|DEFINER|SQL SECURITY|VIEW) .*", _A.CREATE_VIEW),
+    (r"CREATE (DATABASE|SCHEMA) .*", _A.CREATE_SCHEMA),
+    (r"CREATE (GLOBAL TEMPORARY )?TABLE .*", _A.CREATE_TABLE),
+    (r"CREATE (VECTOR|COLUMNAR) INDEX .*", _A.ADD_COLUMNAR_INDEX),
+    (r"CREATE FULLTEXT INDEX .*", _A.ADD_FULLTEXT_INDEX),
+    (r"CREATE HYBRID INDEX .*", _A.CREATE_HYBRID_INDEX),
+    (r"CREATE (UNIQUE )?INDEX .*", _A.ADD_INDEX),
+    (r"DROP (DATABASE|SCHEMA) .*", _A.DROP_SCHEMA),
+    (r"DROP (GLOBAL TEMPORARY )?TABLES? .*", _A.DROP_TABLE),
+    (r"DROP VIEW .*", _A.DROP_VIEW),
+    (r"DROP INDEX (IF EXISTS )?PRIMARY .*", _A.DROP_PRIMARY_KEY),
+    (r"DROP INDEX .*", _A.DROP_INDEX),
+    (r"TRUNCATE .*", _A.TRUNCATE_TABLE),
+    (r"RENAME TABLES? .*", _A.RENAME_TABLE),
+    (r"(RECOVER|FLASHBACK) TABLE .*", _A.RECOVER_TABLE),
+    (r"FLASHBACK (DATABASE|SCHEMA) .*", _A.RECOVER_SCHEMA),
+    (r"ALTER (DATABASE|SCHEMA) .*(CHARACTER SET|CHARSET|COLLATE) .*", _A.MODIFY_SCHEMA_CHARSET),
+    (r"ALTER (DATABASE|SCHEMA) .*PLACEMENT .*", _A.MODIFY_SCHEMA_PLACEMENT),
+)
+_OF_TABLES: tuple[tuple[str, Action], ...] = (
+    (r"ADD PARTITION .*", _A.ADD_TABLE_PARTITION),
+    (r"ADD (CONSTRAINT (\S+ )?)?PRIMARY KEY .*", _A.ADD_PRIMARY_KEY),
+    (r"ADD (CONSTRAINT (\S+ )?)?FOREIGN KEY .*", _A.ADD_FOREIGN_KEY),
+    (r"ADD (CONSTRAINT (\S+ )?)?CHECK \( .*", _A.ADD_CHECK_CONSTRAINT),
+    (r"ADD (VECTOR|COLUMNAR) (INDEX|KEY) .*", _A.ADD_COLUMNAR_INDEX),
+    (r"ADD FULLTEXT .*", _A.ADD_FULLTEXT_INDEX),
+    (r"ADD (CONSTRAINT (\S+ )?)?(UNIQUE|INDEX|KEY) .*", _A.ADD_INDEX),
+    (r"ADD .*", _A.ADD_COLUMN),
+    (r"DROP PARTITION .*", _A.DROP_TABLE_PARTITION),
+    (r"DROP PRIMARY KEY .*", _A.DROP_PRIMARY_KEY),
+    (r"DROP FOREIGN KEY .*", _A.DROP_FOREIGN_KEY),
+    (r"DROP (CHECK|CONSTRAINT) .*", _A.DROP_CHECK_CONSTRAINT),
+    (r"DROP (INDEX|KEY) .*", _A.DROP_INDEX),
+    (r"DROP .*", _A.DROP_COLUMN),
+    (r"(MODIFY|CHANGE|RENAME COLUMN) .*", _A.MODIFY_COLUMN),
+    (r"RENAME (INDEX|KEY) .*", _A.RENAME_INDEX),
+    (r"RENAME .*", _A.RENAME_TABLE),
+    (r"ALTER INDEX .*", _A.ALTER_INDEX_VISIBILITY),
+    (r"ALTER (CHECK|CONSTRAINT) .*", _A.ALTER_CHECK_CONSTRAINT),
+    (r"ALTER .*(SET|DROP) DEFAULT .*", _A.SET_DEFAULT_VALUE),
+    (r"TRUNCATE PARTITION .*", _A.TRUNCATE_TABLE_PARTITION),
+    (r"EXCHANGE PARTITION .*", _A.EXCHANGE_PARTITION),
+    (r"REORGANIZE PARTITION .*", _A.REORGANIZE_PARTITION),
+    (r"REMOVE PARTITIONING .*", _A.REMOVE_PARTITIONING),
+    (r"REMOVE TTL .*", _A.REMOVE_TTL),
+    (r"PARTITION BY .*", _A.ALTER_TABLE_PARTITIONING),
+    (r"PARTITION .*ATTRIBUTES .*", _A.ALTER_PARTITION_ATTRIBUTES),
+    (r"PARTITION .*PLACEMENT .*", _A.ALTER_PARTITION_PLACEMENT),
+    (r"COMMENT .*", _A.MODIFY_TABLE_COMMENT),
+    (r"(DEFAULT |CONVERT TO )?(CHARACTER SET|CHARSET|COLLATE) .*", _A.MODIFY_TABLE_CHARSET),
+    (r"(FORCE )?AUTO_INCREMENT .*", _A.REBASE_AUTO_ID),
+    (r"(FORCE )?AUTO_RANDOM_BASE .*", _A.REBASE_AUTO_RANDOM),
+    (r"AUTO_ID_CACHE .*", _A.MODIFY_AUTO_ID_CACHE),
+    (r"SHARD_ROW_ID_BITS .*", _A.SHARD_ROW_ID),
+    (r"SET TIFLASH .*", _A.SET_TIFLASH_REPLICA),
+    (r"TTL(_ENABLE|_JOB_INTERVAL)? .*", _A.ALTER_TTL),
+    (r"ATTRIBUTES .*", _A.ALTER_TABLE_ATTRIBUTES),
+    (r"PLACEMENT .*", _A.ALTER_TABLE_PLACEMENT),
+    (r"CACHE .*", _A.CACHE_TABLE),
+    (r"NOCACHE .*", _A.NOCACHE_TABLE),
+)
+_STATEMENTS = [(re.compile(pattern), action) for pattern, action in _OF_STATEMENTS]
+_CHANGES = [(re.compile(pattern), action) for pattern, action in _OF_TABLES]
+_HOW = re.compile(r"(ALGORITHM|LOCK) .*")
+"""How it is done, not what."""
+
+_OF_PARTITIONS = re.compile(r"(TRUNCATE|DROP|REORGANIZE|EXCHANGE|ADD) PARTITION .*|PARTITION BY .*")
+"""Whose commas part partitions; nothing stands beside them."""
+
+_ALTER_TABLE = re.compile(r"ALTER (IGNORE )?TABLE \S+ (\. \S+ )?")
+_COLUMNS = re.compile(r"ADD (COLUMN )?(IF NOT EXISTS )?\( .*")
+
+
+def action_of(query: str) -> Action:
+    """Raises UnsupportedDdl for a statement that is none of those that TiDB has a job for."""
+    tokens = [token for token in _tokens(query) if token != ";"]
+    statement = " ".join([*tokens, ""])
+    altered = _ALTER_TABLE.match(statement)
+    if altered is None:
+        return _first(_STATEMENTS, statement, query)
+    rest = tokens[len(altered[0].split()) :]
+    if _OF_PARTITIONS.match(" ".join([*rest, ""])):
+        return _first(_CHANGES, " ".join([*rest, ""]), query)
+    changes = [text for part in _parts(rest) if not _HOW.match(text := " ".join([*part, ""]))]
+    if len(changes) != 1 or (_COLUMNS.match(changes[0]) and len(list(_parts(_in_brackets(changes[0].split())))) > 1):
+        return _A.MULTI_SCHEMA_CHANGE
+    return _first(_CHANGES, changes[0], query)
+
+
+def _first(rules: Sequence[tuple[re.Pattern[str], Action]], text: str, query: str) -> Action:
+    for pattern, action in rules:
+        if pattern.fullmatch(text):
+            return action
+    raise UnsupportedDdl(
+        f"which of TiDB's schema changes this is, is not known: {query!r}",
+        hint="report this statement with the versions of TiDB and ticdc-dump",
+    )
+
+
+def _tokens(query: str) -> Iterator[str]:
+    """Words in capitals, names and texts as marks that no keyword equals; comments are left out, but TiDB's, which it carries out."""
+    for found in _TOKEN.finditer(query):
+        match found.lastgroup:
+            case "word":
+                yield found[0].upper()
+            case "name":
+                yield "PRIMARY" if found[0].upper() == "`PRIMARY`" else _NAME
+            case "text":
+                yield "''"
+            case "mark":
+                yield found[0]
+
+
+def _parts(tokens: Sequence[str]) -> Iterator[list[str]]:
+    """Between commas outside of brackets."""
+    depth, part = 0, list[str]()
+    for token in tokens:
+        depth += (token == "(") - (token == ")")
+        if token == "," and not depth:
+            yield part
+            part = []
+        else:
+            part.append(token)
+    yield part
+
+
+def _in_brackets(tokens: Sequence[str]) -> Sequence[str]:
+    return tokens[tokens.index("(") + 1 : len(tokens) - 1]

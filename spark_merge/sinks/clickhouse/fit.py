@@ -1,0 +1,62 @@
+"""What the sink is told of its server before anything is written there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from sidecar.core.model import TableName, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.sinks.clickhouse.position import Position
+from spark_merge.sinks.clickhouse.server import Server, forget
+from spark_merge.sinks.clickhouse.tables import Tables, has_rows, note_of
+from spark_merge.sinks.clickhouse.uri import Settings, settings_of
+from spark_merge.sinks.kind import SinkUri
+
+_SERVERS_OWN = "('system', 'information_schema', 'INFORMATION_SCHEMA')"
+
+
+def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
+    """What keeps the target from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be asked,
+    or that has another log's position."""
+    with _asked(uri) as settings:
+        fresh = Position(settings.server, settings.database, log_id=uri.log_id).look() is None
+        tables, wanted = Tables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]
+        yield from _told(partial(tables.check_apart, wanted))
+        there = tables.read(tables.names(wanted))
+        for schema in wanted:
+            yield from _told(partial(tables.check, schema, there, fresh=fresh))
+
+
+def _told(check: Callable[[], None]) -> Iterator[tuple[str, str]]:
+    try:
+        check()
+    except SinkError as error:
+        yield error.message, error.hint
+
+
+def holds_rows(uri: SinkUri) -> bool:
+    """A table to which the routes lead has rows and no note of ours, and no log of ours has opened this output. Where there are no routes:
+    any table that the account may see, so let it see those of the changefeed alone."""
+    with _asked(uri) as settings:
+        if Position(settings.server, settings.database, log_id=uri.log_id).is_there():
+            return False
+        return any(settings.names.may_lead_to(name) for name in _with_rows_of_others(settings.server))
+
+
+def _with_rows_of_others(server: Server) -> Iterator[TableName]:
+    """Of engines that count their rows: those that keep any."""
+    sql = f"SELECT database, name, comment FROM system.tables WHERE total_rows > 0 AND database NOT IN {_SERVERS_OWN}"
+    for schema, table, comment in server.rows(sql, doing="looking whether the tables have rows") or ():
+        if note_of(comment) is None:
+            yield TableName(schema, table)
+
+
+@contextmanager
+def _asked(uri: SinkUri) -> Iterator[Settings]:
+    settings = settings_of(uri)
+    try:
+        yield settings
+    finally:
+        forget(settings.server)

@@ -1,0 +1,201 @@
+"""Requests to a ClickHouse server over HTTP, and what its errors mean: which pass by themselves, and what the operator does about others.
+
+- Errors are told apart by the server's code; one without a code came from the way there, or from a proxy.
+- What is asked to wait (too many parts, no memory, too many queries) is asked again with jitter, within RETRY_S; then the sink's loop does,
+  and tells it. Every request may be done twice: rows have versions, and statements are such that a second one changes nothing.
+- An insert is answered when its rows are there: never buffered by the server (`async_insert`), never with a default for a NULL.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import clickhouse_connect
+import msgspec
+import stamina
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError, Error
+
+from sidecar.core.model import TableName
+from sidecar.errors import SinkError
+from spark_merge.sinks.passwords import password_of
+
+T = TypeVar("T")
+
+PASSWORD = "TICDC_DUMP_CLICKHOUSE_PASSWORD"
+"""In the environment; for a URI without password and `password-file`, and for a cluster's tasks."""
+
+SECRET_KIND = "clickhouse"
+
+Compression: TypeAlias = Literal["lz4", "zstd", "none"]
+
+RETRY_S = 30.0
+"""How long what passes is tried again here."""
+
+RETRY_FIRST_S, RETRY_MAX_S, RETRY_JITTER_S = 0.1, 3.0, 1.0
+
+NO_TABLE, NO_DATABASE = 60, 81
+TOO_MANY_PARTS, NO_MEMORY = 252, 241
+_FULL = frozenset({243})
+_BUSY = frozenset({TOO_MANY_PARTS, NO_MEMORY, 202, 439, 745})
+_AWAY = frozenset({3, 159, 203, 209, 210, 225, 236, 242, 279, 319, 394, 425, 999})
+"""Ends of connections and queries, a server or Keeper that starts or stops, tables that are read-only for a while."""
+
+_NO_LOGIN = frozenset({192, 193, 194, 516})
+_NO_RIGHT = frozenset({164, 497})
+
+_INSERT = {
+    "async_insert": 0,
+    "input_format_null_as_default": 0,
+    "date_time_overflow_behavior": "throw",
+}
+_WAITED_FOR = {"mutations_sync": 2, "alter_sync": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How to log in; times in seconds. The password is not here, as it goes to tasks: it is in `password_file` of each host, or kept
+    (process/kept_secrets.py)."""
+
+    host: str
+    port: int
+    user: str
+    password_file: str = ""
+    tls: bool = False
+    ssl_ca: str = ""
+    connect_s: int = 10
+    read_s: int = 300
+    compression: Compression = "lz4"
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}:{self.port}"
+
+    def password(self) -> str:
+        """Raises SinkError in a process that has it no way."""
+        return password_of(self, kind=SECRET_KIND, file=self.password_file, variable=PASSWORD)
+
+    # ---- requests, each tried again while its errors pass; they raise SinkError that says what was being done ------------------------
+
+    def rows(self, sql: str, *, doing: str, absent: Sequence[int] = ()) -> list[list[Any]] | None:
+        """None: the server answered with one of the codes `absent`."""
+
+        def ask() -> list[list[Any]] | None:
+            try:
+                text = _client(self).raw_query(sql, fmt="JSONCompactEachRow", settings={"output_format_json_quote_64bit_integers": 0})
+            except Error as error:
+                if error.code in absent:
+                    return None
+                raise
+            return [msgspec.json.decode(line) for line in text.splitlines() if line]
+
+        return self._retried(ask, doing, "")
+
+    def run(self, sql: str, *, doing: str, hint: str = "") -> None:
+        """What it begins is done when it returns: mutations too."""
+        self._retried(lambda: _client(self).command(sql, settings=_WAITED_FOR), doing, hint)
+
+    def insert(self, table: TableName, columns: Sequence[str], block: bytes, *, token: str, hint: str = "") -> None:
+        """`block`: a stream of Arrow IPC. `token`: of this content; the server may leave out one that it has had."""
+        settings: Mapping[str, Any] = {**_INSERT, "insert_deduplication_token": token}
+        self._retried(
+            lambda: _client(self).raw_insert(identifier(table), columns, insert_block=block, settings=dict(settings), fmt="ArrowStream"),
+            f"inserting rows into {table}",
+            hint,
+        )
+
+    def _retried(self, action: Callable[[], T], doing: str, hint: str) -> T:
+        try:
+            for attempt in stamina.retry_context(
+                on=passes, attempts=None, timeout=RETRY_S, wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S, wait_jitter=RETRY_JITTER_S
+            ):
+                with attempt:
+                    return action()
+        except ClickHouseError as error:
+            raise SinkError(f"{self}: {doing}: {error}", hint=_hint(code_of(error), self) or hint or _UNKNOWN) from error
+        raise AssertionError("it is tried until it is given up")
+
+
+_lock = Lock()
+_clients: dict[tuple[int, Server], Client] = {}
+
+
+def _client(server: Server) -> Client:
+    """One a process, for all its threads: it keeps no session, and connections stay warm from one task to the next."""
+    place = (os.getpid(), server)
+    with _lock:
+        if place not in _clients:
+            _clients[place] = clickhouse_connect.get_client(
+                host=server.host,
+                port=server.port,
+                username=server.user,
+                password=server.password(),
+                interface="https" if server.tls else "http",
+                ca_cert=server.ssl_ca or None,
+                connect_timeout=server.connect_s,
+                send_receive_timeout=server.read_s,
+                query_retries=0,
+                compress=False,
+                autogenerate_session_id=False,
+                dedicated_pool=True,
+                client_name="ticdc-dump",
+            )
+        return _clients[place]
+
+
+def forget(server: Server) -> None:
+    """Its connections are closed; who asks again gets new ones. Never raises."""
+    with _lock:
+        client = _clients.pop((os.getpid(), server), None)
+    if client is not None:
+        client.close()
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------------------
+
+
+def code_of(error: BaseException) -> int | None:
+    return error.code if isinstance(error, Error) else None
+
+
+def passes(error: BaseException) -> bool:
+    """Whether the same may go well later, without anybody changing anything."""
+    if not isinstance(error, ClickHouseError):
+        return False
+    code = code_of(error)
+    return code is None or code in _BUSY | _AWAY | _FULL
+
+
+_UNKNOWN = "look the error up in the target's manual and remove its cause; the sink goes on by itself"
+
+
+def _hint(code: int | None, server: Server) -> str:
+    if code is None or code in _AWAY:
+        return "see that the target is up, may be written to and can be reached; the sink goes on by itself"
+    if code in _NO_LOGIN:
+        return "check user, password and password-file of the sink's URI, and from which hosts the account may log in"
+    if code in _NO_RIGHT:
+        return f"give {server.user} its rights: deploy/CLICKHOUSE-SINK.md lists them"
+    if code in _BUSY:
+        return "see whether the target's merges keep up, and its memory (deploy/CLICKHOUSE-SINK.md); the sink goes on by itself"
+    if code in _FULL:
+        return "make room at the target: its disk is full; the sink goes on by itself"
+    return ""
+
+
+# ---- SQL -------------------------------------------------------------------------------------------------------------------------
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def identifier(name: TableName) -> str:
+    return f"{quoted(name.schema)}.{quoted(name.table)}"
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

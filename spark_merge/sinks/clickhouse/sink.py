@@ -1,0 +1,95 @@
+"""The ClickHouse sink: of the versioned kind. Tasks insert rows with their versions, in any cut; the position is a journal (position.py).
+
+    open (claimed) → plan (tables are there) → rows → the DDLs → accept
+
+A former worker that wakes up may still insert: what it inserts has lost to what came after it, or is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from sidecar.core.model import TableName, TableSchema
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
+from spark_merge.cut import LIVE_PART_ROWS, spread, units
+from spark_merge.sinks.clickhouse.ddl import Ddls
+from spark_merge.sinks.clickhouse.fit import holds_rows, misfits
+from spark_merge.sinks.clickhouse.position import TABLE, Position
+from spark_merge.sinks.clickhouse.server import forget
+from spark_merge.sinks.clickhouse.tables import Tables, has_rows
+from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, Settings, settings_of
+from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
+from spark_merge.sinks.kind import SinkKind, SinkUri
+
+CHUNK_PARTS = 4
+
+TABLES_KNOWN_S = 600
+"""How long what a table of the target has is believed; our own DDLs, and every error, make it be read anew."""
+
+
+class ClickHouseSink:
+    def __init__(self, settings: Settings, *, log_id: str) -> None:
+        self._settings = settings
+        self._tables = Tables(settings, log_id)
+        self._position = Position(settings.server, settings.database, log_id=log_id)
+        self._fresh = False
+        self._output = ""
+        self._known: dict[TableSchema, float] = {}
+
+    def look(self) -> Accepted | None:
+        return self._position.look()
+
+    def open(self, *, epoch: int | None) -> Standing:
+        mine = self._position.open(epoch)
+        self._fresh, self._output = mine.accepted is None, mine.output
+        self._known.clear()
+        return Standing(mine.holder.owner, mine.accepted)
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
+        self._make_ready(heads)
+        groups = spread(units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
+        tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
+        schemas = heads[0].schemas
+        targets = {name: self._tables.target(schemas[name]) for name in _with_rows(heads) & schemas.keys() if has_rows(schemas[name])}
+        return Batch(tuple(heads), (tasks,), ClickHouseWriter(self._settings.server, targets, self._output))
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
+        last = batch.heads[-1]
+        if last.ddls:
+            self._known.clear()
+            self._position.check()
+            Ddls(self._tables, self._position.check).carry_out(last)
+        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
+        self._fresh = False
+
+    def close(self) -> None:
+        forget(self._settings.server)
+
+    def _make_ready(self, heads: Sequence[Head]) -> None:
+        """At the start all tables, so that what is not there later was taken away; then those with rows in these segments."""
+        schemas = heads[0].schemas
+        wanted = schemas.values() if self._fresh else [schemas[name] for name in sorted(_with_rows(heads) & schemas.keys())]
+        now = time.monotonic()
+        new = [schema for schema in wanted if has_rows(schema) and self._known.get(schema, 0.0) <= now]
+        self._tables.ready(new, fresh=self._fresh)
+        self._known.update(dict.fromkeys(new, now + TABLES_KNOWN_S))
+
+
+def _with_rows(heads: Iterable[Head]) -> set[TableName]:
+    found: set[TableName] = set()
+    for head in heads:
+        found |= {chunk.table for chunk in head.due_chunks()}
+        found |= head.schemas.keys() if head.table_rows is None else head.table_rows.keys()
+    return found
+
+
+def _leaves(uri: SinkUri) -> str:
+    return f"DROP TABLE {uri.parts.path.strip('/') or DATABASE}.{TABLE}: it holds the position, for a sink that is not to go on"
+
+
+def _open(uri: SinkUri) -> ClickHouseSink:
+    return ClickHouseSink(settings_of(uri), log_id=uri.log_id)
+
+
+CLICKHOUSE = SinkKind(_open, PARAMETERS, holds_rows, misfits, leaves=_leaves)

@@ -1,0 +1,286 @@
+"""Our tables at the target and the views that readers use.
+
+    shop.orders__rows   ReplacingMergeTree(_version, _is_deleted) ORDER BY the handle key: versions of each row
+    shop.orders         SELECT its columns FROM shop.orders__rows FINAL [WHERE _version > floor]: of each key the newest row, unless deleted
+
+A table's comment is our note on it: whose rows it has, up to which DDL it is as the source's, and `floor`: what is not newer than that was
+before a TRUNCATE or a DROP, and does not count whenever it comes. So what a DDL has done to a table is on record with the table itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from sidecar.core.model import MARK_TABLE, TableName, TableSchema
+from sidecar.errors import SinkError
+from sidecar.log.identity import continues
+from spark_merge.sinks.clickhouse.block import Ours
+from spark_merge.sinks.clickhouse.columns import DATE_KINDS, column_type, holds, kept_as
+from spark_merge.sinks.clickhouse.server import identifier, literal, quoted
+from spark_merge.sinks.clickhouse.uri import Settings
+
+NAMES_A_QUERY = 200
+
+DEDUPLICATION_WINDOW = 1000
+"""Blocks whose content a table remembers, so that one that is sent again is left out."""
+
+_VIEW_NOTE = "ticdc-dump "
+
+
+class Note(msgspec.Struct, frozen=True):
+    """`ticdc_dump`: the log. `table`: of the log, whose rows it has. `upto`, `moved`: commit_ts of the last DDL that it has behind it, and
+    of the last one that gave it another name; 0 for none. `floor`: a version."""
+
+    ticdc_dump: str
+    table: tuple[str, str]
+    upto: int = 0
+    moved: int = 0
+    floor: int = 0
+
+    @property
+    def name(self) -> TableName:
+        return TableName(*self.table)
+
+    def text(self) -> str:
+        return literal(msgspec.json.encode(self).decode())
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """A table or view of the target. `columns`: name to type, in order. `note` None: the comment is none of ours."""
+
+    engine: str
+    comment: str
+    columns: Mapping[str, str]
+    key: frozenset[str]
+    note: Note | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a task writes a table's rows: `kept` has the kinds that its columns have there. Picklable."""
+
+    rows: TableName
+    kept: TableSchema
+
+
+def has_rows(schema: TableSchema) -> bool:
+    """Whether a table of the log has rows here."""
+    return bool(schema.key and schema.columns) and schema.name.schema != MARK_TABLE.schema
+
+
+@dataclass
+class Tables:
+    settings: Settings
+    log_id: str
+    _typed_keys: set[TableName] = field(default_factory=set)
+    """Tables that were made with dates in their keys, which cannot become text."""
+
+    def target(self, schema: TableSchema) -> Target:
+        """As far as the table has been compared."""
+        return Target(self.settings.names.rows(schema.name), self.kept(schema))
+
+    def note(self, schema: TableSchema, upto: int = 0, floor: int = 0) -> Note:
+        return Note(self.log_id, (schema.name.schema, schema.name.table), upto, floor=floor)
+
+    def kept(self, schema: TableSchema) -> TableSchema:
+        return kept_as(schema, self.settings.dates, typed_key=schema.name in self._typed_keys)
+
+    def learn_key(self, schema: TableSchema, found: There) -> None:
+        kinds = [column_type(column, in_key=True) for column in schema.columns if column.kind in DATE_KINDS and column.name in schema.key]
+        if kinds and found.key & {name for name, kind in found.columns.items() if kind in kinds}:
+            self._typed_keys.add(schema.name)
+
+    # ---- what is there ---------------------------------------------------------------------------------------------------------------
+
+    def read(self, names: Iterable[TableName]) -> dict[TableName, There]:
+        """Of these the ones that are there."""
+        wanted, found = sorted(set(names)), dict[TableName, There]()
+        for start in range(0, len(wanted), NAMES_A_QUERY):
+            found |= self._read(wanted[start : start + NAMES_A_QUERY])
+        return found
+
+    def _read(self, names: Sequence[TableName]) -> dict[TableName, There]:
+        among = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in names)
+        server, doing = self.settings.server, "reading what the tables have"
+        tables = server.rows(
+            f"SELECT database, name, engine_full, comment FROM system.tables WHERE (database, name) IN ({among})", doing=doing
+        )
+        columns = server.rows(
+            f"SELECT database, table, name, type, is_in_sorting_key FROM system.columns WHERE (database, table) IN ({among})"
+            " ORDER BY database, table, position",
+            doing=doing,
+        )
+        found = {}
+        for schema, table, engine, comment in tables or ():
+            own = [(name, kind, key) for a, b, name, kind, key in columns or () if (a, b) == (schema, table)]
+            key = frozenset(name for name, _, in_key in own if in_key)
+            found[TableName(schema, table)] = There(engine, comment, {name: kind for name, kind, _ in own}, key, note_of(comment))
+        return found
+
+    # ---- making and comparing --------------------------------------------------------------------------------------------------------
+
+    def ready(self, schemas: Iterable[TableSchema], *, fresh: bool) -> None:
+        """Each is there, as it must be. `fresh`: nothing is accepted, so what is not there is made; later it would lack the rows that it
+        had. Raises SinkError."""
+        wanted = [schema for schema in schemas if has_rows(schema)]
+        self.check_apart(wanted)
+        there = self.read(self.names(wanted))
+        for schema in wanted:
+            self.check(schema, there, fresh=fresh)
+            found = there.get(self.settings.names.rows(schema.name))
+            if found is None:
+                self.make(schema, self.note(schema))
+            else:
+                self.compare(schema, found)
+            self.view(schema, there, floor=found.note.floor if found and found.note else 0)
+
+    def check(self, schema: TableSchema, there: Mapping[TableName, There], *, fresh: bool) -> None:
+        """What `ready` of it would raise; writes nothing."""
+        name, reader = self.settings.names.rows(schema.name), self.settings.names.reader(schema.name)
+        if name in there:
+            self._dates_to_turn(schema, there[name])
+        elif not fresh:
+            raise SinkError(
+                f"{name}, which has the rows of {schema.name}, is not at the target",
+                hint="bring it back from where it went. If it never was there (a table that came to the changefeed without a DDL), or"
+                f" may begin empty, make it: {self._create(schema, self.note(schema))}",
+            )
+        if reader is not None and reader in there:
+            check_view(reader, there[reader])
+
+    def check_apart(self, schemas: Iterable[TableSchema]) -> None:
+        """Raises SinkError where two of them would have one table or view."""
+        taken: dict[TableName, TableName] = {}
+        for schema in schemas:
+            for name in self.names([schema]):
+                other = taken.setdefault(name.folded(), schema.name)
+                if other != schema.name:
+                    raise SinkError(
+                        f"{other} and {schema.name} would both have {name}",
+                        hint="give one of them another target with `routes`, or all of them other names with `rows-table` or `view`",
+                    )
+
+    def names(self, schemas: Iterable[TableSchema]) -> list[TableName]:
+        """Of their tables and views."""
+        names = self.settings.names
+        return [name for schema in schemas for name in (names.rows(schema.name), names.reader(schema.name)) if name is not None]
+
+    def make(self, schema: TableSchema, note: Note) -> None:
+        doing = f"making {self.settings.names.rows(schema.name)} for {schema.name}"
+        database = self.settings.names.rows(schema.name).schema
+        self.settings.server.run(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}", doing=doing)
+        self.settings.server.run(self._create(schema, note), doing=doing)
+
+    def _create(self, schema: TableSchema, note: Note) -> str:
+        kept, ours = self.kept(schema), Ours.of(schema)
+        columns = [f"{quoted(column.name)} {column_type(column, in_key=column.name in kept.key)}" for column in kept.columns]
+        columns += [f"{quoted(ours.version)} UInt64", f"{quoted(ours.deleted)} UInt8"]
+        options = f"non_replicated_deduplication_window = {DEDUPLICATION_WINDOW}"
+        if self.settings.fsync:
+            options += ", fsync_after_insert = 1, fsync_part_directory = 1"
+        return (
+            f"CREATE TABLE IF NOT EXISTS {identifier(self.settings.names.rows(schema.name))} ({', '.join(columns)})"
+            f" ENGINE = ReplacingMergeTree({quoted(ours.version)}, {quoted(ours.deleted)})"
+            f" ORDER BY ({', '.join(map(quoted, kept.key))}) SETTINGS {options} COMMENT {note.text()}"
+        )
+
+    def compare(self, schema: TableSchema, found: There) -> None:
+        """Raises SinkError where it is not what `make` would make, or more. A date that is to be text becomes text."""
+        name = self.settings.names.rows(schema.name)
+        for column, wanted in self._dates_to_turn(schema, found):
+            doing = f"turning {name}.{column} into text"
+            self.settings.server.run(f"ALTER TABLE {identifier(name)} MODIFY COLUMN {quoted(column)} {wanted}", doing=doing)
+
+    def _dates_to_turn(self, schema: TableSchema, found: There) -> list[tuple[str, str]]:
+        """With the types that they are to have. Raises as `compare`."""
+        name, turned = self.settings.names.rows(schema.name), list[tuple[str, str]]()
+        self.check_ours(name, found, schema.name)
+        self.learn_key(schema, found)
+        kept, ours = self.kept(schema), Ours.of(schema)
+        differ = [] if _merges_by(found.engine, ours) else [f"the engine {found.engine.partition(' ')[0]}"]
+        if found.key != set(kept.key):
+            differ.append(f"ORDER BY ({', '.join(sorted(found.key))}) and not ({', '.join(kept.key)})")
+        for column, typed in zip(kept.columns, schema.columns, strict=True):
+            in_key, is_there = column.name in kept.key, found.columns.get(column.name)
+            wanted = column_type(column, in_key=in_key)
+            if is_there is None:
+                differ.append(f"no column {column.name}")
+            elif not holds(is_there, wanted):
+                if column.kind == typed.kind or in_key or not holds(is_there, column_type(typed, in_key=False)):
+                    differ.append(f"{column.name} {is_there} and not {wanted}")
+                else:
+                    turned.append((column.name, wanted))
+        if differ:
+            raise SinkError(
+                f"{name}, which is at the target, is another table than {schema.name} of the log: it has {'; '.join(differ)}",
+                hint="alter or drop it (then dump the table again), or give the log's table another target with `routes`",
+            )
+        return turned
+
+    def check_ours(self, name: TableName, found: There, of: TableName) -> None:
+        note = found.note
+        if note is None or note.name != of or not continues(note.ticdc_dump, self.log_id):
+            told = f"rows of {note.name} by log {note.ticdc_dump}" if note else "no rows of this sink's"
+            raise SinkError(
+                f"{name} is at the target already, and has {told}; the rows of {of} by log {self.log_id} would go there",
+                hint="drop or rename it, or give the log's table another target with `routes` or `rows-table`",
+            )
+
+    # ---- views -----------------------------------------------------------------------------------------------------------------------
+
+    def view(self, schema: TableSchema, there: Mapping[TableName, There], *, floor: int) -> None:
+        """What readers use is there; made again when a column's type is another, as a view converts to those that it was made with. Raises
+        SinkError where something else has its name."""
+        name = self.settings.names.reader(schema.name)
+        if name is None:
+            return
+        text = self._select(schema, floor)
+        kinds = [column_type(column, in_key=column.name in schema.key) for column in self.kept(schema).columns]
+        mark = _VIEW_NOTE + hashlib.blake2b(f"{text} {kinds}".encode(), digest_size=12).hexdigest()
+        found = there.get(name)
+        if found is not None:
+            check_view(name, found)
+            if found.comment == mark:
+                return
+        doing = f"making view {name}"
+        self.settings.server.run(f"CREATE DATABASE IF NOT EXISTS {quoted(name.schema)}", doing=doing)
+        self.settings.server.run(f"CREATE OR REPLACE VIEW {identifier(name)} AS {text} COMMENT {literal(mark)}", doing=doing)
+
+    def _select(self, schema: TableSchema, floor: int) -> str:
+        where = f" WHERE {quoted(Ours.of(schema).version)} > {floor}" if floor else ""
+        columns = ", ".join(map(quoted, schema.column_names()))
+        return f"SELECT {columns} FROM {identifier(self.settings.names.rows(schema.name))} FINAL{where}"
+
+    def drop_view(self, name: TableName, there: Mapping[TableName, There]) -> None:
+        """Nothing where it is not there, or is none of ours."""
+        view = self.settings.names.reader(name)
+        found = there.get(view) if view else None
+        if view is not None and found is not None and found.comment.startswith(_VIEW_NOTE):
+            self.settings.server.run(f"DROP VIEW IF EXISTS {identifier(view)}", doing=f"dropping view {view}")
+
+
+def check_view(name: TableName, found: There) -> None:
+    if not found.comment.startswith(_VIEW_NOTE):
+        raise SinkError(
+            f"{name}, under which readers would find a view of ours, is at the target already and is none of ours",
+            hint="drop or rename it, or give views another name with `view`, such as view={table}_now; an empty `view` makes none",
+        )
+
+
+def _merges_by(engine: str, ours: Ours) -> bool:
+    """Whatever replicates it beside."""
+    head, _, rest = engine.partition("(")
+    arguments = [part.strip(" `") for part in rest.partition(")")[0].split(",")]
+    return head.endswith("ReplacingMergeTree") and arguments[-2:] == [ours.version, ours.deleted]
+
+
+def note_of(comment: str) -> Note | None:
+    try:
+        return msgspec.json.decode(comment, type=Note)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,78 @@
+"""Carries out what `ddl` found, a commit a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+
+from sidecar.core.model import Seq, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.contract import Head
+from spark_merge.sinks.delta.columns import Layout, layout_of
+from spark_merge.sinks.delta.ddl import DELTA, Altered
+from spark_merge.sinks.delta.merge import touched, with_transactions
+from spark_merge.sinks.delta.table import Act, Moment, Table, columns_of, transaction_only
+
+
+def alter(table: Table, altered: Altered, head: Head, moment: Moment) -> None:
+    """Raises SinkError where rows that are there cannot follow; then nothing is done."""
+    found = table.load()
+    if found is None or not found.file_uris():
+        return
+    there = columns_of(found)
+    before = layout_of(altered.before, there, "merge")
+    after = before if altered.after is None or altered.emptied else layout_of(altered.after, there, "merge")
+
+    def act(found: DeltaTable, _: Seq) -> Act | None:
+        if table.due(found, moment) > moment.last + 1:
+            return None  # rows have come since: a later owner is past this DDL
+        return with_transactions(_act(found, altered, before, after), touched(moment.log_id))
+
+    of_ddls = replace(moment, of=" ddl")
+    if table.due(found, of_ddls) > moment.last:
+        return
+    if altered.unless_empty and not altered.emptied:
+        raise DELTA.refused("; ".join(ddl.query for ddl in head.ddls), altered.unless_empty, head.ddls)
+    table.bring(after, of_ddls, act)
+
+
+def _act(found: DeltaTable, altered: Altered, before: Layout, after: Layout) -> Act:
+    if not found.file_uris():
+        return transaction_only
+    if altered.emptied:
+        return lambda table, how: table.delete(commit_properties=how)
+    updates = _updates(altered, before, after)
+    _check_untyped(found, updates, before)
+    return (lambda table, how: _updated(table, updates, how)) if updates else transaction_only
+
+
+def _check_untyped(found: DeltaTable, updates: Mapping[str, str], before: Layout) -> None:
+    """Values that are in no column of theirs go by the column's name, and stay what they were."""
+    dates = [column.source for column in before.columns if f"`{column.name}`" in updates and pa.types.is_temporal(column.kind)]
+    untyped = before.envelope("untyped")
+    if dates and sum(rows.num_rows for rows in found.scan(columns=[untyped], predicate=f"`{untyped}` IS NOT NULL")):
+        raise SinkError(
+            f"column {', '.join(map(str, dates))} of {found.table_uri} may have dates of no calendar, which cannot move to another column",
+            hint="use mode=append; or replace these dates at the source before its schema is changed",
+        )
+
+
+def _updates(altered: Altered, before: Layout, after: Layout) -> dict[str, str]:
+    """What is no column of the source any more is null from here on."""
+    old = _names(altered.before, before)
+    new = _names(altered.after or altered.before, after)
+    updates = {f"`{name}`": "NULL" for name in sorted({*old.values()} - {*new.values()})}
+    updates |= {f"`{new[name]}`": value for name, value in altered.filled}
+    moved = [(new[to], old[source], value) for source, to, value in altered.moved]
+    return updates | {f"`{to}`": value.format(f"`{source}`") for to, source, value in moved if to != source}
+
+
+def _names(schema: TableSchema, layout: Layout) -> dict[str, str]:
+    return {name: column.name for name, column in zip(schema.column_names(), layout.columns, strict=True)}
+
+
+def _updated(table: DeltaTable, updates: Mapping[str, str], how: CommitProperties) -> object:
+    return table.update(updates=dict(updates), commit_properties=how)

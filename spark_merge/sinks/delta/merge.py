@@ -1,0 +1,185 @@
+"""`mode=merge`: rows into a table that is as it is in TiDB, one commit a table and batch.
+
+    files of the batch ─► of each key the last row by (commit_ts, rank) ─► MERGE by the handle key: delete, update, insert
+
+- A dump's files are added as they are where the table was empty when the dump's first ones came and nothing else has come since: the chunks
+  of one dump share no key. Two more transactions of the table remember it: `… dump {id}` whose rows it has, `… live` 1 where it has others.
+- Memory: the keys of a batch's rows of a table, then a piece of them at a time; of the MERGE itself MERGE_BYTES_MAX, after which delta-rs
+  spills to the disk. A MERGE rewrites the files in which it finds a key, so it costs what these are large: files that the least and the
+  greatest key of a batch leave out are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+
+from sidecar.core.model import Seq, TableSchema
+from sidecar.errors import SinkError
+from sidecar.log import storage
+from sidecar.log.storage import Folder
+from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
+from spark_merge.latest import are_last, key_codes
+from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app
+from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
+from spark_merge.sinks.files.layout import storage_errors
+
+MERGE_BYTES_MAX = 512 << 20
+
+
+def check_key(schema: TableSchema) -> None:
+    """Raises SinkError for a key that a MERGE cannot compare."""
+    odd = [column.name for column in schema.columns if column.name in schema.key and column.kind in ("float", "double")]
+    if odd:
+        raise SinkError(
+            f"{schema.name} has {odd[0]}, a floating-point number, in its key, and a MERGE by it is not exact",
+            hint="use mode=append, or leave the table out by the changefeed's filter",
+        )
+
+
+def merge(table: Table, place: TablePlace, files: Sequence[WrittenFile], moment: Moment, folder: Folder) -> None:
+    def act(found: DeltaTable, due: Seq) -> Act | None:
+        new = [file for file in files if file.seq >= due]
+        if not new:
+            return None
+        dump = _only_dump(new)
+        if dump and (not found.file_uris() or _is_of_dump(found, table, dump, moment.log_id)):
+            return with_transactions(adding(new), Transaction(_live(moment.log_id), 0), Transaction(_dump(moment.log_id, dump), 1))
+        return with_transactions(_merging(place, new, folder), Transaction(_live(moment.log_id), 1))
+
+    table.bring(place.layout, moment, act)
+
+
+def touched(log_id: str) -> Transaction:
+    """What makes a later dump's rows be merged."""
+    return Transaction(_live(log_id), 1)
+
+
+def _live(log_id: str) -> str:
+    return f"{app(log_id)} live"
+
+
+def _dump(log_id: str, dump_id: str) -> str:
+    return f"{app(log_id)} dump {dump_id}"
+
+
+def _only_dump(files: Sequence[WrittenFile]) -> str:
+    """The dump whose rows these are and nobody else's; else empty."""
+    found = {file.dump_ids for file in files}
+    ids = next(iter(found)) if len(found) == 1 else ()
+    return ids[0] if len(ids) == 1 else ""
+
+
+def _is_of_dump(found: DeltaTable, table: Table, dump: str, log_id: str) -> bool:
+    return not table.transaction(found, _live(log_id)) and table.transaction(found, _dump(log_id, dump)) == 1
+
+
+def with_transactions(act: Act | None, *more: Transaction) -> Act | None:
+    if act is None:
+        return None
+
+    def acting(table: DeltaTable, how: CommitProperties) -> object:
+        how.app_transactions = [*(how.app_transactions or ()), *more]
+        return act(table, how)
+
+    return acting
+
+
+# ---- the MERGE ------------------------------------------------------------------------------------------------------
+
+
+def _merging(place: TablePlace, files: Sequence[WrittenFile], folder: Folder) -> Act:
+    def acting(table: DeltaTable, how: CommitProperties) -> object:
+        rows = Folded(place, files, folder)
+        names = merged_columns(place.layout).names
+        all_of_it = {f"t.`{name}`": f"s.`{name}`" for name in names}
+        return (
+            table.merge(
+                rows.reader(),
+                predicate=rows.predicate(),
+                source_alias="s",
+                target_alias="t",
+                max_spill_size=MERGE_BYTES_MAX,
+                commit_properties=how,
+            )
+            .when_matched_delete(f"s.`{rows.gone}`")
+            .when_matched_update(all_of_it, f"NOT s.`{rows.gone}`")
+            .when_not_matched_insert(all_of_it, f"NOT s.`{rows.gone}`")
+            .execute()
+        )
+
+    return acting
+
+
+class Folded:
+    """Of each key the last row that files have of it. `gone`: the column that tells that it was deleted."""
+
+    def __init__(self, place: TablePlace, files: Sequence[WrittenFile], folder: Folder) -> None:
+        self._place, self._files, self._folder = place, files, folder
+        names = merged_columns(place.layout).names
+        self.gone = "gone"
+        while self.gone in (name.lower() for name in names):
+            self.gone = f"_{self.gone}"
+        self._key = list(place.key)
+        self._keep, self._bounds = self._last_of_each_key()
+
+    def predicate(self) -> str:
+        equal = [f"t.`{name}` = s.`{name}`" for name in self._key]
+        return " AND ".join(equal + [f"t.`{name}` BETWEEN {least} AND {most}" for name, (least, most) in self._bounds.items()])
+
+    def reader(self) -> pa.RecordBatchReader:
+        schema = merged_columns(self._place.layout).append(pa.field(self.gone, pa.bool_()))
+        return pa.RecordBatchReader.from_batches(schema, self._batches(schema))
+
+    def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        op = self._place.layout.envelope("op")
+        for file, keep in zip(self._files, self._keep, strict=True):
+            names, at = schema.names[:-1] + ([] if file.dump_ids else [op]), 0
+            for rows in _read(self._folder, file, names):
+                kept = pa.Table.from_batches([rows]).filter(pa.array(keep[at : at + rows.num_rows]))
+                at += rows.num_rows
+                gone = pa.repeat(pa.scalar(value=False), kept.num_rows) if file.dump_ids else pc.equal(kept[op], "delete")
+                yield from kept.select(schema.names[:-1]).append_column(self.gone, gone).cast(schema).to_batches()
+
+    def _last_of_each_key(self) -> tuple[list[Any], dict[str, tuple[int, int]]]:
+        layout = self._place.layout
+        op, commit_ts = layout.envelope("op"), layout.envelope("commit_ts")
+        keys, times, ranks = list[pa.Table](), list[Any](), list[Any]()
+        for file in self._files:
+            for rows in _read(self._folder, file, [*self._key, commit_ts, *([] if file.dump_ids else [op])]):
+                keys.append(pa.Table.from_batches([rows.select(self._key)]))
+                times.append(rows.column(commit_ts).to_numpy())
+                ranks.append(np.full(rows.num_rows, RANK_CHUNK) if file.dump_ids else _ranks(rows.column(op)))
+        found = pa.concat_tables(keys)
+        self._check_comparable(found)
+        keep = are_last(key_codes(found), ranks=np.concatenate(ranks), commit_ts=np.concatenate(times))
+        edges = np.cumsum([file.rows for file in self._files])[:-1]
+        return np.split(keep, edges), {name: _bounds(found[name]) for name in self._key if pa.types.is_int64(found[name].type)}
+
+    def _check_comparable(self, keys: pa.Table) -> None:
+        for name in keys.column_names:
+            if keys[name].null_count:
+                raise SinkError(
+                    f"{self._files[0].table} has a key whose {name} is a date of no calendar, and a MERGE cannot compare it",
+                    hint="use mode=append, or leave the table out by the changefeed's filter",
+                )
+
+
+def _read(folder: Folder, file: WrittenFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    with storage_errors(f"{folder}/{file.path}"), storage.open_to_read(folder, file.path) as found:
+        yield from pq.ParquetFile(found).iter_batches(columns=names)
+
+
+def _ranks(op: pa.Array) -> Any:
+    return np.where(pc.equal(op, "delete").to_numpy(zero_copy_only=False), RANK_DELETE, RANK_PUT)
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[int, int]:
+    found = pc.min_max(column)
+    return found["min"].as_py(), found["max"].as_py()

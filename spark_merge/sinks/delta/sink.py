@@ -1,0 +1,177 @@
+"""The Delta sink: of the hidden kind, over a folder of Delta tables.
+
+    open → plan (where each column goes) → files, in tasks → the tables' commits, side by side → the position
+
+- The position, the fence and the record for all tables are the files sink's commits (files/commits.py) beside the tables.
+- A worker that died between two tables' commits leaves tables of which some are a batch ahead; each knows it (table.py), and the batch done
+  again brings the others there.
+- A former owner that looked at the fence and was frozen before a table's commit may still make it: then these rows are there once, and the
+  owner's own commit leaves them out. Its files are never swept, or such a commit would name files that are gone: `VACUUM` takes what no
+  commit names, later than any worker is frozen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
+from sidecar.errors import ConfigError, SinkError
+from sidecar.log import storage
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
+from spark_merge.cut import spread, units
+from spark_merge.encode.block import schema_of
+from spark_merge.sinks.delta.altering import alter
+from spark_merge.sinks.delta.columns import layout_of
+from spark_merge.sinks.delta.ddl import alterations
+from spark_merge.sinks.delta.merge import check_key, merge
+from spark_merge.sinks.delta.places import table_place
+from spark_merge.sinks.delta.table import Moment, Table
+from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, Settings, holds_rows, settings_of
+from spark_merge.sinks.delta.writer import STAGED, DeltaWriter, TablePlace, WrittenFile
+from spark_merge.sinks.files.folder import OutputFolder, segment_of
+from spark_merge.sinks.files.layout import Identity, owner_of, storage_errors
+from spark_merge.sinks.files.sink import CHUNK_PARTS, LIVE_PARTS
+from spark_merge.sinks.kind import SinkKind, SinkUri
+
+TABLES_AT_ONCE_MAX = 8
+"""Whose commits wait for the storage side by side."""
+
+
+class DeltaSink:
+    def __init__(self, settings: Settings, *, log_id: str) -> None:
+        self.gather_s = settings.commit_s
+        self._settings, self._log_id = settings, log_id
+        identity = Identity(log_id, settings.mode, CHUNK_PARTS["parquet"], LIVE_PARTS["parquet"])
+        self._output = OutputFolder(settings.folder, identity, parameter="mode")
+        self._known: dict[TableSchema, TablePlace] = {}
+        """Believed while this worker is the owner: nobody else alters the tables, and a commit looks again."""
+
+    def look(self) -> Accepted | None:
+        return self._output.look()
+
+    def open(self, *, epoch: int | None) -> Standing:
+        self._known.clear()
+        standing = self._output.open(epoch)
+        if self._settings.mode == "merge":
+            self._sweep_staged()
+        return standing
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
+        identity, settings = self._output.identity, self._settings
+        places = self._places(heads)
+        groups = spread(units(heads, chunk_parts=identity.chunk_parts, live_part_rows=identity.live_part_rows), heads, cores=cores)
+        tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
+        return Batch(tuple(heads), (tasks,), DeltaWriter(settings.folder, settings.mode, self._output.owner, places))
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        self._output.check(batch.heads)
+        files: defaultdict[TableName, list[WrittenFile]] = defaultdict(list)
+        for outcome in outcomes:
+            for file in outcome.note:
+                files[file.table].append(file)
+        moment = _moment(self._log_id, batch.heads, self._output.owner)
+        places = self._places(batch.heads)
+        self._side_by_side(partial(self._bring, places[name], found, moment) for name, found in sorted(files.items()))
+        self._known.update((batch.heads[0].schemas[name], _made(places[name])) for name in files)
+        if batch.heads[-1].ddls:
+            self._known.clear()
+            if self._settings.mode == "merge":
+                self._alter(batch.heads[-1], moment)
+        self._output.accept(batch.heads, [segment_of(head, []) for head in batch.heads])
+        self._forget_staged(file for found in files.values() for file in found)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _side_by_side(self, acts: Iterable[Callable[[], None]]) -> None:
+        with ThreadPoolExecutor(TABLES_AT_ONCE_MAX) as pool:
+            for done in [pool.submit(act) for act in acts]:
+                done.result()
+
+    def _bring(self, place: TablePlace, files: Sequence[WrittenFile], moment: Moment) -> None:
+        table = self._table(place.place)
+        if self._settings.mode == "append":
+            table.append(place.layout, files, moment)
+        else:
+            merge(table, place, files, moment, self._settings.folder)
+
+    def _alter(self, head: Head, moment: Moment) -> None:
+        settings = self._settings
+        found = alterations(head, settings.routes, settings.ddl_done)
+        self._side_by_side(partial(alter, self._table(self._at(one.before.name)), one, head, moment) for one in found)
+
+    def _forget_staged(self, files: Iterable[WrittenFile]) -> None:
+        staged = [file.path for file in files if file.path.startswith(f"{STAGED}/")]
+        with storage_errors(self._settings.folder):
+            storage.remove(self._settings.folder, staged)
+
+    def _sweep_staged(self) -> None:
+        """Of former owners: no commit names these files."""
+        folder = self._settings.folder
+        with storage_errors(folder):
+            found = storage.list_names(replace(folder, root=folder.path(STAGED)), deep=True)
+            storage.remove(folder, [f"{STAGED}/{name}" for name in found if owner_of(name) < self._output.owner])
+
+    def _table(self, place: str) -> Table:
+        return Table(self._settings.folder, place)
+
+    def _at(self, name: TableName) -> str:
+        return table_place(self._settings.routes.target(name))
+
+    def _places(self, heads: Sequence[Head]) -> dict[TableName, TablePlace]:
+        """Of the tables that have rows in these segments."""
+        names: set[TableName] = set()
+        schemas = heads[0].schemas
+        for head in heads:
+            names |= {chunk.table for chunk in head.due_chunks()}
+            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
+        self._check_apart(names)
+        return {name: self._place(schema_of(schemas, name)) for name in names - {MARK_TABLE}}
+
+    def _check_apart(self, names: Iterable[TableName]) -> None:
+        try:
+            self._settings.routes.check_apart(names)
+        except ConfigError as error:
+            raise SinkError(error.message, hint=error.hint) from error
+
+    def _place(self, schema: TableSchema) -> TablePlace:
+        if (found := self._known.get(schema)) is None:
+            if self._settings.mode == "merge":
+                check_key(schema)
+            place = self._at(schema.name)
+            layout = layout_of(schema, self._table(place).columns(), self._settings.mode)
+            names = dict(zip(schema.column_names(), layout.columns, strict=True))
+            self._known[schema] = found = TablePlace(place, layout, tuple(names[name].name for name in schema.key))
+        return found
+
+
+def _made(place: TablePlace) -> TablePlace:
+    """When it has been brought rows: a table that is not there after that is gone."""
+    return replace(place, layout=replace(place.layout, missing=()))
+
+
+def _moment(log_id: str, heads: Sequence[Head], owner: Owner) -> Moment:
+    return Moment(log_id, heads[0].seq, Seq(heads[-1].seq), heads[-1].upto_ts, owner)
+
+
+def _open(uri: SinkUri) -> DeltaSink:
+    return DeltaSink(settings_of(uri), log_id=uri.log_id)
+
+
+def _misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
+    mode = settings_of(uri).mode
+    for schema in schemas:
+        try:
+            layout_of(schema, [], mode)
+            if mode == "merge":
+                check_key(schema)
+        except SinkError as error:
+            yield error.message, error.hint
+
+
+DELTA = SinkKind(_open, PARAMETERS, holds_rows, _misfits)
+DELTA_S3 = SinkKind(_open, PARAMETERS_S3, holds_rows, _misfits)

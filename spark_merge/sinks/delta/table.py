@@ -1,0 +1,238 @@
+"""One Delta table as its one writer has it: what it is, how far it is, and its commits.
+
+- Each commit carries the application's transaction: the log's name, and the last segment of the batch plus one. So a table tells by itself
+  which segments it has, and a batch that is done again, in whatever cut, gives it the others only.
+- A commit is made for exactly the version after the one that was looked at (no retries in delta-rs, whose own look for conflicts then plays
+  no part). Where somebody else was first, an OPTIMIZE or a former owner that woke up, the table is looked at anew. So of two workers that
+  bring the same segments one commits them, whichever.
+- `userMetadata` of a commit tells log, segments, owner and `upto_ts`, for who reads a version of the past.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.schema import PrimitiveType
+from deltalake.transaction import AddAction
+
+from sidecar.core.model import CommitTs, Seq
+from sidecar.errors import SinkError
+from sidecar.log.storage import Folder
+from sidecar.process.kept_secrets import kept
+from spark_merge.contract import Owner
+from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
+from spark_merge.sinks.delta.writer import WrittenFile
+
+TRIES_MAX = 20
+"""Of a commit that others are faster than."""
+
+RETRY_S_MAX = 30
+"""Of S3's client in delta-rs, for a request; after that the sink is opened again."""
+
+_KINDS: dict[str, pa.DataType] = {
+    "long": pa.int64(),
+    "short": pa.int16(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Of a commit: the segments of its batch, and the log's name. `of`: which of our transactions of a table it is."""
+
+    log_id: str
+    first: Seq
+    last: Seq
+    upto_ts: CommitTs
+    owner: Owner
+    of: str = ""
+
+    def told(self) -> str:
+        told = {
+            "log": self.log_id,
+            "first_seq": self.first,
+            "last_seq": self.last,
+            "upto_ts": str(self.upto_ts),
+            "owner": list(self.owner),
+        }
+        return json.dumps({"ticdc-dump": told}, separators=(",", ":"))
+
+
+Act = Callable[[DeltaTable, CommitProperties], object]
+
+
+class Table:
+    def __init__(self, folder: Folder, place: str) -> None:
+        self.uri = folder.path(place) if folder.protocol == "file" else f"{folder.protocol}://{folder.path(place)}"
+        self._options = storage_options(folder)
+
+    def load(self) -> DeltaTable | None:
+        """As it is; None where there is none."""
+        with delta_errors(self.uri):
+            try:
+                return DeltaTable(self.uri, storage_options=self._options)
+            except TableNotFoundError:
+                return None
+
+    def columns(self) -> list[DeltaColumn]:
+        """Of the table that is there; none where there is none."""
+        found = self.load()
+        return [] if found is None else columns_of(found)
+
+    def due(self, table: DeltaTable, moment: Moment) -> Seq:
+        """The first segment that it has not."""
+        names = [moment.log_id, moment.log_id.rpartition("#")[0]]  # an output of the changefeed alone is continued (identity.py)
+        return Seq(max(self.transaction(table, app(name) + moment.of) for name in names))
+
+    def transaction(self, table: DeltaTable, name: str) -> int:
+        """The version of it that the table has; 0 for none."""
+        with delta_errors(self.uri):
+            return table.transaction_version(name) or 0
+
+    def bring(self, layout: Layout, moment: Moment, act: Callable[[DeltaTable, Seq], Act | None]) -> None:
+        """One commit that `act` makes of the table as it is and the first segment that it has not; None: there is nothing to do. The table
+        is made, and gets the columns that `layout` has, before that."""
+        for _ in range(TRIES_MAX):
+            table = self.load()
+            due = Seq(0) if table is None else self.due(table, moment)
+            if due > moment.last:
+                return
+            if table is None:
+                self._make(layout)
+                continue
+            if missing := _missing(table, layout, self.uri):
+                self.commit(table, lambda found, how: found.alter.add_columns(list(map(_field, missing)), commit_properties=how))
+                continue
+            if (made := act(table, due)) is None or self.commit(table, made, moment):
+                return
+        raise SinkError(
+            f"the Delta table {self.uri} is changed by others faster than a batch can be committed, {TRIES_MAX} times",
+            hint="nobody else may write to it; run OPTIMIZE and VACUUM less often",
+        )
+
+    def append(self, layout: Layout, files: Sequence[WrittenFile], moment: Moment) -> None:
+        def act(_: DeltaTable, due: Seq) -> Act | None:
+            return adding([file for file in files if file.seq >= due])
+
+        self.bring(layout, moment, act)
+
+    def _make(self, layout: Layout) -> None:
+        """Of two who make it at once one does."""
+        if not layout.missing or layout.missing[0].source is not None:
+            raise SinkError(f"the Delta table {self.uri} is gone", hint="restore it; else deliver a new dump to a new folder")
+        with delta_errors(self.uri):
+            try:
+                DeltaTable.create(
+                    self.uri,
+                    Schema([_field(column) for column in layout.missing]),
+                    mode="error",
+                    storage_options=self._options,
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
+            except (CommitFailedError, DeltaError):
+                if self.load() is None:
+                    raise
+
+    def commit(self, table: DeltaTable, act: Act, moment: Moment | None = None) -> bool:
+        """False where somebody else made this version."""
+        told = {} if moment is None else {"userMetadata": moment.told()}
+        applied = [] if moment is None else [Transaction(app(moment.log_id) + moment.of, moment.last + 1)]
+        how = CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=applied)
+        with delta_errors(self.uri):
+            try:
+                act(table, how)
+            except CommitFailedError:
+                return False
+        return True
+
+
+def adding(files: Sequence[WrittenFile]) -> Act | None:
+    """These files as they are, to the rows that are there."""
+    if not files:
+        return None
+    actions = [AddAction(file.name, file.bytes, {}, file.written_ms, data_change=True, stats=file.stats) for file in files]
+    return lambda table, how: table.create_write_transaction(list(actions), "append", table.schema(), commit_properties=how)
+
+
+def transaction_only(table: DeltaTable, how: CommitProperties) -> None:
+    table.create_write_transaction([], "append", table.schema(), commit_properties=how)
+
+
+def columns_of(table: DeltaTable) -> list[DeltaColumn]:
+    return [DeltaColumn(field.name, _kind_of(field.type), field.metadata.get(SOURCE)) for field in table.schema().fields]
+
+
+def storage_options(folder: Folder) -> dict[str, str]:
+    """Of delta-rs. Without keys it takes them from the environment, as S3's own clients do."""
+    if folder.protocol != "s3":
+        return {}
+    client, key = folder.options.get("client_kwargs", {}), folder.options.get("key")
+    found = {"aws_conditional_put": "etag", "retry_timeout": f"{RETRY_S_MAX}s"}
+    if endpoint := client.get("endpoint_url"):
+        found |= {"aws_endpoint_url": endpoint} | ({"aws_allow_http": "true"} if endpoint.startswith("http:") else {})
+    if region := client.get("region_name"):
+        found["aws_region"] = region
+    if key is not None:
+        found |= {"aws_access_key_id": key, "aws_secret_access_key": kept("s3", key) or ""}
+    return found
+
+
+@contextmanager
+def delta_errors(uri: str) -> Iterator[None]:
+    """What delta-rs says, but that a commit came too late."""
+    try:
+        yield
+    except CommitFailedError:
+        raise
+    except (DeltaError, OSError) as error:
+        raise SinkError(
+            f"the Delta table {uri} cannot be read or written: {error}",
+            hint="make it reachable and writable for this process: nothing accepted is lost, and it goes on by itself",
+        ) from error
+
+
+def app(log_id: str) -> str:
+    return f"ticdc-dump {log_id}"
+
+
+def _missing(table: DeltaTable, layout: Layout, uri: str) -> list[DeltaColumn]:
+    there = {column.name: column for column in columns_of(table)}
+    wanted = [column for column in layout.columns if there.get(column.name) != column]
+    if odd := [column.name for column in wanted if column.name in there]:
+        raise SinkError(
+            f"column {', '.join(odd)} of the Delta table {uri} is not what it was when the batch was planned",
+            hint="nobody else may alter the table; the batch is planned anew",
+        )
+    return wanted
+
+
+def _field(column: DeltaColumn) -> Field:
+    about: dict[str, Any] = {} if column.source is None else {SOURCE: column.source}
+    return Field(column.name, PrimitiveType(_name_of(column.kind)), nullable=True, metadata=about)
+
+
+def _name_of(kind: pa.DataType) -> str:
+    return f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _NAMES[kind]
+
+
+def _kind_of(found: Any) -> pa.DataType:
+    """Null for a type that no column of ours has."""
+    name = getattr(found, "type", "")
+    if isinstance(name, str) and name.startswith("decimal("):
+        digits, _, scale = name[len("decimal(") : -1].partition(",")
+        return pa.decimal128(int(digits), int(scale))
+    return _KINDS.get(name, pa.null())

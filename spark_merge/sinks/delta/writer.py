@@ -1,0 +1,160 @@
+"""The Delta sink's part in tasks: portions to Parquet files of one segment and table, which nobody sees until a commit names them.
+
+A file's name tells its segment, part, owner and attempt, as in the files sink: a task that runs twice, or outlives its driver, replaces
+nothing. In `mode=merge` the files of live rows are for the driver alone, in a folder of their own; those of a dump's rows have the table's
+own columns and lie where the table can take them as they are. Knows no deltalake.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sidecar.core.model import Seq, TableName
+from sidecar.log import storage
+from sidecar.log.storage import Folder
+from spark_merge.contract import Counts, Outcome, Owner, Piece, Portion, Rows, Task
+from spark_merge.encode.block import Block, blocks
+from spark_merge.encode.typed import typed
+from spark_merge.sinks.delta.columns import Layout, Mode
+from spark_merge.sinks.files.layout import storage_errors
+
+STAGED = "_staged"
+ROW_GROUP_ROWS_MAX = 131_072
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """`place`: of the Delta table below the output's folder. `key`: the handle key's Delta columns."""
+
+    place: str
+    layout: Layout
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """`path` is relative to the output's folder, `name` to the table's. `stats` as Delta's log has them, JSON. `dump_ids`: of its rows,
+    empty for live ones."""
+
+    seq: Seq
+    table: TableName
+    path: str
+    name: str
+    rows: int
+    bytes: int
+    stats: str
+    written_ms: int
+    dump_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaWriter:
+    """Picklable. The outcome's note is its files: `list[WrittenFile]`; a portion whose rows all fell in windows has none."""
+
+    folder: Folder
+    mode: Mode
+    owner: Owner
+    tables: Mapping[TableName, TablePlace]
+
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        attempt = secrets.token_hex(4)
+        counts: Counts = {}
+        files: list[WrittenFile] = []
+        for portion in portions:
+            unit, table = portion.unit, portion.schema.name
+            part = f"-{unit.part}" if unit.part else ""
+            name = f"{unit.seq:020d}{part}.{self.owner.epoch}-{self.owner.incarnation}-{attempt}.parquet"
+            told = _Told()
+            files += self._written(name, portion, told)
+            counts[unit.seq, table] = counts.get((unit.seq, table), Rows()).plus(told.rows)
+        with storage_errors(self.folder):
+            storage.make_durable(self.folder, [file.path for file in files])
+        return Outcome(task.id, counts, files)
+
+    def _written(self, name: str, portion: Portion, told: _Told) -> Iterator[WrittenFile]:
+        """None without rows."""
+        to, aside = self.tables[portion.schema.name], self.mode == "merge" and portion.unit.live
+        found = (block for block in _blocks(portion, told) if block.rows)
+        first = next(found, None)
+        if first is None:
+            return
+        whole = to.layout.files()
+        kept = whole if self.mode == "append" or aside else merged_columns(to.layout)
+        path = f"{STAGED}/{to.place}/{name}" if aside else f"{to.place}/{name}"
+        with storage_errors(f"{self.folder}/{path}"), storage.new_file(self.folder, path, durable=False) as out:
+            with _parquet(out, kept) as (write, told_of_file):
+                for block in chain([first], found):
+                    write(typed(block, whole).select(kept.names))
+            size = out.tell()
+        stats = _stats(told_of_file[0], {to.layout.envelope(n) for n in ("seq", "commit_ts")} | {*to.key})
+        rows = told_of_file[0].num_rows
+        seq, table, now_ms = portion.unit.seq, portion.schema.name, time.time_ns() // 1_000_000
+        yield WrittenFile(seq, table, path, name, rows, size, stats, now_ms, tuple(sorted(told.dump_ids)))
+
+
+def merged_columns(layout: Layout) -> pa.Schema:
+    """Of a table of `mode=merge`, and of a dump's rows in it."""
+    whole = layout.files()
+    names = [layout.envelope("commit_ts"), layout.envelope("untyped"), *(column.name for column in layout.columns)]
+    return pa.schema([whole.field(name) for name in names])
+
+
+class _Told:
+    """What the pieces of a portion were."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.dump_ids: set[str] = set()
+
+
+def _blocks(portion: Portion, told: _Told) -> Iterator[Block]:
+    for piece in _counted(portion.pieces, told):
+        for block in blocks(portion.schema, portion.unit.seq, piece):
+            if block.dump_id is not None and block.rows:
+                told.dump_ids.add(block.dump_id)
+            yield block
+
+
+def _counted(pieces: Iterable[Piece], told: _Told) -> Iterator[Piece]:
+    for piece in pieces:
+        told.rows = told.rows.plus(Rows.of(piece))
+        yield piece
+
+
+@contextmanager
+def _parquet(out: IO[bytes], into: pa.Schema) -> Iterator[tuple[Callable[[pa.Table], object], list[Any]]]:
+    """A function that writes, and the file's metadata when it is whole."""
+    told: list[Any] = []
+    writer = pq.ParquetWriter(out, into, compression="zstd", compression_level=1, metadata_collector=told)
+    try:
+        yield lambda rows: writer.write_table(rows, row_group_size=ROW_GROUP_ROWS_MAX), told
+        writer.close()
+    except BaseException:
+        writer.is_open = False  # or its destructor goes on writing to a file that is given up
+        raise
+
+
+def _stats(metadata: Any, names: set[str]) -> str:
+    """For readers that pass over files: of whole numbers only, whose least and greatest are exact in any form."""
+    least: dict[str, int] = {}
+    most: dict[str, int] = {}
+    nulls: dict[str, int] = {}
+    for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
+        for column in (group.column(number) for number in range(group.num_columns)):
+            name, found = column.path_in_schema, column.statistics
+            if name in names and found is not None and found.has_min_max and type(found.min) is int:
+                least[name] = min(least.get(name, found.min), found.min)
+                most[name] = max(most.get(name, found.max), found.max)
+                nulls[name] = nulls.get(name, 0) + found.null_count
+    told = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    return json.dumps(told, separators=(",", ":"), ensure_ascii=False)

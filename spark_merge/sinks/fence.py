@@ -1,0 +1,43 @@
+"""What every sink asks of an output before it goes on: that it is this log's, that its next segment comes, that nobody else has it."""
+
+from __future__ import annotations
+
+from sidecar.core.model import Seq
+from sidecar.errors import OwnershipLost, SinkError
+from sidecar.log import storage
+from sidecar.log.identity import continues
+from sidecar.log.storage import Folder
+from spark_merge.sinks.files.layout import storage_errors
+
+
+def check_log(place: object, found: str, mine: str, *, hint: str) -> None:
+    """Raises SinkError where `place` has the output of another log than `mine`; `hint`: how a place of its own is named."""
+    if not continues(found, mine):
+        raise SinkError(f"{place} holds the output of log {found}, this is log {mine}", hint=hint)
+
+
+def check_next(place: object, after: Seq | None, first: Seq) -> None:
+    """Raises SinkError for a gap or a step back."""
+    if after is not None and first != after + 1:
+        raise SinkError(
+            f"{place} has accepted segment {after} and is given {first}",
+            hint="start the merge worker again; if it repeats, report it: this is a defect of ticdc-dump",
+        )
+
+
+def check_exclusive(folder: Folder, probe: str) -> None:
+    """Raises SinkError where commits that are created exclusively would not shut out a former owner."""
+    with storage_errors(folder):
+        exclusive = storage.keeps_exclusive(folder, probe)
+    if not exclusive:
+        raise SinkError(
+            f"{folder} lets a file be created twice, so a former worker could overwrite the output",
+            hint="use a storage that honours `If-None-Match: *` (S3, MinIO), or a local or network file system",
+        )
+
+
+def taken(place: object) -> OwnershipLost:
+    return OwnershipLost(
+        f"another merge worker has opened {place} after this one: this one accepts nothing any more",
+        hint="nothing, if it was started in this one's place; else stop one of them: one log has one worker",
+    )

@@ -1,0 +1,276 @@
+"""Requests to a receiver, and what its answers mean: which pass by themselves, and what the operator does about the others.
+
+    2xx    taken, or there already        409   what the receiver has is not what the request goes on from: the caller looks what it is
+    408, 425, 429, 5xx, no answer         tried again for RETRY_S, with jitter, and no sooner than Retry-After says
+
+A request may be sent again whatever became of it: its state tells the receiver whether it has it. Redirects are not followed, for they
+would take the token elsewhere; proxies of the environment are not asked. No text that is shown holds token or password.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from random import random
+
+import msgspec
+import stamina
+import urllib3
+from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError, SSLError
+
+from sidecar.errors import SinkError
+from sidecar.process.kept_secrets import kept
+from sidecar.process.printable import printable
+
+RETRY_S = 30.0
+"""How long what passes is tried again here; then the loop of the sink does, and tells it."""
+
+RETRY_FIRST_S, RETRY_MAX_S, JITTER_S = 0.1, 5.0, 0.5
+RETRY_AFTER_MAX_S = 60
+"""A longer Retry-After is taken for this: who waits for hours cannot be stopped, nor tell why."""
+
+ANSWER_BYTES_MAX = 64 << 10
+REASON_CHARS_MAX = 300
+GZIP_LEVEL = 1
+
+SECRET_KIND = "http"
+PASSES = frozenset({408, 425, 429})
+TOO_LARGE = 413
+
+AFTER, STATE = "Ticdc-Dump-After", "Ticdc-Dump-State"
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """How it is reached. `url` has neither account nor parameters. The password is not here, as it goes to tasks: it is kept
+    (process/kept_secrets.py); a token is in its file on each host."""
+
+    url: str
+    user: str = ""
+    token_file: str = ""
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    timeout_s: int = 60
+    gzip: bool = False
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class Passing(Exception):
+    """It may go well by itself. `wait_s`: not before, None where nothing is said."""
+
+    def __init__(self, text: str, wait_s: float | None = None) -> None:
+        super().__init__(text)
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """409, with the receiver's reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """`key`: names the place in the stream that `data` is of. `told`: what it is, for an error."""
+
+    data: bytes
+    key: str
+    told: str = "a body"
+
+
+class Client:
+    """Several threads may use one. Opens connections when they are needed, and keeps them."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+
+    def state(self) -> str | None:
+        """What the receiver keeps, letter by letter; None: nothing. Raises SinkError."""
+        status, text = self._asked("GET", {}, None, "asking for its state")
+        if status == 409:
+            raise SinkError(f"{self.receiver}: GET is answered with 409: {text}", hint=_CONTRACT)
+        return text or None
+
+    def post(self, body: Body, *, after: str | None, state: str) -> Conflict | None:
+        """None: the receiver has the body, and keeps `state`. Raises SinkError."""
+        headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": body.key, STATE: state}
+        headers |= {AFTER: after} if after else {}
+        data = body.data
+        if self.receiver.gzip and data:
+            data = gzip.compress(data, GZIP_LEVEL, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+        status, text = self._asked("POST", headers, data, f"sending {body.told} of {len(body.data):,} bytes")
+        return Conflict(text) if status == 409 else None
+
+    def close(self) -> None:
+        """Never raises. What is asked later connects anew."""
+        if "_pool" in self.__dict__:
+            self._pool.clear()
+
+    # ---- a request -------------------------------------------------------------------------------------------------------
+
+    def _asked(self, method: str, headers: Mapping[str, str], data: bytes | None, doing: str) -> tuple[int, str]:
+        """The answer, 2xx or 409: status, and its text, of a 409 the reason."""
+        secrets = self._authorization()
+        sent = {"User-Agent": "ticdc-dump", "Accept": "application/json", **secrets, **headers}
+        attempts = stamina.retry_context(
+            _again, attempts=None, timeout=RETRY_S, wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S, wait_jitter=JITTER_S
+        )
+        try:
+            for attempt in attempts:
+                with attempt:
+                    return self._once(method, sent, data, doing)
+        except Passing as error:
+            raise SinkError(f"{self.receiver}: {doing}: {error}", hint=_AWAY) from error
+        raise AssertionError("it is tried until it is given up")
+
+    def _once(self, method: str, headers: Mapping[str, str], data: bytes | None, doing: str) -> tuple[int, str]:
+        try:
+            answer = self._pool.request(
+                method, self.receiver.url, body=data, headers=headers, retries=False, redirect=False, preload_content=False
+            )
+            found = answer.read(ANSWER_BYTES_MAX + 1)
+            if len(found) > ANSWER_BYTES_MAX:
+                answer.close()
+            answer.release_conn()
+        except LocationValueError as error:
+            raise SinkError(f"{self.receiver} is no URL of a receiver: {error}", hint="write https://host:port/path") from error
+        except SSLError as error:
+            if isinstance(error.args[0] if error.args else None, ssl.SSLCertVerificationError):
+                raise SinkError(f"{self.receiver}: {doing}: {error}", hint=_TLS) from error
+            raise Passing(_one_line(str(error))) from error
+        except HTTPError as error:
+            raise Passing(_one_line(f"no answer: {error}")) from error
+        return self._meant(answer.status, answer.headers.get("Retry-After"), found.decode(errors="replace"), doing)
+
+    def _meant(self, status: int, retry_after: str | None, text: str, doing: str) -> tuple[int, str]:
+        if 200 <= status < 300:
+            return status, text
+        reason = self._without_secrets(_reason(text))
+        if status == 409:
+            return status, reason
+        told = f"{status}{f': {reason}' if reason else ''}"
+        if status in PASSES or status >= 500:
+            raise Passing(told, None if retry_after is None else _seconds(retry_after))
+        raise SinkError(f"{self.receiver}: {doing}: {told}", hint=_hint(status))
+
+    # ---- how it is reached -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _pool(self) -> urllib3.PoolManager:
+        timeout = urllib3.Timeout(connect=self.receiver.timeout_s, read=self.receiver.timeout_s)
+        tls = _context(self.receiver) if self.receiver.url.startswith("https:") else None
+        return urllib3.PoolManager(maxsize=4, timeout=timeout, ssl_context=tls)
+
+    def _authorization(self) -> dict[str, str]:
+        """Read for each request: a token's file may be given a new one."""
+        if self.receiver.token_file:
+            return {"Authorization": f"Bearer {_token(self.receiver.token_file)}"}
+        if not self.receiver.user:
+            return {}
+        password = kept(SECRET_KIND, secret_of(self.receiver))
+        if password is None:
+            raise SinkError(
+                f"{self.receiver}: its password is not known to this process: what a URI says is not sent to a cluster's tasks",
+                hint="put a token into a file on every host and name that by token-file=",
+            )
+        return urllib3.make_headers(basic_auth=f"{self.receiver.user}:{password}")
+
+    def _without_secrets(self, text: str) -> str:
+        """An answer may repeat what was sent."""
+        found = [value.rpartition(" ")[2] for value in self._authorization().values()]
+        found += [password] if self.receiver.user and (password := kept(SECRET_KIND, secret_of(self.receiver))) else []
+        for secret in found:
+            text = text.replace(secret, "…")
+        return text
+
+
+def secret_of(receiver: Receiver) -> str:
+    """Whose password is kept."""
+    return f"{receiver.user}@{receiver.url}"
+
+
+def client_of(receiver: Receiver) -> Client:
+    """This process's, so that its tasks share connections."""
+    return _client(os.getpid(), receiver)
+
+
+@lru_cache(16)
+def _client(_: int, receiver: Receiver) -> Client:
+    return Client(receiver)
+
+
+def _again(error: Exception) -> bool | float:
+    if not isinstance(error, Passing):
+        return False
+    return True if error.wait_s is None else error.wait_s + JITTER_S * random()
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Of a number of seconds or a date."""
+    try:
+        return urllib3.Retry(retry_after_max=RETRY_AFTER_MAX_S).parse_retry_after(retry_after)
+    except InvalidHeader:
+        return None
+
+
+def _reason(text: str) -> str:
+    """What the answer gives as `reason`, else its text; one bounded line."""
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return _one_line(text)
+    return _one_line(str(found["reason"]) if isinstance(found, dict) and "reason" in found else text)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(printable(text).split())
+    return line if len(line) <= REASON_CHARS_MAX else line[:REASON_CHARS_MAX] + "…"
+
+
+def _token(path: str) -> str:
+    hint = "make it a text file of one line for this user, on every host"
+    try:
+        with open(path, encoding="ascii") as file:
+            found = file.read().strip()
+    except (OSError, ValueError) as error:
+        raise SinkError(f"token-file {path} cannot be read: {error}", hint=hint) from error
+    if not found or len(found.split()) != 1:
+        raise SinkError(f"token-file {path} has not one token in it", hint=hint)
+    return found
+
+
+def _context(receiver: Receiver) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=receiver.ca or None)
+        if receiver.cert:
+            context.load_cert_chain(receiver.cert, receiver.key or None)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise SinkError(f"{receiver}: the files of TLS cannot be used: {error}", hint="check ca, cert and key of the sink's URI") from error
+    return context
+
+
+_AWAY = "see that the receiver is up, keeps up and can be reached; the sink goes on by itself"
+_TLS = "name the authority that signed the receiver's certificate by ca=FILE, and the receiver by the name that is in it"
+_CONTRACT = "see deploy/HTTP-SINK.md for what a receiver answers"
+
+
+def _hint(status: int) -> str:
+    if status == TOO_LARGE:
+        return (
+            "let the receiver, and what stands before it, take larger bodies (nginx: client_max_body_size), or set body-bytes= of the"
+            " sink's URI lower; a row that is larger than that goes alone"
+        )
+    if status in (401, 403):
+        return "check token-file, or user and password, of the sink's URI, and what the receiver allows"
+    if 300 <= status < 400:
+        return "name the URL that it leads to: redirects are not followed, for they would take the token elsewhere"
+    return f"name the URL of a receiver that takes GET and POST; {_CONTRACT}"

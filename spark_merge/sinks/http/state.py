@@ -1,0 +1,94 @@
+"""What a receiver keeps for us: one line of JSON, whose output it is, by which owner, and up to where.
+
+    after the body of state A comes state B        the receiver swaps A for B in the transaction that has the body's lines
+
+So it needs to understand nothing of it: whoever is frozen, redone, or of another log has another A. Content hangs on the place alone: the
+rows of a segment are told in one order, and a place is a number of segments and of rows of the next one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import msgspec
+
+from sidecar.core.model import CommitTs, Seq
+from sidecar.errors import SinkError
+from spark_merge.contract import Accepted, Owner
+
+VERSION = 1
+
+
+class Place(NamedTuple):
+    """All before segment `seq` is told, and so many rows of it."""
+
+    seq: int
+    rows: int
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A segment of which `rows` are told, and not its end."""
+
+    seq: Seq
+    manifest: str
+    rows: int
+
+
+class State(msgspec.Struct, frozen=True):
+    """`by`: drawn by who opened: two who open at once can tell whose it is. `seq`, `upto_ts` (decimal), `manifest`: as of `Accepted`."""
+
+    log: str
+    epoch: int
+    incarnation: int
+    by: str
+    seq: Seq | None = None
+    upto_ts: str | None = None
+    manifest: str = ""
+    begun: Begun | None = None
+    version: int = VERSION
+
+    @property
+    def text(self) -> str:
+        """ASCII, as headers are."""
+        return json.dumps(msgspec.to_builtins(self), separators=(",", ":"))
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.epoch, self.incarnation)
+
+    @property
+    def accepted(self) -> Accepted | None:
+        if self.seq is None:
+            return None
+        return Accepted(self.seq, None if self.upto_ts is None else CommitTs(int(self.upto_ts)), self.manifest)
+
+    @property
+    def place(self) -> Place:
+        if self.begun is not None:
+            return Place(self.begun.seq, self.begun.rows)
+        return Place(-1 if self.seq is None else self.seq + 1, 0)
+
+    def owned(self, log: str, owner: Owner, by: str) -> State:
+        return msgspec.structs.replace(self, log=log, epoch=owner.epoch, incarnation=owner.incarnation, by=by)
+
+    def within(self, seq: Seq, manifest: str, rows: int) -> State:
+        return msgspec.structs.replace(self, begun=Begun(seq, manifest, rows))
+
+    def ended(self, found: Accepted) -> State:
+        upto_ts = None if found.upto_ts is None else str(found.upto_ts)
+        return msgspec.structs.replace(self, seq=found.seq, upto_ts=upto_ts, manifest=found.manifest, begun=None)
+
+
+def state_of(text: str, *, where: object) -> State:
+    """Raises SinkError."""
+    try:
+        found = msgspec.json.decode(text, type=State)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise SinkError(
+            f"{where} answers GET with something else than a state of ours: {error}",
+            hint="name the URL of a receiver: it answers GET with the last Ticdc-Dump-State, letter by letter (deploy/HTTP-SINK.md)",
+        ) from error
+    if found.version != VERSION:
+        raise SinkError(f"{where} has a state of version {found.version}, this is {VERSION}", hint="run the ticdc-dump that wrote it")
+    return found

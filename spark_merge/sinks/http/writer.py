@@ -1,0 +1,172 @@
+"""The http: sink's part in tasks: rows in bodies, each from the state that the receiver has to the next one.
+
+A body is full by its bytes or rows; the last one of a task goes out as it is, so a small batch is one request. What the receiver is told
+already (a batch that is done again, a twin of this task) is passed over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from sidecar.core.model import Seq, TableName
+from sidecar.errors import OwnershipLost, SinkError
+from sidecar.log.identity import continues
+from spark_merge.contract import Counts, Outcome, Portion, Task
+from spark_merge.sinks.http.client import Body, Client, Receiver, client_of
+from spark_merge.sinks.http.lines import Lines, lines, passed
+from spark_merge.sinks.http.records import Ending, schema_line
+from spark_merge.sinks.http.state import Place, State, state_of
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of a body, before it is packed. A single row that is larger goes alone."""
+
+    bytes_max: int = 1_000_000
+    rows_max: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWriter:
+    """`state`: the receiver's, when the batch was planned. `endings`: of the batch's segments, in order. Picklable."""
+
+    receiver: Receiver
+    limits: Limits
+    state: State
+    endings: tuple[Ending, ...]
+
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        counts: Counts = {}
+        stream = Stream(client_of(self.receiver), self.state, self.limits)
+        left = deque(self.endings)
+        for seq, of_segment in groupby(portions, lambda portion: portion.unit.seq):
+            while left[0].accepted.seq < seq:
+                stream.end(left.popleft())
+            if stream.has(seq):
+                passed(seq, of_segment, counts)
+                continue
+            for found in lines(seq, of_segment, counts):
+                stream.add(left[0], found)
+        for ending in left:
+            stream.end(ending)
+        stream.flush()
+        return Outcome(task.id, counts)
+
+
+class Stream:
+    """Records in their order. What it holds always begins where the receiver is."""
+
+    def __init__(self, client: Client, state: State, limits: Limits) -> None:
+        self._client, self._limits = client, limits
+        self._state = self._next = state
+        self._at = Place(-1, 0)
+        self._empty()
+
+    def _empty(self) -> None:
+        self._parts: list[bytes] = []
+        self._tables: set[TableName] = set()
+        self._bytes = self._rows = 0
+
+    def has(self, seq: Seq) -> bool:
+        """Whether the receiver has the whole segment."""
+        return self._state.place.seq > seq
+
+    def add(self, ending: Ending, found: Lines) -> None:
+        """The next rows of the segment that has this ending."""
+        seq, manifest = ending.accepted.seq, ending.accepted.manifest
+        first = self._at.rows if self._at.seq == seq else 0
+        self._at = Place(seq, first + found.rows)
+        while found.rows:
+            if (told := min(found.rows, self._told(seq) - first)) > 0:
+                first, found = first + told, found.split(told)[1]
+                continue
+            taken = self._room(found)
+            if not taken:
+                self.flush()
+                continue
+            part, found = found.split(taken)
+            self._put(part)
+            first += taken
+            self._next = self._next.within(seq, manifest, first)
+
+    def _told(self, seq: Seq) -> int:
+        """How many rows of the segment the receiver has."""
+        place = self._state.place
+        return 1 << 62 if place.seq > seq else place.rows if place.seq == seq else 0
+
+    def _room(self, found: Lines) -> int:
+        """How many rows go into the body, 0 if it has to be sent before."""
+        schemas = {line: len(schema_line(schema)) for schema, line in found.firsts() if schema.name not in self._tables}
+        rows = min(found.fitting(self._limits.bytes_max - self._bytes, schemas), self._limits.rows_max - self._rows)
+        return max(rows, 0 if self._parts else 1)
+
+    def _put(self, part: Lines) -> None:
+        for schema, _ in part.firsts():
+            if schema.name not in self._tables:
+                self._tables.add(schema.name)
+                self._append(schema_line(schema))
+        self._append(part.data)
+        self._rows += part.rows
+
+    def _append(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._bytes += len(data)
+
+    def end(self, ending: Ending) -> None:
+        """All rows of its segment are added."""
+        if self.has(ending.accepted.seq):
+            return
+        if self._parts and self._bytes + len(ending.data) > self._limits.bytes_max:
+            self.flush()
+            if self.has(ending.accepted.seq):
+                return
+        self._append(ending.data)
+        self._next = self._next.ended(ending.accepted)
+
+    def flush(self) -> None:
+        """The receiver has all that was added, when it returns. Raises OwnershipLost, SinkError."""
+        if self._parts:
+            here, there = self._state.place, self._next.place
+            key = f'"{self._next.log}/{here.seq}.{here.rows}-{there.seq}.{there.rows}"'
+            row = f" with a single row of {', '.join(map(str, self._tables))}" if self._rows == 1 else ""
+            body = Body(b"".join(self._parts), key, f"segment {here.seq} from row {here.rows} on{row}, a body")
+            conflict = self._client.post(body, after=self._state.text, state=self._next.text)
+            self._state = self._next if conflict is None else ahead(self._client, self._next, conflict.reason)
+        self._next = self._state
+        self._empty()
+
+
+def ahead(client: Client, expected: State, reason: str) -> State:
+    """Where the receiver is that took no body up to `expected`: it has it, and maybe more, from a twin of this task. Raises OwnershipLost
+    where another owner is, SinkError for all else."""
+    text = client.state()
+    found = mine(client, text, expected)
+    if found.place < expected.place:
+        raise SinkError(
+            f"{client.receiver}: 409 ({reason}) to what ends before row {expected.place.rows} of segment {expected.place.seq}, and it is"
+            f" at row {found.place.rows} of segment {found.place.seq}",
+            hint="if it was restored from a backup, the sink goes on where it is by itself; else see deploy/HTTP-SINK.md for its 409",
+        )
+    return found
+
+
+def mine(client: Client, text: str | None, expected: State) -> State:
+    """The receiver's state, if its writer is the one of `expected`. Raises OwnershipLost, SinkError."""
+    if text is None:
+        raise SinkError(
+            f"{client.receiver} has lost its state", hint="restore it; else remove the output's rows too, and it is filled anew"
+        )
+    found = state_of(text, where=client.receiver)
+    if (found.owner, found.by) != (expected.owner, expected.by):
+        if found.owner >= expected.owner and continues(expected.log, found.log):
+            raise OwnershipLost(
+                f"{client.receiver} has owner {tuple(found.owner)}, this is {tuple(expected.owner)}", hint="nothing: it has a later owner"
+            )
+        raise SinkError(
+            f"{client.receiver} has owner {tuple(found.owner)} of log {found.log}, this is {tuple(expected.owner)} of log {expected.log}",
+            hint="if it was restored from a backup, the sink goes on where it is by itself; else let one sidecar alone send there",
+        )
+    return found

@@ -1,0 +1,178 @@
+"""`mode=merge`: tables that are as they are in TiDB, by equality deletes. Nothing of a table is read or rewritten, so a batch costs what
+its rows cost.
+
+    of live rows     files of the rows that are there afterwards, and of all keys that were touched: both at the commit's own sequence
+                     number. An equality delete hides rows of smaller numbers: what the table had of these keys, and no row beside it
+    of dump's rows   files at the number `base`, which no commit with rows has: that of a commit at which the table had no file
+
+Why a chunk's row may come at `base`, below live rows that are older than it. Take a row of key k that a chunk has at high_ts (so no change
+of k is in its window), and the table at a commit that has all live rows up to some R >= high_ts.
+- No live row of k up to R: the row is the table's only one of k, and TiDB's (a dump has a key in one chunk).
+- Otherwise the last one has left an equality delete of k at its number, above `base`: the chunk's row is hidden, before and after it
+  comes. The table has what that live row made. Is it above high_ts, it is the newer one. Else none is between it and high_ts, and the
+  chunk has read what it made: the same row; was it a delete, no chunk would have k.
+So each snapshot has per key the state after its last live row, or else the dump's (P1, P2). A repeat adds nothing (tables.py, P5).
+
+It takes all live rows since the table had no file, one dump, and delete files that stay. So `base` is forgotten for ever, in the commit
+that sees it, when (a) another dump comes, (b) the table's snapshot is not our last one: `rewrite_data_files` moves rows to later numbers
+and drops delete files, (c) the table gets another key, or the operator did a DDL by hand. From then on a dump's rows are merged, with
+equality deletes of their keys at the commit's own number. A TRUNCATE removes all files, and is the next `base`.
+
+    ticdc-dump.base   that number, or empty      ticdc-dump.dump       whose rows are at `base`
+    ticdc-dump.keys   field ids of all deletes   ticdc-dump.snapshot   our last one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from sidecar.core.model import TableName, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.contract import Accepted, Head
+from spark_merge.sinks.iceberg.ddl import Altered, alterations, check_key, check_parted, refusal
+from spark_merge.sinks.iceberg.evolution import evolved
+from spark_merge.sinks.iceberg.fold import dump_ids, live, with_keys, without_repeats
+from spark_merge.sinks.iceberg.lake import Change, Identifier, Rows
+from spark_merge.sinks.iceberg.merge_writer import key_ids
+from spark_merge.sinks.iceberg.partitions import check_stays
+from spark_merge.sinks.iceberg.position import PREFIX, Standings
+from spark_merge.sinks.iceberg.tables import Tables
+from spark_merge.sinks.iceberg.writer import Files, Target, Written
+
+SNAPSHOT = f"{PREFIX}snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What a table remembers of its dump. `base` None: its rows are merged. `keys`: fields that delete files go by."""
+
+    base: int | None = None
+    dump: str = ""
+    keys: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, table: Table) -> Below:
+        """Nobody else has committed a snapshot since, or `base` is forgotten."""
+        base, dump, keys, last = (table.properties.get(name, "") for name in (*_NAMES, SNAPSHOT))
+        ours = last == str(table.metadata.current_snapshot_id)
+        return cls(int(base) if base and ours else None, dump, frozenset(map(int, keys.split(","))) if keys else frozenset())
+
+    def properties(self) -> dict[str, str]:
+        keys = ",".join(map(str, sorted(self.keys)))
+        return dict(zip(_NAMES, ("" if self.base is None else str(self.base), self.dump, keys), strict=True))
+
+    def takes(self, dumps: frozenset[str]) -> bool:
+        return self.base is not None and len(dumps) == 1 and (not self.dump or {self.dump} == dumps)
+
+
+_NAMES = tuple(PREFIX + name for name in ("base", "dump", "keys"))
+
+
+class MergedTables(Tables):
+    """For one owner at a time."""
+
+    _altered: Mapping[Identifier, Altered] = {}
+
+    def bring(self, last: Head, files: Mapping[TableName, Sequence[Written]]) -> None:
+        super().bring(last, files)
+        if self._altered:
+            self._targets.clear()
+
+    def _target(self, schema: TableSchema, last: Head) -> Target:
+        check_key(schema)
+        return super()._target(schema, last)
+
+    def _check_parted(self, table: Table, schema: TableSchema) -> None:
+        super()._check_parted(table, schema)
+        check_parted(table.spec(), table.schema(), schema)
+
+    def _merges(self, table: Table) -> bool:
+        return Below.of(table).base is None
+
+    def _beginning(self, table: Table, schema: Schema | None) -> Change | None:
+        """A first snapshot, whose number is `base`."""
+        first = table.metadata.current_snapshot_id is None
+        if schema is None and not first:
+            return None
+        below = Below(table.metadata.next_sequence_number()) if first else Below.of(table)
+        standing = Standings(self._log_id, self._mode, self._owner).properties()
+        return Change(standing | below.properties(), {}, schema=schema, rows=Rows(SNAPSHOT))
+
+    def _changed(self, last: Head) -> set[TableName]:
+        """Each by one name, so that a table that has another one from here on is committed once."""
+        self._altered = alterations(last, self._lake.settings)
+        found = [altered.before or altered.after for altered in self._altered.values()]
+        return {schema.name for schema in found if schema is not None}
+
+    def _change(self, table: Table, name: TableName, last: Head, files: Sequence[Written], *, changed: bool) -> Change | None:
+        altered = self._altered.get(self._lake.settings.identifier(name)) if changed else None
+        below, schema = Below.of(table), None
+        if altered is not None:
+            self._check_followed(table, altered, last, files)
+            schema = self._schema_after(table, altered, below, last)
+            if altered.by_hand or (altered.before is not None and altered.after is not None and altered.before.key != altered.after.key):
+                below = replace(below, base=None)
+        standing = Standings(self._log_id, self._mode, self._owner, Accepted.of(last.manifest))
+        if altered is not None and altered.emptied:
+            below, rows = Below(table.metadata.next_sequence_number()), Rows(SNAPSHOT, emptied=True)
+            return Change(standing.properties() | below.properties(), standing.summary(), (), schema, rows=rows)
+        if not files and schema is None and below == Below.of(table):
+            return None
+        below, found, low = self._rows(below, name, files)
+        rows = Rows(SNAPSHOT, below={file.path: below.base for file in low if below.base is not None})
+        made = [file.data_file() for file in found]
+        return Change(standing.properties() | below.properties(), standing.summary(), made, schema, rows=rows)
+
+    def _rows(self, below: Below, name: TableName, files: Sequence[Written]) -> tuple[Below, list[Written], list[Written]]:
+        """All files of the commit, and those of them that come at `base`."""
+        if not files:
+            return below, [], []
+        schema, target = self._targets[name]
+        dumps = dump_ids(files)
+        key = key_ids(Schema.model_validate_json(target.schema), schema.key)
+        more = Files(self._owner)
+        if below.takes(dumps):
+            low = [file for file in files if file.dump_ids and file.content == DataFileContent.DATA]
+            below, merged = replace(below, dump=next(iter(dumps))), live(files)
+        else:
+            low, merged = [], list(files)
+            below = replace(below, base=None) if dumps else below
+            with_keys([file for file in files if file.dump_ids], target, key, more)
+            self._targets[name] = schema, replace(target, merges=target.merges or bool(dumps))
+        without_repeats(merged, target, key, more)
+        more.make_durable()
+        return replace(below, keys=below.keys | frozenset(key)), [*merged, *low, *more.written], low
+
+    # ---- schema changes -------------------------------------------------------------------------------------------------
+
+    def _check_followed(self, table: Table, altered: Altered, last: Head, files: Sequence[Written]) -> None:
+        if altered.unless_empty and not altered.emptied and (files or _has_rows(table)):
+            raise refusal(last, altered.unless_empty)
+
+    def _schema_after(self, table: Table, altered: Altered, below: Below, last: Head) -> Schema | None:
+        if altered.after is None:
+            return None
+        there, empty = table.schema(), altered.emptied or not _has_rows(table)
+        try:
+            found = evolved(
+                there, table.metadata.last_column_id, altered.after, altered.renamed, anew=empty or altered.by_hand, mode=self._mode
+            )
+        except SinkError as error:
+            raise refusal(last, error.message) from error
+        lost = set() if found is None or altered.emptied else below.keys - set(found.field_ids)
+        if lost:
+            raise refusal(last, f"column {', '.join(there.find_field(one).name for one in lost)} is in the key of rows that were deleted")
+        if found is not None:
+            check_stays(table, found)
+        return found
+
+
+def _has_rows(table: Table) -> bool:
+    """Or files that had some."""
+    snapshot = table.current_snapshot()
+    return snapshot is not None and any(one.has_added_files() or one.has_existing_files() for one in snapshot.manifests(table.io))

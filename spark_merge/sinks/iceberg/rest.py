@@ -1,0 +1,29 @@
+"""pyiceberg's REST catalog, whose requests end: by themselves they wait for a catalog that does not answer as long as it likes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.typedef import Properties
+from requests import Session
+
+CONNECT_S, ANSWER_S = 10.0, 60.0
+"""An answer to a commit comes when the catalog has written the table's metadata, which may be large."""
+
+
+class PatientNoMore(RestCatalog):
+    def _config_headers(self, session: Session) -> None:
+        """The first that is done with a session, before it asks for a token."""
+        session.request = partial(session.request, timeout=(CONNECT_S, ANSWER_S))  # type: ignore[method-assign]  # adapters differ, this is one
+        super()._config_headers(session)
+
+
+def use_it() -> None:
+    """Where pyiceberg is asked for a REST catalog, by whatever configuration."""
+    AVAILABLE_CATALOGS[CatalogType.REST] = _load
+
+
+def _load(name: str, properties: Properties) -> Catalog:
+    return PatientNoMore(name, **properties)

@@ -1,0 +1,98 @@
+"""The Iceberg sink: of the hidden kind, a change log a table (encode/typed.py says what a row is), or the table as it is (merge.py).
+
+    open → plan (tables that are new are made) → files, in tasks → the position is still ours → a commit a table → the position
+
+- Rows are seen when their table's commit is made; those of other tables in the same segments come before or after it. The position is the
+  last: what it says is accepted, all tables have.
+- The order of a log's rows is in them: `_commit_ts`, deletes first, `_ordinal`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from sidecar.core.model import MARK_TABLE, TableName, TableSchema
+from sidecar.errors import SinkError
+from sidecar.log.manifest import DdlRecord
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
+from spark_merge.cut import LIVE_PART_ROWS, spread, units
+from spark_merge.sinks.iceberg.ddl import check_key, check_parted
+from spark_merge.sinks.iceberg.lake import Lake
+from spark_merge.sinks.iceberg.merge import MergedTables
+from spark_merge.sinks.iceberg.merge_writer import MergeWriter
+from spark_merge.sinks.iceberg.position import Position
+from spark_merge.sinks.iceberg.tables import Tables
+from spark_merge.sinks.iceberg.types import iceberg_schema
+from spark_merge.sinks.iceberg.uri import PARAMETERS, RECORD, Settings, settings_of
+from spark_merge.sinks.iceberg.writer import IcebergWriter, Written
+from spark_merge.sinks.kind import SinkKind, SinkUri
+
+CHUNK_PARTS = 16
+"""A large dump keeps that many cores busy; each has a file of a segment and table."""
+
+
+class IcebergSink:
+    def __init__(self, settings: Settings, *, log_id: str) -> None:
+        self.gather_s = settings.commit_s
+        self._lake = Lake(settings)
+        self._position = Position(self._lake, log_id=log_id)
+        self._merges = settings.mode == "merge"
+        self._tables = (MergedTables if self._merges else Tables)(self._lake, self._position, log_id=log_id)
+
+    def look(self) -> Accepted | None:
+        return self._position.look()
+
+    def open(self, *, epoch: int | None) -> Standing:
+        found, known = self._position.open(epoch)
+        self._tables.opened(self._position.owner, known)
+        return Standing(self._position.owner, found.accepted)
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
+        targets = self._tables.targets(heads)
+        found = units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS)
+        tasks = tuple(Task(str(number), group) for number, group in enumerate(spread(found, heads, cores=cores)))
+        writer = MergeWriter if self._merges else IcebergWriter
+        return Batch(tuple(heads), (tasks,), writer(targets, self._position.owner))
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        first, last = batch.heads[0], batch.heads[-1]
+        self._position.check(first.seq)
+        files: defaultdict[TableName, list[Written]] = defaultdict(list)
+        for outcome in outcomes:
+            for written in outcome.note:
+                files[written.table].append(written)
+        self._tables.bring(last, files)
+        new = sorted(files.keys() - self._tables.known)
+        rows = [("table", DdlRecord(last.upto_ts, *name, ".".join(self._lake.settings.identifier(name)))) for name in new]
+        rows += [("ddl", ddl) for ddl in last.ddls if TableName(ddl.schema, ddl.table) != MARK_TABLE]
+        self._position.accept(Accepted.of(last.manifest), first=first.seq, rows=rows)
+        self._tables.known.update(new)
+
+    def close(self) -> None:
+        self._lake.close()
+
+
+def _misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterable[tuple[str, str]]:
+    settings = settings_of(uri)
+    for schema in schemas:
+        try:
+            settings.identifier(schema.name)
+            spec = settings.partitions.spec(schema, settings.mode)
+            if settings.mode == "merge" and schema.key:
+                check_key(schema)
+                check_parted(spec, iceberg_schema(schema, "merge"), schema)
+        except SinkError as error:
+            yield error.message, error.hint
+
+
+def _leaves(uri: SinkUri) -> str:
+    settings = settings_of(uri)
+    return f"DROP TABLE {'.'.join(settings.namespace)}.{RECORD}: it holds the position, for a sink that is not to go on"
+
+
+def _open(uri: SinkUri) -> IcebergSink:
+    return IcebergSink(settings_of(uri), log_id=uri.log_id)
+
+
+ICEBERG = SinkKind(_open, PARAMETERS, misfits=_misfits, leaves=_leaves)

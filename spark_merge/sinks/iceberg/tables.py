@@ -1,0 +1,274 @@
+"""The tables that have rows: what tasks write for them, and the commit by which a batch's files are seen in one.
+
+    a table's properties   ticdc-dump.log, .owner, .seq, .upto-ts, .manifest: as of position.py, of the last batch that it has rows of
+
+- A batch that is done again, in whatever cut, brings no row twice: tasks leave out the segments that a table has, and a table that has got
+  some of them meanwhile takes none of the files that have those too.
+- A former owner that is frozen within `accept` may commit a table after another has opened the output: these rows are in the log under
+  the same segments, and whoever comes to that table finds them there. What it names was not swept: a table's files of former owners are
+  removed after a commit of ours, on which none of theirs can follow.
+- The columns change in the commit that brings the segment of the DDL: what comes after it has the new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
+from sidecar.errors import OwnershipLost, SinkError
+from sidecar.log import storage
+from spark_merge.contract import Accepted, Head, Owner
+from spark_merge.sinks.files.folder import beginnings
+from spark_merge.sinks.files.layout import owner_of, seq_of, storage_errors, table_folder
+from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
+from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Change, Lake, Outpaced, outpaced
+from spark_merge.sinks.iceberg.partitions import check_stays, check_writable
+from spark_merge.sinks.iceberg.position import Position, Standings, data_location, standing_of, version_of
+from spark_merge.sinks.iceberg.types import iceberg_schema
+from spark_merge.sinks.iceberg.writer import Target, Written
+
+_METRICS = "write.metadata.metrics."
+
+
+class Tables:
+    """For one owner at a time."""
+
+    def __init__(self, lake: Lake, position: Position, *, log_id: str) -> None:
+        self._lake, self._position, self._log_id = lake, position, log_id
+        self._mode = lake.settings.mode
+        self._owner = Owner(-1, 0)
+        self.known: set[TableName] = set()
+        """That have got rows in what is accepted."""
+        self._targets: dict[TableName, tuple[TableSchema, Target]] = {}
+        self._swept: set[TableName] = set()
+
+    def opened(self, owner: Owner, known: set[TableName]) -> None:
+        self._owner, self.known = owner, known
+        self._targets.clear()
+        self._swept.clear()
+
+    # ---- before the tasks ---------------------------------------------------------------------------------------------
+
+    def targets(self, heads: Sequence[Head]) -> dict[TableName, Target]:
+        """Of the tables that have rows in these segments; those that are not there are made. Raises SinkError for one that is not ours, or
+        that somebody dropped or altered."""
+        schemas, names = heads[0].schemas, set[TableName]()
+        for head in heads:
+            names |= {chunk.table for chunk in head.due_chunks()}
+            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
+        wanted = [schemas[name] for name in sorted(names & schemas.keys() - {MARK_TABLE}) if schemas[name].key]
+        if any(schema.name not in self._targets for schema in wanted):
+            self._check_apart([schema.name for schema in schemas.values() if schema.key and schema.name != MARK_TABLE])
+        return {schema.name: self._target(schema, heads[-1]) for schema in wanted}
+
+    def _check_apart(self, names: Sequence[TableName]) -> None:
+        seen: dict[tuple[str, ...], TableName] = {}
+        for name in names:
+            other = seen.setdefault(self._lake.settings.identifier(name), name)
+            if other != name:
+                raise SinkError(
+                    f"{other} and {name} would both be {'.'.join(self._lake.settings.identifier(name))}",
+                    hint="give each a name of its own by routes= or tables=",
+                )
+
+    def _target(self, schema: TableSchema, last: Head) -> Target:
+        found = self._targets.get(schema.name)
+        if found is not None and (found[0] is schema or same_columns(found[0], schema)):
+            return found[1]
+        table = self._ready(schema, last)
+        self._check_parted(table, schema)
+        location = data_location(table)
+        target = Target(
+            version=version_of(table),
+            location=location,
+            folder=self._lake.settings.folder(location),
+            schema=table.schema().model_dump_json(),
+            metrics={key: value for key, value in table.properties.items() if key.startswith(_METRICS)},
+            spec=table.spec().model_dump_json(),
+            done=seq_of_table(self._standing(table)),
+            merges=self._merges(table),
+        )
+        self._targets[schema.name] = schema, target
+        return target
+
+    def _ready(self, schema: TableSchema, last: Head) -> Table:
+        """The table with these columns, or one that has all of these segments already, and perhaps the columns after them."""
+        name = self._lake.settings.identifier(schema.name)
+        table = self._lake.table(name)
+        if table is None:
+            self._check_new(schema.name)
+            spec, nobodys = self._lake.settings.partitions.spec(schema, self._mode), Standings(self._log_id, self._mode).properties()
+            table = self._lake.make(name, iceberg_schema(schema, self._mode), nobodys, self._folder(schema.name), spec)
+        for _ in range(CONFLICTS_MAX):
+            done = seq_of_table(self._standing(table))
+            if done is not None and done >= last.seq:
+                return table
+            try:
+                found = evolved(table.schema(), table.metadata.last_column_id, schema, {}, anew=done is None, mode=self._mode)
+            except SinkError as error:
+                raise _altered(table, schema) from error
+            if found is not None and done is not None:
+                raise _altered(table, schema)
+            change = self._beginning(table, found)
+            if change is None:
+                return table
+            if found is not None:
+                check_stays(table, found)
+            with suppress(Outpaced):  # a former owner made it, for columns of before
+                self._lake.retried(partial(self._lake.commit, table, change), doing=f"beginning {'.'.join(name)}")
+            table = self._loaded(schema.name)
+        raise outpaced(name)
+
+    def _beginning(self, table: Table, schema: Schema | None) -> Change | None:  # noqa: ARG002 - of `mode=merge`
+        """What a table needs before it gets rows."""
+        return None if schema is None else Change(Standings(self._log_id, self._mode, self._owner).properties(), {}, schema=schema)
+
+    def _check_parted(self, table: Table, schema: TableSchema) -> None:  # noqa: ARG002 - of `mode=merge`
+        check_writable(table)
+
+    def _merges(self, table: Table) -> bool:  # noqa: ARG002 - of `mode=merge`
+        return False
+
+    def _check_new(self, name: TableName) -> None:
+        if name in self.known:
+            raise SinkError(
+                f"{'.'.join(self._lake.settings.identifier(name))} is gone, which has got rows of {name}: made again, it would lack them",
+                hint="register it again at the catalog, or deliver to a new namespace and dump again",
+            )
+
+    def _folder(self, name: TableName) -> str:
+        settings = self._lake.settings
+        return f"{'/'.join(settings.namespace)}/{table_folder(settings.routes.target(name))}"
+
+    # ---- when the tasks are done ----------------------------------------------------------------------------------------
+
+    def bring(self, last: Head, files: Mapping[TableName, Sequence[Written]]) -> None:
+        """A batch that ends with `last`, a commit a table. Raises OwnershipLost, SinkError."""
+        changed = self._changed(last)
+        for name in sorted(files.keys() | changed):
+            act = partial(self._bring, name, last, files.get(name, ()), changed=name in changed)
+            self._lake.retried(act, doing=f"committing {'.'.join(self._lake.settings.identifier(name))}")
+            if name in self._targets:
+                schema, target = self._targets[name]
+                self._targets[name] = schema, replace(target, done=last.seq)
+            if name in changed:
+                self._targets.pop(name, None)
+
+    def _changed(self, last: Head) -> set[TableName]:
+        """Whose columns are others after the DDLs."""
+        if last.schemas is last.next_schemas:
+            return set()
+        found = {name: schema for name, schema in last.next_schemas.items() if schema.key and name != MARK_TABLE}
+        return {name for name, schema in found.items() if name not in last.schemas or not same_columns(last.schemas[name], schema)}
+
+    def _bring(self, name: TableName, last: Head, files: Sequence[Written], *, changed: bool) -> None:
+        for _ in range(CONFLICTS_MAX):
+            table = self._lake.table(self._lake.settings.identifier(name))
+            if table is None and not files:
+                return  # a table that has had no rows
+            table = table or self._loaded(name)
+            there = self._standing(table)
+            if there.owner is not None and there.owner > self._owner:
+                raise OwnershipLost(
+                    f"{'.'.join(table.name())} has been written by a later merge worker", hint="nothing: the later one goes on from here"
+                )
+            done = seq_of_table(there)
+            if done is not None and done >= last.seq:
+                return
+            due = _missing(table, files, done)
+            if any(file.version != version_of(table) for file in due):
+                raise SinkError(
+                    f"{'.'.join(table.name())} was replaced or altered while this batch was written",
+                    hint="nothing: the batch is done again",
+                )
+            change = self._change(table, name, last, due, changed=changed)
+            if change is None:
+                return
+            try:
+                self._lake.commit(table, change)
+            except Outpaced:
+                continue
+            self._sweep(table, name, there.accepted)
+            return
+        raise outpaced(self._lake.settings.identifier(name))
+
+    def _change(self, table: Table, name: TableName, last: Head, files: Sequence[Written], *, changed: bool) -> Change | None:
+        schema = self._next_schema(table, name, last) if changed else None
+        if not files and schema is None:
+            return None
+        standing = Standings(self._log_id, self._mode, self._owner, Accepted.of(last.manifest))
+        found = [file.data_file() for file in files]
+        return Change(standing.properties(), standing.summary(), found, schema)
+
+    def _next_schema(self, table: Table, name: TableName, last: Head) -> Schema | None:
+        before, after = last.schemas.get(name), last.next_schemas[name]
+        another = before is None or before.table_id != after.table_id
+        names = renamed(before, after, [ddl for ddl in last.ddls if TableName(ddl.schema, ddl.table).folded() == name.folded()])
+        anew = another or self._lake.settings.retyped == "anew"
+        found = evolved(table.schema(), table.metadata.last_column_id, after, names, anew=anew)
+        if found is not None:
+            check_stays(table, found)
+        return found
+
+    def _sweep(self, table: Table, name: TableName, before: Accepted | None) -> None:
+        """Once a term: what former owners wrote of segments that the table had not before this commit."""
+        if name in self._swept:
+            return
+        folder = self._lake.settings.folder(data_location(table))
+        after = None if before is None else before.seq
+        with storage_errors(folder):
+            found = {one for beginning in beginnings(after) for one in storage.list_names(folder, deep=False, beginning=beginning)}
+            storage.remove(folder, [one for one in sorted(found) if owner_of(one) < self._owner and self._is_due(one, before)])
+        self._swept.add(name)
+
+    def _is_due(self, file: str, before: Accepted | None) -> bool:
+        seq = seq_of(file)
+        return storage.is_temporary(file) or (seq is not None and (before is None or seq > before.seq))
+
+    # ---- one table ------------------------------------------------------------------------------------------------------
+
+    def _loaded(self, name: TableName) -> Table:
+        table = self._lake.table(self._lake.settings.identifier(name))
+        if table is None:
+            raise SinkError(
+                f"{'.'.join(self._lake.settings.identifier(name))} is gone while a batch was written to it",
+                hint="register it again at the catalog, or deliver to a new namespace and dump again",
+            )
+        return table
+
+    def _standing(self, table: Table) -> Standings:
+        found = standing_of(table, log_id=self._log_id, mode=self._mode)
+        if found is None:
+            raise SinkError(
+                f"{'.'.join(table.name())} is a table that this sink has not made, and its rows are of something else",
+                hint="name another namespace, or another place for this table by routes=",
+            )
+        return found
+
+
+def _missing(table: Table, files: Sequence[Written], done: Seq | None) -> list[Written]:
+    """Those whose segments the table has not. Raises SinkError for one of which it has the first segments alone."""
+    found = [file for file in files if done is None or file.last > done]
+    if any(done is not None and file.first <= done for file in found):
+        raise SinkError(
+            f"{'.'.join(table.name())} has got segments up to {done} from a former worker while this batch was written",
+            hint="nothing: the batch is done again from there",
+        )
+    return found
+
+
+def seq_of_table(standing: Standings) -> Seq | None:
+    return None if standing.accepted is None else standing.accepted.seq
+
+
+def _altered(table: Table, schema: TableSchema) -> SinkError:
+    return SinkError(
+        f"{'.'.join(table.name())} has not the columns that this sink gave it for {schema.name}",
+        hint="somebody has altered it: give it back its columns, or deliver to a new namespace and dump again",
+    )

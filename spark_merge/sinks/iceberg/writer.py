@@ -1,0 +1,229 @@
+"""The Iceberg sink's part in tasks: portions to Parquet files of one table, which no table names until the batch is accepted.
+
+A file has as many of the task's segments as fit, for readers of Iceberg pay for each file. Its name tells the last of them, who wrote it
+and at which attempt (sinks/files/layout.py): a task that runs twice, or outlives its driver, replaces nothing. What Iceberg's manifests
+say of a file (its statistics) is made here, so the driver opens none.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+
+from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.errors import SinkError
+from sidecar.log import storage
+from sidecar.log.storage import Folder
+from spark_merge.contract import Counts, Outcome, Owner, Portion, Rows, Task
+from spark_merge.encode.block import Block, blocks
+from spark_merge.sinks.files.layout import file_path, storage_errors
+from spark_merge.sinks.files.writer import ROW_GROUP_ROWS_MAX
+from spark_merge.sinks.iceberg.partitions import Place, parted
+from spark_merge.sinks.iceberg.types import Mode, arrow_schema, in_order, rows_of
+
+HELD_BYTES_MAX = 64 << 20
+"""Of Arrow, in a task, before its largest table's rows become a file: of some 10 MB."""
+
+UNPARTITIONED = PartitionSpec().model_dump_json()
+
+COMPRESSION, COMPRESSION_LEVEL = "zstd", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table, for who writes files of it. `version`: which table, and which of its schemas. `location`: of its data files, as Iceberg
+    names it; `folder`: the same. `schema`: Iceberg's, as JSON. `metrics`: the table's properties that say which statistics are kept.
+    `spec`: its partitions, as JSON. `done`: the segments that it has. `merges`, of `mode=merge`: a dump's rows come with their keys."""
+
+    version: str
+    location: str
+    folder: Folder
+    schema: str
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    spec: str = UNPARTITIONED
+    done: Seq | None = None
+    merges: bool = False
+
+    def has(self, seq: Seq) -> bool:
+        return self.done is not None and seq <= self.done
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of one table, of these segments. `version`: as of its Target. `statistics`: arguments of pyiceberg's DataFile. `spec_id`,
+    `place`: which partitions, and which of them. `key`: field ids, of a file of keys whose rows of before go. `dump_ids`: of its rows in
+    `mode=merge`, none for live ones. `keyed`: another file has the keys of these rows."""
+
+    first: Seq
+    last: Seq
+    table: TableName
+    version: str
+    path: str
+    size: int
+    statistics: Mapping[str, Any]
+    spec_id: int = 0
+    place: Place = ()
+    content: DataFileContent = DataFileContent.DATA
+    key: tuple[int, ...] = ()
+    dump_ids: frozenset[str] = frozenset()
+    keyed: bool = False
+
+    @property
+    def name(self) -> str:
+        """In its table's folder."""
+        return self.path.rpartition("/")[2]
+
+    def data_file(self) -> DataFile:
+        return DataFile.from_args(
+            content=self.content,
+            file_path=self.path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*self.place),
+            file_size_in_bytes=self.size,
+            sort_order_id=None,
+            spec_id=self.spec_id,
+            equality_ids=list(self.key) or None,
+            key_metadata=None,
+            **self.statistics,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergWriter:
+    """Picklable. A table that is no target has no rows here: it has no key, or holds the marks. The outcome's note: `list[Written]`."""
+
+    targets: Mapping[TableName, Target]
+    owner: Owner
+
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        counts: Counts = {}
+        held: dict[TableName, _Held] = {}
+        files, held_bytes = Files(self.owner), 0
+        for portion in portions:
+            seq, schema = portion.unit.seq, portion.schema
+            target, found = self.targets.get(schema.name), counted(portion, counts)
+            if target is None or not schema.key or target.has(seq):
+                deque(found, maxlen=0)
+                continue
+            if schema.name not in held:
+                held[schema.name] = _Held(target, schema)
+            for rows in held[schema.name].rows_of(found):
+                held_bytes += held[schema.name].add(seq, rows)
+                if held_bytes > HELD_BYTES_MAX:
+                    largest = max(held.values(), key=lambda one: one.bytes)
+                    held_bytes -= largest.bytes
+                    files.write(largest)
+        for one in held.values():
+            if one.rows:
+                files.write(one)
+        files.make_durable()
+        return Outcome(task.id, counts, files.written)
+
+
+def counted(portion: Portion, counts: Counts) -> Iterator[Block]:
+    """Its blocks; what they are is counted while they are read."""
+    place = (portion.unit.seq, portion.schema.name)
+    for piece in portion.pieces:
+        counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+        yield from blocks(portion.schema, portion.unit.seq, piece)
+
+
+class _Held:
+    """Rows of one table that are not in a file yet."""
+
+    def __init__(self, target: Target, table: TableSchema) -> None:
+        self.target, self.table = target, table
+        self.schema, self.spec = Schema.model_validate_json(target.schema), PartitionSpec.model_validate_json(target.spec)
+        self.rows: list[pa.Table] = []
+        self.bytes = 0
+        self.first = self.last = Seq(0)
+        self.into = written_schema(self.schema, table, "append")
+
+    def rows_of(self, found: Iterator[Block]) -> Iterator[pa.Table]:
+        return rows_of(found, self.into)
+
+    def add(self, seq: Seq, rows: pa.Table) -> int:
+        """How many bytes more it has, with the copy that parts them."""
+        self.first, self.last = (min(self.first, seq), max(self.last, seq)) if self.rows else (seq, seq)
+        self.rows.append(rows)
+        more: int = rows.nbytes * (2 if self.spec.fields else 1)
+        self.bytes += more
+        return more
+
+    def take(self) -> list[pa.Table]:
+        rows, self.rows, self.bytes = self.rows, [], 0
+        return rows
+
+
+def written_schema(there: Schema, table: TableSchema, mode: Mode) -> pa.Schema:
+    """Of the table's rows. Raises SinkError for a column that Iceberg's has not."""
+    try:
+        return arrow_schema(in_order(there, table, mode))
+    except KeyError as error:
+        raise SinkError(
+            f"{table.name} has a column {error} that its Iceberg table has not",
+            hint="the log's schemas do not fit its rows: report this",
+        ) from error
+
+
+class Files:
+    """Of one try of a task, or of the driver's part."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.written: list[Written] = []
+        self._owner, self._attempt = owner, secrets.token_hex(4)
+        self._unsynced: list[tuple[Folder, str]] = []
+
+    def write(self, held: _Held) -> None:
+        self.put(held.target, held.table.name, (held.first, held.last), held.schema, pa.concat_tables(held.take()))
+
+    def put(self, target: Target, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **told: Any) -> None:
+        """A file for each partition. `told`: fields of Written besides."""
+        spec = PartitionSpec.model_validate_json(target.spec)
+        for place, part in parted(rows, spec, schema, of=name):
+            self.put_at(target, name, seqs, schema, part, place=place, spec_id=spec.spec_id, **told)
+
+    def put_at(self, target: Target, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **told: Any) -> None:
+        path = file_path(name, seqs[1], "parquet", part=len(self.written), owner=self._owner, attempt=self._attempt)
+        file = path.rpartition("/")[2]
+        with storage_errors(f"{target.folder}/{file}"), storage.new_file(target.folder, file, durable=False) as out:
+            size, statistics = write_parquet(out, schema, rows, target.metrics)
+        self._unsynced.append((target.folder, file))
+        self.written.append(Written(*seqs, name, target.version, f"{target.location}/{file}", size, statistics, **told))
+
+    def make_durable(self) -> None:
+        by_root = {folder.root: folder for folder, _ in self._unsynced}
+        for root, folder in by_root.items():
+            with storage_errors(folder):
+                storage.make_durable(folder, [file for to, file in self._unsynced if to.root == root])
+
+
+def write_parquet(out: Any, schema: Schema, rows: pa.Table, metrics: Mapping[str, str]) -> tuple[int, Mapping[str, Any]]:
+    """How many bytes it has, and its statistics as arguments of a DataFile."""
+    writer = pq.ParquetWriter(
+        out, rows.schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, store_decimal_as_integer=True, store_schema=False
+    )
+    try:
+        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS_MAX)
+        writer.close()
+    except BaseException:
+        writer.is_open = False  # or its destructor goes on writing to a file that is given up
+        raise
+    fields = Schema(*(schema.find_field(name) for name in rows.schema.names))
+    found = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=writer.writer.metadata,
+        stats_columns=compute_statistics_plan(fields, dict(metrics)),
+        parquet_column_mapping=parquet_path_to_id_mapping(fields),
+    )
+    return out.tell(), found.to_serialized_dict()

@@ -1,0 +1,45 @@
+"""What a Kafka sink writes, to where, and how: all that its URI says, small and picklable, for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sidecar.ticdc.dispatch import Router
+from spark_merge.encode.messages import Encoder
+from spark_merge.sinks.kafka.client import Cluster
+
+LIVE = 0
+"""The transactional id of live rows, which mostly run in the worker's own process, where its producer stays warm."""
+
+CHUNK_PARTS = 4
+"""Transactional ids of a position topic that we make, beside LIVE: so many tasks write a window's chunks at once, each seen for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """`topic`: the default one. `partition_num`: None where the URI does not name it. `producer`: librdkafka's settings of whoever
+    writes. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see ways.py."""
+
+    cluster: Cluster
+    topic: str
+    position_topic: str
+    protocol: str
+    encoder: Encoder
+    router: Router
+    max_message_bytes: int
+    partition_num: int | None = None
+    replicas: int = 1
+    auto_create: bool = True
+    transactions: bool = True
+    producer: Mapping[str, str] = field(default_factory=dict)
+
+    def transactional_id(self, number: int) -> str:
+        return f"{self.position_topic}-{number}"
+
+    @property
+    def control_id(self) -> str:
+        return f"{self.position_topic}-control"
+
+    def __str__(self) -> str:
+        return f"kafka://{self.cluster.brokers}/{self.topic}"

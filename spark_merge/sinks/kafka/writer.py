@@ -1,0 +1,142 @@
+"""What a task does at Kafka: its rows, its DDLs and resolved marks, and its slot in one transaction.
+
+    claim ─► for each unit: rows ─► (the last unit of a segment) DDLs ─► a resolved mark to every partition ─► slot ─► commit
+
+(without transactions: marks wait until the brokers have all before them, and `commit` does until they have the slot; checked.py)
+
+- Live rows in the output's own protocol are the bytes that TiCDC sent; all others are encoded.
+- A message that is larger than max-message-bytes ends the task before anything of what was committed with it is written.
+- What tells a consumer who wants to know where a record is from is a header (`origin`), which all others pass over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter, itemgetter
+
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Rows, Task
+from spark_merge.encode.messages import inserts
+from spark_merge.sinks.kafka.client import Fenced
+from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, Ending
+from spark_merge.sinks.kafka.holder import Holder, held
+from spark_merge.sinks.kafka.output import Output
+from spark_merge.sinks.kafka.partitions import partitions
+from spark_merge.sinks.kafka.position import Term
+from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES, Headers, Record
+from spark_merge.sinks.kafka.rows import Written, as_they_are, encoded
+from spark_merge.sinks.kafka.together import gathered
+from spark_merge.sinks.kafka.ways import holder_of
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Of a task: its transactional id, and the stage, by which its slot is called."""
+
+    number: int
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaWriter:
+    """For one batch, the last segment of which is `batch`. `partitions`: of each topic how many are written."""
+
+    output: Output
+    term: Term
+    batch: Seq
+    slots_from: tuple[int, ...]
+    places: Mapping[str, Place]
+    endings: Mapping[Seq, Ending]
+    partitions: Mapping[str, int]
+
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        place = self.places[task.id]
+        start = self.slots_from[place.number]
+        topics = {topic: self.partitions[topic] for unit in task.units for topic in self.endings[unit.seq].topics}
+        with held(holder_of(self.output), self.output, place.number, self.term) as holder:
+            try:
+                if (done := holder.claim(self.batch, task.id, start, topics)) is not None:
+                    return done
+                outcome = Outcome(task.id, self._written(task, portions, holder))
+                holder.commit(self.batch, outcome, key=b"%d" % place.stage)
+            except Fenced:
+                return holder.of_a_twin(self.batch, task.id, start)
+            except BaseException:
+                holder.abort()
+                raise
+        return outcome
+
+    def _written(self, task: Task, portions: Iterator[Portion], holder: Holder) -> Counts:
+        counts: Counts = {}
+        found = groupby(portions, key=attrgetter("unit"))
+        following = next(found, None)
+        for unit in task.units:
+            if following is not None and following[0] == unit:
+                for together in gathered(following[1]):
+                    for schema, piece in together:
+                        place = (unit.seq, schema.name)
+                        counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+                    tables = [self._rows(unit.seq, schema, piece) for schema, piece in together]
+                    holder.write(map(itemgetter(1), tables[0] if len(tables) == 1 else merge(*tables, key=itemgetter(0))))
+                following = next(found, None)
+            if (ending := self.endings.get(unit.seq)) is not None and unit.live and unit.part == ending.part:
+                holder.write(self._ddls(unit.seq, ending))
+                holder.settle()
+                holder.write(self._marks(unit.seq, ending))
+        assert following is None, "a portion is of no unit of its task"
+        return counts
+
+    # ---- rows -------------------------------------------------------------------------------------------------------
+
+    def _rows(self, seq: Seq, schema: TableSchema, piece: Piece) -> Iterator[tuple[CommitTs, Record]]:
+        """Of one table, in order."""
+        output, codec = self.output, self.endings[seq].codec
+        if isinstance(piece, ChunkPiece):
+            origin, tail = f"dump {seq}", f"{piece.due.dump_id} {piece.due.number}"
+            rows = encoded(inserts(piece, schema), schema, output.encoder, output.protocol)
+        elif codec == output.protocol:
+            origin, tail, rows = f"log {seq}", "", as_they_are(piece, output.protocol)
+        else:
+            origin, tail, rows = f"log {seq}", "", encoded(piece, schema, output.encoder, output.protocol, codec=codec)
+        topic, changes = output.router.topic(schema.name), rows.changes
+        numbers = partitions(output.router.partition_rule(schema.name), schema, changes, self.partitions[topic]).tolist()
+        told = (changes[name].to_pylist() for name in ("commit_ts", "ordinal", "op"))
+        self._check_sizes(rows, schema.name)
+        for message, number, commit_ts, ordinal, op in zip(rows.messages, numbers, *told, strict=True):
+            if message is not None:
+                key, value = message
+                yield commit_ts, Record(topic, number, key, value, [(HEADER, f"{origin} {ordinal} {tail or op}".encode())])
+
+    def _check_sizes(self, rows: Written, table: TableName) -> None:
+        """All of them, before one is written. Raises SinkError."""
+        sizes = [0 if message is None else len(message.key or b"") + len(message.value or b"") for message in rows.messages]
+        if not sizes or max(sizes) + RECORD_OVERHEAD_BYTES <= self.output.max_message_bytes:
+            return
+        size = next(size for size in sizes if size + RECORD_OVERHEAD_BYTES > self.output.max_message_bytes)
+        key = rows.changes["key"][sizes.index(size)].as_py()
+        raise SinkError(
+            f"{self.output}: the row of {table} with key {key} makes a message of {size + RECORD_OVERHEAD_BYTES} bytes, "
+            f"max-message-bytes is {self.output.max_message_bytes}",
+            hint="raise max-message-bytes in the sink's URI, and max.message.bytes of the topic to as much",
+        )
+
+    # ---- what ends a segment ----------------------------------------------------------------------------------------
+
+    def _ddls(self, seq: Seq, ending: Ending) -> Iterator[Record]:
+        for number, (ddl, before, after) in enumerate(ending.ddls):
+            message = self.output.encoder.ddl(ddl, before, after)
+            topic = self.output.router.ddl_topic(before.name if before else TableName(ddl.schema, ddl.table))
+            for partition in self.output.router.ddl_partitions(self.partitions[topic]):
+                yield Record(topic, partition, *message, [(HEADER, b"ddl %d %d" % (seq, number))])
+
+    def _marks(self, seq: Seq, ending: Ending) -> Iterator[Record]:
+        message = self.output.encoder.resolved(ending.upto_ts)
+        headers: Headers = [(HEADER, b"resolved %d" % seq)]
+        headers += [] if ending.dump is None else [(DUMP_HEADER, ending.dump)]
+        for topic in ending.topics:
+            for partition in range(self.partitions[topic]):
+                yield Record(topic, partition, *message, headers)

@@ -1,0 +1,216 @@
+"""Tables that are not at the target yet, from what the log says they were made of: `create-tables=true` in the sink's URI.
+
+The statement is written in TiDB's words and goes the way of any DDL (ddl_parser.py, ddl_dialect.py), so there is one list of what each
+target has for them. A table that is there is compared: columns, types, what may be NULL, what is generated, and the key by which rows are
+found. What a copy does not need is not made: AUTO_INCREMENT and AUTO_RANDOM (values come with the rows), foreign keys, checks, comments,
+an index on an expression where the target has none, partitions that it cannot have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+import pymysql
+
+from sidecar.core.model import (
+    MARK_TABLE,
+    ColumnDefinition,
+    IndexDefinition,
+    IndexPart,
+    TableDefinition,
+    TableName,
+    TableSchema,
+)
+from sidecar.errors import SinkError, UnsupportedDdl
+from sidecar.rowcodec.definition import quoted_text
+from spark_merge.sinks.mysql.ddl_dialect import Dialect, dialect_of, rendered
+from spark_merge.sinks.mysql.ddl_parser import parsed
+from spark_merge.sinks.mysql.ddl_picture import SqlSession
+from spark_merge.sinks.mysql.ddl_routes import Routes
+from spark_merge.sinks.mysql.ddl_target import at_target
+from spark_merge.sinks.mysql.ddl_tokens import quoted
+
+_NO_SUCH_PARTITIONS = frozenset({*range(1478, 1528), *range(1564, 1568), *range(1653, 1660), 1748})
+"""The servers' errors of partitioning."""
+
+_INTEGER = re.compile(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)")
+
+
+class Made(NamedTuple):
+    """`partitioned` False: the source's table is, and this one is not."""
+
+    name: TableName
+    partitioned: bool = True
+
+
+def make_tables(session: SqlSession, schemas: Iterable[TableSchema], routes: Routes) -> list[Made]:
+    """Those that are not there, with their schemas, and a look at the others. Raises SinkError for a table of other columns, and for one
+    whose definition the log does not tell; ConfigError as `Routes.check_apart`; pymysql's errors."""
+    wanted = sorted((one for one in schemas if one.columns and one.name.schema != MARK_TABLE.schema), key=lambda one: one.name)
+    routes.check_apart(one.name for one in wanted)
+    dialect = dialect_of(str(session.rows("SELECT VERSION()")[0][0]))
+    for schema in sorted({routes.target(one.name).schema for one in wanted}):
+        session.rows(f"CREATE DATABASE IF NOT EXISTS {quoted(schema)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    return [made for one in wanted if (made := _make(session, one, routes, dialect)) is not None]
+
+
+def _make(session: SqlSession, schema: TableSchema, routes: Routes, dialect: Dialect) -> Made | None:
+    """None: it was there."""
+    target, definition = routes.target(schema.name), schema.definition
+    if definition is None:
+        raise SinkError(
+            f"{schema.name}: the log does not tell what it was made of, so it cannot be made as {target}",
+            hint="make it at the target by hand and leave out `create-tables`; a log that this version begins tells it",
+        )
+    there = _columns(session, target)
+    made = None
+    if not there:
+        made = _carry_out(session, schema.name, _with_labels(schema, definition), routes, dialect)
+        there = _columns(session, target)
+    _compare(session, schema, definition, target, there, dialect)
+    return made
+
+
+def _carry_out(session: SqlSession, name: TableName, definition: TableDefinition, routes: Routes, dialect: Dialect) -> Made:
+    whole = definition.partitioning
+    try:
+        session.rows(create_statement(name, definition, routes, dialect))
+    except (pymysql.err.MySQLError, UnsupportedDdl) as error:
+        cannot = isinstance(error, UnsupportedDdl) or error.args[0] in _NO_SUCH_PARTITIONS
+        if not whole or not cannot:
+            raise
+        session.rows(create_statement(name, replace(definition, partitioning=""), routes, dialect))
+        return Made(routes.target(name), partitioned=False)
+    return Made(routes.target(name))
+
+
+# ---- the statement ----------------------------------------------------------------------------------------------------
+
+
+def create_statement(name: TableName, definition: TableDefinition, routes: Routes, dialect: Dialect) -> str:
+    """CREATE TABLE for the target. Raises UnsupportedDdl for what the target has not."""
+    return rendered(at_target(parsed(tidbs_statement(name, _possible(definition, dialect)), name.schema), routes), dialect)
+
+
+def _possible(definition: TableDefinition, dialect: Dialect) -> TableDefinition:
+    if dialect is not Dialect.MARIADB:
+        return definition
+    return replace(definition, indexes=tuple(index for index in definition.indexes if not any(part.expression for part in index.parts)))
+
+
+def tidbs_statement(name: TableName, definition: TableDefinition) -> str:
+    items = [_column(column) for column in definition.columns]
+    items += [_index(index, clustered=definition.clustered) for index in definition.indexes]
+    charset = f" CHARACTER SET {definition.charset} COLLATE {definition.collation}" if definition.charset else ""
+    return f"CREATE TABLE {quoted(name.schema)}.{quoted(name.table)} ({', '.join(items)}){charset} {definition.partitioning}".strip()
+
+
+def _with_labels(schema: TableSchema, definition: TableDefinition) -> TableDefinition:
+    """Labels as SQL has them: COLUMN_TYPE does not escape them."""
+    labels = {column.name: column.elements for column in schema.columns if column.elements}
+    columns = [
+        replace(column, type_text=f"{column.type_text.partition('(')[0]}({','.join(map(quoted_text, labels[column.name]))})")
+        if column.name in labels
+        else column
+        for column in definition.columns
+    ]
+    return replace(definition, columns=tuple(columns))
+
+
+def _column(column: ColumnDefinition) -> str:
+    text = f"{quoted(column.name)} {column.type_text}"
+    if column.charset:
+        text += f" CHARACTER SET {column.charset} COLLATE {column.collation}"
+    if column.generated:
+        text += f" GENERATED ALWAYS AS ({column.generated}) {'STORED' if column.stored else 'VIRTUAL'}"
+    text += " NULL" if column.nullable else " NOT NULL"
+    if column.default is not None:
+        text += f" DEFAULT {column.default}"
+    return text + (f" ON UPDATE {column.on_update}" if column.on_update else "")
+
+
+def _index(index: IndexDefinition, *, clustered: bool) -> str:
+    parts = ", ".join(map(_part, index.parts))
+    if index.primary:
+        return f"PRIMARY KEY ({parts}) {'CLUSTERED' if clustered else 'NONCLUSTERED'}"
+    return f"{'UNIQUE ' if index.unique else ''}KEY {quoted(index.name)} ({parts})"
+
+
+def _part(part: IndexPart) -> str:
+    if part.expression:
+        return f"({part.expression})"
+    return quoted(part.column) + (f"({part.length})" if part.length >= 0 else "")
+
+
+# ---- what is there ----------------------------------------------------------------------------------------------------
+
+
+class _Column(NamedTuple):
+    """`type` without what says nothing of values."""
+
+    name: str
+    type: str
+    nullable: bool
+    generated: bool
+
+    def __str__(self) -> str:
+        null = "" if self.nullable else " not null"
+        return f"{self.name} {self.type}{null}{' generated' if self.generated else ''}"
+
+
+def _columns(session: SqlSession, name: TableName) -> list[_Column]:
+    """Empty: it is not there."""
+    found = session.rows(
+        "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, GENERATION_EXPRESSION FROM information_schema.columns"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
+        tuple(name),
+    )
+    return [_Column(str(one), _plain(str(kind)), null == "YES", bool(expression)) for one, kind, null, expression in found]
+
+
+def _compare(
+    session: SqlSession, schema: TableSchema, definition: TableDefinition, target: TableName, there: list[_Column], dialect: Dialect
+) -> None:
+    expected = [_expected(column, dialect) for column in definition.columns]
+    differ = [f"{one or 'nothing'} and not {other or 'nothing'}" for one, other in _pairs(there, expected) if one != other]
+    if schema.key and not _has_key(session, target, schema.key):
+        differ.append(f"no primary or unique key of ({', '.join(schema.key)}) and nothing else")
+    if differ:
+        raise SinkError(
+            f"{target}, which is at the target, is another table than {schema.name} of the log: it has {'; '.join(differ)}",
+            hint="alter, rename or drop it, give the log's table another target with `routes`, or leave out `create-tables` if it is right",
+        )
+
+
+def _expected(column: ColumnDefinition, dialect: Dialect) -> _Column:
+    kind = _plain(column.type_text)
+    generated = bool(column.generated)
+    is_text = dialect is Dialect.MARIADB and kind == "json"
+    return _Column(column.name, "longtext" if is_text else kind, column.nullable or (generated and dialect is Dialect.MARIADB), generated)
+
+
+def _pairs(there: list[_Column], expected: list[_Column]) -> list[tuple[_Column | None, _Column | None]]:
+    longest = range(max(len(there), len(expected)))
+    return [(there[n] if n < len(there) else None, expected[n] if n < len(expected) else None) for n in longest]
+
+
+def _plain(type_text: str) -> str:
+    """Labels keep their case; some servers write a backslash in them twice."""
+    head, quote, labels = type_text.partition("'")
+    text = _INTEGER.sub(r"\1", head.lower()) + quote + labels.replace("\\\\", "\\")
+    return text.replace(" zerofill", "")
+
+
+def _has_key(session: SqlSession, name: TableName, key: Collection[str]) -> bool:
+    found = session.rows(
+        "SELECT INDEX_NAME, LOWER(COLUMN_NAME), SUB_PART FROM information_schema.statistics"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0",
+        tuple(name),
+    )
+    indexes: dict[str, set[str]] = {}
+    for index, column, _ in found:
+        indexes.setdefault(index, set()).add(column)
+    return {column.lower() for column in key} in indexes.values()

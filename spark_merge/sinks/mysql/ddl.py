@@ -1,0 +1,304 @@
+"""Schema changes at the target, each once.
+
+    look ─► intent is durable ─► carried out ─► done is durable ─► the next one, or the segment is accepted
+
+- A DDL commits by itself at any server, so it cannot share a transaction with the position: what the tables were before it is noted
+  with the intent, and after a death the tables themselves tell whether it was carried out (ddl_picture.py). What they leave open
+  stops, with both pictures, until the operator says.
+- One connection, under a lock of the server's that names the log: it is taken before the intent is noted, and the statement goes over
+  that connection or not at all. A later owner ends the connection of a former one that sleeps, so that one which wakes up between intent
+  and statement carries out nothing; where a statement still runs it is waited for, by asking again.
+- ADD INDEX is awaited as any other. (TiCDC goes on after a while, and hears of no failure.)
+- The session's clock is the source's: a new column's CURRENT_TIMESTAMP is what the source put in the rows, where the log tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol, TypeAlias
+
+import pymysql
+
+from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
+from sidecar.errors import SinkError
+from sidecar.log.manifest import DdlRecord
+from spark_merge.contract import Head
+from spark_merge.sinks.mysql.ddl_clock import session_time
+from spark_merge.sinks.mysql.ddl_dialect import Dialect, TableCharset, dialect_of, rendered
+from spark_merge.sinks.mysql.ddl_parser import parsed
+from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, SqlSession, done, pictures, wanted
+from spark_merge.sinks.mysql.ddl_routes import Routes
+from spark_merge.sinks.mysql.ddl_statement import Kind, Statement
+from spark_merge.sinks.mysql.ddl_target import at_target, of_the_log, places, table_of, together
+
+LOCK_WAIT_S = 60
+"""For whoever holds a table of the target in an open transaction; then the sink says so and asks again."""
+
+LOCK_TAKEN_S = 10
+"""For a connection to be gone that was ended."""
+
+_NO_SUCH_CONNECTION = 1094
+
+SQL_MODE = "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A DDL that is under way, or `done`. `number` counts the segment's. `statement` as it is carried out; `since` in UTC. `before`: the
+    tables that it names."""
+
+    seq: int
+    number: int
+    statement: str
+    since: str
+    before: Pictures
+    done: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        before = [[*name, picture.definition, picture.ids] for name, picture in self.before.items()]
+        return {
+            "seq": self.seq,
+            "number": self.number,
+            "statement": self.statement,
+            "since": self.since,
+            "before": before,
+            "done": self.done,
+        }
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Intent:
+        before = {TableName(schema, table): Picture(text, ids) for schema, table, text, ids in found["before"]}
+        return cls(found["seq"], found["number"], found["statement"], found["since"], before, found["done"])
+
+
+class DdlPosition(Protocol):
+    """Where the sink keeps how far it is. Each call is durable when it returns, and raises OwnershipLost for a former owner."""
+
+    def intent(self) -> Intent | None:
+        """The one that was noted last."""
+
+    def note_intent(self, intent: Intent) -> None: ...
+
+    def note_done(self, intent: Intent) -> None:
+        """`intent` has `done`; so has what `intent()` gives from here on."""
+
+
+class MemoryDdlPosition:
+    def __init__(self) -> None:
+        self.noted: dict[str, Any] | None = None
+
+    def intent(self) -> Intent | None:
+        return None if self.noted is None else Intent.of_json(self.noted)
+
+    def note_intent(self, intent: Intent) -> None:
+        self.noted = intent.as_json()
+
+    def note_done(self, intent: Intent) -> None:
+        self.noted = intent.as_json()
+
+
+Decided: TypeAlias = Literal["done", "again"]
+"""What an operator says of a DDL: carried out by hand, or to be carried out whatever the tables look like."""
+
+
+@dataclass(frozen=True, slots=True)
+class DdlSettings:
+    """`lock`: names the log at the server, 64 characters at most. `decided`: by commit_ts; of a statement that holds several, all."""
+
+    lock: str
+    routes: Routes = field(default_factory=Routes)
+    decided: Mapping[CommitTs, Decided] = field(default_factory=dict)
+    skip_views: bool = False
+
+
+class DdlRunner:
+    def __init__(self, session: Callable[[], SqlSession], position: DdlPosition, settings: DdlSettings) -> None:
+        self._session = session
+        self._position = position
+        self._settings = settings
+
+    def carry_out(self, head: Head) -> None:
+        """All of the segment's DDLs, but those that are done. Raises SinkError, UnsupportedDdl, OwnershipLost."""
+        for number, record, statement in self._statements(head):
+            noted = self._position.intent()
+            place = (noted.seq, noted.number) if noted else (-1, -1)
+            if place > (head.seq, number) or (place == (head.seq, number) and noted and noted.done):
+                continue
+            self._one(head, number, record, statement, noted if place == (head.seq, number) else None)
+
+    def _statements(self, head: Head) -> list[tuple[int, DdlRecord, Statement]]:
+        """Those that are to be carried out, each with its number in the segment; RENAMEs of one commit are one, with the last one's."""
+        found: list[tuple[int, DdlRecord, Statement]] = []
+        renames: list[Statement] = []
+        for number, record in enumerate(head.ddls):
+            if not record.query or record.schema == MARK_TABLE.schema or self._settings.decided.get(record.commit_ts) == "done":
+                continue
+            statement = of_the_log(parsed(record.query, record.schema), record, head)
+            if renames and (statement.kind is not Kind.RENAME or found[-1][1].commit_ts != record.commit_ts):
+                renames = []
+            if statement.kind is Kind.RENAME:
+                renames.append(statement)
+            if len(renames) > 1:
+                _, record, _ = found.pop()
+                statement = together(renames, head)
+            found.append((number, record, statement))
+        return found
+
+    def _one(self, head: Head, number: int, record: DdlRecord, statement: Statement, noted: Intent | None) -> None:
+        settings = self._settings
+        if statement.kind is Kind.NOTHING or (statement.kind is Kind.CREATE_VIEW and settings.skip_views):
+            return
+        if statement.kind is Kind.DROP_SCHEMA:
+            settings.routes.check_schema_goes_alone(statement.schemas()[0])
+        step = _Step(head, number, record, at_target(statement, settings.routes), table_of(statement), settings.routes)
+        with closing(self._session()) as session:
+            try:
+                self._at(session, step, None if settings.decided.get(record.commit_ts) == "again" else noted)
+            except pymysql.err.MySQLError as error:
+                raise SinkError(
+                    f"{step}: the target answered {error}",
+                    hint="remove the cause; or carry it out there by hand and name its commit_ts in the sink's `ddl-done`",
+                ) from error
+
+    def _at(self, session: SqlSession, step: _Step, noted: Intent | None) -> None:
+        dialect = dialect_of(str(session.rows("SELECT VERSION()")[0][0]))
+        text = rendered(step.statement, dialect, step.charset())
+        if not text:
+            return None
+        _lock(session, self._settings.lock, step)
+        _set_up(session, dialect, step)
+        now = pictures(session, dialect, places(step.statement))
+        if noted is not None and _is_done(session, dialect, step, noted, now):
+            return self._position.note_done(replace(noted, done=True))
+        if noted is None:
+            if _is_wanted(step, now):
+                return None
+            noted = Intent(step.head.seq, step.number, text, datetime.now(UTC).isoformat(timespec="seconds"), now)
+            self._position.note_intent(noted)
+        session.rows(text)
+        _check_columns(session, step)
+        return self._position.note_done(replace(noted, done=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A DDL of a segment; `statement` names tables of the target, `table` is the one of the log that it makes or changes."""
+
+    head: Head
+    number: int
+    record: DdlRecord
+    statement: Statement
+    table: TableName | None
+    routes: Routes
+
+    def __str__(self) -> str:
+        return f"segment {self.head.seq}, DDL at commit_ts {self.record.commit_ts}, {self.record.query!r}"
+
+    @property
+    def after(self) -> TableSchema | None:
+        return None if self.table is None else self.head.next_schemas.get(self.table)
+
+    def charset(self) -> TableCharset:
+        definition = self.after.definition if self.after else None
+        return TableCharset(definition.charset, definition.collation) if definition and definition.charset else TableCharset()
+
+    def time(self) -> float:
+        before = None if self.table is None else self.head.schemas.get(self.table)
+        return session_time(self.record.commit_ts, before, self.after)
+
+
+def _lock(session: SqlSession, name: str, step: _Step) -> None:
+    if session.rows("SELECT GET_LOCK(%s, 0)", (name,)) == ((1,),):
+        return
+    ((holder,),) = session.rows("SELECT IS_USED_LOCK(%s)", (name,))
+    busy = session.rows("SELECT INFO FROM information_schema.processlist WHERE ID = %s AND COMMAND <> 'Sleep'", (holder,))
+    if not busy and holder is not None:
+        _end(session, int(holder))
+    if busy or session.rows("SELECT GET_LOCK(%s, %s)", (name, LOCK_TAKEN_S)) != ((1,),):
+        text = busy[0][0] if busy else "what it does is not shown"
+        raise SinkError(
+            f"{step}: connection {holder} of the target, of this worker or one before it, is still at a DDL: {text}",
+            hint="wait until it ends, the sink asks again by itself; or end that connection at the target",
+        )
+
+
+def _end(session: SqlSession, connection: int) -> None:
+    try:
+        session.rows(f"KILL {connection}")
+    except pymysql.err.MySQLError as error:
+        if error.args[0] != _NO_SUCH_CONNECTION:
+            raise
+
+
+def _set_up(session: SqlSession, dialect: Dialect, step: _Step) -> None:
+    common = f"sql_mode = '{SQL_MODE}', time_zone = '+00:00', foreign_key_checks = 0, timestamp = {step.time():.6f}"
+    session.rows("SET NAMES utf8mb4 COLLATE utf8mb4_bin")
+    session.rows(f"SET {common}" + ("" if dialect is Dialect.TIDB else f", lock_wait_timeout = {LOCK_WAIT_S}"))
+    if session.rows("SELECT @@explicit_defaults_for_timestamp") != ((1,),):
+        session.rows("SET explicit_defaults_for_timestamp = 1")
+
+
+# ---- whether there is anything to do -------------------------------------------------------------------------------------
+
+
+def _is_wanted(step: _Step, now: Pictures) -> bool:
+    found = wanted(step.statement, now)
+    if found is None:
+        raise SinkError(
+            f"{step}: {places(step.statement)[0]} is at the target already",
+            hint="see whose it is: drop it, or name the DDL's commit_ts in the sink's `ddl-done` to go on with it as it is",
+        )
+    return found
+
+
+def _is_done(session: SqlSession, dialect: Dialect, step: _Step, noted: Intent, now: Pictures) -> bool:
+    if dialect is Dialect.TIDB:
+        _check_no_job_runs(session, step)
+    found = done(step.statement, noted.before, now)
+    if found is None:
+        raise SinkError(
+            f"{step}: whether it was carried out before a worker died cannot be told."
+            f" Before it:\n{_shown(noted.before)}\nnow:\n{_shown(now)}",
+            hint="look at the tables, then name its commit_ts in the sink's `ddl-done` if they are as after it, else in `ddl-again`",
+        )
+    if found:
+        _check_columns(session, step)
+    return found
+
+
+def _check_no_job_runs(session: SqlSession, step: _Step) -> None:
+    """TiDB goes on with a job whose connection is gone."""
+    for schema, table in places(step.statement):
+        found = session.rows(
+            "SELECT JOB_ID, STATE FROM information_schema.ddl_jobs WHERE STATE NOT IN ('synced', 'cancelled', 'rollback done')"
+            " AND DB_NAME = %s AND TABLE_NAME = %s",
+            (schema, table),
+        )
+        if found:
+            raise SinkError(
+                f"{step}: job {found[0][0]} of the target on {schema}.{table} is {found[0][1]}",
+                hint="wait until it ends, the sink asks again by itself (ADMIN SHOW DDL JOBS tells how far it is)",
+            )
+
+
+def _check_columns(session: SqlSession, step: _Step) -> None:
+    """The target's table has what the log's has from here on: else what was found there is not what this DDL leaves."""
+    if step.after is None or not step.after.columns:
+        return
+    target = step.routes.target(step.after.name)
+    found = session.rows(
+        "SELECT LOWER(COLUMN_NAME) FROM information_schema.columns WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", tuple(target)
+    )
+    missing = [name for name in step.after.column_names() if (name.lower(),) not in found]
+    if missing:
+        raise SinkError(
+            f"{step}: after it {target} has no column {', '.join(missing)}, which its rows in the log have",
+            hint="give the target's table these columns by hand and name the DDL's commit_ts in the sink's `ddl-done`",
+        )
+
+
+def _shown(found: Pictures) -> str:
+    return "\n".join(f"  {name}: {f'ids {p.ids}, {p.definition}' if p.there else 'not there'}" for name, p in found.items())

@@ -1,0 +1,256 @@
+"""ALTER TABLE: one change after another, each a piece of the list. What is none of these is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sidecar.core.model import TableName
+from spark_merge.sinks.mysql.ddl_columns import Charset, column, condition, default, element, placement, table_option
+from spark_merge.sinks.mysql.ddl_partitions import definitions, partition_by
+from spark_merge.sinks.mysql.ddl_reader import Reader
+from spark_merge.sinks.mysql.ddl_statement import Feature, Kind, Pieces, Statement
+
+
+def alter_table(reader: Reader) -> Statement:
+    """From the table's name on."""
+    table = reader.table()
+    head = reader.made()
+    found = _Alter(reader, table)
+    found.changes()
+    items = tuple(found.items)
+    if found.exchanged is not None:
+        partition, other = found.exchanged
+        return Statement(Kind.EXCHANGE, reader.text, (" ALTER TABLE", *head), items, moves=((table, other),), partition=partition)
+    return Statement(Kind.ALTER_TABLE, reader.text, (" ALTER TABLE", *head), items, moves=tuple(found.renames))
+
+
+class _Alter:
+    def __init__(self, reader: Reader, table: TableName) -> None:
+        self._reader = reader
+        self._table = table
+        self.items: list[Pieces] = []
+        self.exchanged: tuple[str, TableName] | None = None
+        self.renames: list[tuple[TableName, TableName]] = []
+
+    def changes(self) -> None:
+        """`change, change, …`; one that is said without a comma after a partition's is one of its own, as in the grammar."""
+        reader = self._reader
+        while True:
+            self._change()
+            self.items.append(reader.made())
+            if not reader.skip(","):
+                if reader.sees("PARTITION BY"):
+                    partition_by(reader)
+                    self.items[-1] += reader.made()
+                if not (reader.sees("REMOVE PARTITIONING") and self.items[-1]):
+                    return
+
+    def _change(self) -> None:
+        reader = self._reader
+        for word, read in _BY_WORD.items():
+            if reader.sees(word):
+                reader.take(word) if word in _COPIED else reader.skip(word)
+                return read(self)
+        if reader.sees("PARTITION BY"):
+            return partition_by(reader)
+        charset = Charset()
+        if not table_option(reader, charset):
+            reader.refuse("a change of a table")
+        while not reader.sees(",") and table_option(reader, charset):
+            pass
+        for piece in charset.pieces():
+            reader.write(piece)
+        return None
+
+    # ---- columns and indexes -------------------------------------------------------------------------------------------
+
+    def _add(self) -> None:
+        reader = self._reader
+        if reader.take("PARTITION"):
+            condition(reader)
+            if reader.take("PARTITIONS"):
+                return reader.number()
+            return definitions(reader)
+        if element(reader):
+            return self._without_check()
+        reader.take("COLUMN")
+        condition(reader)
+        if not reader.take("("):
+            column(reader)
+            return self._position()
+        while True:
+            if not element(reader):
+                column(reader)
+            if not reader.take(","):
+                return reader.need(")")
+
+    def _without_check(self) -> None:
+        made = self._reader.made()
+        checks = [piece for piece in made if isinstance(piece, Feature) and piece.kind == "check"]
+        for piece in checks or made:
+            self._reader.write(piece)
+
+    def _drop(self) -> None:
+        reader = self._reader
+        if reader.take("PRIMARY KEY"):
+            return None
+        if reader.take("PARTITION"):
+            condition(reader)
+            return reader.names()
+        if reader.skip_any(("CHECK", "CONSTRAINT")):
+            reader.made()
+            return reader.feature("check", reader.option())
+        if not reader.take_any(("INDEX|KEY", "FOREIGN KEY")):
+            reader.take("COLUMN")
+        condition(reader)
+        reader.name()
+        reader.skip("RESTRICT|CASCADE")
+        return None
+
+    def _alter(self) -> None:
+        reader = self._reader
+        if reader.skip_any(("CHECK", "CONSTRAINT")):
+            reader.made()
+            reader.feature("check", reader.option())
+            reader.skip_any(("NOT ENFORCED", "ENFORCED"))
+            return None
+        if reader.take("INDEX"):
+            reader.name()
+            if not reader.sees("VISIBLE|INVISIBLE"):
+                reader.refuse("VISIBLE or INVISIBLE")
+            return reader.feature("index visibility", " " + reader.option())
+        reader.take("COLUMN")
+        reader.name()
+        if reader.take("DROP DEFAULT"):
+            return None
+        reader.need("SET DEFAULT")
+        return default(reader)
+
+    def _modify(self) -> None:
+        reader = self._reader
+        reader.take("COLUMN")
+        condition(reader)
+        column(reader)
+        self._position()
+
+    def _change_column(self) -> None:
+        reader = self._reader
+        reader.take("COLUMN")
+        condition(reader)
+        reader.name()
+        column(reader)
+        self._position()
+
+    def _position(self) -> None:
+        if self._reader.take("AFTER"):
+            self._reader.name()
+        else:
+            self._reader.take("FIRST")
+
+    def _rename(self) -> None:
+        reader = self._reader
+        if reader.take_any(("COLUMN", "INDEX|KEY")):
+            reader.name()
+            reader.need("TO")
+            reader.name()
+        else:
+            reader.skip_any(("TO|AS", "="))
+            reader.write(" TO")
+            self.renames.append((self._table, reader.table()))
+
+    # ---- the table -----------------------------------------------------------------------------------------------------
+
+    def _convert(self) -> None:
+        charset = Charset()
+        while charset.read(self._reader):
+            pass
+        if not charset.charset:
+            self._reader.refuse("a charset")
+        for piece in charset.pieces():
+            self._reader.write(piece)
+
+    def _partitions(self) -> None:
+        """TRUNCATE PARTITION, after its words."""
+        if not self._reader.take("ALL"):
+            self._reader.names()
+
+    def _reorganize(self) -> None:
+        self._reader.names()
+        self._reader.need("INTO")
+        definitions(self._reader)
+
+    def _exchange(self) -> None:
+        reader = self._reader
+        partition = reader.name()
+        reader.need("WITH TABLE")
+        self.exchanged = partition, reader.table()
+        reader.skip("WITH|WITHOUT VALIDATION")
+        reader.write(" WITHOUT VALIDATION")
+
+    def _tiflash(self) -> None:
+        reader = self._reader
+        reader.feature("tiflash", reader.option())
+        if reader.skip("LOCATION LABELS"):
+            reader.option()
+            while reader.sees(",") and reader.skip(","):
+                reader.option()
+
+    def _attributes(self) -> None:
+        self._reader.feature("attributes", self._reader.option())
+
+    def _of_partition(self) -> None:
+        reader = self._reader
+        reader.option()
+        if reader.skip("ATTRIBUTES"):
+            self._attributes()
+        else:
+            placement(reader)
+
+    def _no_effect(self) -> None:
+        self._reader.feature("attributes", "")
+
+    def _algorithm(self) -> None:
+        self._reader.feature("algorithm", self._reader.option())
+
+    def _remove_ttl(self) -> None:
+        self._reader.feature("ttl", " REMOVE TTL")
+
+    def _done(self) -> None:
+        pass
+
+    def _number(self) -> None:
+        self._reader.number()
+
+
+_BY_WORD: dict[str, Callable[[_Alter], None]] = {
+    "SET TIFLASH REPLICA": _Alter._tiflash,
+    "CONVERT TO": _Alter._convert,
+    "ADD STATS_EXTENDED": lambda found: found._reader.refuse("a change of a table"),
+    "ADD": _Alter._add,
+    "DROP": _Alter._drop,
+    "ALTER": _Alter._alter,
+    "MODIFY": _Alter._modify,
+    "CHANGE": _Alter._change_column,
+    "RENAME": _Alter._rename,
+    "TRUNCATE PARTITION": _Alter._partitions,
+    "REORGANIZE PARTITION": _Alter._reorganize,
+    "EXCHANGE PARTITION": _Alter._exchange,
+    "COALESCE PARTITION": _Alter._number,
+    "REMOVE PARTITIONING": _Alter._done,
+    "REMOVE TTL": _Alter._remove_ttl,
+    "ALGORITHM": _Alter._algorithm,
+    "LOCK": _Alter._algorithm,
+    "ATTRIBUTES": _Alter._attributes,
+    "STATS_OPTIONS": _Alter._attributes,
+    "CACHE": _Alter._no_effect,
+    "NOCACHE": _Alter._no_effect,
+    "FORCE": _Alter._no_effect,
+    "DISABLE KEYS": _Alter._no_effect,
+    "ENABLE KEYS": _Alter._no_effect,
+    "WITH VALIDATION": _Alter._no_effect,
+    "WITHOUT VALIDATION": _Alter._no_effect,
+}
+_COPIED = {
+    "CONVERT TO", "ADD", "DROP", "ALTER", "MODIFY", "CHANGE", "RENAME", "TRUNCATE PARTITION", "REORGANIZE PARTITION", "EXCHANGE PARTITION",
+    "COALESCE PARTITION", "REMOVE PARTITIONING",
+}  # fmt: skip

@@ -1,0 +1,30 @@
+"""The moment that a session carries out a DDL at, so that `DEFAULT CURRENT_TIMESTAMP` of a new column is what the source has in its rows.
+
+TiDB keeps the value that rows from before have (`origin_default`): logs of raw key-values tell it. Where the log does not, it is
+the DDL's commit_ts in whole seconds, a little after the true one, as TiCDC does it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sidecar.core.model import CommitTs, TableSchema, physical_ms
+from sidecar.rowcodec.kv_layout import kv_table_of
+
+
+def session_time(commit_ts: CommitTs, before: TableSchema | None, after: TableSchema | None) -> float:
+    """Seconds since 1970. The schemas are the table's before and after the DDL, None where there is none."""
+    known = next(iter(_origins(before, after)), None)
+    return float(physical_ms(commit_ts) // 1000) if known is None else known
+
+
+def _origins(before: TableSchema | None, after: TableSchema | None) -> list[float]:
+    """Of the new columns whose default is the moment: a session has one clock, so the first counts."""
+    if before is None or after is None or after.definition is None or not after.layout:
+        return []
+    defaults = {column.name: (column.default or "").upper() for column in after.definition.columns}
+    new = {name for name, default in defaults.items() if default.startswith("CURRENT_TIMESTAMP")} - set(before.column_names())
+    found = [column.absent for column in kv_table_of(after).columns if column.column.name in new]
+    return [
+        datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() for text in found if text is not None and not text.startswith("0000")
+    ]

@@ -1,0 +1,337 @@
+"""Columns, indexes, constraints and options of tables, as TiDB's grammar has them (pingcap/tidb pkg/parser/parser.y)."""
+
+from __future__ import annotations
+
+from spark_merge.sinks.mysql.ddl_reader import Reader, words
+from spark_merge.sinks.mysql.ddl_statement import Feature, FeatureKind, Piece, Pieces
+
+_TYPES = words(
+    "TINYINT SMALLINT MEDIUMINT INT INTEGER BIGINT INT1 INT2 INT3 INT4 INT8 MIDDLEINT BOOL BOOLEAN BIT FLOAT FLOAT4 FLOAT8 DOUBLE REAL"
+    " DECIMAL DEC FIXED NUMERIC DATE TIME DATETIME TIMESTAMP YEAR CHAR CHARACTER VARCHAR VARCHARACTER NCHAR NVARCHAR BINARY VARBINARY"
+    " TINYTEXT TEXT MEDIUMTEXT LONGTEXT TINYBLOB BLOB MEDIUMBLOB LONGBLOB ENUM SET JSON VECTOR"
+)
+DEFAULT_COLLATIONS = {
+    "utf8mb4": "utf8mb4_bin", "utf8": "utf8_bin", "utf8mb3": "utf8_bin", "latin1": "latin1_bin", "ascii": "ascii_bin",
+    "gbk": "gbk_chinese_ci", "gb18030": "gb18030_chinese_ci", "binary": "binary",
+}  # fmt: skip
+"""What a charset without a collation means in TiDB."""
+
+_NULLABILITY: FeatureKind = "nullability of a generated column"
+_NOW = "CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP"
+_STORAGE = words(
+    "ENGINE ROW_FORMAT KEY_BLOCK_SIZE AVG_ROW_LENGTH CHECKSUM COMPRESSION CONNECTION DELAY_KEY_WRITE INSERT_METHOD MAX_ROWS MIN_ROWS"
+    " PACK_KEYS PASSWORD STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES STATS_BUCKETS STATS_TOPN STATS_COL_CHOICE STATS_COL_LIST"
+    " STATS_SAMPLE_RATE TABLE_CHECKSUM ENCRYPTION SECONDARY_ENGINE TABLESPACE NODEGROUP STORAGE AUTOEXTEND_SIZE ENGINE_ATTRIBUTE"
+    " SECONDARY_ENGINE_ATTRIBUTE"
+)
+_ROW_IDS = words("SHARD_ROW_ID_BITS PRE_SPLIT_REGIONS AUTO_ID_CACHE AUTO_RANDOM_BASE")
+
+
+def condition(reader: Reader) -> bool:
+    """`IF [NOT] EXISTS` of a part of a table."""
+    text = next((words for words in ("IF NOT EXISTS", "IF EXISTS") if reader.skip(words)), "")
+    if text:
+        reader.feature("condition", " " + text)
+    return bool(text)
+
+
+# ---- charsets and collations ------------------------------------------------------------------------------------------
+
+
+class Charset:
+    """Of a column, a table or a schema; its words may stand apart."""
+
+    def __init__(self) -> None:
+        self.charset = ""
+        self.collation = ""
+
+    def read(self, reader: Reader) -> bool:
+        if reader.skip_any(("CHARACTER SET", "CHAR SET", "CHARSET")):
+            reader.skip("=")
+            self.charset = reader.plain_word()
+        elif reader.skip("COLLATE"):
+            reader.skip("=")
+            self.collation = reader.plain_word()
+        else:
+            return False
+        return True
+
+    def pieces(self) -> Pieces:
+        """A charset without a collation has TiDB's for it, which is not the target's."""
+        collation = self.collation or DEFAULT_COLLATIONS.get(self.charset, "")
+        found = (Feature("charset", self.charset), Feature("collation", collation))
+        return tuple(one for one in found if one.text)
+
+
+# ---- a column ---------------------------------------------------------------------------------------------------------
+
+
+def column(reader: Reader) -> None:
+    """`name type options`. What is said of charset and collation goes behind the type, as the grammar of the targets has it."""
+    reader.name()
+    column_type(reader)
+
+
+def column_type(reader: Reader) -> None:
+    head = reader.made()
+    charset = Charset()
+    _data_type(reader, charset)
+    kind = reader.made()
+    options: list[Piece] = []
+    generated = False
+    while True:
+        if charset.read(reader):
+            continue
+        if reader.skip("NOT NULL"):
+            reader.feature(_NULLABILITY, " NOT NULL")
+        elif reader.skip("NULL"):
+            reader.feature(_NULLABILITY, " NULL")
+        elif reader.sees("GENERATED|AS"):
+            generated = True
+            _generated(reader)
+        elif not _column_option(reader):
+            break
+        options += reader.made()
+    for piece in (*head, *kind, *charset.pieces(), *options):
+        plain = isinstance(piece, Feature) and piece.kind == _NULLABILITY and not generated
+        reader.write(piece.text if plain and isinstance(piece, Feature) else piece)
+
+
+def _data_type(reader: Reader, charset: Charset) -> None:
+    word = reader.next.value if reader.next.kind == "word" else ""
+    if word in ("LONG", "NATIONAL", "SERIAL") or word not in _TYPES:
+        reader.refuse("a known type")
+    if word == "VECTOR":
+        reader.skip("VECTOR")
+        return reader.feature("vector", " VECTOR" + (reader.bare_parens() if reader.sees("(") else ""))
+    reader.take(word)
+    reader.take_any(("PRECISION", "VARYING"))
+    if reader.sees("("):
+        reader.parens()
+    while reader.take_any(("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY")) or charset.read(reader):
+        pass
+    return None
+
+
+def _generated(reader: Reader) -> None:
+    reader.take("GENERATED ALWAYS")
+    reader.need("AS")
+    reader.formula()
+    reader.take_any(("VIRTUAL", "STORED"))
+
+
+def _column_option(reader: Reader) -> bool:
+    """False where none comes."""
+    if reader.take("AUTO_INCREMENT"):
+        return True
+    if reader.skip("AUTO_RANDOM"):
+        reader.feature("auto_random", " AUTO_RANDOM" + (reader.bare_parens() if reader.sees("(") else ""))
+    elif reader.take_any(("PRIMARY KEY", "KEY")):
+        clustered(reader)
+        global_index(reader)
+    elif reader.take("UNIQUE"):
+        reader.take("KEY")
+        global_index(reader)
+    elif reader.take("DEFAULT"):
+        default(reader)
+    elif reader.take("ON UPDATE"):
+        _now(reader)
+    elif reader.take("COMMENT"):
+        reader.string()
+    elif reader.sees("CHECK") or reader.sees("CONSTRAINT"):
+        check(reader)
+    elif reader.take("REFERENCES"):
+        _references(reader)
+    elif reader.skip_any(("COLUMN_FORMAT", "STORAGE")):
+        reader.feature("storage", reader.option())
+    else:
+        return False
+    return True
+
+
+def default(reader: Reader) -> None:
+    token = reader.next
+    if reader.sees("("):
+        reader.parens()
+    elif reader.sees(_NOW):
+        _now(reader)
+    elif token.kind == "string":
+        reader.string()
+    elif token.kind == "word" and token.value.startswith("_"):
+        reader.take(token.value)
+        reader.string() if reader.next.kind == "string" else reader.number()
+    elif reader.take_any(("NULL", "TRUE", "FALSE")):
+        return
+    elif token.kind == "word" and token.value not in ("NEXT", "NEXTVAL"):
+        reader.skip(token.value)
+        reader.feature("default function", " " + token.text + (reader.bare_parens() if reader.sees("(") else ""))
+    else:
+        reader.take_any(("+", "-"))
+        reader.number()
+
+
+def _now(reader: Reader) -> None:
+    reader.need(_NOW)
+    if reader.sees("("):
+        reader.parens()
+
+
+def check(reader: Reader) -> None:
+    """`[CONSTRAINT [name]] CHECK (…) [[NOT] ENFORCED]`. TiDB keeps none by default, so rows may not hold it: left out."""
+    if reader.skip("CONSTRAINT") and not reader.sees("CHECK"):
+        reader.option()
+    reader.must_skip("CHECK")
+    reader.feature("check", reader.bare_parens())
+    reader.skip_any(("NOT ENFORCED", "ENFORCED"))
+
+
+def _references(reader: Reader) -> None:
+    reader.table()
+    if reader.sees("("):
+        index_parts(reader)
+    if reader.take("MATCH"):
+        reader.need("FULL|PARTIAL|SIMPLE")
+    while reader.take_any(("ON DELETE", "ON UPDATE")):
+        if not reader.take_any(("RESTRICT", "CASCADE", "SET NULL", "NO ACTION", "SET DEFAULT")):
+            reader.refuse("what a foreign key does")
+
+
+# ---- indexes and constraints ------------------------------------------------------------------------------------------
+
+
+def clustered(reader: Reader) -> None:
+    if reader.sees("CLUSTERED|NONCLUSTERED"):
+        reader.feature("clustered", " " + reader.option())
+
+
+def global_index(reader: Reader) -> None:
+    if reader.skip("GLOBAL"):
+        reader.feature("global index", " GLOBAL")
+    reader.skip("LOCAL")
+
+
+def element(reader: Reader) -> bool:
+    """An index or a constraint of CREATE TABLE or ALTER TABLE … ADD; False where a column comes."""
+    if reader.sees("CHECK") or reader.sees("CONSTRAINT CHECK") or _named_check(reader):
+        check(reader)
+        return True
+    if reader.take("CONSTRAINT") and not reader.sees("PRIMARY|UNIQUE|FOREIGN"):
+        reader.name()
+    if reader.take("PRIMARY KEY"):
+        _index_name(reader)
+    elif reader.take("UNIQUE"):
+        reader.take("INDEX|KEY")
+        _index_name(reader)
+    elif reader.take("FOREIGN KEY"):
+        condition(reader)
+        if not reader.sees("("):
+            reader.name()
+        index_parts(reader)
+        reader.need("REFERENCES")
+        _references(reader)
+        return True
+    elif reader.take("FULLTEXT"):
+        reader.take("INDEX|KEY")
+        _index_name(reader)
+    elif reader.take("INDEX|KEY"):
+        _index_name(reader)
+    else:
+        return False
+    index_parts(reader)
+    index_options(reader)
+    return True
+
+
+def _named_check(reader: Reader) -> bool:
+    return reader.sees("CONSTRAINT") and reader.word_after_name() == "CHECK"
+
+
+def _index_name(reader: Reader) -> None:
+    condition(reader)
+    if not reader.sees("(") and not reader.sees("USING|TYPE"):
+        reader.name()
+    _index_type(reader)
+
+
+def _index_type(reader: Reader) -> bool:
+    if not reader.skip("USING|TYPE"):
+        return False
+    if reader.option().upper() not in ("BTREE", "HASH"):
+        reader.refuse("an index that a target without TiFlash has")
+    return True
+
+
+def index_parts(reader: Reader) -> None:
+    """`(name [(length)] [ASC|DESC], …)`; an expression has parentheses of its own."""
+    reader.need("(")
+    while True:
+        if reader.sees("("):
+            reader.feature("expression index", reader.bare_parens())
+        else:
+            reader.name()
+            if reader.sees("("):
+                reader.parens()
+        reader.take("ASC|DESC")
+        if not reader.take(","):
+            break
+    reader.need(")")
+
+
+def index_options(reader: Reader) -> None:
+    while True:
+        if _index_type(reader):
+            continue
+        if reader.take("COMMENT"):
+            reader.string()
+        elif reader.sees("VISIBLE|INVISIBLE"):
+            reader.feature("index visibility", " " + reader.option())
+        elif reader.sees("CLUSTERED|NONCLUSTERED"):
+            clustered(reader)
+        elif reader.sees("GLOBAL|LOCAL"):
+            global_index(reader)
+        elif reader.skip_any(("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS")):
+            reader.feature("storage", reader.option())
+        elif not (reader.skip_any(("ALGORITHM", "LOCK")) and reader.option()):
+            return
+
+
+# ---- options of a table -----------------------------------------------------------------------------------------------
+
+
+def table_option(reader: Reader, charset: Charset) -> bool:
+    """One; False where none comes."""
+    if reader.sees("DEFAULT CHARACTER|CHAR|CHARSET|COLLATE"):
+        reader.skip("DEFAULT")
+    word = reader.next.value if reader.next.kind == "word" else ""
+    if charset.read(reader):
+        return True
+    if reader.take_any(("AUTO_INCREMENT", "COMMENT")):
+        reader.take("=")
+        reader.string() if reader.next.kind == "string" else reader.number()
+    elif word in _ROW_IDS and reader.skip(word):
+        reader.feature("row ids", f" {word} = {reader.option()}")
+    elif (word in _STORAGE and reader.skip(word)) or reader.skip_any(("DATA DIRECTORY", "INDEX DIRECTORY")):
+        reader.feature("storage", reader.option())
+    elif reader.sees("PLACEMENT"):
+        placement(reader)
+    elif word.startswith("TTL"):
+        _ttl(reader)
+    else:
+        return False
+    return True
+
+
+def placement(reader: Reader) -> None:
+    reader.must_skip("PLACEMENT POLICY")
+    reader.feature("placement", reader.option())
+
+
+def _ttl(reader: Reader) -> None:
+    """The copy's rows expire at the source alone: a target's own TTL is written, and off, as TiCDC writes it."""
+    if reader.skip_any(("TTL_ENABLE", "TTL_JOB_INTERVAL")):
+        return reader.feature("ttl settings", reader.option())
+    reader.must_skip("TTL")
+    named = reader.option()
+    reader.must_skip("+")
+    reader.must_skip("INTERVAL")
+    return reader.feature("ttl", f" TTL = {named} + INTERVAL {reader.option()} {reader.plain_word().upper()} TTL_ENABLE = 'OFF'")

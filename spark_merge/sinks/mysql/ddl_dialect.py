@@ -1,0 +1,146 @@
+"""A statement's text for a target: for what TiDB alone knows stands what the target has for it. The table of deploy/SQL-DDL.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from sidecar.core.model import TableName
+from sidecar.errors import UnsupportedDdl
+from spark_merge.sinks.mysql.ddl_statement import Feature, FeatureKind, Kind, Piece, Pieces, SchemaPiece, Statement
+from spark_merge.sinks.mysql.ddl_tokens import quoted
+
+
+class Dialect(Enum):
+    MARIADB = "MariaDB"
+    MYSQL = "MySQL"
+    TIDB = "TiDB"
+
+
+def dialect_of(version: str) -> Dialect:
+    """By what `SELECT VERSION()` tells."""
+    known = {"TiDB": Dialect.TIDB, "MariaDB": Dialect.MARIADB}
+    return next((found for word, found in known.items() if word.lower() in version.lower()), Dialect.MYSQL)
+
+
+class TableCharset(NamedTuple):
+    """What a new table has whose text names none: of its schema in the log where that tells it, else TiDB's default."""
+
+    charset: str = "utf8mb4"
+    collation: str = "utf8mb4_bin"
+
+
+TIDBS = TableCharset()
+
+Decision = Callable[[str], str | None]
+"""TiDB's text to the target's; None: refused."""
+
+
+def _keep(text: str) -> str | None:
+    return text
+
+
+def _drop(_: str) -> str | None:
+    return ""
+
+
+def _refuse(_: str) -> str | None:
+    return None
+
+
+def _in_parentheses(text: str) -> str | None:
+    return f" ({text.strip()})"
+
+
+def _as_ignored(text: str) -> str | None:
+    return " IGNORED" if text.strip().upper() == "INVISIBLE" else " NOT IGNORED"
+
+
+def _charset(text: str) -> str | None:
+    return f" CHARACTER SET {text}"
+
+
+def _collation(text: str) -> str | None:
+    return f" COLLATE {text}"
+
+
+def _mariadb_charset(text: str) -> str | None:
+    return None if text == "gb18030" else _charset(text)
+
+
+def _mariadb_collation(text: str) -> str | None:
+    """MySQL's of UCA 9.0 are MariaDB's of UCA 14.0, also without padding: a few rare letters are equal in the one alone."""
+    if text.startswith("gb18030"):
+        return None
+    return _collation({"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}.get(text, text))
+
+
+_MARIADB, _MYSQL, _TIDB = Dialect.MARIADB, Dialect.MYSQL, Dialect.TIDB
+_EVERYWHERE: dict[FeatureKind, Decision] = {
+    "placement": _drop, "ttl settings": _drop, "tiflash": _drop, "attributes": _drop, "storage": _drop, "algorithm": _drop, "check": _drop,
+    "charset": _charset, "collation": _collation,
+}  # fmt: skip
+_TIDBS_OWN: dict[FeatureKind, Decision] = {"auto_random": _drop, "row ids": _drop, "clustered": _drop, "ttl": _drop}
+_WITHOUT: dict[FeatureKind, Decision] = {
+    "vector": _refuse, "global index": _refuse, "interval partitions": _refuse, "default partition": _refuse,
+    "default function": _in_parentheses,
+}  # fmt: skip
+
+DECISIONS: dict[Dialect, dict[FeatureKind, Decision]] = {
+    _TIDB: _EVERYWHERE,
+    _MYSQL: _EVERYWHERE | _TIDBS_OWN | _WITHOUT | {"condition": _drop},
+    _MARIADB: _EVERYWHERE | _TIDBS_OWN | _WITHOUT | {
+        "charset": _mariadb_charset, "collation": _mariadb_collation, "expression index": _refuse, "json path": _refuse,
+        "index visibility": _as_ignored, "nullability of a generated column": _drop,
+    },
+}  # fmt: skip
+"""What is not named is kept as TiDB has it."""
+
+
+def rendered(statement: Statement, dialect: Dialect, charset: TableCharset = TIDBS) -> str:
+    """`statement` names tables of the target. Empty: there is nothing to carry out at this target. Raises UnsupportedDdl, by
+    name, for what the target has not."""
+    if statement.kind is Kind.NOTHING:
+        return ""
+    if statement.kind is Kind.CREATE_VIEW:
+        raise UnsupportedDdl(
+            f"the DDL {statement.text!r} makes a view, whose SELECT is not read here",
+            hint="make it at the target by hand and name its commit_ts in the sink's `ddl-done`, or leave out views: `skip-views=true`",
+        )
+    write = _Writer(statement, dialect, charset)
+    items = [text for item in statement.items if (text := write.pieces(item))]
+    if statement.items and not items:
+        return ""
+    return (write.pieces(statement.head) + ",".join(items) + write.pieces(statement.tail)).strip()
+
+
+class _Writer(NamedTuple):
+    statement: Statement
+    dialect: Dialect
+    charset: TableCharset
+
+    def pieces(self, pieces: Pieces) -> str:
+        return "".join(map(self._piece, pieces))
+
+    def _piece(self, piece: Piece) -> str:
+        match piece:
+            case TableName():
+                return f" {quoted(piece.schema)}.{quoted(piece.table)}"
+            case SchemaPiece():
+                return " " + quoted(piece.schema)
+            case Feature("charset of the table"):
+                return self._feature(Feature("charset", self.charset.charset)) + self._feature(Feature("collation", self.charset.collation))
+            case Feature():
+                return self._feature(piece)
+            case _:
+                return piece
+
+    def _feature(self, feature: Feature) -> str:
+        text = DECISIONS[self.dialect].get(feature.kind, _keep)(feature.text)
+        if text is None:
+            raise UnsupportedDdl(
+                f"the DDL {self.statement.text!r} has what {self.dialect.value} has not: {feature.kind}, {feature.text.strip()!r}",
+                hint="carry out at the target by hand what stands for it there, and name the DDL's commit_ts in the sink's `ddl-done`",
+            )
+        return text

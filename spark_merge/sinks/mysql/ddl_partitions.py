@@ -1,0 +1,91 @@
+"""Partitions, as TiDB's grammar has them."""
+
+from __future__ import annotations
+
+from spark_merge.sinks.mysql.ddl_columns import placement
+from spark_merge.sinks.mysql.ddl_reader import Reader
+
+
+def partition_by(reader: Reader) -> None:
+    reader.need("PARTITION BY")
+    reader.take("LINEAR")
+    if reader.take("RANGE|LIST"):
+        _columns(reader) if reader.take("COLUMNS") else reader.parens()
+    elif reader.take("HASH"):
+        reader.parens()
+    else:
+        reader.need("KEY")
+        if reader.take("ALGORITHM"):
+            reader.need("=")
+            reader.number()
+        _columns(reader)
+    if reader.sees("INTERVAL"):
+        _interval(reader)
+    if reader.take("PARTITIONS"):
+        reader.number()
+    if reader.sees("("):
+        definitions(reader)
+    if reader.skip("UPDATE INDEXES"):
+        reader.feature("global index", reader.bare_parens())
+
+
+def _columns(reader: Reader) -> None:
+    reader.need("(")
+    if not reader.sees(")"):
+        reader.names()
+    reader.need(")")
+
+
+def _interval(reader: Reader) -> None:
+    """`INTERVAL (…) FIRST PARTITION LESS THAN (…) LAST PARTITION LESS THAN (…) [NULL PARTITION] [MAXVALUE PARTITION]`."""
+    reader.must_skip("INTERVAL")
+    text = f" INTERVAL {reader.bare_parens()}"
+    for end in ("FIRST", "LAST"):
+        reader.must_skip(f"{end} PARTITION LESS THAN")
+        text += f" {end} PARTITION LESS THAN {reader.bare_parens()}"
+    for more in ("NULL PARTITION", "MAXVALUE PARTITION"):
+        text += f" {more}" if reader.skip(more) else ""
+    reader.feature("interval partitions", text)
+
+
+def definitions(reader: Reader) -> None:
+    """`(PARTITION name [VALUES …] [options], …)`."""
+    reader.need("(")
+    while True:
+        reader.need("PARTITION")
+        reader.name()
+        _values(reader)
+        _options(reader)
+        if not reader.take(","):
+            break
+    reader.need(")")
+
+
+def _values(reader: Reader) -> None:
+    if reader.skip("DEFAULT"):
+        reader.feature("default partition", " DEFAULT")
+    elif reader.take("VALUES LESS THAN"):
+        if not reader.take("MAXVALUE"):
+            reader.parens()
+    elif reader.take("VALUES IN"):
+        text = reader.bare_parens()
+        # DEFAULT as a value among others is TiDB's own
+        if "DEFAULT" in text.upper():
+            reader.feature("default partition", text)
+        else:
+            reader.write(text)
+
+
+def _options(reader: Reader) -> None:
+    while True:
+        if reader.take("COMMENT"):
+            reader.take("=")
+            reader.string()
+        elif reader.sees("PLACEMENT"):
+            placement(reader)
+        elif reader.skip_any(
+            ("STORAGE ENGINE", "ENGINE", "DATA DIRECTORY", "INDEX DIRECTORY", "MAX_ROWS", "MIN_ROWS", "TABLESPACE", "NODEGROUP")
+        ):
+            reader.feature("storage", reader.option())
+        else:
+            return

@@ -1,0 +1,207 @@
+"""A place in a statement's tokens, and the pieces that were made of those before it.
+
+`take` and `need` copy words as they are; `skip` passes over them; `name`, `table`, `schema`, `parens` and `value` copy what they read.
+Whatever is not asked for raises UnsupportedDdl with the word at which the reading ended: nothing is copied that was not understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+from sidecar.core.model import TableName
+from sidecar.errors import UnsupportedDdl
+from spark_merge.sinks.mysql.ddl_statement import Feature, FeatureKind, Pieces, SchemaPiece
+from spark_merge.sinks.mysql.ddl_tokens import REPORT, Token, quoted, tokens
+
+_OTHER_TABLES = frozenset({"SELECT", "NEXTVAL", "LASTVAL", "SETVAL", "NEXT", "TABLE", "WITH"})
+"""In an expression of a DDL they lead to other tables or sequences."""
+
+Words = str
+"""Several, by spaces; of each the others by `|`: `IF NOT EXISTS`, `INDEX|KEY`."""
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+class Reader:
+    def __init__(self, text: str, schema: str) -> None:
+        self.text = text
+        self._schema = schema
+        self._tokens = tokens(text)
+        self._at = 0
+        self.assumed: set[TableName] = set()
+        """Names that had no schema."""
+        self._made: list[str | TableName | SchemaPiece | Feature] = []
+
+    # ---- what comes ----------------------------------------------------------------------------------------------------
+
+    @property
+    def next(self) -> Token:
+        return self._tokens[self._at]
+
+    def sees(self, words: Words) -> bool:
+        return all(
+            token.value in word.split("|") and token.kind in ("word", "sign")
+            for word, token in zip(words.split(), self._tokens[self._at :], strict=False)
+        )
+
+    def word_after_name(self) -> str:
+        """What comes after the next two, of `CONSTRAINT name CHECK`."""
+        return self._tokens[min(self._at + 2, len(self._tokens) - 1)].value
+
+    def sees_before(self, word: str, end: str) -> bool:
+        words = [token.value for token in self._tokens if token.kind == "word"]
+        return word in words[: words.index(end) if end in words else 0]
+
+    def at_end(self) -> bool:
+        return self.next.kind == "end"
+
+    def refuse(self, expected: str) -> NoReturn:
+        found = self.next.text or "its end"
+        raise UnsupportedDdl(f"the DDL {self.text!r} is not understood at {found!r}: {expected} was expected", hint=REPORT)
+
+    # ---- what is passed over ---------------------------------------------------------------------------------------------
+
+    def skip(self, words: Words) -> bool:
+        found = self.sees(words)
+        if found:
+            self._at += len(words.split())
+        return found
+
+    def skip_any(self, words: Iterable[Words]) -> bool:
+        return any(self.skip(one) for one in words)
+
+    def must_skip(self, words: Words) -> None:
+        if not self.skip(words):
+            self.refuse(words)
+
+    # ---- what is copied --------------------------------------------------------------------------------------------------
+
+    def take(self, words: Words) -> bool:
+        found = self.sees(words)
+        if found:
+            for _ in words.split():
+                self._copy()
+        return found
+
+    def take_any(self, words: Iterable[Words]) -> bool:
+        return any(self.take(one) for one in words)
+
+    def need(self, words: Words) -> None:
+        if not self.take(words):
+            self.refuse(words)
+
+    def write(self, piece: str | TableName | SchemaPiece | Feature) -> None:
+        self._made.append(piece)
+
+    def feature(self, kind: FeatureKind, text: str) -> None:
+        self._made.append(Feature(kind, text))
+
+    def made(self) -> Pieces:
+        """The pieces since the last call."""
+        found, self._made = tuple(self._made), []
+        return found
+
+    def name(self) -> str:
+        found = self._name()
+        self._made.append(" " + quoted(found))
+        return found
+
+    def names(self) -> None:
+        self.name()
+        while self.take(","):
+            self.name()
+
+    def table(self) -> TableName:
+        first = self._name()
+        whole = self.skip(".")
+        found = TableName(first, self._name()) if whole else TableName(self._schema, first)
+        if not whole:
+            self.assumed.add(found)
+        if not found.schema:
+            self.refuse(f"the schema of {first}")
+        self._made.append(found)
+        return found
+
+    def schema(self) -> str:
+        found = self._name()
+        self._made.append(SchemaPiece(found))
+        return found
+
+    def plain_word(self) -> str:
+        """A word or a name or a string, of a charset, a collation, an option: its text, which is not copied."""
+        token = self.next
+        if token.kind not in ("word", "name", "string"):
+            self.refuse("a word")
+        self._at += 1
+        return token.value.strip("'\"").lower()
+
+    def option(self) -> str:
+        """`[=] value`: a word, a number, a string; what it reads is not copied."""
+        self.skip("=")
+        token = self.next
+        if token.kind not in ("word", "name", "string", "number"):
+            self.refuse("a value")
+        self._at += 1
+        return token.text
+
+    def number(self) -> None:
+        if self.next.kind != "number":
+            self.refuse("a number")
+        self._copy()
+
+    def string(self) -> None:
+        if self.next.kind != "string":
+            self.refuse("a text in quotes")
+        self._copy()
+
+    def bare_parens(self) -> str:
+        """An expression in parentheses as text, not copied."""
+        if not self.sees("("):
+            self.refuse("'('")
+        start, depth = self._at, 0
+        while True:
+            token = self.next
+            if token.kind == "end":
+                self.refuse("')'")
+            if token.kind == "word" and token.value in _OTHER_TABLES:
+                self.refuse("an expression that leads to no other table")
+            if token.value == "||":
+                self.refuse("OR or CONCAT: what || is depends on its author's sql_mode")
+            depth += (token.text == "(") - (token.text == ")")
+            self._at += 1
+            if depth == 0:
+                return "".join(_spaced(one) for one in self._tokens[start : self._at])
+
+    def parens(self) -> None:
+        """An expression in parentheses. No name in it is a table's: it is one table's own columns that it may read."""
+        start = self._at
+        text = self.bare_parens()
+        arrows = any(token.value in ("->", "->>") and token.kind == "sign" for token in self._tokens[start : self._at])
+        self._made.append(Feature("json path", text) if arrows else text)
+
+    def formula(self) -> None:
+        """`parens` of a generated column. In it a text in double quotes is a column's name in some sql_modes, so there may be none."""
+        start = self._at
+        self.bare_parens()
+        end, self._at = self._at, start
+        if any(token.kind == "string" and token.text.startswith('"') for token in self._tokens[start:end]):
+            self.refuse("a formula without double quotes, which depend on its author's sql_mode,")
+        self.parens()
+
+    def _name(self) -> str:
+        token = self.next
+        if token.kind not in ("word", "name"):
+            self.refuse("a name")
+        self._at += 1
+        return token.text if token.kind == "word" else token.value
+
+    def _copy(self) -> None:
+        self._made.append(_spaced(self.next))
+        self._at += 1
+
+
+def _spaced(token: Token) -> str:
+    return " " + token.text if token.spaced else token.text

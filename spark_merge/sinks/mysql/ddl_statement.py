@@ -1,0 +1,84 @@
+"""What the reader makes of a DDL: its kind, and its text in pieces, of which each name of a table or schema is one, and each word that
+not every target knows is one. `ddl_dialect.py` puts them together again for a target; no other text is ever passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, NamedTuple, TypeAlias
+
+from sidecar.core.model import TableName
+
+
+class Kind(Enum):
+    CREATE_SCHEMA = "CREATE DATABASE"
+    ALTER_SCHEMA = "ALTER DATABASE"
+    DROP_SCHEMA = "DROP DATABASE"
+    CREATE_TABLE = "CREATE TABLE"
+    CREATE_LIKE = "CREATE TABLE … LIKE"
+    ALTER_TABLE = "ALTER TABLE"
+    EXCHANGE = "ALTER TABLE … EXCHANGE PARTITION"
+    RENAME = "RENAME TABLE"
+    DROP_TABLE = "DROP TABLE"
+    DROP_VIEW = "DROP VIEW"
+    TRUNCATE = "TRUNCATE TABLE"
+    CREATE_INDEX = "CREATE INDEX"
+    DROP_INDEX = "DROP INDEX"
+    CREATE_VIEW = "CREATE VIEW"
+    NOTHING = "nothing for a target"
+    """What concerns the source's cluster alone: placement policies, resource groups, locks."""
+
+
+class SchemaPiece(NamedTuple):
+    schema: str
+
+
+FeatureKind = Literal[
+    "auto_random", "row ids", "clustered", "placement", "ttl", "ttl settings", "tiflash", "attributes", "storage", "algorithm", "check",
+    "charset", "collation", "charset of the table", "vector", "expression index", "json path", "default function", "global index",
+    "index visibility", "interval partitions", "default partition", "nullability of a generated column", "condition",
+]  # fmt: skip
+
+
+class Feature(NamedTuple):
+    """`text` as TiDB has it; of a charset or collation its name in small letters."""
+
+    kind: FeatureKind
+    text: str
+
+
+Piece: TypeAlias = "str | TableName | SchemaPiece | Feature"
+Pieces: TypeAlias = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`head items tail`; the items are separated by commas, and one of which a target needs nothing is left out. Of an ALTER TABLE without
+    items left, nothing is carried out. `text` is the source's. `moves`: of RENAME each (from, to) in turn, of EXCHANGE the partitioned
+    table and the other one; `partition`: the one that is exchanged. `assumed`: the
+    names that had no schema in the text."""
+
+    kind: Kind
+    text: str
+    head: Pieces = ()
+    items: tuple[Pieces, ...] = ()
+    tail: Pieces = ()
+    moves: tuple[tuple[TableName, TableName], ...] = ()
+    partition: str = ""
+    assumed: frozenset[TableName] = frozenset()
+
+    def pieces(self) -> Iterator[Piece]:
+        yield from self.head
+        for item in self.items:
+            yield from item
+        yield from self.tail
+
+    def tables(self) -> tuple[TableName, ...]:
+        """Each once, in the order of the text."""
+        return tuple(dict.fromkeys(piece for piece in self.pieces() if isinstance(piece, TableName)))
+
+    def schemas(self) -> tuple[str, ...]:
+        """Of a DDL of a schema: its name."""
+        return tuple(dict.fromkeys(piece.schema for piece in self.pieces() if isinstance(piece, SchemaPiece)))

@@ -1,0 +1,147 @@
+"""A statement as the log has its tables, and as the target has them. Names alone are replaced, each wherever it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from sidecar.core.model import TableName, TableSchema, lowered
+from sidecar.errors import UnsupportedDdl
+from sidecar.log.manifest import DdlRecord
+from spark_merge.contract import Head
+from spark_merge.sinks.mysql.ddl_routes import Routes
+from spark_merge.sinks.mysql.ddl_statement import Kind, Piece, Pieces, SchemaPiece, Statement
+from spark_merge.sinks.mysql.ddl_tokens import REPORT
+
+Move = tuple[TableName, TableName]
+
+_ASIDE, _NAME_MAX = "__ticdc_dump", 64
+
+
+def of_the_log(statement: Statement, record: DdlRecord, head: Head) -> Statement:
+    """With the spelling of the log, in which rows come, and without what is another record's or no table of the log: of DROP TABLE a, b
+    each table is told by itself, with the whole text; RENAME TABLE may name tables that are not replicated."""
+    tables = {name.folded(): name for known in (head.next_schemas, head.schemas) for name in known if name.table}
+    schemas = {lowered(name.schema): name.schema for name in tables.values()}
+
+    def spelled(name: TableName) -> TableName:
+        return tables.get(name.folded(), TableName(schemas.get(lowered(name.schema), name.schema), name.table))
+
+    found = _across_schemas(statement, head)
+    found = renamed(found, spelled, lambda schema: schemas.get(lowered(schema), schema))
+    match found.kind:
+        case Kind.DROP_TABLE | Kind.DROP_VIEW:
+            return _own_drop(found, record)
+        case Kind.RENAME:
+            return _replicated_moves(found, head.schemas)
+        case _:
+            return found
+
+
+def at_target(statement: Statement, routes: Routes) -> Statement:
+    return renamed(statement, routes.target, routes.schema)
+
+
+def places(statement: Statement) -> tuple[TableName, ...]:
+    """What it names, each once: tables, or a schema without a table."""
+    return statement.tables() or tuple(TableName(schema, "") for schema in statement.schemas())
+
+
+def table_of(statement: Statement) -> TableName | None:
+    """The table that it leaves made or changed, by its name after it; None where that is none, or no single one."""
+    match statement.kind:
+        case Kind.CREATE_TABLE | Kind.CREATE_LIKE | Kind.ALTER_TABLE | Kind.CREATE_INDEX | Kind.DROP_INDEX | Kind.TRUNCATE:
+            return statement.moves[0][1] if statement.moves else statement.tables()[0]
+        case _:
+            return None
+
+
+def together(statements: Sequence[Statement], head: Head) -> Statement:
+    """Several RENAMEs of one commit as one statement. TiCDC tells each table of RENAME TABLE by itself, from the name before to the name
+    after all of them: where they cannot come one after another, they are done as if at once."""
+    moves = [move for statement in statements for move in statement.moves]
+    if not _one_after_another(moves, {name for name, schema in head.schemas.items() if schema.columns}):
+        moves = _at_once(moves)
+    items: tuple[Pieces, ...] = tuple((source, " TO", target) for source, target in moves)
+    return Statement(Kind.RENAME, "; ".join(one.text for one in statements), (" RENAME TABLE",), items, moves=tuple(moves))
+
+
+def _one_after_another(moves: Sequence[Move], known: set[TableName]) -> bool:
+    """True also where the log knows none of them."""
+    there = set(known) or {source for source, _ in moves}
+    for source, target in moves:
+        if source not in there or target in there:
+            return False
+        there = there - {source} | {target}
+    return True
+
+
+def _at_once(moves: Sequence[Move]) -> list[Move]:
+    """In an order in which each target's name is free; of a circle, one goes by a name of its own."""
+    waiting, ordered = list(moves), []
+    while waiting:
+        sources = {source for source, _ in waiting}
+        free = next((move for move in waiting if move[1] not in sources), None)
+        if free is None:
+            source, target = waiting[0]
+            aside = TableName(source.schema, f"{source.table[: _NAME_MAX - len(_ASIDE)]}{_ASIDE}")
+            ordered.append((source, aside))
+            waiting[0] = (aside, target)
+        else:
+            ordered.append(free)
+            waiting.remove(free)
+    return ordered
+
+
+def renamed(statement: Statement, table: Callable[[TableName], TableName], schema: Callable[[str], str]) -> Statement:
+    def one(piece: Piece) -> Piece:
+        if isinstance(piece, TableName):
+            return table(piece)
+        return SchemaPiece(schema(piece.schema)) if isinstance(piece, SchemaPiece) else piece
+
+    def every(pieces: Pieces) -> Pieces:
+        return tuple(map(one, pieces))
+
+    return replace(
+        statement,
+        head=every(statement.head),
+        items=tuple(map(every, statement.items)),
+        tail=every(statement.tail),
+        moves=tuple((table(source), table(target)) for source, target in statement.moves),
+    )
+
+
+def _across_schemas(statement: Statement, head: Head) -> Statement:
+    """`RENAME TABLE a TO other.b`: the job's schema is the new one, and `a` belongs to its author's, which no text says. Its id does."""
+    if not statement.moves or statement.assumed == frozenset(statement.tables()):
+        return statement
+    now = {schema.table_id: name for name, schema in head.next_schemas.items() if schema.table_id}
+    before = {now[schema.table_id].folded(): name for name, schema in head.schemas.items() if schema.table_id in now}
+    sources = {source: before.get(target.folded(), source) for source, target in statement.moves if source in statement.assumed}
+    right = {source: name for source, name in sources.items() if lowered(name.table) == lowered(source.table)}
+    return renamed(statement, lambda name: right.get(name, name), lambda schema: schema)
+
+
+def _own_drop(statement: Statement, record: DdlRecord) -> Statement:
+    if len(statement.items) == 1:
+        return statement
+    own = TableName(record.schema, record.table).folded()
+    items = tuple(item for item in statement.items if any(isinstance(one, TableName) and one.folded() == own for one in item))
+    if not items:
+        raise UnsupportedDdl(f"the DDL {statement.text!r} is told for {record.schema}.{record.table}, which it does not name", hint=REPORT)
+    return replace(statement, items=items)
+
+
+def _replicated_moves(statement: Statement, schemas: Mapping[TableName, TableSchema]) -> Statement:
+    """Those of tables that the log has; all, where it knows none of them."""
+    known = {name for name, schema in schemas.items() if schema.columns}
+    kept = []
+    for number, (source, target) in enumerate(statement.moves):
+        if source in known:
+            known = known - {source} | {target}
+            kept.append(number)
+    if not kept:
+        return statement
+    return replace(
+        statement, items=tuple(statement.items[number] for number in kept), moves=tuple(statement.moves[number] for number in kept)
+    )

@@ -1,0 +1,38 @@
+"""Connections of this process that nobody uses, kept warm from one task to the next: a batch of one row should not wait for a login."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from threading import Lock
+
+from spark_merge.sinks.mysql.session import IDLE_S, Server, Session
+
+IDLE_MAX = 64
+WARM_S = IDLE_S - 15.0
+"""The server ends them soon after."""
+
+_lock = Lock()
+_idle: list[tuple[Session, float]] = []
+
+
+def borrowed(server: Server) -> Session:
+    """Nobody else has it until it is given back. It may have lost its connection, as any."""
+    oldest = time.monotonic() - WARM_S
+    with _lock:
+        cold = [session for session, since_s in _idle if since_s < oldest]
+        _idle[:] = [(session, since_s) for session, since_s in _idle if since_s >= oldest]
+        place = next((place for place, (session, _) in enumerate(_idle) if session.server == server), None)
+        found = None if place is None else _idle.pop(place)[0]
+    for session in cold:
+        session.close()
+    return found or Session(server)
+
+
+def given_back(sessions: Iterable[Session]) -> None:
+    with _lock:
+        _idle.extend((session, time.monotonic()) for session in sessions if session.connected)
+        spare = [session for session, _ in _idle[:-IDLE_MAX]]
+        _idle[:] = _idle[-IDLE_MAX:]
+    for session in spare:
+        session.close()

@@ -1,0 +1,148 @@
+"""The SQL sink: of the committing kind, over tables that keep the newest row of each key.
+
+    open → plan (begun is on record, with a slot for each worker) → rows, in transactions with their slots → written → the DDLs → accept
+
+- Rows take effect as they come: live rows up to a high mark, its chunks, live rows after it (`cut.stages`).
+- Nothing is written twice: a task that is done again goes on behind its slots (workers.py), so no reader sees a row go back.
+- A batch that is written is known to be before its DDL begins: a table that the DDL drops is not asked for again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+import msgspec
+
+from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
+from spark_merge.cut import stages
+from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.sinks.mysql.create import make_tables
+from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
+from spark_merge.sinks.mysql.fit import holds_rows, misfits
+from spark_merge.sinks.mysql.position import Begun, Position
+from spark_merge.sinks.mysql.session import Session, retried
+from spark_merge.sinks.mysql.tables import TargetTable, keys_sum, read_tables
+from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, Settings, settings_of
+from spark_merge.sinks.mysql.writer import SqlWriter
+
+TABLES_KNOWN_S = 600
+"""How long what a table of the target has is believed; our own DDLs, and every error, make it be read anew."""
+
+
+DDL_S_MAX = 30 * 24 * 3600
+"""A DDL may take as long as it takes."""
+
+
+class SqlSink:
+    def __init__(self, settings: Settings, *, log_id: str) -> None:
+        self._settings = settings
+        self._session = Session(settings.server)
+        self._position = Position(self._session, settings.position_schema, log_id=log_id)
+        self._log_id = log_id
+        self._begun: Begun | None = None
+        self._makes_tables = False
+        self._known: dict[TableSchema, tuple[TargetTable, float]] = {}
+
+    def look(self) -> Accepted | None:
+        found = self._position.look()
+        return found.accepted if found else None
+
+    def open(self, *, epoch: int | None) -> Standing:
+        found = self._position.open(epoch)
+        self._begun = found.begun
+        self._known.clear()
+        self._makes_tables = self._settings.create_tables and found.accepted is None
+        return Standing(found.owner, found.accepted, Seq(found.begun.last) if found.begun else None)
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
+        workers = self._begun.workers if self._begun else self._settings.workers
+        found = stages(heads, chunk_parts=workers)
+        if self._begun is not None and self._begun.written:
+            return Batch(tuple(heads), found, SqlWriter(self._settings, self._position.place, {}, written=True))
+        self._make_tables(heads[0].schemas)
+        tables = self._tables(heads)
+        begun = Begun(heads[-1].seq, workers, keys_sum(tables))
+        self._position.begin(begun, [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage])
+        self._begun = begun
+        return Batch(tuple(heads), found, SqlWriter(self._settings, self._position.place, tables))
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
+        first, last = batch.heads[0], batch.heads[-1]
+        if last.ddls:
+            self._position.wrote(first=first.seq)
+            if self._begun is not None:
+                self._begun = msgspec.structs.replace(self._begun, written=True)
+            self._known.clear()
+            self._ddls().carry_out(last)
+        self._position.accept(Accepted.of(last.manifest), first=first.seq)
+        self._begun = None
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _ddls(self) -> DdlRunner:
+        settings = self._settings
+        lock = f"ticdc-dump {sha256(f'{settings.position_schema} {self._log_id}'.encode()).hexdigest()[:40]}"
+        server = replace(settings.server, read_s=DDL_S_MAX)
+        ddls = DdlSettings(lock, settings.routes, settings.decided, settings.skip_views)
+        return DdlRunner(lambda: Session(server), NotedDdls(self._position), ddls)
+
+    def _make_tables(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        """While nothing is accepted, once a term. From then on DDLs see to it, and a table that is not there was dropped by somebody: made
+        again, it would lack the rows that it had."""
+        if self._makes_tables:
+            routes = self._settings.routes
+            retried(self._session, lambda _: make_tables(self._session, schemas.values(), routes), doing="making the tables")
+            self._makes_tables = False
+
+    def _tables(self, heads: Sequence[Head]) -> Mapping[TableName, TargetTable]:
+        """What those tables have at the target that have rows in these segments."""
+        schemas = heads[0].schemas
+        names: set[TableName] = set()
+        for head in heads:
+            names |= {chunk.table for chunk in head.due_chunks()}
+            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
+        wanted = [schemas[name] for name in sorted(names & schemas.keys() - {MARK_TABLE}) if schemas[name].key]
+        oldest = time.monotonic() - TABLES_KNOWN_S
+        new = [schema for schema in wanted if self._known.get(schema, (None, oldest))[1] <= oldest]
+        if new:
+            targets = {schema.name: self._settings.routes.target(schema.name) for schema in new}
+            found = retried(self._session, lambda _: read_tables(self._session, new, targets), doing="reading what the tables have")
+            now = time.monotonic()
+            self._known.update((schema, (found[schema.name], now)) for schema in new if not found[schema.name].problem)
+            return {**{schema.name: self._known[schema][0] for schema in wanted if schema in self._known}, **found}
+        return {schema.name: self._known[schema][0] for schema in wanted}
+
+
+@dataclass(frozen=True, slots=True)
+class NotedDdls:
+    """ddl.DdlPosition: beside the position, by its owner alone."""
+
+    position: Position
+
+    def intent(self) -> Intent | None:
+        found = self.position.ddl()
+        return None if found is None else Intent.of_json(json.loads(found))
+
+    def note_intent(self, intent: Intent) -> None:
+        self.position.note_ddl(json.dumps(intent.as_json()))
+
+    def note_done(self, intent: Intent) -> None:
+        self.position.note_ddl(json.dumps(intent.as_json()))
+
+
+def _leaves(uri: SinkUri) -> str:
+    schema = uri.parameters.get("position-schema", POSITION_SCHEMA)
+    return f"DROP DATABASE `{schema}`: it holds the position, for a sink that is not to go on"
+
+
+def _open(uri: SinkUri) -> SqlSink:
+    return SqlSink(settings_of(uri), log_id=uri.log_id)
+
+
+MYSQL = SinkKind(_open, PARAMETERS, holds_rows, misfits, leaves=_leaves)

@@ -1,0 +1,9 @@
+"""OpenSearch and Elasticsearch: an index for each table, a document for each row, whose version is its change's commit_ts.
+
+uri        the sink's settings                 client     the server, its errors, and what is tried again
+names      which index a table is              fields     a column's mapping, and the form of its values
+documents  rows to the lines of a bulk         bulk       bulk requests, whose items are answered one by one
+indices    the indices behind the names        position   whose output it is, and what it has
+changes    what a DDL did to the tables        ddl        the same to the indices
+writer     a task                              sink, fit  the sink; what does not fit it
+"""

@@ -1,0 +1,181 @@
+"""The server as the sink speaks to it, by the kept client's transport: what its errors mean, and which of them pass.
+
+- Only calls that OpenSearch 2 and Elasticsearch 7.10 and later have alike.
+- The client itself tries nothing again: what is tried again here may have been done, and its caller knows.
+- Errors are told apart by their status. The password is in no text.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import stamina
+from opensearchpy import OpenSearch
+from opensearchpy.exceptions import ConnectionError as NotReached
+from opensearchpy.exceptions import SSLError, TransportError
+
+from sidecar.errors import SinkError
+from spark_merge.sinks.passwords import password_of
+
+T = TypeVar("T")
+Body: TypeAlias = "Mapping[str, Any] | bytes | None"
+
+RETRY_S = 30.0
+"""How long what passes is tried again here; then the loop of the sink does, and tells it."""
+
+RETRY_FIRST_S, RETRY_MAX_S, RETRY_JITTER_S = 0.1, 3.0, 0.5
+
+PASSWORD = "TICDC_DUMP_OPENSEARCH_PASSWORD"
+"""In the environment; for a URI without password and `password-file`, and for a cluster's tasks."""
+
+SECRET_KIND = "opensearch"
+
+BUSY, AWAY = 429, frozenset({408, 502, 503, 504})
+PASSING = AWAY | {BUSY}
+CONFLICT, NOT_FOUND = 409, 404
+
+logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it writes a line for each answer that is not 2xx, of which many are expected
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How to reach it. `hosts`: host and port, in any order. The password is not here, as this goes to tasks: it is in `password_file` of
+    each host, or kept (process/kept_secrets.py). `tls`: also without an `ssl_ca`, by the machine's own authorities."""
+
+    hosts: tuple[tuple[str, int], ...]
+    user: str = ""
+    password_file: str = ""
+    tls: bool = False
+    ssl_ca: str = ""
+    ssl_cert: str = ""
+    ssl_key: str = ""
+    timeout_s: int = 60
+
+    def __str__(self) -> str:
+        account = f"{self.user}@" if self.user else ""
+        return account + ",".join(f"{host}:{port}" for host, port in self.hosts)
+
+    def password(self) -> str:
+        """Raises SinkError in a process that has it no way."""
+        return password_of(self, kind=SECRET_KIND, file=self.password_file, variable=PASSWORD)
+
+
+class Session:
+    """Opens when it is needed. One thread at a time."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._client: OpenSearch | None = None
+
+    def call(self, method: str, path: str, body: Body = None, params: Mapping[str, Any] | None = None, ignore: tuple[int, ...] = ()) -> Any:
+        """What it answers, once. Answers of a status in `ignore` are returned too. Raises opensearchpy's TransportError, SinkError."""
+        if self._client is None:
+            self._client = _client(self.server)
+        headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else None
+        asked = {**(params or {}), "request_timeout": self.server.timeout_s, "ignore": ignore}
+        return self._client.transport.perform_request(method, path, params=asked, body=body, headers=headers)
+
+    def asked(
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        body: Body = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        ignore: tuple[int, ...] = (),
+    ) -> Any:
+        """As `call`, again while its errors pass. Raises SinkError."""
+        return self.retried(lambda: self.call(method, path, body, params, ignore), doing=doing)
+
+    def retried(self, action: Callable[[], T], *, doing: str) -> T:
+        """What `action` returns, again while its errors pass. Raises SinkError that says what was being done."""
+        try:
+            for attempt in stamina.retry_context(
+                on=passes,
+                attempts=None,
+                timeout=RETRY_S,
+                wait_initial=RETRY_FIRST_S,
+                wait_max=RETRY_MAX_S,
+                wait_jitter=RETRY_JITTER_S,
+            ):
+                with attempt:
+                    return action()
+        except TransportError as error:
+            raise sink_error(error, self.server, doing) from error
+        raise AssertionError("it is tried until it is given up")
+
+    def close(self) -> None:
+        """Never raises."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.transport.close()
+
+
+def _client(server: Server) -> OpenSearch:
+    account = (server.user, server.password()) if server.user else None
+    hosts = [{"host": host, "port": port} for host, port in server.hosts]
+    secured: dict[str, Any] = {"use_ssl": True, "ssl_context": _tls(server)} if server.tls else {}
+    return OpenSearch(hosts, http_auth=account, max_retries=0, retry_on_timeout=False, timeout=server.timeout_s, **secured)
+
+
+def _tls(server: Server) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=server.ssl_ca or None)
+        if server.ssl_cert:
+            context.load_cert_chain(server.ssl_cert, server.ssl_key or None)
+    except OSError as error:
+        raise SinkError(
+            f"{server}: the files of TLS cannot be used: {error}", hint="check ssl-ca, ssl-cert and ssl-key of the sink's URI"
+        ) from error
+    return context
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def status_of(error: BaseException) -> int:
+    """-1 for one that no server has answered."""
+    return error.status_code if isinstance(error, TransportError) and isinstance(error.status_code, int) else -1
+
+
+def passes(error: Exception) -> bool:
+    """Whether the same may go well later, without anybody changing anything."""
+    return status_of(error) in PASSING or (isinstance(error, NotReached) and not isinstance(error, SSLError))
+
+
+def kind_of(error: TransportError) -> str:
+    """The server's name of it, as `resource_already_exists_exception`."""
+    return str(error.error)
+
+
+def sink_error(error: TransportError, server: Server, doing: str) -> SinkError:
+    return SinkError(f"{server}: {doing}: {reason_of(error)}", hint=hint_of(status_of(error), server, reason_of(error)))
+
+
+def reason_of(error: TransportError) -> str:
+    info = error.info if isinstance(error.info, dict) else {}
+    told = info.get("error")
+    if isinstance(told, dict):
+        return f"{told.get('reason') or told.get('type')} (status {error.status_code})"
+    return str(error.info) if status_of(error) < 0 else f"{error.error} (status {error.status_code})"
+
+
+def hint_of(status: int, server: Server, reason: str = "") -> str:
+    if "flood" in reason or "disk usage" in reason:
+        return "make room on the server's disks and lift the block (index.blocks.read_only_allow_delete); the sink goes on by itself"
+    match status:
+        case 401:
+            return "check user, password and password-file of the sink's URI"
+        case 403:
+            return f"give {server.user or 'the account'} its rights: deploy/OPENSEARCH-SINK.md lists them"
+        case 413:
+            return "make bulk-bytes of the sink's URI smaller than the server's http.max_content_length"
+        case _ if status in PASSING or status < 0:
+            return "see that the server is up, has room and can be reached; the sink goes on by itself"
+        case _:
+            return "look the error up in the server's manual and remove its cause; the sink goes on by itself"

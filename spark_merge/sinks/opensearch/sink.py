@@ -1,0 +1,138 @@
+"""The sink: of the versioned kind, over an index for each table, of whose documents the greatest version stays.
+
+    open ─► plan (indices are there and fit) ─► rows, in bulk requests ─► at a DDL: noted as written, carried out ─► accept
+
+- Tasks come in stages: rows in commit order, a dump's where they belong (cut.stages). A version alone would do while the server knows what
+  was deleted, and it forgets that at a restart; in order, a delete is never overtaken by an older row that is sent again.
+- An index is made while nothing is accepted, and by DDLs. One that is gone later lacks rows that nobody would bring again: it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from urllib.parse import quote
+
+from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
+from spark_merge.cut import stages
+from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.sinks.opensearch.changes import changes, moments, ours
+from spark_merge.sinks.opensearch.client import Session
+from spark_merge.sinks.opensearch.ddl import DdlRunner
+from spark_merge.sinks.opensearch.fit import holds_rows, misfits
+from spark_merge.sinks.opensearch.indices import Indices
+from spark_merge.sinks.opensearch.position import Position, Written
+from spark_merge.sinks.opensearch.uri import PARAMETERS, POSITION_INDEX, Settings, settings_of
+from spark_merge.sinks.opensearch.writer import BulkWriter
+
+FEW_CHUNK_ROWS = 5_000
+"""A dump's rows of a segment that go among its live ones: a stage of their own costs more."""
+
+
+class OpenSearchSink:
+    def __init__(self, settings: Settings, *, log_id: str) -> None:
+        self._settings = settings
+        self._session = Session(settings.server)
+        self._position = Position(self._session, settings.position_index, log_id=log_id)
+        self._indices = Indices(self._session, settings, log_id=log_id)
+        self._written: Written | None = None
+        self._makes_indices = False
+        self._fit: set[TableSchema] = set()
+
+    def look(self) -> Accepted | None:
+        found = self._position.look()
+        return found.accepted if found else None
+
+    def open(self, *, epoch: int | None) -> Standing:
+        found = self._position.open(epoch)
+        self._written, self._makes_indices = found.written, found.accepted is None
+        self._fit.clear()
+        return Standing(found.owner, found.accepted, None if found.written is None else found.written.seq)
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
+        if self._written is None:
+            self._prepare(heads)
+        found = stages(heads, chunk_parts=max(cores, 1), few_rows=FEW_CHUNK_ROWS)
+        tasks = tuple(tuple(replace(task, order="table") for task in stage) for stage in found)
+        return Batch(tuple(heads), tasks, BulkWriter(self._settings, self._position.place, written=self._written is not None))
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        first, last = batch.heads[0], batch.heads[-1]
+        self._position.place.check(self._session)
+        if last.ddls or last.manifest.next_schemas:
+            self._carry_out(first, last)
+        elif self._settings.refresh == "accept":
+            self._refresh({table for outcome in outcomes for _, table in outcome.counts})
+        self._position.accept(Accepted.of(last.manifest), first=first.seq)
+        self._written = None
+
+    def close(self) -> None:
+        self._session.close()
+
+    # ---- indices ---------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, heads: Sequence[Head]) -> None:
+        """The tables that have rows in these segments have indices that fit; at the beginning all have."""
+        schemas = ours(heads[0].schemas)
+        self._settings.names.check(schemas)
+        names: set[TableName] = set(schemas) if self._makes_indices else set()
+        for head in heads:
+            names |= {chunk.table for chunk in head.due_chunks()}
+            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
+        wanted = [schemas[name] for name in sorted(names & schemas.keys()) if schemas[name] not in self._fit]
+        there = self._indices.there(map(self._alias, wanted))
+        for schema in wanted:
+            index = there.get(self._alias(schema))
+            if index is not None:
+                self._indices.fit(schema, index)
+            elif self._makes_indices:
+                self._position.place.check(self._session)
+                self._indices.make(self._alias(schema), schema, heads[0].seq)
+            else:
+                raise SinkError(
+                    f"{self._settings.server}: alias {self._alias(schema)} leads to no index, and {schema.name} had rows there",
+                    hint="bring the index back from a snapshot; or make an empty one, let the alias lead there, and dump the table again",
+                )
+            self._fit.add(schema)
+        self._makes_indices = False
+
+    def _carry_out(self, first: Head, last: Head) -> None:
+        settings = self._settings
+        times = moments(last)
+        if times & settings.done:
+            return
+        settings.names.check(ours(last.next_schemas))
+        found = changes(last, settings.forms, anew=bool(times & settings.anew))
+        if self._written is None:
+            there = self._indices.there(map(self._alias, ours(last.schemas).values()))
+            self._written = Written(last.seq, {alias: index.name for alias, index in there.items()})
+            self._position.wrote(self._written, first=first.seq)
+        self._fit.clear()
+        still_ours = self._position.place.check
+        DdlRunner(self._indices, self._written.there, Seq(last.seq + 1), lambda: still_ours(self._session)).carry_out(found)
+        if settings.refresh == "accept":
+            self._refresh(ours(last.next_schemas).keys())
+
+    def _refresh(self, tables: Iterable[TableName]) -> None:
+        """What was written is found by searches from here on."""
+        names = sorted(self._settings.names.alias(table) for table in tables)
+        for start in range(0, len(names), 20):
+            path = ",".join(quote(name, safe="") for name in names[start : start + 20])
+            self._session.asked("making rows visible", "POST", f"/{path}/_refresh", params={"ignore_unavailable": "true"})
+
+    def _alias(self, schema: TableSchema) -> str:
+        return self._settings.names.alias(schema.name)
+
+
+def _leaves(uri: SinkUri) -> str:
+    index = uri.parameters.get("position-index", POSITION_INDEX)
+    return f"DELETE /{index}: it holds the position, for a sink that is not to go on"
+
+
+def _open(uri: SinkUri) -> OpenSearchSink:
+    return OpenSearchSink(settings_of(uri), log_id=uri.log_id)
+
+
+OPENSEARCH = SinkKind(_open, PARAMETERS, holds_rows, misfits, leaves=_leaves)

@@ -1,0 +1,48 @@
+"""A task: portions of rows in, bulk requests out. Rows of one table come in their order, so does what is sent of each document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sidecar.core.model import MARK_TABLE
+from spark_merge.contract import Counts, Outcome, Portion, Rows, Task
+from spark_merge.encode.block import blocks
+from spark_merge.sinks.opensearch import bulk
+from spark_merge.sinks.opensearch.bulk import Bulk
+from spark_merge.sinks.opensearch.client import Session
+from spark_merge.sinks.opensearch.documents import lines
+from spark_merge.sinks.opensearch.position import Place
+from spark_merge.sinks.opensearch.uri import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWriter:
+    """`written`: the batch is there already, and only what it was is told again."""
+
+    settings: Settings
+    place: Place
+    written: bool = False
+
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        counts: Counts = {}
+        session = Session(self.settings.server)
+        try:
+            requests = Bulk(session, self.place, bytes_max=self.settings.bulk_bytes, rows_max=self.settings.bulk_rows)
+            for portion in portions:
+                self._take(portion, requests, counts)
+            requests.flush()
+        finally:
+            session.close()
+        return Outcome(task.id, counts)
+
+    def _take(self, portion: Portion, requests: Bulk, counts: Counts) -> None:
+        schema = portion.schema
+        place, alias = (portion.unit.seq, schema.name), self.settings.names.alias(schema.name)
+        for piece in portion.pieces:
+            counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+            if self.written or not schema.key or schema.name == MARK_TABLE:
+                continue
+            for block in blocks(schema, portion.unit.seq, piece):
+                for ids, found in lines(block, alias, self.settings.forms) if block.rows else ():
+                    requests.add(bulk.Rows(schema.name, ids, found))

@@ -1,0 +1,40 @@
+"""`make fuzz`: `python -m tests.fuzz --messages 1000000 --seed 0 [--only TARGET …]`. Ends with 1 where there is a fault."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.fuzz.campaign import BATCH_SIZE, TARGETS, Batch, Found, campaign, carried_out, table
+from tests.fuzz.verdict import Counts
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    asked.add_argument("--messages", type=int, default=1_000_000, help="of each target (1000000)")
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--only", nargs="+", choices=list(TARGETS), default=list(TARGETS))
+    asked.add_argument("--processes", type=int, default=2)
+    asked.add_argument("--batch", type=int, help="this batch alone, in this process: what a fault names")
+    asked.add_argument("--size", type=int, default=BATCH_SIZE, help="messages of that batch")
+    given = asked.parse_args()
+    if given.batch is not None:
+        found = {name: Found() for name in given.only}
+        for name, one in found.items():
+            result = carried_out(Batch(name, given.seed, given.batch, given.size))
+            if isinstance(result, Counts):
+                one.counts = result
+            else:
+                one.faults.append(result)
+    else:
+        found = {}
+        for name in given.only:
+            found[name] = campaign(name, messages=given.messages, seed=given.seed, processes=given.processes)
+            print(table({name: found[name]}).splitlines()[-1], flush=True)  # noqa: T201  # a command's answer
+    faults = [fault for one in found.values() for fault in one.faults]
+    print("\n".join(["", table(found), "", *faults]))  # noqa: T201  # a command's answer
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

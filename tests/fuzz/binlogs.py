@@ -1,0 +1,260 @@
+"""TiDB-Binlog: a batch of one table's damaged transactions, as a pump's messages, through codec, fold and both decoders."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from sidecar.codecs.binlog import BinlogCodec
+from sidecar.codecs.kv import encode_ddl, encode_resolved
+from sidecar.core.model import Change, CommitTs, Envelope, Lane, Message, TableSchema
+from sidecar.errors import MessageUnreadable, TicdcDumpError
+from sidecar.rowcodec.binlog_event import HEAD_BYTES, KIND_AT, MAYBE_REPEATED, pairs
+from sidecar.rowcodec.binlog_fold import folded
+from sidecar.rowcodec.binlog_row import Rows, decode_logged
+from sidecar.rowcodec.kv_layout import kv_table_of
+from sidecar.rowcodec.kv_table import KvTable
+from spark_merge.decode import binlog
+from tests.fuzz import slow_binlog
+from tests.fuzz.damage import damaged_bytes, damaged_json
+from tests.fuzz.seeds import mutations
+from tests.fuzz.slow_values import Texts
+from tests.fuzz.verdict import Counts, Refused, differ, fault, ours, slow, told_of
+from tests.fuzz.worker import Taken, agrees
+from ticdc_dump.binlog.binlog_pb2 import Binlog, Commit, DeleteRow, Insert, PrewriteValue, TableMutation, Update
+
+LANE = Lane("pump/1")
+REFUSED = "(refused)"
+COMMIT_TS = 470_000_000_000_000_000
+
+Outcome = Rows | MessageUnreadable
+
+
+def batch(random: Random, size: int) -> Counts:
+    """Raises Fault."""
+    counts = Counts()
+    rows: list[tuple[Change, Outcome]] = []
+    versions, seeds = random.choice(mutations())
+    schema = random.choice(versions)
+    codec = BinlogCodec(lambda: kv_table_of(mutations()[0][0][0]))
+    for position in range(size):
+        value = damaged(random, schema, random.choice(seeds), random.choice(seeds))
+        counts.messages += 1
+        found = _envelopes(codec, Message(LANE, position, None, value))
+        if isinstance(found, TicdcDumpError):
+            counts.refused[type(found).__name__] += 1
+            continue
+        read = [(one, _slowly(schema, one.value)) for one in found if isinstance(one, Change)]
+        refused = any(isinstance(outcome, MessageUnreadable) for _, outcome in read)
+        counts.refused["MessageUnreadable"] += refused
+        counts.equal += not refused
+        rows += read + _net(schema, read, value)
+    counts.rows += len(rows)
+    _columnar_agrees(schema, rows)
+    agrees(schema, [Taken(change, *map(_tuple, outcome)) for change, outcome in rows if isinstance(outcome, Rows)], codec="binlog")
+    return counts
+
+
+def whole(schema: TableSchema, mutation: TableMutation) -> list[Outcome]:
+    """What a recorded transaction decodes to."""
+    found = _envelopes(BinlogCodec(lambda: kv_table_of(schema)), Message(LANE, 1, None, _message(0, [mutation])))
+    assert not isinstance(found, TicdcDumpError), found
+    return [_slowly(schema, one.value) for one in found if isinstance(one, Change)]
+
+
+# ---- messages -------------------------------------------------------------------------------------------------------
+
+
+def _envelopes(codec: BinlogCodec, message: Message) -> list[Envelope] | TicdcDumpError:
+    found = ours(lambda: codec.envelopes(message), "binlog", message.value)
+    expected = slow(lambda: slow_binlog.envelopes(message.value))
+    if isinstance(found, TicdcDumpError):
+        if not isinstance(expected, Refused) and (message.value or b"")[:1] not in (b"R", b"D"):
+            raise differ("binlog", found, expected, message.value)
+        return found
+    if (told := [told_of(one) for one in found]) != expected:
+        raise differ("binlog", told, expected, message.value)
+    for one in found:
+        if isinstance(one, Change):
+            ours(lambda change=one: codec.identity(change), "identity", message.value)  # type: ignore[misc]  # a default that binds
+            ours(lambda change=one: codec.mark(change), "mark", message.value)  # type: ignore[misc]  # a default that binds
+    return found
+
+
+def _net(schema: TableSchema, read: Sequence[tuple[Change, Outcome]], value: bytes) -> list[tuple[Change, Outcome]]:
+    """The rows that the fold makes anew, with what the slow decoder says. Of a transaction that can be read all must be the slow fold's."""
+    table = kv_table_of(schema)
+    changes = sorted((change for change, _ in read), key=lambda change: change.rank)
+    found = ours(lambda: list(folded(changes, lambda _: table)), f"fold of {schema.name}", value)
+    if isinstance(found, TicdcDumpError):
+        if not isinstance(found, MessageUnreadable):
+            raise fault(f"fold of {schema.name}: another error than MessageUnreadable: {found}", value)
+        return []
+    left = [(change, _slowly(schema, change.value)) for change in found if change not in changes]
+    tables = {change.table for change in changes}
+    if len(tables) != 1 or any(isinstance(outcome, MessageUnreadable) for _, outcome in read):
+        return left
+    events = [slow_binlog.Event(_handle(table, change, rows), *map(_tuple, rows)) for change, rows in read if isinstance(rows, Rows)]
+    expected = slow_binlog.net(events)
+    told = [_slowly(schema, change.value) for change in found]
+    if any(isinstance(rows, MessageUnreadable) for rows in told):
+        raise differ(f"fold of {schema.name}", told, expected, value)
+    if sorted((tuple(map(_tuple, rows)) for rows in told if isinstance(rows, Rows)), key=str) != expected:
+        raise differ(f"fold of {schema.name}", told, expected, value)
+    return left
+
+
+def _handle(table: KvTable, change: Change, rows: Rows) -> Hashable:
+    """The texts of the clustered key, else `_tidb_rowid`. Of an event that says that it is its row's only one: its bytes."""
+    if not change.value[KIND_AT] & MAYBE_REPEATED:
+        return change.value
+    key = [part.number for part in table.key_parts] or ([] if table.int_handle is None else [table.int_handle])
+    image = rows.after if rows.before is None else rows.before
+    if key and image is not None:
+        return tuple(image[number] for number in key)
+    value = change.value
+    if value[KIND_AT] in b"Ii":
+        return slow_binlog.varint(value, HEAD_BYTES + 1)[0]
+    last = pairs(value, HEAD_BYTES)[-1]
+    if last.id != -1:
+        raise fault(f"fold of {table.schema.name}: a row without _tidb_rowid", value)
+    return slow_binlog.varint(value, last.value_at + 1)[0]
+
+
+def _tuple(texts: list[str | None] | None) -> Texts | None:
+    return None if texts is None else tuple(texts)
+
+
+# ---- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _slowly(schema: TableSchema, value: bytes) -> Outcome:
+    what = f"decode_logged of {schema.name}"
+    found = ours(lambda: decode_logged(schema, value), what, value)
+    if isinstance(found, TicdcDumpError) and not isinstance(found, MessageUnreadable):
+        raise fault(f"{what}: another error than MessageUnreadable: {found}", value)
+    return found
+
+
+def _lenient(schema: TableSchema, value: bytes) -> Rows:
+    try:
+        return decode_logged(schema, value)
+    except MessageUnreadable:
+        refused: list[str | None] = [REFUSED] * len(schema.columns)
+        return Rows(refused, refused)
+
+
+def _columnar_agrees(schema: TableSchema, rows: Sequence[tuple[Change, Outcome]]) -> None:
+    """All of them at once: those that the slow decoder refuses must have been left to it. Then as they are: the first one's error."""
+    if not rows:
+        return
+    values, what = pa.array([change.value for change, _ in rows], pa.binary()), f"decode_events of {schema.name}"
+    inputs = [change.value for change, _ in rows]
+    with patch.object(binlog, "decode_logged", _lenient):
+        found = ours(lambda: binlog.decode_events(schema, values), what, *inputs)
+    if isinstance(found, TicdcDumpError):
+        raise fault(f"{what}: refused, though no row was: {found}", *inputs)
+    for column in found.columns:
+        column.validate(full=True)
+    images = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    for (change, outcome), *numbers in zip(rows, found.before, found.after, strict=True):
+        read = [None if number < 0 else images[number] for number in numbers]
+        if isinstance(outcome, Rows):
+            expected: list[Any] = list(map(_tuple, outcome))
+        else:
+            expected = [image and (REFUSED,) * len(image) for image in read]
+        if read != expected:
+            raise differ(what, read, expected, change.value)
+    refused = [outcome for _, outcome in rows if isinstance(outcome, MessageUnreadable)]
+    if refused:
+        error = ours(lambda: binlog.decode_events(schema, values), what, *inputs)
+        if str(error) != str(refused[0]):
+            raise differ(what, error, refused[0], *inputs)
+
+
+# ---- damage ---------------------------------------------------------------------------------------------------------
+
+
+def damaged(random: Random, schema: TableSchema, mutation: TableMutation, other: TableMutation) -> bytes:
+    """A pump's message, or one of the feed's own."""
+    until = 1 if schema.former is None else schema.former.until
+    version = random.choice((0, until - 1, until, 1 << 40, -1))
+    found = TableMutation.FromString(mutation.SerializeToString())
+    match random.randrange(16):
+        case 0:
+            return _made_here(random)
+        case 1 | 2:
+            return damaged_bytes(random, _message(version, [found]), _message(version, [other]))
+        case 3:
+            prewrite = damaged_bytes(random, _prewrite(version, [found]), other.SerializeToString())
+            return _message(version, [], prewrite_value=prewrite)
+        case 4:
+            return _message(version, [TableMutation.FromString(found.SerializeToString() + other.SerializeToString())])
+        case 5:
+            return _message(version, [found, other])
+        case 6:
+            _disordered(random, found)
+        case 7:
+            field, number = random.choice((("tp", 2), ("tp", 0), ("start_ts", COMMIT_TS), ("commit_ts", 0), ("ddl_job_id", 7)))
+            return _message(version, [found], **{field: number})
+        case 8:
+            pass
+        case _:
+            _with_damaged_row(random, found, other)
+    return _message(version, [found])
+
+
+def _with_damaged_row(random: Random, found: TableMutation, other: TableMutation) -> None:
+    rows = [some for some in (found.inserted_rows, found.updated_rows, found.deleted_rows) if some]
+    others = [*other.inserted_rows, *other.updated_rows, *other.deleted_rows]
+    if rows:
+        some = random.choice(rows)
+        at = random.randrange(len(some))
+        some[at] = damaged_bytes(random, some[at], random.choice(others or [b""]))
+
+
+def _disordered(random: Random, found: TableMutation) -> None:
+    """Another order, other kinds of rows, rows more or fewer."""
+    rows = {Insert: found.inserted_rows, Update: found.updated_rows, DeleteRow: found.deleted_rows}
+    match random.randrange(5):
+        case 0:
+            sequence = random.sample(list(found.sequence), k=len(found.sequence))
+            found.ClearField("sequence")
+            found.sequence.extend(sequence)
+        case 1:
+            found.sequence.append(random.choice((Insert, Update, 2, 3, DeleteRow)))
+        case 2:
+            random.choice((found.deleted_ids.append, found.deleted_ids.append, lambda one: found.deleted_pks.append(bytes([one]))))(7)
+        case _:  # a row of one kind as one of another
+            kind, came = random.choice(list(found.sequence) or [Insert]), random.choice(list(rows))
+            if rows[kind]:
+                rows[came].append(rows[kind][random.randrange(len(rows[kind]))])
+                found.sequence.append(came)
+
+
+def _message(version: int, found: Sequence[TableMutation], **more: Any) -> bytes:
+    told: dict[str, Any] = {
+        "tp": Commit,
+        "start_ts": COMMIT_TS - 5,
+        "commit_ts": COMMIT_TS,
+        "prewrite_key": b"t",
+        "prewrite_value": _prewrite(version, found),
+    }
+    made: bytes = Binlog(**(told | more)).SerializeToString()
+    return made
+
+
+def _prewrite(version: int, found: Sequence[TableMutation]) -> bytes:
+    made: bytes = PrewriteValue(schema_version=version, mutations=found).SerializeToString()
+    return made
+
+
+def _made_here(random: Random) -> bytes:
+    made = encode_resolved(CommitTs(COMMIT_TS)) if random.randrange(2) else encode_ddl(CommitTs(COMMIT_TS), "shop", "t", "drop table t")
+    if made[:1] == b"D" and random.randrange(2):
+        return b"D" + damaged_json(random, made[1:], made)
+    return damaged_bytes(random, made, b"D{}")

@@ -1,0 +1,379 @@
+"""`feed = "binlog"` from settings to a term: its definition without a changefeed, what it brings, what its checks say,
+what removal leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from sidecar.adapters.etcd.binlog import TIDB_SERVERS, EtcdNodes
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.binlog.nodes import DRAINERS, OFFLINE, ONLINE, PAUSED, PUMPS, Node
+from sidecar.config import BinlogSection, Config, EtcdSection, read_config
+from sidecar.core.model import MARK_TABLE, CommitTs, Seq, TableName, physical_ms, ts_at, utc
+from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
+from sidecar.feeds.binlog import checks as binlog
+from sidecar.feeds.binlog import make as binlog_make
+from sidecar.feeds.binlog.feed import DDL_LANE
+from sidecar.feeds.binlog.joining import PUMPS_LANE
+from sidecar.feeds.checks import CHANGEFEED, LOG, TIDB, LogEnd
+from sidecar.feeds.registry import MAKES
+from sidecar.log.manifest import Manifest
+from sidecar.preflight import changefeed as preflight_changefeed
+from sidecar.process.checks import Check, Finding, Found, Options, Result, Status, Told, carried_out, ok
+from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
+from sidecar.run import leaving
+from sidecar.run.changefeed_watch import read_changefeed
+from sidecar.ticdc.scope import LiveScope
+from tests.support.made_pumps import CLUSTER_ID, MadePd, MadePump, MemoryNodes
+from tests.support.services.etcd import Etcd
+from tests.support.services.fake_tidb import FakeTidb
+from tests.unit.adapters.test_tidb_infos import StatusPort, schema_folder
+
+pytestmark = pytest.mark.recordings
+
+SETTINGS = """
+feed = "binlog"
+sinks = ["file:///out"]
+log = { uri = "file:///log" }
+source = { host = "tidb", user = "dump" }
+[binlog]
+name = "orders"
+pd = ["pd:2379"]
+filter = { rules = ["shop.*", "!shop.ledger", "changefeed_dump.*"] }
+"""
+
+
+def read(tmp_path: Path, text: str) -> Config:
+    (tmp_path / "settings.toml").write_text(text)
+    return read_config(tmp_path / "settings.toml")
+
+
+def test_the_name_stands_for_a_changefeed_and_pd_for_etcd(tmp_path: Path) -> None:
+    config = read(tmp_path, SETTINGS)
+    assert (config.changefeed.id, config.etcd.endpoints) == ("orders", ("pd:2379",))
+    other = read(tmp_path, SETTINGS + "etcd = 5\n".replace("etcd = 5", "[etcd]\nendpoints = ['e:1']\nlease_s = 20"))
+    assert (other.etcd.endpoints, other.etcd.lease_s) == (("e:1",), 20)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ('name = "orders"\n', "", "changefeed"),
+        ('pd = ["pd:2379"]\n', "", "etcd.endpoints"),
+        ("[binlog]", '[changefeed]\nid = "other"\n[binlog]', r"\[changefeed\] is given"),
+        ("[binlog]", '[binlog]\nlisten = "here"', "binlog.listen is 'here', expected host:port"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused_by_name(tmp_path: Path, old: str, new: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        read(tmp_path, SETTINGS.replace(old, new))
+
+
+def test_the_definition_is_what_the_settings_make(tmp_path: Path) -> None:
+    config = read(tmp_path, SETTINGS)
+    with closing(EtcdClient(EtcdSection(endpoints=("127.0.0.1:1",)))) as client:  # which is not asked
+        found = read_changefeed(client, config)
+    assert (str(found.name), found.incarnation, found.filter.rules) == (
+        "default/default/orders", "binlog", ("shop.*", "!shop.ledger", "changefeed_dump.*"),
+    )  # fmt: skip
+    wrong = msgspec.structs.replace(config, binlog=msgspec.structs.replace(config.binlog, filter={"rules": 5}))
+    with closing(EtcdClient(EtcdSection(endpoints=("127.0.0.1:1",)))) as client, pytest.raises(ConfigError, match=r"binlog\.filter"):
+        read_changefeed(client, wrong)
+
+
+@pytest.fixture
+def status() -> Iterator[StatusPort]:
+    made = StatusPort(schema_folder())
+    made.paths["/schema/mysql/tidb_ddl_job"] = (200, json.dumps(DDL_JOB_TABLE_INFO).encode())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tidb(tmp_path: Path, status: StatusPort) -> Iterator[FakeTidb]:
+    with FakeTidb(tmp_path) as made:
+        made.version = "8.0.11-TiDB-v7.5.1"
+        made.history = {0: status.sql()}
+        made.finished_job = 700
+        yield made
+
+
+@pytest.fixture
+def config(tmp_path: Path, tidb: FakeTidb, status: StatusPort) -> Config:
+    found = msgspec.to_builtins(read(tmp_path, SETTINGS))
+    found["source"] = msgspec.to_builtins(tidb.settings(status_port=status.port))
+    return msgspec.convert(found, Config)
+
+
+def test_a_term_begins_with_the_status_ports_tables_and_the_pumps(config: Config) -> None:
+    with closing(EtcdClient(EtcdSection(endpoints=("127.0.0.1:1",)))) as client:
+        changefeed = read_changefeed(client, config)
+    scope = LiveScope(server_tz="UTC")
+    brought = MAKES["binlog"](config, changefeed, scope, pytest.fail)
+    tables = brought.schemas.begin()
+    assert brought.codec.name == "binlog"
+    assert [bool(tables[TableName("shop", name)].key) for name in ("customer", "ledger")] == [True, False]
+    assert tables[MARK_TABLE].key
+    assert scope.through(TableName("shop", "customer")) == (True, "")
+    assert (brought.place(), brought.still_because()) == ({"pd": "pd:2379"}, "")
+    feed = brought.feed()
+    assert feed.lanes() == {PUMPS_LANE, DDL_LANE}
+    feed.close()
+
+
+def test_marks_that_do_not_get_through_are_refused(config: Config) -> None:
+    section = msgspec.structs.replace(config.binlog, filter={"rules": ["shop.*", "!changefeed_dump.*"]})
+    other = msgspec.structs.replace(config, binlog=section)
+    with closing(EtcdClient(EtcdSection(endpoints=("127.0.0.1:1",)))) as client:
+        changefeed = read_changefeed(client, other)
+    with pytest.raises(FeedUnsuitable, match="marks do not get through"):
+        MAKES["binlog"](other, changefeed, LiveScope(server_tz="UTC"), pytest.fail)
+
+
+# ---- with a registry --------------------------------------------------------------------------------------------------
+
+NOW = ts_at(1_795_000_000_000)
+NODES = "/tidb-binlog/"
+
+
+class Pd(MadePd):
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
+    with Etcd(tmp_path_factory.mktemp("etcd")) as made:
+        yield made
+
+
+@pytest.fixture
+def registered(config: Config, etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The registry is empty."""
+    for prefix in (NODES, TIDB_SERVERS):
+        etcd.etcdctl("del", "--prefix", prefix)
+    section = BinlogSection(name="orders", pd=etcd.endpoints, filter=config.binlog.filter)
+    monkeypatch.setattr(binlog, "pd_of", lambda _: Pd(NOW))
+    monkeypatch.setattr(leaving, "pd_of", lambda _: Pd(NOW))
+    return msgspec.structs.replace(config, binlog=section, etcd=EtcdSection(endpoints=etcd.endpoints))
+
+
+def put(config: Config, key: str, node: Node) -> None:
+    with closing(EtcdNodes(EtcdSection(endpoints=config.binlog.pd), own=key)) as nodes:
+        nodes.put(node)
+
+
+def online(config: Config, name: str = "a", *, host: str = "127.0.0.1:1", state: str = ONLINE, heard_ts: CommitTs = NOW) -> None:
+    put(config, f"{PUMPS}{name}", Node(name, host, state, NOW, heard_ts))
+
+
+def checked(config: Config, log: LogEnd | None = None) -> dict[str, Result]:
+    """`log`: how it ends; None: it is new."""
+    with closing(EtcdClient(config.etcd)) as client:
+        changefeed = read_changefeed(client, config)
+
+    def known(value: Any) -> Told[Any]:
+        yield ok("known")
+        return value
+
+    common: list[Check[Any]] = [
+        Check(CHANGEFEED, lambda _: known(changefeed), "x"),
+        Check(TIDB, lambda _: known(None), "x"),
+        Check(LOG, lambda _: known(log), "x"),
+    ]
+    found = Found(config, Options())
+    try:
+        return {result.name: result for result in carried_out([*common, *binlog.checks(Options())], found)}
+    finally:
+        found.close()
+
+
+def test_check_tells_the_pumps_the_servers_and_what_no_reader_can_tell(registered: Config) -> None:
+    online(registered)
+    found = checked(registered)
+    assert found["pumps"].status is Status.OK
+    assert f"PD of cluster {CLUSTER_ID} answers" in found["pumps"].findings[0].what
+    online(registered, "b", state=PAUSED)
+    put(registered, f"{DRAINERS}theirs", Node("theirs", "127.0.0.1:1", ONLINE, CommitTs(NOW), CommitTs(NOW)))
+    found = checked(registered)
+    assert found["pumps"].status is Status.WARNING
+    assert "beside drainer theirs (online)" in found["pumps"].findings[-1].what
+    assert found["faults of tidb-binlog"].status is Status.WARNING
+    assert "UPDATE IGNORE" in found["faults of tidb-binlog"].findings[0].what
+    assert found["table infos"].status is Status.OK
+    assert found["binlogs kept"].status is Status.OK
+
+
+def test_check_fails_where_no_pump_is_left(registered: Config) -> None:
+    assert checked(registered)["pumps"].status is Status.FAILED
+    for name in "ab":
+        online(registered, name, state=OFFLINE)
+    found = checked(registered)
+    assert [finding.what for finding in of(found, "pumps", Status.FAILED)] == ["PD's etcd names no pump that is not offline"]
+    assert [found[name].status for name in ("binlogs of tidb", "binlogs kept")] == [Status.SKIPPED] * 2
+
+
+def of(found: dict[str, Result], name: str, status: Status) -> list[Finding]:
+    """The findings of a check whose status is this; the worst one is the check's."""
+    assert found[name].status is status, found[name]
+    return [finding for finding in found[name].findings if finding.status is status]
+
+
+def test_check_names_a_pump_that_is_heard_of_no_more(registered: Config) -> None:
+    online(registered, heard_ts=(long_ago := ts_at(1_794_999_000_000)))
+    (told,) = of(checked(registered), "pumps", Status.WARNING)
+    assert "pump a (127.0.0.1:1) is online" in told.what
+    assert f"heard of last at {utc(long_ago)}: the stream stands" in told.what
+    assert (told.setting, told.hint[:14]) == ("a", "start it again")
+
+
+def test_check_fails_without_pd_and_over_an_entry_that_is_none(registered: Config, etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
+    etcd.put(f"{PUMPS}x", "nonsense")
+    (told,) = of(checked(registered), "pumps", Status.FAILED)
+    assert f"etcd key {PUMPS}x" in told.what
+    silent = Pd(NOW)
+    silent.error = FeedLost("PD says nothing", hint="see PD")
+    monkeypatch.setattr(binlog, "pd_of", lambda _: silent)
+    (told,) = of(checked(registered), "pumps", Status.FAILED)
+    assert (told.what, told.setting, told.hint) == ("PD says nothing", "binlog.pd", "see PD")
+
+
+def shown(enable: str, ignore_error: str) -> list[tuple[str, str, str, str]]:
+    """As SHOW CONFIG tells one server."""
+    return [("tidb", "10.0.0.1:4000", "binlog.enable", enable), ("tidb", "10.0.0.1:4000", "binlog.ignore-error", ignore_error)]
+
+
+@pytest.mark.parametrize(
+    ("enable", "ignore_error", "worst", "setting", "text"),
+    [
+        ("true", "false", Status.OK, "", "every TiDB server that is up writes binlogs"),
+        ("true", "true", Status.WARNING, "binlog.ignore-error (TiDB)", "TiDB 10.0.0.1:4000 goes on without binlogs after one that no"),
+        ("false", "false", Status.FAILED, "binlog.enable (TiDB)", "TiDB 10.0.0.1:4000 writes no binlogs"),
+    ],
+)
+def test_check_reads_each_servers_settings(
+    registered: Config, tidb: FakeTidb, enable: str, ignore_error: str, worst: Status, setting: str, text: str
+) -> None:
+    online(registered)
+    tidb.settings_shown = shown(enable, ignore_error)
+    (told,) = of(checked(registered), "binlogs of tidb", worst)
+    assert told.what.startswith(text)
+    assert told.setting == setting
+
+
+@pytest.mark.parametrize("told_by_tidb", [None, []])
+def test_an_account_that_may_not_see_them_is_told_so_and_no_more(
+    registered: Config, tidb: FakeTidb, told_by_tidb: list[Any] | None
+) -> None:
+    """The account of deploy/sql/account.sql has no such right, and reads binlogs."""
+    online(registered)
+    tidb.settings_shown = told_by_tidb
+    (told,) = of(checked(registered), "binlogs of tidb", Status.WARNING)
+    assert told.setting == "GRANT CONFIG"
+    assert "binlog.ignore-error is false" in told.hint
+
+
+def test_a_tidb_that_says_it_skips_fails_the_check_whatever_its_settings_are(registered: Config, tidb: FakeTidb, etcd: Etcd) -> None:
+    online(registered)
+    tidb.settings_shown = shown("true", "true")
+    etcd.put(f"{TIDB_SERVERS}1", json.dumps({"ip": "10.0.0.1", "listening_port": 4000, "binlog_status": "Skipping"}))
+    (told,) = of(checked(registered), "binlogs of tidb", Status.FAILED)
+    assert told.what == "TiDB 10.0.0.1:4000 (binlog_status Skipping) writes no binlogs"
+    assert "begin a new log" in told.hint
+
+
+def ended(at: CommitTs) -> LogEnd:
+    """A log that has a lane up to there."""
+    return Manifest(Seq(4), 1, CommitTs(at - 5), at, None, 0, 0, positions={PUMPS_LANE: at}, schemas="schemas", codec="binlog")
+
+
+def test_check_asks_the_pumps_for_what_the_log_lacks(registered: Config) -> None:
+    pump = MadePump("a", MemoryNodes())
+    try:
+        online(registered, host=(host := pump.host))
+        assert "have what was committed since" in of(checked(registered, ended(NOW)), "binlogs kept", Status.OK)[0].what
+        pump.gc_ms = physical_ms(NOW) + 1
+        assert "the log is new" in of(checked(registered), "binlogs kept", Status.OK)[0].what
+        section = msgspec.structs.replace(registered.binlog, initial_commit_ts=NOW)
+        for config, log in ((registered, ended(NOW)), (msgspec.structs.replace(registered, binlog=section), None)):
+            (told,) = of(checked(config, log), "binlogs kept", Status.FAILED)
+            assert f"pump a ({host}) has removed its binlogs up to" in told.what
+    finally:
+        pump.kill()
+    (told,) = of(checked(registered, ended(NOW)), "binlogs kept", Status.FAILED)
+    assert "/metrics does not answer" in told.what
+    online(registered, host=host, state=PAUSED)
+    assert checked(registered, ended(NOW))["binlogs kept"].status is Status.OK, "one that is not up cannot be asked"
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [("8.0.11-TiDB-v6.1.0", "does not tell its DDL jobs by SQL"), ("8.0.11-TiDB-v8.5.0", "has no TiDB-Binlog")],
+)
+def test_check_refuses_a_tidb_that_cannot_be_followed(registered: Config, tidb: FakeTidb, version: str, text: str) -> None:
+    tidb.version = version
+    assert text in of(checked(registered), "table infos", Status.FAILED)[0].what
+
+
+def test_check_refuses_a_filter_and_a_start_that_cannot_be_followed(registered: Config) -> None:
+    def checked_with(**changed: Any) -> dict[str, Result]:
+        return checked(msgspec.structs.replace(registered, binlog=msgspec.structs.replace(registered.binlog, **changed)))
+
+    def rules(**more: Any) -> dict[str, Any]:
+        return {"rules": ["shop.*", "changefeed_dump.*"], "event-filters": [{"matcher": ["shop.*"], **more}]}
+
+    only_columns = checked_with(filter=rules(**{"ignore-update-only-columns": ["note"]}))
+    assert "cannot tell such updates" in of(only_columns, "changefeed settings", Status.FAILED)[0].what
+    no_column = checked_with(filter=rules(**{"ignore-insert-value-expr": "nope = 1"}))
+    assert "nope" in of(no_column, "table infos", Status.FAILED)[0].what
+    no_marks = checked_with(filter={"rules": ["shop.*", "!changefeed_dump.*"]})
+    assert "marks" in of(no_marks, "changefeed settings", Status.FAILED)[0].what
+    to_come = checked_with(initial_commit_ts=ts_at(4_000_000_000_000))
+    assert "still to come" in of(to_come, "table infos", Status.FAILED)[0].what
+
+
+def test_the_registry_is_read_as_the_user_of_etcd_where_both_are_pds(config: Config, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root-secret")
+    with Etcd(tmp_path / "etcd") as etcd:
+        etcd.enable_auth("root-secret")
+        section = EtcdSection(endpoints=etcd.endpoints, user="root", password_file=str(secret))
+        mine = msgspec.structs.replace(config, etcd=section, binlog=msgspec.structs.replace(config.binlog, pd=etcd.endpoints))
+        with closing(binlog_make.nodes_of(mine)) as nodes:
+            assert list(nodes.pumps()) == []
+        elsewhere = msgspec.structs.replace(mine, etcd=EtcdSection(endpoints=("127.0.0.1:1",), user="root", password_file=str(secret)))
+        with closing(binlog_make.nodes_of(elsewhere)) as nodes, pytest.raises(ConfigError, match="no user"):
+            nodes.pumps()
+
+
+def test_check_refuses_the_name_of_a_changefeed_that_ticdc_has(registered: Config, etcd: Etcd) -> None:
+    with closing(EtcdClient(registered.etcd)) as client:
+        (told,) = preflight_changefeed.changefeed(client, registered)
+        assert told.what == f"default/default/orders is TiDB-Binlog's of PD {', '.join(etcd.endpoints)}"
+        etcd.put("/tidb/cdc/default/default/changefeed/info/orders", "{}")
+        refused, _ = preflight_changefeed.changefeed(client, registered)
+    etcd.etcdctl("del", "/tidb/cdc/default/default/changefeed/info/orders")
+    assert (refused.status, refused.setting) == (Status.FAILED, "binlog.name")
+    assert "TiCDC has a changefeed default/default/orders too" in refused.what
+
+
+def test_who_removes_the_sidecar_lets_the_pumps_go(registered: Config) -> None:
+    key = DRAINERS + binlog_make.node_id("orders")
+    put(registered, key, Node("ticdc-dump-orders", "127.0.0.1:1", PAUSED, CommitTs(5), CommitTs(NOW)))
+    reach = leaving.reach_of(registered)
+    with closing(EtcdClient(registered.etcd)) as client:
+        kept = leaving.look(client, reach)
+        assert kept.drainer == key
+        leaving.remove(client, reach, kept)
+        assert leaving.look(client, reach).drainer == ""
+    with closing(EtcdNodes(EtcdSection(endpoints=registered.binlog.pd), own=key)) as nodes:
+        mine = nodes.mine()
+    assert mine is not None
+    assert (mine.state, mine.max_commit_ts) == (OFFLINE, 5)

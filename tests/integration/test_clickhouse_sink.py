@@ -1,0 +1,122 @@
+"""The ClickHouse sink at ClickHouse's own engine (chdb behind a small HTTP front, tests/support/services/clickhouse_front.py): the port's
+suite, and what is this sink's own about it.
+
+What this shows: the SQL, the types and the Arrow that the sink sends are taken by the engine, its merges and FINAL give the newest row of
+each key, and so do deaths, twins and races. What it does not: the real server's HTTP handler, its users and limits, replication.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from threading import Barrier
+
+import pytest
+
+from sidecar.errors import OwnershipLost
+from spark_merge.contract import Batch, Outcome, Sink
+from spark_merge.sinks.clickhouse import position
+from spark_merge.sinks.clickhouse.position import Position
+from spark_merge.sinks.clickhouse.server import Server
+from spark_merge.sinks.clickhouse.sink import ClickHouseSink
+from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of, opened_at_once
+from tests.lanes import LANE
+from tests.support.clickhouse_place import history_place
+from tests.support.services.clickhouse import ClickHouse
+from tests.support.sinks import Here, Place
+
+pytestmark = pytest.mark.xdist_group("clickhouse")
+
+numbers = itertools.count()
+
+
+class TestClickHouse(SinkPort):
+    @pytest.fixture
+    def place(self, clickhouse: ClickHouse) -> Place:
+        return history_place(clickhouse, next(numbers), tables=TABLES)
+
+    def test_a_death_between_any_two_requests_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+        die_after_each(story, of(mortal(monkeypatch, Server, "_retried")), range(1, 2000, 1 if LANE.whole else 15))
+
+    def test_of_two_that_open_at_once_one_goes_on(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Both have seen the same last owner when they claim."""
+        story.delivery().deliver()
+        together, newest, met = Barrier(2), Position._newest, set[int]()
+
+        def seen(self: Position, where: str) -> position.Entry | None:
+            found = newest(self, where)
+            if where == "1" and id(self) not in met:
+                met.add(id(self))
+                together.wait(timeout=60)
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Position, "_newest", seen)
+            found = opened_at_once(story)
+        assert len(found) == 2
+        ends = [ended(one.deliver) for one in found]
+        assert sorted(ends) == [False, True], "one of them goes on, the other finds out"
+        story.finish()
+        story.check_end()
+
+    def test_an_accept_amid_a_later_owners_opening_is_counted_or_fails(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whichever of the opening's steps it falls between: what was answered as accepted is accepted."""
+        for step in range(1, 7):
+            former = story.place.sink()
+            if (former.look() or (0,))[0] >= 5:
+                break
+            batch, work = story.begin(former)
+            outcomes, left, told = Here().run(work), [step], list[bool]()
+
+            def between(
+                former: Sink = former,
+                batch: Batch = batch,
+                outcomes: list[Outcome] = outcomes,
+                left: list[int] = left,
+                told: list[bool] = told,
+            ) -> None:
+                left[0] -= 1
+                if left[0] == 0:
+                    told.append(ended(lambda: former.accept(batch, outcomes)))
+
+            with monkeypatch.context() as patch:
+                for name in ("_newest", "_write"):
+                    patch.setattr(Position, name, _before(getattr(Position, name), between, former))
+                standing = story.place.sink().open(epoch=None)
+            if told == [True]:
+                assert standing.accepted is not None
+                assert standing.accepted.seq == batch.heads[-1].seq
+        story.finish()
+        story.check_end()
+
+    def test_a_block_that_is_sent_again_is_left_out(self, story: Story, clickhouse: ClickHouse) -> None:
+        _, work = story.begin(story.place.sink())
+        clickhouse.execute("SYSTEM STOP MERGES")
+        Here().run(work)
+        tables = "SELECT sum(total_rows) FROM system.tables WHERE engine LIKE 'Replacing%' AND name LIKE '%__rows'"
+        before = clickhouse.rows(tables)
+        Here().run(work)
+        assert clickhouse.rows(tables) == before
+        clickhouse.execute("SYSTEM START MERGES")
+        story.finish()
+        story.check_end()
+
+
+def _before(call: Callable[..., object], act: Callable[[], None], former: Sink) -> Callable[..., object]:
+    """`call`, and `act` before it, but for what the former owner itself does."""
+    assert isinstance(former, ClickHouseSink)
+
+    def step(self: Position, *args: object, **named: object) -> object:
+        if self is not former._position:
+            act()
+        return call(self, *args, **named)
+
+    return step
+
+
+def ended(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except OwnershipLost:
+        return False
+    return True

@@ -1,0 +1,282 @@
+"""What a real MariaDB does to the SQL sink: it goes away, is locked, refuses, lacks a table, cannot hold a value. Nothing is lost or
+altered, and each error says what the operator does."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pymysql
+import pytest
+
+from sidecar.core.model import Seq, TableName
+from sidecar.errors import SinkError
+from sidecar.process.background import Background
+from sidecar.process.kept_secrets import keep
+from spark_merge.sinks.mysql import pool, position, session, workers
+from spark_merge.sinks.mysql.pool import borrowed, given_back
+from spark_merge.sinks.mysql.session import SECRET_KIND, Server, Session, Warned
+from spark_merge.sinks.mysql.tables import read_table
+from spark_merge.sinks.mysql.weights import Weights
+from spark_merge.sinks.mysql.workers import Block, Job, Worker
+from tests.contract.sink_port import Story
+from tests.support.services.mariadb import MariaDb
+from tests.support.services.mysql import PROGRAM
+from tests.support.sql_place import fill, history_place, room
+from tests.support.standing import check_a_worker_waits
+
+pytestmark = pytest.mark.xdist_group("sql-target")
+
+numbers = itertools.count(1000)
+
+
+def server_of(db: MariaDb, user: str = MariaDb.user, password: str = MariaDb.password) -> Server:
+    server = Server(db.host, db.port, user)
+    keep(SECRET_KIND, str(server), password)
+    return server
+
+
+@pytest.fixture
+def story(mariadb: MariaDb, tmp_path: Path) -> Story:
+    return Story(tmp_path, history_place(mariadb, next(numbers), tables=12), seed=11)
+
+
+@pytest.fixture
+def target(mariadb: MariaDb) -> Iterator[Session]:
+    found = Session(server_of(mariadb))
+    yield found
+    found.close()
+
+
+def delivering(story: Story) -> Background:
+    return Background(lambda _: story.finish(segments_max=1), name="delivers")
+
+
+def end_of(work: Background) -> None:
+    work.close(120)
+    work.check()
+
+
+def test_a_target_that_is_killed_and_comes_back_is_waited_for(story: Story, mariadb: MariaDb) -> None:
+    story.delivery(segments_max=1).deliver()
+    mariadb.kill()
+    work = delivering(story)
+    mariadb.start()
+    end_of(work)
+    story.check_end()
+
+
+def test_a_target_that_stays_away_is_told_and_the_next_attempt_goes_on(
+    story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "RETRY_S", 0.2)
+    story.delivery(segments_max=1).deliver()
+    mariadb.kill()
+    try:
+        with pytest.raises(SinkError, match="error 2003") as told:
+            story.finish()
+        assert "reached" in told.value.hint
+    finally:
+        mariadb.start()
+    story.finish()
+    story.check_end()
+
+
+def test_a_worker_whose_only_sink_has_no_database_waits_for_it(tmp_path: Path, mariadb: MariaDb) -> None:
+    check_a_worker_waits(tmp_path, history_place(mariadb, next(numbers), tables=12), stop=mariadb.stop, start=mariadb.start)
+
+
+def test_a_target_that_is_full_says_so_and_goes_on_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (session, workers):
+        monkeypatch.setattr(module, "RETRY_S", 0.2)
+    with MariaDb(tmp_path / "target", settings=room(24)) as small:
+        story = Story(tmp_path, history_place(small, next(numbers), tables=12), seed=11)
+        for table in story.tables:
+            small.execute(f"ALTER TABLE {table} ADD COLUMN wide VARCHAR(8000) CHARACTER SET latin1 DEFAULT (REPEAT('x', 8000))")
+        story.delivery(segments_max=1).deliver()
+        fill(small)
+        with pytest.raises(SinkError, match="full") as told:
+            story.finish()
+        assert "make room" in told.value.hint
+        small.stop()
+        small._settings = {**small._settings, **room(100)}
+        small.start()
+        story.finish()
+        story.check_end()
+
+
+def test_a_lock_of_somebody_else_is_waited_for(story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beyond the server's own patience."""
+    monkeypatch.setattr(session, "LOCK_WAIT_S", 1)
+    monkeypatch.setattr(pool, "_idle", [])
+    story.delivery(segments_max=1).deliver()
+    holder = mariadb.connect(autocommit=False)
+    for table in story.tables:
+        holder.cursor().execute(f"SELECT * FROM {table} FOR UPDATE")
+    waited = Event()
+    refused = session.passes
+
+    def passes(error: BaseException) -> bool:
+        waited.set()
+        return refused(error)
+
+    monkeypatch.setattr("spark_merge.sinks.mysql.workers.passes", passes)
+    work = delivering(story)
+    assert waited.wait(60)
+    holder.rollback()
+    holder.close()
+    end_of(work)
+    story.check_end()
+
+
+def test_a_former_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is ended by the server, and its successor comes through."""
+    monkeypatch.setattr(session, "IDLE_S", 1)
+    sink = story.place.sink()
+    batch, work = story.begin(sink)
+    sleeper = Session(server_of(mariadb))
+    task, owner = batch.stages[0][0].id, work[0].writer.place  # type: ignore[attr-defined]  # ours
+    with pytest.raises(pymysql.err.MySQLError), sleeper.transaction():  # noqa: PT012  # it sleeps within
+        assert owner.advance(sleeper, task, 0, known=0, done=1)
+        story.finish()
+        sleeper.rows("SELECT 1")
+    story.check_end()
+
+
+def test_who_may_not_log_in_is_told_without_the_password(story: Story, mariadb: MariaDb) -> None:
+    bad = Session(server_of(mariadb, "nobody", "hunter2"))
+    with pytest.raises(SinkError, match="Access denied") as told:
+        position.Position(bad, "x", log_id="l").look()
+    assert "hunter2" not in str(told.value)
+    assert "password" in told.value.hint
+
+
+def test_who_may_not_write_is_told_which_rights(story: Story, mariadb: MariaDb) -> None:
+    mariadb.execute("DROP USER IF EXISTS poor@'%'", "CREATE USER poor@'%' IDENTIFIED BY 'x'")
+    poor = Session(server_of(mariadb, "poor", "x"))
+    with pytest.raises(SinkError, match="denied") as told:
+        position.Position(poor, "not_there", log_id="l").open(None)
+    assert "rights" in told.value.hint
+
+
+def test_a_table_that_is_missing_is_named_and_goes_on_when_it_is_there(story: Story, mariadb: MariaDb) -> None:
+    table = next(iter(sorted(story.tables)))
+    mariadb.execute(f"DROP TABLE {table}")
+    with pytest.raises(SinkError, match=f"table {table} is not at the target") as told:
+        story.finish()
+    assert "create-tables" in told.value.hint
+    mariadb.execute(f"CREATE TABLE {table} (id VARCHAR(20), part INT, v VARCHAR(20), PRIMARY KEY (id, part))")
+    story.finish()
+    story.check_end()
+
+
+def test_a_column_that_is_missing_is_named(story: Story, mariadb: MariaDb) -> None:
+    table = next(iter(sorted(story.tables)))
+    mariadb.execute(f"ALTER TABLE {table} DROP COLUMN v")
+    with pytest.raises(SinkError, match=f"table {table} at the target has no column v"):
+        story.finish()
+
+
+@pytest.mark.parametrize("made", ["v VARCHAR(20) CHARACTER SET ascii", "v VARCHAR(20) CHECK (v <> 'µ')"])
+def test_a_value_that_does_not_fit_stops_with_table_key_and_column(story: Story, mariadb: MariaDb, made: str) -> None:
+    """A µ: nothing is altered on its way."""
+    for table in story.tables:
+        mariadb.execute(f"ALTER TABLE {table} MODIFY COLUMN {made}")
+    with pytest.raises(SinkError, match=r"row \[.*\] of s\.t\d+, for s\.t\d+: .*v") as told:
+        story.finish()
+    assert "column" in told.value.hint
+    for table in story.tables:
+        assert mariadb.execute(f"SELECT COUNT(*) FROM {table} WHERE v LIKE '%?%'") == ((0,),)
+
+
+def test_what_a_write_is_warned_of_is_an_error(target: Session, mariadb: MariaDb) -> None:
+    mariadb.execute("DROP TABLE IF EXISTS s.warned", "CREATE DATABASE IF NOT EXISTS s", "CREATE TABLE s.warned (d DECIMAL(5, 1))")
+    with pytest.raises(Warned, match="d"):
+        target.change("INSERT INTO s.warned VALUES (1.25)")
+
+
+def test_a_deadlock_is_done_again(target: Session, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[int] = []
+    advance = position.Place.advance
+
+    def deadlocked(self: position.Place, *args: Any, **kwargs: Any) -> bool:
+        times.append(1)
+        if len(times) < 3:
+            raise pymysql.err.OperationalError(1213, "Deadlock found")
+        return advance(self, *args, **kwargs)
+
+    monkeypatch.setattr(position.Place, "advance", deadlocked)
+    mariadb.execute("DROP DATABASE IF EXISTS locked")
+    place = position.Position(target, "locked", log_id="l")
+    place.open(None)
+    place.begin(position.Begun(Seq(0), 1, ""), [("a", 1)])
+    worker = Worker(Session(server_of(mariadb)), Job(place.place, "a", 10, batched=True), 0, known=0)
+    worker.offer(Block([], 1))
+    worker.drain()
+    worker.close()
+    assert len(times) == 3
+    assert place.place.slots(target, "a") == [1]
+    mariadb.execute("DROP DATABASE locked")
+
+
+def test_a_unique_key_that_came_amid_a_batch_makes_all_of_it_due_again(target: Session, mariadb: MariaDb) -> None:
+    """Which worker has a row hangs on the keys, so what each has done says nothing any more."""
+    mariadb.execute("DROP DATABASE IF EXISTS changed")
+    place = position.Position(target, "changed", log_id="l")
+    place.open(None)
+    tasks = [("a", 2)]
+    place.begin(position.Begun(Seq(0), 2, "one key"), tasks)
+    assert place.place.advance(target, "a", 1, known=0, done=7)
+    place.begin(position.Begun(Seq(0), 2, "one key"), tasks)
+    assert place.place.slots(target, "a") == [0, 7]
+    place.begin(position.Begun(Seq(0), 2, "two keys"), tasks)
+    assert place.place.slots(target, "a") == [0, 0]
+    mariadb.execute("DROP DATABASE changed")
+
+
+TEXTS = ["a", "A", "ä", "æ", "ae", "ß", "ss", "s", "é", "e", "é", "😀", "🎉", "a\xad", "İ", "i", "ﬁ", "fi", "Ω", "ω", "-", "中", "国"]
+
+
+@pytest.mark.parametrize(
+    "collation",
+    [
+        "utf8mb4_general_ci",
+        "utf8mb4_unicode_ci",
+        f"utf8mb4_{'0900' if PROGRAM else 'uca1400'}_ai_ci",
+        "latin1_swedish_ci",
+        "gbk_chinese_ci",
+    ],
+)
+def test_texts_weigh_alike_exactly_where_the_target_takes_them_for_one(target: Session, collation: str) -> None:
+    charset = collation.partition("_")[0]
+    there = f"SELECT CONVERT(CONVERT(%s USING {charset}) USING utf8mb4) = BINARY %s"
+    texts = [text for text in TEXTS if target.rows(there, (text, text))[0][0]]
+    weights = Weights(target)(collation, texts)
+    for one, other in itertools.combinations(texts, 2):
+        sql = f"SELECT CONVERT(%s USING {charset}) COLLATE {collation} = CONVERT(%s USING {charset})"
+        assert (weights[one] == weights[other]) == bool(target.rows(sql, (one, other))[0][0]), (one, other)
+
+
+def test_unique_keys_are_read_with_their_prefixes_and_expressions(target: Session, mariadb: MariaDb) -> None:
+    mariadb.execute(
+        "CREATE DATABASE IF NOT EXISTS s", "DROP TABLE IF EXISTS s.keyed",
+        "CREATE TABLE s.keyed (a INT PRIMARY KEY, b VARCHAR(20), c INT AS (a + 1), UNIQUE (b(3), a), UNIQUE (c), KEY (b))",
+    )  # fmt: skip
+    found = read_table(target, TableName("s", "keyed"))
+    assert found is not None
+    assert set(found.indexes) == {(("a", None),), (("b", 3), ("a", None)), (("c", None),)}
+    assert [column.generated for column in found.columns] == [False, False, True]
+    assert read_table(target, TableName("s", "not_there")) is None
+
+
+def test_a_connection_is_kept_warm_for_the_next(mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_idle", [])
+    server = server_of(mariadb)
+    one = borrowed(server)
+    one.rows("SELECT 1")
+    given_back([one])
+    assert borrowed(server) is one
+    one.close()

@@ -1,0 +1,111 @@
+"""From the feeds to the one order: pumps, key-values, topics, the sequence."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import SIMULATION, Mutation
+
+STREAMS = "tests/unit/feeds/test_binlog_streams.py"
+
+PUMPS = [
+    Mutation(
+        "the registry is read before the TSO",
+        "sidecar/feeds/binlog/joining.py",
+        "    ts = tso()\n    return Look(ts, pumps())",
+        "    found = pumps()\n    return Look(tso(), found)",
+        "tests/simulation/test_pump_joins.py::test_whoever_joins_whenever_nothing_is_lost[0]",
+    ),
+    Mutation(
+        "an offline pump lets go before its end",
+        "sidecar/feeds/binlog/joining.py",
+        "return self.node.state == OFFLINE and is_read",
+        "return self.node.state == OFFLINE",
+        "tests/unit/feeds/test_binlog_holds.py::test_an_offline_pump_lets_go_after_its_end",
+    ),
+    Mutation(
+        "what a drainer has consumed goes back",
+        "sidecar/feeds/binlog/drainer.py",
+        "max(self.durable_ts, durable_ts)",
+        "durable_ts",
+        f"{STREAMS}::test_what_we_publish_is_what_is_durable_and_we_leave_as_paused",
+    ),
+    Mutation(
+        "pumps are not held while another one stands",
+        "sidecar/feeds/binlog/backlog.py",
+        " and lane.ahead_bytes <= self._ahead_bytes_max",
+        "",
+        f"{STREAMS}::test_while_one_pump_stands_the_others_are_held_and_memory_is_bounded",
+    ),
+    Mutation(
+        "a pump is not asked what it has removed",
+        "sidecar/feeds/binlog/gaps.py",
+        "if removed_ms and removed_ms >= physical_ms(after_ts):",
+        "if False:",
+        "tests/unit/feeds/test_binlog_gaps.py::test_a_pump_that_has_removed_beyond_the_position_is_refused",
+    ),
+]
+
+FEEDS = [
+    Mutation(
+        "a key-value at a DDL's commit_ts has the schema after it",
+        "sidecar/feeds/kv/schemas.py",
+        "an_id, ts = int(change.table), change.commit_ts - 1",
+        "an_id, ts = int(change.table), change.commit_ts",
+        "tests/unit/feeds/test_kv_feed.py::test_rows_of_an_exchanged_partition_change_tables_at_the_ddl",
+    ),
+    Mutation(
+        "a new table's rows are never asked for",
+        "sidecar/feeds/kv/schemas.py",
+        "            self.wanted.setdefault(one, event.commit_ts)\n",
+        "            pass\n",
+        "tests/unit/feeds/test_kv_feed.py::test_a_new_tables_lane_comes_with_its_ddl_and_holds_r_there",
+    ),
+    Mutation(
+        "release at R, not below it",
+        "sidecar/core/sequence.py",
+        "min(self.resolved[lane] for lane in lanes) - 1",
+        "min(self.resolved[lane] for lane in lanes)",
+        "tests/unit/core/test_sequence.py::test_releases_strictly_below_resolved",
+    ),
+    Mutation(
+        "the fastest lane decides, not the slowest",
+        "sidecar/core/sequence.py",
+        "min(self.resolved[lane] for lane in lanes)",
+        "max(self.resolved[lane] for lane in lanes)",
+        SIMULATION,
+    ),
+    Mutation(
+        "no check for repeats",
+        "sidecar/core/sequence.py",
+        "if after_ts < envelope[0] <= newest_ts:",
+        "if envelope[0] <= newest_ts:",
+        SIMULATION,
+    ),
+    Mutation(
+        "a resolved mark from the future counts",
+        "sidecar/core/sequence.py",
+        "if envelope.ts > newest_ts:",
+        "if False:",
+        "tests/unit/core/test_sequence.py::test_what_is_ahead_of_the_clock_stops_and_changes_nothing[mark]",
+    ),
+    Mutation(
+        "a topic that may get no marks is waited for",
+        "sidecar/feeds/kafka/rounds.py",
+        "self._unheard = {partition for partition in self._lanes if partition[0] in self._marked}\n        released",
+        "self._unheard = set(self._lanes)\n        released",
+        "tests/scenarios/test_scenarios.py::test_scenario[rounds_unmarked]",
+    ),
+    Mutation(
+        "a lane counts before it has joined",
+        "sidecar/core/sequence.py",
+        "if not lanes or any(lane not in self.resolved for lane in lanes):",
+        "lanes = [lane for lane in lanes if lane in self.resolved]\n        if not lanes:",
+        SIMULATION,
+    ),
+    Mutation(
+        "positions of what was read last, not of the oldest held",
+        "sidecar/core/sequence.py",
+        "if envelope.commit_ts > upto_ts and envelope.position < oldest[envelope.lane]:",
+        "if False:",
+        SIMULATION,
+    ),
+]

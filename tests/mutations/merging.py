@@ -1,0 +1,144 @@
+"""From log to sink: the merge, its tasks, and what each sink accepts."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import SIMULATION, SINKS, Mutation
+
+EDGES = "tests/unit/merge/test_merge.py::test_a_window_is_open_at_its_low_edge_and_closed_at_its_high_one"
+MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the_rules[0]"
+
+MERGING = [
+    Mutation(
+        "tasks merge on new-image keys only",
+        "spark_merge/merge.py",
+        'pc.greater(changes["commit_ts"], low_ts)',
+        'pc.and_(pc.greater(changes["commit_ts"], low_ts), pc.not_equal(changes["op"], "delete"))',
+        MERGE,
+    ),
+    Mutation(
+        "tasks' window from low_ts on, not after it",
+        "spark_merge/merge.py",
+        'pc.greater(changes["commit_ts"], low_ts)',
+        'pc.greater_equal(changes["commit_ts"], low_ts)',
+        EDGES,
+    ),
+    Mutation(
+        "tasks' window without the high edge",
+        "spark_merge/merge.py",
+        'pc.less_equal(changes["commit_ts"], high_ts)',
+        'pc.greater(changes["commit_ts"], low_ts)',
+        EDGES,
+    ),
+    Mutation(
+        "tasks put survivors before the window's last changes",
+        "spark_merge/task.py",
+        'due[-1].high_ts, side="right"',
+        'due[-1].high_ts, side="left"',
+        MERGE,
+    ),
+    Mutation(
+        "a window that began in an earlier segment has this segment's keys only",
+        "spark_merge/task.py",
+        "map(Seq, range(due.first_seq, due.seq + 1))",
+        "map(Seq, range(due.seq, due.seq + 1))",
+        MERGE,
+    ),
+    Mutation(
+        "a transaction over row groups is put out as it comes",
+        "spark_merge/segments.py",
+        'int(np.searchsorted(commit_ts, commit_ts[-1], side="left"))',
+        "rows.num_rows",
+        "tests/unit/merge/test_task.py::test_row_groups_come_out_as_the_whole_segment_would",
+    ),
+    Mutation(
+        "what an operator leaves out is delivered",
+        "spark_merge/segments.py",
+        "if skipped := self._source.skips.get(part.seq):",
+        "if skipped := None:",
+        "tests/unit/merge/test_undecodable.py::test_what_is_left_out_stays_out_though_it_could_be_decoded",
+    ),
+    Mutation(
+        "a row that can be decoded is left out",
+        "spark_merge/undecodable.py",
+        "for ordinal in sorted(set(ordinals or ()) - {skip.ordinal for skip in found}):",
+        "for ordinal in sorted(set[int]()):",
+        "tests/unit/merge/test_undecodable.py::test_a_row_that_can_be_decoded_is_never_left_out_nor_one_that_is_not_there",
+    ),
+    Mutation(
+        "a former worker accepts",
+        "spark_merge/sinks/files/commits.py",
+        "        if not self._create(commit):\n            raise taken(self._folder)\n",
+        "        self._create(commit)\n",
+        f"{SINKS}::TestFiles::test_a_former_worker_that_wakes_up_can_not_accept[jsonl]",
+    ),
+    Mutation(
+        "who opens an output leaves no trace",
+        "spark_merge/sinks/files/commits.py",
+        "if self._create(opened):",
+        "if opened:",
+        f"{SINKS}::TestFiles::test_a_former_worker_that_wakes_up_can_not_accept[jsonl]",
+    ),
+    Mutation(
+        "two who open at once cannot be told apart",
+        "spark_merge/sinks/files/commits.py",
+        "secrets.token_hex(8)",
+        '"us"',
+        f"{SINKS}::TestFiles::test_an_owner_that_lost_a_race_to_open_comes_after_the_winner[jsonl-opened]",
+    ),
+    Mutation(
+        "a sweep takes what later owners write",
+        "spark_merge/sinks/files/folder.py",
+        "return unaccepted and owner_of(name) < self.owner",
+        "return unaccepted",
+        "tests/unit/sinks/test_file_sink.py::test_the_sweep_takes_what_former_owners_left_and_nothing_of_others",
+    ),
+    Mutation(
+        "a committing sink's batch is cut anew by the next owner",
+        "spark_merge/delivery.py",
+        "if standing.begun is None:",
+        "if standing.accepted != -7:",
+        f"{SINKS}::TestTwins::test_what_a_committing_sink_had_begun_is_done_again_as_it_was[CommittingSink]",
+    ),
+    Mutation(
+        "a task that has its slot is done again",
+        "spark_merge/sinks/memory/target.py",
+        "return self.begun.slots[task]",
+        "return None",
+        f"{SINKS}::TestTwins::test_a_task_may_run_twice_at_once_and_again_when_all_is_over[CommittingSink]",
+    ),
+    Mutation(
+        "merge on new-image keys only",
+        "spark_merge/rule.py",
+        "if c.table == chunk.table and",
+        'if c.op != "delete" and c.table == chunk.table and',
+        "tests/unit/merge/test_rule.py::test_a_delete_inside_the_window_drops_the_row_by_its_old_image",
+    ),
+    Mutation(
+        "merge on new-image keys only, in the life of a cluster",
+        "spark_merge/rule.py",
+        "if c.table == chunk.table and",
+        'if c.op != "delete" and c.table == chunk.table and',
+        SIMULATION,
+    ),
+    Mutation(
+        "window from low_ts on, not after it",
+        "spark_merge/rule.py",
+        "window.low_ts < c.commit_ts",
+        "window.low_ts <= c.commit_ts",
+        "tests/unit/merge/test_rule.py::test_a_change_at_low_ts_is_outside_the_window",
+    ),
+    Mutation(
+        "window without the high edge",
+        "spark_merge/rule.py",
+        " <= window.high_ts}",
+        "}",
+        "tests/unit/merge/test_rule.py::test_a_change_after_high_ts_is_outside_the_window_and_comes_after_the_row",
+    ),
+    Mutation(
+        "survivors before the window's changes",
+        "spark_merge/rule.py",
+        "OutputRow(manifest.seq, window.high_ts, RANK_CHUNK",
+        "OutputRow(manifest.seq, window.low_ts, RANK_CHUNK",
+        "tests/unit/merge/test_rule.py::test_survivors_come_after_every_change_of_the_window",
+    ),
+]

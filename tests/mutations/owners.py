@@ -1,0 +1,193 @@
+"""What keeps a former owner and another log out."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import SINKS, Mutation
+
+OF_THE_LOG = "tests/contract/test_segment_log.py"
+OF_ETCD = "tests/integration/test_etcd.py"
+OF_PROGRESS = "tests/unit/test_pipeline.py::test_the_dump_of_another_log_is_not_gone_on_with"
+
+FENCES = [
+    Mutation(
+        "a manifest is written over another owner's",
+        "sidecar/log/segment_log.py",
+        "storage.create_exclusively(self.folder, manifest_name(manifest.seq), to_json(manifest))",
+        "storage.write_atomically(self.folder, manifest_name(manifest.seq), to_json(manifest)) is None",
+        f"{OF_THE_LOG}::test_a_second_owner_of_a_segment_is_told_and_the_first_ones_manifest_stays[local]",
+    ),
+    Mutation(
+        "a manifest is written over another owner's, in the twin",
+        "sidecar/adapters/memory/log.py",
+        "self.disk.manifests.setdefault(manifest_name(manifest.seq), data) != data",
+        "self.disk.manifests.update({manifest_name(manifest.seq): data})",
+        f"{OF_THE_LOG}::test_a_second_owner_of_a_segment_is_told_and_the_first_ones_manifest_stays[twin]",
+    ),
+    Mutation(
+        "a storage that creates a file twice is taken",
+        "sidecar/log/segment_log.py",
+        "if not storage.keeps_exclusive(folder, _EXCLUSIVE_PROBE):",
+        "if False:",
+        f"{OF_THE_LOG}::test_a_storage_without_exclusive_create_is_refused",
+    ),
+    Mutation(
+        "data has no epoch in its name",
+        "sidecar/log/layout.py",
+        'return f"{seq:020d}-{epoch:010d}.parquet"',
+        'return f"{seq:020d}-{0:010d}.parquet"',
+        f"{OF_THE_LOG}::test_a_former_owner_cannot_replace_data[local]",
+    ),
+    Mutation(
+        "a chunk has no epoch in its name",
+        "sidecar/log/layout.py",
+        'return f"chunks/{dump_id}/{epoch:010d}-{number:08d}.parquet"',
+        'return f"chunks/{dump_id}/{0:010d}-{number:08d}.parquet"',
+        "tests/unit/log/test_log_layout.py::test_names_sort_as_their_numbers",
+    ),
+    Mutation(
+        "a segment that was retained away is created again",
+        "sidecar/log/segment_log.py",
+        "if not created or not (repeated or self._follows(manifest.seq)):",
+        "if not created:",
+        f"{OF_THE_LOG}::test_an_owner_that_slept_cannot_write_a_segment_that_is_retained_away[local-2]",
+    ),
+    Mutation(
+        "a former owner retains",
+        "sidecar/log/segment_log.py",
+        "if storage.exists(self.folder, manifest_name(next_seq)):",
+        "if False:",
+        f"{OF_THE_LOG}::test_a_former_owner_retains_nothing[local]",
+    ),
+    Mutation(
+        "an owner's write does not compare who owns",
+        "sidecar/adapters/etcd/owner.py",
+        "self.client.transact([ours, *compares], writes,",
+        "self.client.transact([*compares], writes,",
+        f"{OF_ETCD}::test_the_fence_holds_whatever_the_former_owners_clock_says",
+    ),
+    Mutation(
+        "who is held is not asked of the clock",
+        "sidecar/adapters/etcd/owner.py",
+        "if reign.lost is None and self._clock() >= reign.until:",
+        "if False:",
+        f"{OF_ETCD}::test_ownership_is_lost_by_our_own_clock_and_stays_lost",
+    ),
+    Mutation(
+        "the lease counts from the keepalive's reply",
+        "sidecar/adapters/etcd/owner.py",
+        "reign.until = sent +",
+        "reign.until = self._clock() +",
+        f"{OF_ETCD}::test_the_lease_counts_from_when_the_keepalive_was_sent",
+    ),
+    Mutation(
+        "an epoch is granted again",
+        "sidecar/adapters/etcd/owner.py",
+        "max(self.epoch_min, 1 + (_epoch(last) if last else 0))",
+        "max(self.epoch_min, (_epoch(last) if last else 1))",
+        "tests/contract/test_ownership.py::test_epochs_only_rise[etcd]",
+    ),
+    Mutation(
+        "progress is saved without the owner's fence",
+        "sidecar/adapters/etcd/progress.py",
+        "self.owner.fenced(writes, compares=",
+        "self.owner.client.transact(writes=writes, compares=",
+        f"{OF_ETCD}::test_saving_without_ownership_writes_nothing",
+    ),
+    Mutation(
+        "progress that etcd carries out late replaces a later one",
+        "sidecar/adapters/etcd/progress.py",
+        '[Compare(self._head, "modified", stored.modified)]',
+        "[]",
+        f"{OF_ETCD}::test_a_save_that_etcd_carries_out_late_changes_nothing",
+    ),
+    Mutation(
+        "a merge worker delivers a later owner's segments",
+        "spark_merge/delivery.py",
+        "        self._check_owner(manifests)\n",
+        "",
+        "tests/unit/merge/test_delivery.py::test_segments_of_a_later_owner_are_not_delivered",
+    ),
+]
+"""Against a former owner that is still alive: the log's, etcd's and the merge worker's. Those of each sink stand beside it (merging.py)."""
+
+LOGS = [
+    Mutation(
+        "stored progress of another log is taken",
+        "sidecar/core/progress.py",
+        'if stored.log not in (log, ""):',
+        "if False:",
+        "tests/unit/test_pipeline.py::test_a_log_that_knows_its_dump_goes_on_with_it_whatever_another_log_left_in_the_store",
+    ),
+    Mutation(
+        "stored progress beyond the log's end is taken",
+        "sidecar/core/progress.py",
+        "if stored.seq > last_seq:",
+        "if False:",
+        f"{OF_PROGRESS}[not told]",
+    ),
+    Mutation(
+        "what is left of another log's dump keeps its cursors",
+        "sidecar/core/progress.py",
+        "tables=tuple(TableProgress(table.table, where=table.where) for table in stored.tables),",
+        "tables=stored.tables,",
+        f"{OF_PROGRESS}[another log]",
+    ),
+    Mutation(
+        "progress does not say of which log it is",
+        "sidecar/pipeline.py",
+        "return progress and replace(progress, log=self.outside.log.id)",
+        "return progress",
+        "tests/unit/test_pipeline.py::test_a_store_of_before_that_names_no_log_is_taken_on_once_and_names_it_then",
+    ),
+    Mutation(
+        "a sink goes on with a log that was restored",
+        "spark_merge/delivery.py",
+        "            check_has(settings.log, before)  # first: who opens it makes it this log's\n",
+        "            pass\n",
+        f"{SINKS}::TestTwins::test_a_log_that_is_not_the_one_that_it_has_is_refused_and_takes_nothing_over[HiddenSink-and written on]",
+    ),
+    Mutation(
+        "a log that is replaced under a worker is gone on with",
+        "spark_merge/delivery.py",
+        "        check_follows(self._settings.log, self._standing.accepted, manifests)\n",
+        "",
+        f"{SINKS}::TestTwins::test_a_log_that_is_replaced_under_a_worker_is_noticed[HiddenSink]",
+    ),
+    Mutation(
+        "a hole at the log's beginning is taken for retention",
+        "sidecar/log/layout.py",
+        "run = range(self.floor, self.floor + len(present))",
+        "start = self.floor or (present[0] if present else 0)\n        run = range(start, start + len(present))",
+        "tests/unit/log/test_log_layout.py::test_a_run_with_a_gap_is_broken[names1-0]",
+    ),
+    Mutation(
+        "a report of what is not in the log is believed",
+        "sidecar/log/deliveries.py",
+        "if not storage.exists(self._folder, manifest_name(report.seq)):",
+        "if False:",
+        "tests/unit/log/test_log_deliveries.py::"
+        "test_what_tells_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_no_news[beyond its end]",
+    ),
+    Mutation(
+        "rows that were left out of a log that is no more are left out of the next one",
+        "sidecar/log/layout.py",
+        "and skipped[0] >= run.stop]",
+        "and False]",
+        "tests/unit/log/test_log_layout.py::test_a_run_with_a_gap_is_broken[names8-0]",
+    ),
+    Mutation(
+        "names in a manifest are believed",
+        "sidecar/log/layout.py",
+        "if strange := _strange_names(manifest):",
+        "if strange := set[str]():",
+        "tests/unit/merge/test_read.py::test_a_manifest_that_names_what_is_not_the_logs_is_broken[strange0]",
+    ),
+    Mutation(
+        "a topic that was made anew is read on",
+        "sidecar/feeds/kafka/start.py",
+        "wanted.ids.get(name, found.id) != found.id",
+        "False",
+        "tests/unit/feeds/test_kafka_start.py::test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is",
+    ),
+]
+"""Against a log in another's place."""

@@ -1,0 +1,119 @@
+"""`make soak`: `python -m tests.soak --minutes 60`. Ends with 1 if the sidecar ends, stands, or its output is not the source."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stamina import instrumentation
+
+import sidecar.cli.environment  # noqa: F401  # first: before gRPC is loaded
+from sidecar.log.storage import open_folder
+from sidecar.verify.verify import Verdict
+from tests.integration.test_live import DEADLINE_S, LEASE_S, complete_at
+from tests.rig.rig import Rig
+from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
+from tests.rig.truth import await_delivered
+from tests.soak.sampling import Series, descendant, take
+from tests.soak.slopes import growth, table
+from tests.soak.trouble import Trouble
+
+SAMPLE_EVERY_S = 3.0
+_LOG_SHOWN_CHARS = 4000
+
+
+@dataclass(slots=True)
+class Sampler:
+    """Samples in a thread of its own until it is closed."""
+
+    sidecar: SidecarProcess
+    worker: MergeWorkerProcess
+    folder: Path
+    series: Series = field(default_factory=dict)
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Sampler:
+        threading.Thread(target=self._run, name="sampler", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def _run(self) -> None:
+        began_s = time.monotonic()
+        folders = {"log": self.folder / "log", "output": self.folder / "output"}
+        while not self._ended.wait(SAMPLE_EVERY_S):
+            processes = {"sidecar": self.sidecar.pid, "worker": self.worker.pid, "JVM": descendant(self.worker.pid, "java")}
+            take(self.series, time.monotonic() - began_s, processes, folders)
+
+
+def soak(folder: Path, *, minutes: float, writes_per_s: float, seed: int, result: Path) -> int:
+    with ExitStack() as stack:
+        rig = stack.enter_context(Rig(folder, initial_rows=300))
+        sections: dict[str, dict[str, Any]] = {"spark": {"managed": False}, "etcd": {"lease_s": LEASE_S}}
+        config = rig.sidecar_config(sinks=[f"file://{folder}/output?format=jsonl"], log=f"file://{folder}/log", **sections)
+        worker = stack.enter_context(MergeWorkerProcess(config, folder / "worker.log"))
+        running = stack.enter_context(SidecarProcess(config, folder / "sidecar.log"))
+        workload = stack.enter_context(rig.workload(writes_per_s=writes_per_s))
+        running.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        sampler = stack.enter_context(Sampler(running, worker, folder))
+        trouble = Trouble(rig, running, worker, seed=seed)
+        try:
+            trouble.run(60 * minutes, say)
+            workload.stop()
+            done = trouble.last_dump()
+            verdict = await_equal(rig, folder, done)
+        except Exception as error:
+            error.add_note((folder / "sidecar.log").read_text()[-_LOG_SHOWN_CHARS:])
+            error.add_note((folder / "worker.log").read_text()[-_LOG_SHOWN_CHARS:])
+            raise
+        finally:
+            told = {**trouble.counts, "rows written": workload.counts.rows, "rows dumped": trouble.dumped}
+            write(result, sampler.series, told)
+            say("\n" + table(sampler.series) + "\n\n" + ", ".join(f"{name} {count}" for name, count in told.items()))
+        say(f"the output {'equals' if verdict.ok else 'is not'} the source: {verdict if not verdict.ok else ''}")
+        return 0 if verdict.ok else 1
+
+
+def await_equal(rig: Rig, folder: Path, done: dict[str, Any]) -> Verdict:
+    return await_delivered(open_folder(f"{folder}/output"), rig.truth(), complete_at=complete_at(done), timeout_s=DEADLINE_S)
+
+
+def write(result: Path, series: Series, told: dict[str, int]) -> None:
+    found = {
+        "growth": [asdict(growth(name, samples)) for name, samples in series.items() if samples],
+        "counts": told,
+        "samples": {name: [list(one) for one in samples] for name, samples in series.items()},
+    }
+    result.parent.mkdir(parents=True, exist_ok=True)
+    result.write_text(json.dumps(found))
+
+
+def say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201  # a command's answer
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    asked.add_argument("--minutes", type=float, default=60.0)
+    asked.add_argument("--writes-per-s", type=float, default=100.0)
+    asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--json", type=Path, default=Path("build/soak.json"), help="where figures and samples go")
+    asked.add_argument("--folder", type=Path, help="where everything is kept; default: a temporary folder")
+    given = asked.parse_args()
+    instrumentation.set_on_retry_hooks([])
+    with ExitStack() as stack:
+        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
+        return soak(folder, minutes=given.minutes, writes_per_s=given.writes_per_s, seed=given.seed, result=given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

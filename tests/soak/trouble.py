@@ -1,0 +1,102 @@
+"""What goes wrong in a soak, at random but by a seed, and the dumps that go on all along.
+
+Deaths come in the first quarter only: what dies gives back what it held, and a leak shows in what lives on. Outages and frozen processes,
+which must be lived through, come until the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from tests.integration.test_live import DEADLINE_S, FREEZE_S, LEASE_S, Disasters, rows
+from tests.rig.rig import Rig
+from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
+
+DEATHS_SHARE = 0.25
+PARTITIONS_MAX = 6
+_DUMP = ("--chunk-rows", "50", "--rows-per-second", "300")
+_AT_REST = ("finished", "failed", "none", "")
+
+
+class Trouble:
+    """`counts`: what happened, by name. `dumped`: rows of the dumps that have ended. Raises what the sidecar must not do: end, or stand."""
+
+    def __init__(self, rig: Rig, sidecar: SidecarProcess, worker: MergeWorkerProcess, *, seed: int) -> None:
+        self._disasters = Disasters(rig, sidecar, worker, seed=seed)
+        self._random = self._disasters.random
+        self._rig, self._sidecar = rig, sidecar
+        self.counts: Counter[str] = Counter()
+        self.dumped = 0
+
+    def run(self, seconds: float, told: Callable[[str], None]) -> None:
+        began_s = time.monotonic()
+        while (passed_s := time.monotonic() - began_s) < seconds:
+            self.dump()
+            kind = self._random.choice(self._kinds(deaths=passed_s < seconds * DEATHS_SHARE))
+            told(f"{passed_s:7.1f} s  {kind.__name__}")
+            kind()
+            self.counts[kind.__name__] += 1
+            time.sleep(self._random.uniform(2, 8))  # what goes on between two disasters is what is measured
+
+    def dump(self) -> None:
+        """Start the next one if none is under way."""
+        status = self._sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        if status["state"] not in _AT_REST:
+            return
+        if status["state"] in ("finished", "failed"):
+            self.counts[f"dumps {status['state']}"] += 1
+            self.dumped += rows(status)
+        self._ask("dumpstart", *_DUMP)
+
+    def last_dump(self) -> dict[str, Any]:
+        """The status of one that has finished, after all else."""
+        self.dump()
+        found = self._sidecar.await_status(lambda status: status["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
+        if found["state"] == "failed":
+            self.dump()
+            found = self._sidecar.await_status(lambda status: status["state"] == "finished", timeout_s=DEADLINE_S)
+        self.dumped += rows(found)
+        return found
+
+    # ---- kinds ----------------------------------------------------------------------------------------------------------
+
+    def _kinds(self, *, deaths: bool) -> list[Callable[[], None]]:
+        all_along = [
+            self._disasters.stop_kafka,
+            self._disasters.stop_etcd,
+            self._disasters.stop_source,
+            self._disasters.resend,
+            self.freeze_for_a_moment,
+            self.freeze_beyond_the_lease,
+            self.restart_dump,
+        ]
+        if not deaths:
+            return all_along
+        more = [self._disasters.add_partition] if self._disasters.partitions < PARTITIONS_MAX else []
+        return [*all_along, self._disasters.kill_sidecar, self._disasters.kill_worker, *more]
+
+    def freeze_for_a_moment(self) -> None:
+        self._freeze(LEASE_S / 3)
+
+    def freeze_beyond_the_lease(self) -> None:
+        self._freeze(FREEZE_S)
+
+    def restart_dump(self) -> None:
+        self._ask("dumprestart")
+
+    def _freeze(self, seconds: float) -> None:
+        self._sidecar.freeze()
+        time.sleep(seconds)
+        self._sidecar.thaw()
+
+    def _ask(self, command: str, *arguments: str) -> None:
+        """What is refused because the sidecar is amid something else is counted, and asked again in the next round."""
+        try:
+            self._sidecar.ask(command, *arguments)
+        except AssertionError:
+            if self._sidecar.ended() is not None:
+                raise
+            self.counts[f"{command} refused"] += 1

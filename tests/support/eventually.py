@@ -1,0 +1,18 @@
+"""What becomes true by itself, and soon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE_S = 60.0
+
+
+def eventually(holds: Callable[[], Any], what: str = "", *, within_s: float = PATIENCE_S) -> Any:
+    """What it is, once it is true."""
+    deadline = time.monotonic() + within_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline, what or "it did not come"
+        time.sleep(0.01)
+    return found

@@ -1,0 +1,28 @@
+"""A log in memory as a folder's, segment by segment, for sinks whose tasks read folders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sidecar.adapters.memory.log import MemoryLog
+from sidecar.core.model import Seq
+from sidecar.log.manifest import Manifest
+from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.storage import Folder
+
+
+def copied(log: MemoryLog, folder: Folder) -> list[Manifest]:
+    """The manifests as they are in the folder."""
+    to = FolderLog(folder)
+    to.recover(epoch=1)
+    found: list[Manifest] = []
+    while (manifest := log.manifest(Seq(len(found)))) is not None:
+        data = to.write_data(manifest.seq, epoch=manifest.epoch, codec=manifest.codec, changes=log.read_data(manifest))
+        for name in filter(None, (manifest.schemas, manifest.next_schemas)):
+            to.write_schemas(log.read_schemas(name))
+        for window in manifest.windows:
+            for chunk in window.chunks:
+                write_chunk(folder, chunk.path, log.read_chunk(chunk.path))
+        found.append(replace(manifest, data=data.name, rows=data.rows, bytes=data.bytes))
+        to.commit(found[-1])
+    return found

@@ -1,0 +1,86 @@
+"""A real OpenSearch node as a sink's target: its URI, and its documents as canonical text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote, urlencode
+
+from sidecar.core.model import Column, TableName, TableSchema
+from spark_merge.sinks.opensearch.fields import Form, Forms
+from spark_merge.sinks.registry import open_sink
+from tests.support.histories import COLUMNS
+from tests.support.services.opensearch import OpenSearchNode
+from tests.support.sinks import Place, Shown
+
+Texts = tuple[str | None, ...]
+
+PAGE = 5_000
+
+
+def uri_of(node: OpenSearchNode, name: str, **parameters: str) -> str:
+    """`name`: of the output: what its indices begin with, and its position's ends with."""
+    found = {"index": f"{name}.{{schema}}.{{table}}", "position-index": f"position-{name}", "replicas": "0", "shards": "1"}
+    found |= {key.replace("_", "-"): value for key, value in parameters.items()}
+    return f"opensearch://{node.host}/?{urlencode(found)}"
+
+
+def rows_of(node: OpenSearchNode, name: str, schema: TableSchema) -> list[Texts]:
+    """All rows of a table, in its columns; none where there is no index. Of `json=text`."""
+    alias = f"{name}.{schema.name.schema}.{schema.name.table}".lower()
+    return [tuple(_text(column, source.get(column.name)) for column in schema.columns) for source in documents(node, alias)]
+
+
+def documents(node: OpenSearchNode, alias: str) -> Iterator[dict[str, Any]]:
+    """Numbers are text, as they stand there."""
+    path = f"/{quote(alias, safe='')}"
+    try:
+        node.ask("POST", f"{path}/_refresh")
+    except HTTPError as error:
+        if error.code == 404:
+            return
+        raise
+    found = _read(node, f"{path}/_search?scroll=1m", {"size": PAGE, "sort": ["_doc"]})
+    while hits := found["hits"]["hits"]:
+        yield from (hit["_source"] for hit in hits)
+        found = _read(node, "/_search/scroll", {"scroll": "1m", "scroll_id": found["_scroll_id"]})
+    node.ask("DELETE", "/_search/scroll", {"scroll_id": [found["_scroll_id"]]})
+
+
+def history_place(node: OpenSearchNode, name: str, *, tables: int, **parameters: str) -> Place:
+    """The tables of tests/support/histories.py."""
+    node.remove(f"{name}.*,position-{name}")
+    schemas = [TableSchema(TableName("s", f"t{table}"), COLUMNS, ("id", "part")) for table in range(tables)]
+
+    def rows() -> dict[TableName, list[Shown]]:
+        found = {schema.name: rows_of(node, name, schema) for schema in schemas}
+        return {table: [(0, 0, "insert", row[:2], row) for row in rows] for table, rows in found.items() if rows}
+
+    uri = uri_of(node, name, **parameters)
+    return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows, newest=True)
+
+
+def _read(node: OpenSearchNode, path: str, body: object) -> Any:
+    return json.loads(node.text("POST", path, body), parse_int=str, parse_float=str)
+
+
+def _text(column: Column, value: Any) -> str | None:
+    if value is None:
+        return None
+    match Forms().form(column):
+        case Form.NUMBER:
+            return repr(float(value)) if column.kind in ("float", "double") else str(value)
+        case Form.YEAR:
+            return str(value).rjust(4, "0")
+        case Form.LABELS:
+            return ",".join(_labels(value))
+        case _:
+            assert isinstance(value, str)
+            return value
+
+
+def _labels(found: Sequence[str]) -> Sequence[str]:
+    assert isinstance(found, list)
+    return found

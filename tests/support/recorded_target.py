@@ -1,0 +1,174 @@
+"""Recorded streams into a target that keeps tables: brought there by workers that die, and held against the source's truth.
+
+@pytest.mark.parametrize("case", cases(Case("demo", "kv", "snapshot", 0)), ids=str)
+made, _, _ = case.record(folder)
+assert deliver(folder, uri, seed=case.seed, deaths=5) > 0
+assert not differences(made, read)                    read(schema): the table's rows as canonical text, in the schema's columns
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, cast
+
+from sidecar.adapters.memory.log import MemoryLog
+from sidecar.core.model import MARK_TABLE, CommitTs, Seq, TableName, TableSchema
+from sidecar.core.progress import progress_from_json
+from sidecar.log.manifest import Manifest
+from sidecar.log.storage import open_folder
+from sidecar.verify.rows import Key, Row, equal_rows
+from spark_merge.cut import BatchLimits
+from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.sinks.registry import open_sink
+from tests.contract.sink_port import Died, Life, Mortal
+from tests.lanes import LANE
+from tests.support.logged import copied
+from tests.support.replaying import Run, Stage, live, stage
+from tests.support.sinks import Here
+
+Texts = tuple[str | None, ...]
+Read = Callable[[TableSchema], Sequence[Texts]]
+
+
+_FEEDS = {
+    **dict.fromkeys(["demo", "shop", "shop-new", "restart", "large"], ("kv", "open-protocol", "canal-json")),
+    **dict.fromkeys(["rowformats", "tz", "filter"], ("kv",)),
+    "binlog": ("binlog",),
+}
+"""Of the recordings without schema changes those feeds that tell every change."""
+
+
+class Case(NamedTuple):
+    """A schedule of a recording."""
+
+    name: str
+    feed: str
+    brackets: str
+    seed: int
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))
+
+    def record(self, folder: Path) -> tuple[Stage, MemoryLog, list[Manifest]]:
+        """The log that the sidecar makes of it, in `folder`."""
+        made = stage(self.name, self.feed)
+        log, manifests = recorded(folder, made, Run(self.brackets, self.seed, chunk_rows=50 if self.name == "demo" else 1000))
+        return made, log, manifests
+
+
+def cases(*of_each_run: Case) -> list[Case]:
+    """For each sink: in `make matrix` every recording, with both kinds of brackets and five seeds, which take the feeds in turn; and the
+    brackets that were recorded. Else these."""
+    if not LANE.whole:
+        return list(of_each_run)
+    found = [
+        Case(name, feeds[(seed + place) % len(feeds)], brackets, seed)
+        for (name, feeds), (place, brackets), seed in itertools.product(_FEEDS.items(), enumerate(["watermark", "snapshot"]), range(5))
+    ]
+    return found + [Case(name, feed, "recorded", seed) for seed, (name, feeds) in enumerate(_FEEDS.items()) for feed in feeds[1:2]]
+
+
+def recorded(folder: Path, made: Stage, run: Run) -> tuple[MemoryLog, list[Manifest]]:
+    """The log that the sidecar makes of a recording, in `folder`."""
+    verdict, _, log = live(made, run)
+    assert verdict.ok
+    return log, copied(log, open_folder(str(folder)))
+
+
+def deliver(folder: Path, uri: str, *, seed: int, deaths: int, after: Callable[[Seq], object] = lambda _: None) -> int:
+    """To the end of the log, by workers of which the first ones die between any two steps; how many died. `after` is called when a batch
+    is accepted, with its last segment."""
+    rng, log, died = Random(seed), open_folder(str(folder)), 0
+    while True:
+        life = Life(rng.randrange(1, 60 if died else 8) if died < deaths else -1)
+        sink = open_sink(uri, log_id="recorded")
+        try:
+            limits = BatchLimits(segments_max=rng.choice([1, 5, 200]))
+            delivery = Delivery(Mortal(sink, life), JobSettings(log, limits=limits), Here(before=life.step))
+            while accepted := delivery.deliver():
+                after(accepted[-1].seq)
+            return died
+        except Died:
+            died += 1
+        finally:
+            sink.close()
+
+
+def differences(made: Stage, read: Read) -> list[str]:
+    """Of the target's tables at the end from the truth's, marks left out."""
+    truth, found = made.truth.truth(made.recording.end_ts), []
+    for name in made.tables:
+        if name == MARK_TABLE:
+            continue
+        schema = made.recording.schemas[name]
+        expected = sorted(map(repr, _compared(schema, list(zip(*(column.to_pylist() for column in truth[name].columns), strict=True)))))
+        there = sorted(map(repr, _compared(schema, read(schema))))
+        found += [f"{name}: {len(there)} rows, {len(expected)} expected; {set(there) ^ set(expected)}"] if there != expected else []
+    return found
+
+
+def _compared(schema: TableSchema, rows: Sequence[tuple[str | None, ...]]) -> list[tuple[object, ...]]:
+    """A json is what it is when it is parsed."""
+    parsed = [column.kind == "json" for column in schema.columns]
+    return [
+        tuple(json.loads(text) if is_json and text is not None else text for is_json, text in zip(parsed, row, strict=True)) for row in rows
+    ]
+
+
+def counted(rows: Sequence[Texts], schema: TableSchema) -> Mapping[Texts, Texts]:
+    places = [schema.column_names().index(name) for name in schema.key]
+    return {tuple(row[place] for place in places): row for row in rows}
+
+
+@dataclass
+class Judge:
+    """Holds the target against the source's tables at the end of a segment. What a table's dump has not brought yet may be missing; no row
+    may be there that the source had not, or had otherwise."""
+
+    made: Stage
+    read: Read
+    log: MemoryLog
+    manifests: Sequence[Manifest]
+    whole: int = 0
+    """Tables that were equal, over all looks."""
+    ddls: set[CommitTs] = field(default_factory=set)
+    """After which it was looked at."""
+
+    def look(self, seq: Seq) -> None:
+        upto_ts = self.manifests[seq].upto_ts
+        self.ddls |= {ddl.commit_ts for ddl in self.manifests[seq].ddls}
+        complete = self._complete(seq)
+        for name in self._tables(self.manifests[seq]):
+            self._check(name, upto_ts, whole=complete.get(name, upto_ts + 1) <= upto_ts)
+
+    def end(self) -> None:
+        """Every table is whole."""
+        upto_ts = self.manifests[-1].upto_ts
+        for name in self._tables(self.manifests[-1]):
+            self._check(name, upto_ts, whole=True)
+
+    def _tables(self, manifest: Manifest) -> list[TableName]:
+        """With a key, at the end of the segment."""
+        names = self.log.read_schemas(manifest.next_schemas or manifest.schemas)
+        return [name for name in names if self.made.history.schema(name, manifest.upto_ts) is not None]
+
+    def _complete(self, seq: Seq) -> Mapping[TableName, CommitTs]:
+        told = next((one.progress for one in reversed(self.manifests[: seq + 1]) if one.progress), None)
+        tables = progress_from_json(told).tables if told else ()
+        return {one.table: one.complete_at for one in tables if one.complete_at is not None}
+
+    def _check(self, name: TableName, ts: CommitTs, *, whole: bool) -> None:
+        schema = self.made.history.schema(name, ts)
+        assert schema is not None
+        expected: Mapping[Key, Row] = self.made.history.rows(name, ts)
+        found = cast("Mapping[Key, Row]", counted(self.read(schema), schema))
+        wrong = [key for key, row in found.items() if key not in expected or not equal_rows(schema, row, expected[key])]
+        assert not wrong, f"{name} at {ts}: {[(key, found[key], expected.get(key)) for key in wrong[:3]]}"
+        if whole:
+            assert not expected.keys() - found.keys(), f"{name} at {ts}: rows are missing"
+            self.whole += 1

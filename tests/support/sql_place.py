@@ -1,0 +1,82 @@
+"""A real MariaDB as a sink's target: its URI, its tables, and its rows as canonical text, read as the source's adapter reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import pymysql
+
+from sidecar.adapters.tidb.packets import read_packets
+from sidecar.adapters.tidb.read import as_sent, canonical
+from sidecar.adapters.tidb.sql import Account, Session
+from sidecar.core.keyset import qualified, read_as
+from sidecar.core.model import TableName, TableSchema
+from spark_merge.sinks.registry import open_sink
+from tests.support.histories import COLUMNS
+from tests.support.services.mariadb import MariaDb
+from tests.support.sinks import Place, Shown
+
+
+def uri_of(db: MariaDb, position: str, **parameters: str) -> str:
+    query = "".join(f"&{name.replace('_', '-')}={value}" for name, value in parameters.items())
+    return f"mysql://{db.user}:{quote(db.password, safe='')}@{db.host}:{db.port}/?position-schema={position}{query}"
+
+
+def rows_of(db: MariaDb, schema: TableSchema, name: TableName | None = None) -> list[tuple[str | None, ...]]:
+    """All rows of the target's table `name`, as the source's reader spells them."""
+    session = Session(Account.of(db.settings()))
+    try:
+        selected = ", ".join(f"{as_sent(column, qualified(column.name))} AS c{place}" for place, column in enumerate(schema.columns))
+        sql = f"SELECT {selected} FROM {read_as(name or schema.name)}"
+        found = canonical(read_packets(session, sql, len(schema.columns)), schema.columns, where=str(schema.name))
+        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    finally:
+        session.close()
+
+
+def history_place(db: MariaDb, number: int, *, tables: int, **parameters: str) -> Place:
+    """The tables of tests/support/histories.py, empty, and a schema of ours that is not there."""
+    position = f"pos{number}"
+    db.execute(f"DROP DATABASE IF EXISTS {position}", "DROP DATABASE IF EXISTS s", "CREATE DATABASE s")
+    names = [TableName("s", f"t{table}") for table in range(tables)]
+    for name in names:
+        db.execute(f"CREATE TABLE {name} (id VARCHAR(20), part INT, v VARCHAR(20), PRIMARY KEY (id, part))")
+    schemas = [TableSchema(name, COLUMNS, ("id", "part")) for name in names]
+
+    def rows() -> dict[TableName, list[Shown]]:
+        return {schema.name: [(0, 0, "insert", row[:2], row) for row in rows_of(db, schema)] for schema in schemas}
+
+    uri = uri_of(db, position, **parameters)
+    return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows, newest=True)
+
+
+def execute_many(db: MariaDb, statements: Sequence[str], **options: object) -> None:
+    connection: pymysql.Connection = db.connect(**options)
+    try:
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+    finally:
+        connection.close()
+
+
+def room(mb: int) -> dict[str, str]:
+    """Settings of a MariaDB whose disk is so large."""
+    return {"innodb-file-per-table": "OFF", "innodb-data-file-path": f"ibdata1:12M:autoextend:max:{mb}M"}
+
+
+TABLE_FULL = 1114
+
+
+def fill(db: MariaDb) -> None:
+    """A server of bounded `room` with rows of somebody else, until it has none; then it has none for a DROP either."""
+    sizes = (64_000, 8_000, 100)
+    db.execute("CREATE DATABASE ballast", *(f"CREATE TABLE ballast.of_{size} (v LONGBLOB)" for size in sizes))
+    for size in sizes:
+        try:
+            while True:
+                db.execute(f"INSERT INTO ballast.of_{size} VALUES (REPEAT('x', {size}))")
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != TABLE_FULL:
+                raise

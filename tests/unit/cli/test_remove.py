@@ -1,0 +1,83 @@
+"""Before anything is removed somebody says yes."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.cli import remove
+from sidecar.cli.main import main
+from sidecar.run import leaving
+from sidecar.run.leaving import Kept, Left, Reach
+from sidecar.ticdc.changefeed import ChangefeedName
+
+KEPT = Kept(ChangefeedName("default", "default", "orders"), ("/r/1",), ("/r/1/epoch",), ("ticdc-dump-x",), (Left("a log", "delete it"),))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def removed(monkeypatch: pytest.MonkeyPatch) -> list[Kept]:
+    found: list[Kept] = []
+
+    def taken(client: EtcdClient, reach: Reach, kept: Kept) -> None:
+        assert reach.name == kept.name
+        found.append(kept)
+
+    monkeypatch.setattr(leaving, "look", lambda client, reach: KEPT)
+    monkeypatch.setattr(leaving, "remove", taken)
+    return found
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str | None = None) -> object:
+    monkeypatch.setattr(sys, "argv", ["ticdc-dump", "remove", "-c", "orders", "--pd", "127.0.0.1:1", *arguments])
+    monkeypatch.setattr(sys, "stdin", io.StringIO() if typed is None else Terminal(typed))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize(("typed", "code", "times"), [("y\n", 0, 1), ("n\n", 2, 0), ("\n", 2, 0)])
+def test_on_a_terminal_it_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], removed: list[Kept], typed: str, code: int, times: int
+) -> None:
+    assert run(monkeypatch, typed=typed) == code
+    assert len(removed) == times
+    told = capsys.readouterr().out
+    assert told.index("etcd key /r/1/epoch") < told.index("Remove it?"), "what would go is seen first"
+
+
+def test_without_a_terminal_a_yes_is_given_with_the_command(monkeypatch: pytest.MonkeyPatch, removed: list[Kept]) -> None:
+    assert run(monkeypatch) == 2
+    assert run(monkeypatch, "--json", typed="y\n") == 2
+    assert not removed
+    assert run(monkeypatch, "--yes") == 0
+    assert removed == [KEPT]
+
+
+def test_people_read_what_goes_and_what_stays_with_the_way_to_remove_it() -> None:
+    assert remove.to_be_removed(KEPT) == [
+        "changefeed default/default/orders:",
+        "  etcd key /r/1/epoch",
+        "  PD's service safe point ticdc-dump-x, if there is one",
+    ]
+    assert remove.staying(KEPT) == ["what stays:", "  a log", "    delete it"]
+
+
+def test_settings_say_where_pd_is_and_a_feed_of_its_own_is_believed(tmp_path: Path) -> None:
+    from sidecar.config import read_config
+
+    path = tmp_path / "sidecar.toml"
+    least = 'sinks = ["/o"]\nchangefeed = { id = "orders" }\netcd = { endpoints = ["pd:2379"] }\n'
+    least += 'source = { host = "h", user = "u" }\nlog = { uri = "/l" }\n'
+    path.write_text(least)
+    assert leaving.reach_of(read_config(path)).pd.pd == ("pd:2379",)
+    path.write_text(least + 'tikv = { pd = ["other:2379"] }\n')
+    assert leaving.reach_of(read_config(path)).pd.pd == ("other:2379",)

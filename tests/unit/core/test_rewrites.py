@@ -1,0 +1,102 @@
+"""Beside which DDLs TiCDC's rows may be wrong, and what of a dump is read again for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.core.messages import Brackets, Pace, StartDump
+from sidecar.core.model import Column, CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.schema_step import Beside, Fate, Rewrites, TableStep, rewritten, steps
+
+T, U = TableName("shop", "t"), TableName("shop", "u")
+ID = Column("id", "int", nullable=False)
+Tables = dict[TableName, TableSchema]
+
+
+def table(name: TableName = T, *columns: Column, number: int = 1, physical: tuple[int, ...] = ()) -> TableSchema:
+    return TableSchema(name, (ID, *columns), ("id",), number, physical or (number,))
+
+
+def of(*found: TableSchema) -> Tables:
+    return {one.name: one for one in found}
+
+
+def ddl(query: str, name: TableName = T, ts: int = 500) -> Ddl:
+    return Ddl(CommitTs(ts), Rank.DDL, name.schema, name.table, query, Lane("a"), 1)
+
+
+D, E = Column("d", "decimal", length=10, scale=2), Column("e", "enum", elements=("a", "b"))
+CASES = {
+    "another kind": (table(T, Column("v", "int")), table(T, Column("v", "uint")), "", True),
+    "another scale": (table(T, D), table(T, replace(D, scale=4)), "", True),
+    "labels in another order": (table(T, E), table(T, replace(E, elements=("b", "a"))), "", True),
+    "labels at the end": (table(T, E), table(T, replace(E, elements=("a", "b", "c"))), "", False),
+    "another column": (table(T), table(T, D), "ALTER TABLE t ADD COLUMN d DECIMAL(10,2)", False),
+    "a shorter text shows in the statement only": (table(), table(), "alter table T modify column v varchar(3)", True),
+    "so does a change": (table(), table(), "ALTER TABLE t CHANGE a b VARCHAR(3)", True),
+    "an index": (table(), table(), "ALTER TABLE t ADD INDEX modify_at (v)", False),
+    "partitions removed": (table(T, physical=(11, 12)), table(T, number=2), "", True),
+    "partitioned": (table(), table(T, number=2, physical=(11, 12)), "", True),
+    "a partition reorganised": (table(T, physical=(11, 12)), table(T, physical=(11, 13, 14)), "", True),
+    "a partition added": (table(T, physical=(11,)), table(T, physical=(11, 12)), "", False),
+    "truncated": (table(), table(T, number=2), "TRUNCATE TABLE t", False),
+    "without a key": (replace(table(T, D), key=()), replace(table(T, replace(D, scale=4)), key=()), "", False),
+    "renamed": (table(U, D), table(T, replace(D, scale=4)), "", True),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_are_written_anew_where_the_form_or_the_statement_says_so(case: str) -> None:
+    before, after, query, anew = CASES[case]
+    assert rewritten(of(before), of(after), [ddl(query)]) == ((T,) if anew else ())
+
+
+def progress(state: DumpState, *names: TableName, grows: bool = False) -> Progress:
+    tables = tuple(TableProgress(name, where="id > 3" if name == T else None) for name in names)
+    return Progress("d" * 16, state, Brackets.WATERMARK, 10, 1, 5, Seq(0), tables, pace=Pace(rows_per_s=7), grows=grows)
+
+
+BEFORE, AFTER = of(table(T, D), table(U, E, number=2)), of(table(T, replace(D, scale=4)), table(U, E, number=2))
+FOUND = steps(BEFORE, AFTER, named={T})
+
+
+def passed(beside: Beside, last: Progress | None) -> tuple[tuple[TableStep, ...], StartDump | None]:
+    return Rewrites(beside).passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], last)
+
+
+def test_it_is_counted_with_its_tables_where_the_feed_can_be_wrong() -> None:
+    for beside, count in ((Beside.RIGHT, 0), (Beside.TOLD, 1)):
+        rewrites = Rewrites(beside)
+        assert rewrites.passed(FOUND, BEFORE, AFTER, [ddl("…")], progress(DumpState.RUNNING, T)) == (FOUND, None)
+        assert (rewrites.count, rewrites.tables) == (count, (T,) if count else ())
+        assert rewrites.passed((), BEFORE, BEFORE, [ddl("ADD INDEX", ts=600)], None) == ((), None)
+        assert rewrites.commit_ts == (500 if count else None)
+
+
+@pytest.mark.parametrize("state", [DumpState.RUNNING, DumpState.PAUSED])
+def test_a_dump_that_is_not_over_reads_the_table_from_the_beginning(state: DumpState) -> None:
+    assert passed(Beside.READ_AGAIN, progress(state, T, U)) == ((TableStep(T, T, Fate.AGAIN),), None)
+
+
+def test_a_dump_that_has_finished_is_followed_by_one_of_its_rewritten_tables() -> None:
+    found, once_more = passed(Beside.READ_AGAIN, progress(DumpState.FINISHED, T, U))
+    assert found == FOUND
+    assert once_more == StartDump(f"{500:016x}", (T,), Brackets.WATERMARK, 10, ((T, "id > 3"),), Pace(rows_per_s=7), grows=True)
+    assert passed(Beside.READ_AGAIN, progress(DumpState.FINISHED, U)) == (FOUND, None), "it is none of its tables"
+
+
+@pytest.mark.parametrize("last", [None, progress(DumpState.FAILED, T), progress(DumpState.STOPPED, T)])
+def test_where_nothing_was_dumped_nothing_is_read_again(last: Progress | None) -> None:
+    found, once_more = passed(Beside.READ_AGAIN, last)
+    assert once_more is None
+    assert {step.before for step in found} == {T}
+
+
+def test_a_dump_that_takes_in_more_takes_in_what_is_rewritten_meanwhile_and_another_does_not() -> None:
+    found, _ = passed(Beside.READ_AGAIN, progress(DumpState.RUNNING, U, grows=True))
+    assert TableStep(None, T, Fate.BORN) in found
+    found, _ = passed(Beside.READ_AGAIN, progress(DumpState.RUNNING, U))
+    assert TableStep(None, T, Fate.BORN) not in found

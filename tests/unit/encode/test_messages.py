@@ -1,0 +1,52 @@
+"""The choice of an encoder, and a chunk's survivors as inserts."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from sidecar.core.model import CommitTs, Seq
+from sidecar.errors import ConfigError
+from spark_merge.contract import CHANGES, RANK_CHUNK, ChunkPiece, DueChunk, Survivors
+from spark_merge.encode.messages import encoder, inserts
+from spark_merge.encode.open_protocol import OpenProtocol
+from tests.support.deliveries import ORDERS, SCHEMA
+from tests.unit.encode.open_tables import table
+
+DUE = DueChunk(ORDERS, CommitTs(5), CommitTs(9), Seq(2), Seq(3), 0, "d1", "chunk.parquet", 3)
+
+
+def piece(rows: list[tuple[str | None, ...]], ordinals: list[int]) -> ChunkPiece:
+    columns = [pa.chunked_array([[row[place]] for row in rows], pa.string()) for place in range(2)]
+    table = pa.table({"name": columns[1], "id": columns[0]})
+    return ChunkPiece(DUE, Survivors(table, pa.array(ordinals, pa.int64()), 1))
+
+
+def test_survivors_are_inserts_as_of_the_windows_end_in_the_order_of_the_schema() -> None:
+    found = inserts(piece([("1", "a"), ("3", None)], [0, 2]), SCHEMA)
+    assert found.schema == CHANGES
+    row = {"seq": 3, "commit_ts": 9, "rank": RANK_CHUNK, "schema": "shop", "table": "orders", "op": "insert", "before": None}
+    assert found.to_pylist() == [
+        row | {"ordinal": 0, "key": '["1"]', "after": ["1", "a"]},
+        row | {"ordinal": 2, "key": '["3"]', "after": ["3", None]},
+    ]
+
+
+def test_no_survivors_are_no_inserts() -> None:
+    found = inserts(piece([], []), SCHEMA)
+    assert (found.schema, found.num_rows) == (CHANGES, 0)
+
+
+def test_survivors_can_be_encoded() -> None:
+    schema = table([("id", "int(11)"), ("name", "text")])
+    [message] = OpenProtocol("new").rows(schema, inserts(piece([("1", "a")], [0]), schema), None)
+    assert (message.value or b"")[8:].startswith(b'{"u":{"id":')
+
+
+def test_the_encoder_is_the_protocols() -> None:
+    assert encoder("open-protocol", architecture="new", options={}) == OpenProtocol("new")
+
+
+def test_a_protocol_that_cannot_be_written_is_refused_with_those_that_can() -> None:
+    with pytest.raises(ConfigError, match=r"'avro'(.|\n)*open-protocol, canal-json"):
+        encoder("avro", architecture="classic", options={})

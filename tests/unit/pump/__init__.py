@@ -1,0 +1,1 @@
+"""The pump of TiDB-Binlog."""

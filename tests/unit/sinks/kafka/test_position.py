@@ -1,0 +1,73 @@
+"""What the position topic holds, as bytes: read back as written, and what is something else is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.errors import SinkError
+from spark_merge.contract import Accepted, Outcome, Owner, Rows
+from spark_merge.sinks.kafka.position import OUTCOME_BYTES_MAX, Begun, Claim, Control, Slot, standing
+
+CONTROL = Control(
+    "log-1",
+    "open-protocol",
+    Owner(3, 7),
+    Accepted(Seq(4), CommitTs(470625388367708162), "m4"),
+    Begun(Seq(5), Seq(6), "d", (1, 2), 3),
+    {"t": 3},
+)
+
+
+def test_a_control_record_comes_back() -> None:
+    assert Control.of(CONTROL.to_bytes(), where="x") == CONTROL
+    first = Control("log-1", "canal-json", Owner(0, 1))
+    assert Control.of(first.to_bytes(), where="x") == first
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"somebody's", CONTROL.to_bytes().replace(b'"version":1', b'"version":2')])
+def test_what_is_no_control_record_is_refused(data: bytes) -> None:
+    with pytest.raises(SinkError, match="position topic x"):
+        Control.of(data, where="position topic x")
+
+
+def test_a_slot_comes_back_with_its_counts() -> None:
+    slot = Slot(Seq(9), Outcome("live-5-0", {(Seq(5), TableName("s", 't"')): Rows(1, 2, 3)}))
+    assert Slot.of(slot.to_bytes()) == slot
+
+
+def test_a_slot_fits_into_a_message_whatever_it_counts() -> None:
+    counts = {(Seq(seq), TableName("s", f"{hash((seq, n)):x}")): Rows(seq * n) for seq in range(200) for n in range(200)}
+    data = Slot(Seq(9), Outcome("live-5-0", counts)).to_bytes()
+    assert len(data) <= OUTCOME_BYTES_MAX
+    assert Slot.of(data) == Slot(Seq(9), Outcome("live-5-0", {}))
+
+
+def test_a_claim_comes_back() -> None:
+    claim = Claim(Seq(9), "live-5-0", "term", "attempt", {"t": (0, 12), "u": (3,)})
+    assert Claim.of(claim.to_bytes()) == claim
+
+
+A, B = replace(CONTROL, token="a"), replace(CONTROL, owner=Owner(3, 8), token="b")
+
+
+@pytest.mark.parametrize(
+    ("records", "last"),
+    [
+        ([], None),
+        ([A, replace(A, begun=None)], (1, replace(A, begun=None))),
+        ([A, replace(B, accepted=None, opening=True)], (0, B)),
+        ([A, replace(B, opening=True), replace(A, begun=None)], (0, B)),
+        ([A, replace(B, opening=True), replace(B, begun=None), A], (2, replace(B, begun=None))),
+        ([A, replace(B, token="c", opening=True), replace(B, opening=True)], (0, replace(B, token="c"))),
+        ([replace(A, opening=True)], (0, replace(A, opening=True))),
+        ([replace(CONTROL, owner=Owner(3, 9)), A], (0, replace(CONTROL, owner=Owner(3, 9)))),
+    ],
+)
+def test_what_a_former_term_writes_after_a_later_one_has_opened_does_not_count(
+    records: list[Control], last: tuple[int, Control] | None
+) -> None:
+    """A state is of the last term that has opened; a term goes on with what stood when it did; of two that open at once one is it."""
+    assert standing(enumerate(records)) == last

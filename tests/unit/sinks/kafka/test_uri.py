@@ -1,0 +1,135 @@
+"""What a Kafka sink's URI says: TiCDC's words, ours, and what is refused by name before any broker is asked."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from sidecar.core.model import TableName
+from sidecar.errors import ConfigError, SinkError
+from spark_merge.sinks.kafka.checked import CheckedHolder
+from spark_merge.sinks.kafka.client import Cluster
+from spark_merge.sinks.kafka.fenced import FencedHolder
+from spark_merge.sinks.kafka.output import Output
+from spark_merge.sinks.kafka.uri import output_of, position_topic_of
+from spark_merge.sinks.kafka.ways import holder_of
+from spark_merge.sinks.kind import SinkUri
+from spark_merge.sinks.registry import name_of, open_sink
+
+
+def output(text: str) -> Output:
+    parts = urlsplit(text)
+    parameters = dict(pair.split("=", 1) for pair in parts.query.split("&") if pair)
+    return output_of(SinkUri(text, parts, parameters, "log-1"))
+
+
+def test_a_plain_uri_has_ticdcs_defaults() -> None:
+    found = output("kafka://b1:9092,b2:9092/orders")
+    assert found.cluster == Cluster("b1:9092,b2:9092")
+    assert (found.topic, found.position_topic, found.protocol) == ("orders", "_ticdc_dump_orders", "open-protocol")
+    assert (found.max_message_bytes, found.partition_num, found.replicas, found.auto_create) == (10 << 20, None, 1, True)
+    assert found.router.topic(TableName("s", "t")) == "orders"
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert str(found) == "kafka://b1:9092,b2:9092/orders"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "protocol"), [("", "SSL"), ("enable-tls=false", "SSL"), ("sasl-mechanism=PLAIN&sasl-user=u&sasl-password=p", "SASL_SSL")]
+)
+def test_its_scheme_means_tls(parameters: str, protocol: str) -> None:
+    assert output(f"kafka+ssl://b:9093/orders?{parameters}").cluster.settings()["security.protocol"] == protocol
+    assert output("kafka://b:9092/orders").cluster.settings().get("security.protocol", "PLAINTEXT") == "PLAINTEXT"
+
+
+@pytest.mark.parametrize("uri", ["kafka://b:9092", "kafka://b:9092/", "kafka:///orders", "kafka://u:p@/orders"])
+def test_brokers_and_topic_are_asked_for_in_words_of_a_sink(uri: str) -> None:
+    with pytest.raises(SinkError, match="a kafka: sink's URI names brokers and a topic"):
+        output(uri)
+
+
+def test_ticdcs_parameters_are_taken() -> None:
+    found = output(
+        "kafka://b:9092/orders?protocol=canal-json&enable-tidb-extension=true&partition-num=4&replication-factor=3&max-message-bytes=1000"
+        "&compression=zstd&auto-create-topic=false&kafka-client-id=merged&position-topic=where"
+    )
+    assert (found.protocol, found.partition_num, found.replicas, found.max_message_bytes) == ("canal-json", 4, 3, 1000)
+    assert (found.auto_create, found.position_topic) == (False, "where")
+    assert found.producer["compression.type"] == "zstd"
+    assert found.cluster.settings()["client.id"] == "merged"
+
+
+def test_a_secret_does_not_travel_and_a_process_without_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = pickle.dumps(output("kafka://far:9093/orders?sasl-mechanism=PLAIN&sasl-user=u&sasl-password=hunter2"))
+    assert b"hunter2" not in sent
+    arrived: Output = pickle.loads(sent)
+    assert arrived.cluster.settings()["sasl.password"] == "hunter2"
+    for name in [name for name in os.environ if name.startswith("TICDC_DUMP_KAFKA_")]:
+        monkeypatch.delenv(name)
+    with pytest.raises(SinkError, match="secrets do not travel"):
+        arrived.cluster.settings()
+    monkeypatch.setenv("TICDC_DUMP_KAFKA_PASSWORD", "hunter3")
+    assert arrived.cluster.settings()["sasl.password"] == "hunter3"
+
+
+def test_a_login_and_tls_are_as_in_ticdcs_uris_and_are_not_shown() -> None:
+    uri = "kafka+ssl://b:9093/orders?sasl-mechanism=SCRAM-SHA-256&sasl-user=u&sasl-password=hunter2&ca=/ca.pem"
+    found = output(uri)
+    client = dict(found.cluster.client)
+    assert client["security.protocol"] == "SASL_SSL"
+    assert (client["sasl.mechanism"], client["sasl.username"]) == ("SCRAM-SHA-256", "u")
+    assert found.cluster.settings()["sasl.password"] == "hunter2"
+    assert client["ssl.ca.location"] == "/ca.pem"
+    for shown in (repr(found), str(found), name_of(uri)):
+        assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("protocol=avro", "protocol='avro'"),
+        ("protocol=canal-json&enable-tidb-extension=false", "TiDB extension"),
+        ("partition-num=many", "partition-num='many'"),
+        ("compression=rar", "compression='rar'"),
+        ("architecture=third", "architecture='third'"),
+        ("auto-create-topic=perhaps", "auto-create-topic='perhaps'"),
+        ("transactions=perhaps", "transactions='perhaps'"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(query: str, told: str) -> None:
+    with pytest.raises(SinkError, match=told):
+        output(f"kafka://b:9092/orders?{query}")
+
+
+def test_it_is_written_in_transactions_unless_the_uri_says_otherwise() -> None:
+    assert holder_of(output("kafka://b:9092/orders")) is FencedHolder
+    assert holder_of(output("kafka://b:9092/orders?transactions=true")) is FencedHolder
+    assert holder_of(output("kafka://b:9092/orders?transactions=false")) is CheckedHolder
+
+
+def test_what_is_no_parameter_or_no_place_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="has no parameter large-message-handle"):
+        open_sink("kafka://b:9092/orders?large-message-handle=claim-check", log_id="log-1")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        output(f"kafka://b:9092/orders?config={tmp_path}/none.toml")
+
+
+def test_the_changefeeds_own_file_routes_and_the_uri_wins_over_it(tmp_path: Path) -> None:
+    file = tmp_path / "changefeed.toml"
+    file.write_text(
+        '[sink]\nprotocol = "canal-json"\ndispatchers = [{matcher = ["shop.*"], topic = "{schema}_{table}", partition = "ts"}]\n'
+        '[sink.kafka-config]\npartition-num = 4\nsasl-mechanism = "PLAIN"\nsasl-user = "u"\nsasl-password = "hunter2"\n'
+    )
+    found = output(f"kafka://b:9092/orders?config={file}&partition-num=2")
+    assert (found.protocol, found.partition_num) == ("canal-json", 2)
+    assert found.router.topic(TableName("shop", "item")) == "shop_item"
+    assert found.cluster.settings()["sasl.password"] == "hunter2"
+
+
+def test_a_position_topic_has_a_name_that_kafka_takes() -> None:
+    long = "t" * 249
+    assert len(position_topic_of(long)) == 249
+    assert position_topic_of(long) != position_topic_of(long[:-1] + "u")

@@ -1,0 +1,72 @@
+"""A Delta sink by its URI: what is meant, what is refused, and that no secret leaves."""
+
+from __future__ import annotations
+
+import pickle
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.sinks.delta.table import storage_options
+from spark_merge.sinks.delta.uri import COMMIT_S, Settings, settings_of
+from spark_merge.sinks.kind import SinkUri
+from spark_merge.sinks.registry import misfits, name_of, open_sink
+
+S3 = "delta+s3://bucket/lake?mode=merge&endpoint=http://minio:9000&region=r1&access-key=me&secret-access-key=hidden"
+
+
+def settings(text: str) -> Settings:
+    parts = urlsplit(text)
+    return settings_of(SinkUri(text, parts, dict(parse_qsl(parts.query)), "log-1"))
+
+
+def test_what_a_uri_says_is_meant() -> None:
+    found = settings("delta:///var/lake?mode=append&routes=shop.*=>lake.*&ddl-done=5,%207")
+    assert (str(found.folder), found.mode) == ("file:///var/lake", "append")
+    assert found.ddl_done == frozenset({5, 7})
+    assert (found.commit_s, settings("delta:///var/lake?mode=append&commit-interval=2m").commit_s) == (COMMIT_S, 120)
+    assert found.routes.target(TableName("shop", "a")) == TableName("lake", "a")
+
+
+def test_delta_rs_is_given_what_s3_needs_and_nobody_else_the_secret() -> None:
+    found = settings(S3)
+    assert storage_options(found.folder) == {
+        "aws_conditional_put": "etag",
+        "retry_timeout": "30s",
+        "aws_endpoint_url": "http://minio:9000",
+        "aws_allow_http": "true",
+        "aws_region": "r1",
+        "aws_access_key_id": "me",
+        "aws_secret_access_key": "hidden",
+    }
+    assert b"hidden" not in pickle.dumps(found)
+    assert "hidden" not in name_of(S3)
+    assert storage_options(settings("delta:///var/lake?mode=append").folder) == {}
+
+
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [
+        ("delta:///var/lake", "without a mode"),
+        ("delta:///var/lake?mode=upsert", "mode='upsert'"),
+        ("delta://host/lake?mode=append", "whole path"),
+        ("delta+s3:///lake?mode=append", "needs a bucket"),
+        ("delta:///var/lake?mode=append&routes=x", "routes"),
+        ("delta:///var/lake?mode=append&ddl-done=x", "no list of commit_ts"),
+        ("delta:///var/lake?mode=append&region=r1", "no parameter region"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(uri: str, why: str) -> None:
+    with pytest.raises(SinkError, match=why):
+        open_sink(uri, log_id="log-1")
+
+
+def test_tables_that_cannot_be_there_are_told_before_a_row_comes() -> None:
+    odd = TableSchema(TableName("s", "odd"), (Column("a b", "int"),), ("a b",))
+    floating = TableSchema(TableName("s", "floating"), (Column("id", "double"),), ("id",))
+    assert [problem.split(" ")[0] for problem, _ in misfits("delta:///var/lake?mode=append", [odd, floating], log_id="log-1")] == ["column"]
+    assert [hint for _, hint in misfits("delta:///var/lake?mode=merge", [floating], log_id="log-1")] == [
+        "use mode=append, or leave the table out by the changefeed's filter"
+    ]

@@ -1,0 +1,163 @@
+"""Where names of the source are at the target: routes, the log's spelling, and what of a DDL is the log's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
+from sidecar.log.manifest import DdlRecord, Manifest
+from spark_merge.contract import Head
+from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
+from spark_merge.sinks.mysql.ddl_parser import parsed
+from spark_merge.sinks.mysql.ddl_reader import Reader, words
+from spark_merge.sinks.mysql.ddl_routes import Routes, routes_of
+from spark_merge.sinks.mysql.ddl_target import at_target, of_the_log, places, table_of, together
+
+ROUTES = routes_of(" shop.*=>shop_copy.* , Shop.Orders => copy.orders2,`we,ird`.`a.b`=>x.`y z`")
+
+
+def head(*tables: TableName, after: tuple[TableName, ...] = ()) -> Head:
+    column = (Column("id", "int"),)
+    manifest = Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "schemas", "kv")
+    return Head(manifest, {one: TableSchema(one, column, ()) for one in tables}, {one: TableSchema(one, column, ()) for one in after})
+
+
+def carried(text: str, table: str, found: Head, routes: Routes = ROUTES) -> str:
+    statement = of_the_log(parsed(text, "shop"), DdlRecord(CommitTs(2), "shop", table, text), found)
+    return rendered(at_target(statement, routes), Dialect.MARIADB)
+
+
+# ---- routes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        (("shop", "item"), ("shop_copy", "item")),
+        (("SHOP", "Item"), ("shop_copy", "Item")),
+        (("shop", "ORDERS"), ("copy", "orders2")),
+        (("we,ird", "a.b"), ("x", "y z")),
+        (("other", "item"), ("other", "item")),
+    ],
+)
+def test_a_tables_own_rule_goes_before_its_schemas(name: tuple[str, str], target: tuple[str, str]) -> None:
+    assert ROUTES.target(TableName(*name)) == TableName(*target)
+    assert routes_of("").target(TableName(*name)) == TableName(*name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["shop", "a.b=>c", "a.*=>b.c", "a.b=>b.*", "a.b>c.d", "a.b=>c.d;",
+     "*.*=>a.*", "a.b=>c.d e.f=>g.h", "a.*=>b.*,A.*=>c.*", "a.'b'=>c.d("],
+)  # fmt: skip
+def test_what_is_no_route_is_refused_with_how_one_is_written(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)routes .*schema\.table=>other\.table2"):
+        routes_of(text)
+
+
+def test_two_tables_that_would_be_one_are_refused() -> None:
+    routes = routes_of("a.*=>x.*, b.*=>x.*")
+    routes.check_apart([TableName("a", "t"), TableName("b", "u")])
+    with pytest.raises(ConfigError, match=r"a\.t and b\.T both to x\.T"):
+        routes.check_apart([TableName("a", "t"), TableName("b", "T")])
+
+
+@pytest.mark.parametrize(
+    ("routes", "told"),
+    [
+        ("shop.orders=>copy.orders", "take shop.orders elsewhere"),
+        ("shop.*=>all.*, mall.*=>all.*", "bring mall there too"),
+        ("mall.t=>shop.t", "bring mall.t there too"),
+    ],
+)
+def test_a_schema_is_dropped_only_where_its_tables_are_alone(routes: str, told: str) -> None:
+    with pytest.raises(SinkError, match=told):
+        routes_of(routes).check_schema_goes_alone("Shop")
+    routes_of("shop.*=>copy.*, shop.t=>copy.u").check_schema_goes_alone("shop")
+
+
+# ---- DDLs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_names_are_spelled_as_in_the_log_and_then_routed() -> None:
+    found = head(TableName("shop", "Item"), TableName("shop", "orders"), after=(TableName("shop", "New"),))
+    assert carried("alter table SHOP.item add a int", "Item", found) == "ALTER TABLE `shop_copy`.`Item` add `a` int"
+    assert carried("alter table orders rename new", "New", found) == "ALTER TABLE `copy`.`orders2` rename TO `shop_copy`.`New`"
+    assert carried("drop database Shop", "", found) == "DROP DATABASE `shop_copy`"
+
+
+def test_of_a_drop_of_several_tables_only_the_records_own_is_taken() -> None:
+    found = head(TableName("shop", "a"), TableName("shop", "b"))
+    assert carried("drop table a, `B`", "b", found) == "DROP TABLE `shop_copy`.`b`"
+    with pytest.raises(UnsupportedDdl, match=r"told for shop\.c, which it does not name"):
+        carried("drop table a, b", "c", found)
+
+
+def test_of_a_rename_of_several_tables_only_those_of_the_log_are_taken() -> None:
+    found = head(TableName("shop", "a"), TableName("shop", "b"))
+    text = "rename table a to tmp, other.x to other.y, b to a, tmp to b"
+    expected = "RENAME TABLE `shop_copy`.`a` to `shop_copy`.`tmp`, `shop_copy`.`b` to `shop_copy`.`a`, `shop_copy`.`tmp` to `shop_copy`.`b`"
+    assert carried(text, "tmp", found) == expected
+    assert carried("rename table x to y", "x", head()) == "RENAME TABLE `shop_copy`.`x` to `shop_copy`.`y`"
+
+
+@pytest.mark.parametrize(
+    ("moves", "expected"),
+    [
+        ("a>x b>y", "a>x b>y"),
+        ("a>tmp b>a tmp>b", "a>tmp b>a tmp>b"),
+        ("a>b b>a", "a>a__ticdc_dump b>a a__ticdc_dump>b"),
+        ("a>b b>c", "b>c a>b"),
+        ("a>b b>c c>a x>y", "x>y a>a__ticdc_dump c>a b>c a__ticdc_dump>b"),
+    ],
+)
+def test_renames_of_one_commit_are_done_as_if_at_once(moves: str, expected: str) -> None:
+    pairs = [tuple(move.split(">")) for move in moves.split()]
+    statements = [parsed(f"rename table {source} to {target}", "s") for source, target in pairs]
+    found = together(statements, head(*(TableName("s", one) for one in "abcx")))
+    assert " ".join(f"{source.table}>{target.table}" for source, target in found.moves) == expected
+    assert rendered(found, Dialect.MARIADB).count(" TO ") == len(found.moves)
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "named"),
+    [
+        ("create table t (a int references p(id))", ("s", "t"), [("s", "t"), ("s", "p")]),
+        ("alter table t rename to o.u", ("o", "u"), [("s", "t"), ("o", "u")]),
+        ("drop index i on t", ("s", "t"), [("s", "t")]),
+        ("drop table t", None, [("s", "t")]),
+        ("create database d", None, [("d", "")]),
+    ],
+)
+def test_what_a_ddl_names_and_which_table_it_leaves(text: str, table: tuple[str, str] | None, named: list[tuple[str, str]]) -> None:
+    statement = parsed(text, "s")
+    assert table_of(statement) == table
+    assert list(places(statement)) == named
+
+
+def test_a_name_without_a_schema_that_goes_to_another_one_is_found_by_its_id() -> None:
+    """The job of `USE shop; RENAME TABLE a TO side.b` is one of `side`, which may have an `a` as well."""
+    before, after, other = TableName("shop", "A"), TableName("side", "b"), TableName("side", "a")
+    found = head(before, other, after=(after, other))
+    ids = {before: 7, after: 7, other: 8}
+    tables = [{name: replace(one, table_id=ids[name]) for name, one in side.items()} for side in (found.schemas, found.next_schemas)]
+    found = replace(found, schemas=tables[0], next_schemas=tables[1])
+    for text in ("rename table a to side.b", "alter table a rename to side.b"):
+        statement = of_the_log(parsed(text, "side"), DdlRecord(CommitTs(2), "side", "b", text), found)
+        assert statement.moves == ((before, after),)
+        assert statement.tables() == (before, after)
+
+
+def test_a_reader_passes_over_nothing_that_was_not_asked_for() -> None:
+    reader = Reader("alter table a.b", "s")
+    assert not reader.skip("ALTER VIEW")
+    assert reader.take("ALTER TABLE|VIEW")
+    assert reader.table() == TableName("a", "b")
+    assert reader.made() == (" alter", " table", TableName("a", "b"))
+    assert reader.at_end()
+    with pytest.raises(UnsupportedDdl, match="at 'its end': a number was expected"):
+        reader.number()
+    assert words("a b a") == {"a", "b"}
