@@ -60,7 +60,11 @@ _SQL_TYPES = {
 
 def rows(first_id: int, count: int) -> pa.Table:
     """Rows with ids from `first_id`, in canonical text, in key order."""
-    ids = np.arange(first_id, first_id + count)
+    return rows_of(np.arange(first_id, first_id + count))
+
+
+def rows_of(ids: np.typing.NDArray[np.int64]) -> pa.Table:
+    """Those."""
     mixed = (ids * 2_654_435_761) % 4_294_967_291
     names = pa.array([_words(Random(number), 2) for number in range(NAMES)])
     notes = pa.array([_words(Random(-number), 9) for number in range(1, NOTES)])

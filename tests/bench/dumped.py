@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
@@ -41,8 +42,15 @@ class Dumped:
         return self.windows * self.window_chunks * self.chunk_rows
 
 
+def log_writer(folder: Path) -> LogWriter:
+    return LogWriter(folder, codec="canal-json", schemas={ACCOUNT: SCHEMA})
+
+
 def dumped(folder: Path, *, windows: int, window_chunks: int, chunk_rows: int) -> Dumped:
-    writer = LogWriter(folder, codec="canal-json", schemas={ACCOUNT: SCHEMA})
+    return write_dump(log_writer(folder), windows=windows, window_chunks=window_chunks, chunk_rows=chunk_rows)
+
+
+def write_dump(writer: LogWriter, *, windows: int, window_chunks: int, chunk_rows: int) -> Dumped:
     ts, chunk_number = FIRST_TS, 0
     for _ in range(windows):
         chunks, updates = [], []
@@ -73,6 +81,12 @@ def deliver(spark: SparkSession, source: Dumped, out: Path, file_format: str) ->
     touched = source.windows * source.window_chunks * -(-source.chunk_rows // TOUCHED_EVERY)
     assert found == [touched, source.rows - touched, touched], f"from log, from dump, dropped: {found}"
     return cost
+
+
+def write_updates(writer: LogWriter, images: pa.Table) -> None:
+    """A segment with an update of each row."""
+    after_ts, updates = writer.upto_ts, canal_updates(images)
+    writer.write(segment(after_ts, after_ts + (len(updates) + 2) * TS_STEP, _changes(updates, after_ts)))
 
 
 def _changes(updates: list[bytes], low_ts: int) -> Iterator[Change]:

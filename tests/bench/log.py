@@ -13,12 +13,13 @@ from sidecar.log.storage import Folder, open_folder
 
 
 class LogWriter:
-    """Steps 2 and 3 of the pipeline's order of durability. `seq` comes next; `rows` were written."""
+    """Steps 2 and 3 of the pipeline's order of durability. `seq` comes next; `rows` were written, `upto_ts` is the last segment's."""
 
     def __init__(self, folder: Path, *, codec: str, schemas: Mapping[TableName, TableSchema]) -> None:
         self.folder: Folder = open_folder(str(folder))
         self.seq = Seq(0)
         self.rows = 0
+        self.upto_ts = 0
         self._codec = codec
         self._log = FolderLog(self.folder)
         self._log.recover(epoch=1)
@@ -44,6 +45,7 @@ class LogWriter:
         )
         self.seq = Seq(self.seq + 1)
         self.rows += data.rows
+        self.upto_ts = segment.upto_ts
 
 
 def segment(after_ts: int, upto_ts: int, changes: Iterable[Change]) -> Segment:

@@ -22,8 +22,9 @@ from spark_merge.sinks.iceberg.tables import Tables
 from tests.contract.sink_port import Died, SinkPort, Story, die_after_each, mortal, of
 from tests.lanes import LANE
 from tests.support import histories
-from tests.support.lake import catalog_of, tables_of, uri_of
+from tests.support.lake import catalog_of, on_s3, tables_of, uri_of
 from tests.support.merged_lake import compact, merged_place
+from tests.support.services.s3 import S3
 from tests.support.sinks import Here, Place
 from tests.support.true_histories import true_history
 
@@ -200,6 +201,14 @@ def test_an_answer_that_is_lost_after_a_commit_brings_nothing_twice(story: Story
     story.finish(segments_max=2)
     story.check_end()
     assert next(made) > 10
+
+
+def test_a_warehouse_on_s3_has_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with S3() as s3:
+        story = story_of(tmp_path, merged_place(on_s3(s3, tmp_path / "lake", mode="merge")), monkeypatch)
+        story.begin_and_die()
+        story.finish(segments_max=3)
+        story.check_end()
 
 
 def test_a_namespace_has_one_mode(story: Story) -> None:

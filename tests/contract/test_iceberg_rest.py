@@ -19,8 +19,10 @@ from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.registry import open_sink
 from tests.contract.sink_port import SinkPort, Story, die_after_each, mortal, of
+from tests.contract.test_iceberg_merge import story_of
 from tests.lanes import LANE
 from tests.support.lake import lake_place
+from tests.support.merged_lake import merged_place
 from tests.support.services.iceberg_rest import IcebergRest
 from tests.support.services.lossy_http import LossyHttp
 from tests.support.sinks import Place
@@ -138,6 +140,17 @@ if LANE.whole:
             assert froze
             story.finish(segments_max=1)
             story.check_end()
+
+    class TestRestMerged(TestRest):
+        """The same of tables as they are."""
+
+        @pytest.fixture
+        def place(self, catalog: IcebergRest) -> Place:
+            return merged_place(fresh_uri(catalog.uri) + "&mode=merge")
+
+        @pytest.fixture
+        def story(self, tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> Story:
+            return story_of(tmp_path, place, monkeypatch)
 
     def some(seed: int) -> Callable[[str, str], bool]:
         """Of what changes something. (Each third one would be each table that is made, after its two namespaces.)"""

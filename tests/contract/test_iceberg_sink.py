@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
-from sidecar.log.storage import open_folder, s3
 from spark_merge.contract import Batch, Head, Outcome
 from spark_merge.sinks.iceberg import lake, writer
 from spark_merge.sinks.iceberg import sink as iceberg
@@ -26,7 +23,8 @@ from spark_merge.sinks.iceberg.writer import Written
 from tests.contract.sink_port import SinkPort, Story, die_after_each, mortal, of
 from tests.lanes import LANE
 from tests.support import histories
-from tests.support.lake import NAMESPACE, catalog_of, lake_place, rows_at, tables_of, uri_of
+from tests.support.lake import NAMESPACE, catalog_of, lake_place, on_s3, rows_at, tables_of, uri_of
+from tests.support.services.s3 import S3
 from tests.support.sinks import Here, Place
 
 pytestmark = pytest.mark.xdist_group("iceberg")
@@ -212,21 +210,12 @@ if LANE.whole:
 
 def test_a_warehouse_on_s3_has_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalog's files by pyiceberg, the data by the tasks, both with the keys of the URI."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     monkeypatch.setattr(histories, "TABLES", 2)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        keys = {"endpoint": f"http://{host}:{port}", "region": "us-east-1", "access_key": "x", "secret_access_key": "y"}
-        query = "&".join(f"{name.replace('_', '-')}={value}" for name, value in keys.items())
-        s3.fs(open_folder(f"s3://lake?{query}")).call_s3("create_bucket", Bucket="lake")
-        story = Story(tmp_path, lake_place(uri_of(tmp_path / "lake", warehouse="s3://lake/wh", **keys)), seed=7)
+    with S3() as s3:
+        story = Story(tmp_path, lake_place(on_s3(s3, tmp_path / "lake")), seed=7)
         story.begin_and_die()
         story.finish(segments_max=3)
         story.check_end()
-    finally:
-        server.stop()
 
 
 def _after(step: Callable[[], object], call: Callable[..., object]) -> Callable[..., object]:

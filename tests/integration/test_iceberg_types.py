@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,13 +19,17 @@ from sqlalchemy.exc import OperationalError
 
 from sidecar.core.model import Column, Kind, TableName, TableSchema
 from sidecar.errors import SinkError
+from sidecar.log.storage import open_folder
 from spark_merge.sinks.iceberg import lake
 from spark_merge.sinks.iceberg.types import iceberg_type
 from spark_merge.sinks.registry import open_sink
 from tests.contract.sink_port import Story
-from tests.support.deliveries import Segments, change, deliver, opened
-from tests.support.lake import NAMESPACE, catalog_of, lake_place, rows_at, uri_of
+from tests.lanes import LANE
+from tests.support.deliveries import Row, Segments, change, chunk, deliver, opened, write_chunk
+from tests.support.lake import NAMESPACE, Texts, catalog_of, lake_place, rows_at, uri_of
+from tests.support.merged_lake import rows_as_texts
 from tests.support.replaying import stage
+from tests.support.spark_lake import spark_of, spark_rows
 
 pytestmark = pytest.mark.xdist_group("iceberg")
 
@@ -55,6 +63,8 @@ VALUES: list[tuple[Column, str, Any]] = [
     (Column("odd.name `x`", "text"), "y", "y"),
 ]  # fmt: skip
 SCHEMA = TableSchema(HARD, tuple(column for column, _, _ in VALUES), ("id",))
+NO_KEYS = ("float", "double", "json", "vector")
+READS = ["pyiceberg", "spark"] if LANE.whole else ["pyiceberg"]
 
 
 def test_a_value_is_exact_or_in_the_envelope(tmp_path: Path) -> None:
@@ -80,6 +90,54 @@ def test_a_value_is_exact_or_in_the_envelope(tmp_path: Path) -> None:
             literal = value if not isinstance(value, datetime | date) else value.isoformat()
             assert table.scan(row_filter=_equal(column.name, literal)).count() == 1, column
     catalog.close()
+
+
+KEYS = [(replace(column, nullable=False), text) for column, text, value in VALUES if value is not None and column.kind not in NO_KEYS]
+"""Of each kind that a merged table's key may have, and TiDB's."""
+KEYED = {
+    name: TableSchema(name, (column, Column("v", "text")), (column.name,))
+    for name, column in ((TableName("k", f"of{n}"), one) for n, (one, _) in enumerate(KEYS))
+}
+
+
+@pytest.mark.parametrize("reads", READS)
+def test_a_merged_tables_values_are_exact_and_a_key_of_any_kind_is_found_again(tmp_path: Path, reads: str) -> None:
+    """By pyiceberg, and in the matrix by Spark: a row of a dump, then a live one of the same key, then its end."""
+    texts = [text for _, text, _ in VALUES]
+    nulls: list[str | None] = ["1", *(None for _ in VALUES[1:])]
+    log, uri = open_folder(str(tmp_path / "log")), uri_of(tmp_path / "lake", mode="merge", routes="s.`hard.values`=>s.hard")
+    write_chunk(log, "hard", [texts, nulls], SCHEMA)
+    rows = [chunk(1, 20, "hard", table=HARD)]
+    for (name, schema), (_, text) in zip(KEYED.items(), KEYS, strict=True):
+        write_chunk(log, name.table, [[text, "of the dump"]], schema)
+        rows.append(chunk(1, 20, name.table, table=name))
+    schemas, sink = {HARD: SCHEMA, **KEYED}, opened(open_sink(uri, log_id="log-1"))
+
+    def bring(seq: int, changes: Sequence[Row], looks: Mapping[TableName, Sequence[Texts]]) -> None:
+        deliver(sink, Segments([seq], changes), log=log, schemas=schemas)
+        with look_of(reads, uri, tmp_path) as look:
+            for name, expected in looks.items():
+                place = replace(schemas[name], name=TableName("s", "hard")) if name == HARD else schemas[name]
+                assert sorted(map(repr, look(place))) == sorted(map(repr, expected)), name
+
+    of = list(zip(KEYED, (text for _, text in KEYS), strict=True))
+    bring(1, rows, {HARD: [tuple(texts), tuple(nulls)], **{name: [(text, "of the dump")] for name, text in of}})
+    again = [change(2, 150, before=[text, "of the dump"], after=[text, "live"], table=name) for name, text in of]
+    turned = change(2, 150, before=nulls, after=[nulls[0], *texts[1:]], table=HARD)
+    bring(2, [turned, *again], {HARD: [tuple(texts), ("1", *texts[1:])], **{name: [(text, "live")] for name, text in of}})
+    gone = [change(3, 250, before=[text, "live"], table=name) for name, text in of]
+    bring(3, [change(3, 250, before=texts, table=HARD), *gone], {HARD: [("1", *texts[1:])], **{name: [] for name, _ in of}})
+    sink.close()
+
+
+@contextmanager
+def look_of(reads: str, uri: str, folder: Path) -> Iterator[Callable[[TableSchema], list[Texts]]]:
+    if reads == "spark":
+        with spark_of(uri, folder / "spark") as spark:
+            yield partial(spark_rows, spark)
+        return
+    with closing(catalog_of(uri)) as catalog:
+        yield lambda schema: rows_as_texts(catalog.load_table((NAMESPACE, *schema.name)), schema)
 
 
 def _equal(name: str, value: Any) -> BooleanExpression:

@@ -50,7 +50,7 @@ WHOLE = [
     *((name, "kv", protocol, brackets) for name in WITH_KEY_VALUES for protocol in (OPEN, CANAL) for brackets in ("watermark", "snapshot")),
     *((name, "kv", protocol, "watermark") for name in ("ddl", "ddl-new") for protocol in (OPEN, CANAL)),
 ]
-CASES = WHOLE if LANE.whole else [("shop", "kv", OPEN, "watermark"), ("shop-new", CANAL, OPEN, "snapshot")]
+CASES = WHOLE if LANE.whole else [("shop-new", CANAL, OPEN, "snapshot")]
 WAYS = ("", "&transactions=false") if LANE.whole else ("",)
 PARTITIONED = {"shop", "shop-new", "ddl", "ddl-new"}
 

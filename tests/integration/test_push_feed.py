@@ -25,6 +25,7 @@ from sidecar.errors import FeedLost
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.rowcodec.key_values import KeyRange, KvEntry, rows_of
 from sidecar.ticdc.changefeed import ChangefeedName
+from tests.lanes import LANE
 from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import recording
 from tests.support.senders import FOLDER, sender_script
@@ -161,7 +162,7 @@ def test_what_is_durable_is_forgotten_and_not_sent_again() -> None:
         found.until(lambda: all(span.durable() for span in sender.spans))
 
 
-@pytest.mark.parametrize("name", ["demo", *RECORDINGS])
+@pytest.mark.parametrize("name", ["demo", *(RECORDINGS if LANE.whole else [])])
 def test_spans_move_to_another_sender_in_the_middle_and_back(name: str) -> None:
     with taking(name, queue_bytes_max=SMALL_BYTES) as found, playing(found, keep=True, name="node-1") as first:
         found.want()

@@ -217,20 +217,22 @@ def test_the_driver_dies_and_another_one_that_spark_submit_starts_goes_on(story:
     story.check()
 
 
-@pytest.mark.parametrize("epoch", [1, 2] if LANE.whole else [1])
-def test_a_second_application_fences_off_the_first_and_nothing_is_doubled(story: Story, cluster: SparkCluster, epoch: int) -> None:
-    """By its incarnation, or as a later owner. Each has one core: an application keeps what it has until it ends."""
-    one_core = cluster.write_conf(story.folder / "one-core", {"spark.cores.max": "1"})
-    story.grow(SEGMENTS)
-    with story.held() as held, story.command(cluster, "first", conf=one_core) as first:
-        held.writer(while_true=first.runs, timeout_s=DEADLINE_S)
-        with story.command(cluster, "second", conf=one_core, epoch=epoch) as second:
-            story.wait_opened(second, times=2)
-            held.release()
-            assert first.ended() == EXIT_ERROR
-            assert "another merge worker has opened" in first.told() or "is written by owner epoch" in first.told()
-            story.wait(second, SEGMENTS)
-    story.check()
+if LANE.whole:
+
+    @pytest.mark.parametrize("epoch", [1, 2])
+    def test_a_second_application_fences_off_the_first_and_nothing_is_doubled(story: Story, cluster: SparkCluster, epoch: int) -> None:
+        """By its incarnation, or as a later owner. Each has one core: an application keeps what it has until it ends."""
+        one_core = cluster.write_conf(story.folder / "one-core", {"spark.cores.max": "1"})
+        story.grow(SEGMENTS)
+        with story.held() as held, story.command(cluster, "first", conf=one_core) as first:
+            held.writer(while_true=first.runs, timeout_s=DEADLINE_S)
+            with story.command(cluster, "second", conf=one_core, epoch=epoch) as second:
+                story.wait_opened(second, times=2)
+                held.release()
+                assert first.ended() == EXIT_ERROR
+                assert "another merge worker has opened" in first.told() or "is written by owner epoch" in first.told()
+                story.wait(second, SEGMENTS)
+        story.check()
 
 
 def test_who_has_another_secret_is_refused(refused: MergeCommand, cluster: SparkCluster, tmp_path: Path) -> None:

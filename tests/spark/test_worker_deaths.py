@@ -21,6 +21,7 @@ from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.storage import Folder, open_folder
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.files.sink import FileSink
+from tests.lanes import LANE
 from tests.support.histories import SEGMENTS, check, random_history, write_log, written
 from tests.support.sinks import accepted
 
@@ -64,7 +65,7 @@ def wait_for(what: Callable[[], bool], why: Callable[[], object]) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("how", ["hang", "kill"])
+@pytest.mark.parametrize("how", ["hang", *(["kill"] if LANE.whole else [])])
 def test_a_worker_that_dies_is_started_again_and_the_output_is_the_rules(tmp_path: Path, how: str) -> None:
     history = random_history(Random(3))
     log, out = open_folder(str(tmp_path / "log")), Folder("file", str(tmp_path / "out"))

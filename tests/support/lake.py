@@ -16,10 +16,16 @@ from pyiceberg.table import Table
 from sidecar.core.model import Column, TableName, TableSchema
 from spark_merge.encode.typed import file_schema
 from spark_merge.sinks.registry import open_sink
+from tests.support.services.s3 import BUCKET, KEYS, S3
 from tests.support.sinks import Place, Shown
 
 CATALOG, NAMESPACE = "prod", "lake"
-S3 = {"endpoint": "s3.endpoint", "region": "s3.region", "access-key": "s3.access-key-id", "secret-access-key": "s3.secret-access-key"}
+S3_OPTIONS = {
+    "endpoint": "s3.endpoint",
+    "region": "s3.region",
+    "access-key": "s3.access-key-id",
+    "secret-access-key": "s3.secret-access-key",
+}
 Texts = tuple[str | None, ...]
 
 
@@ -30,10 +36,17 @@ def uri_of(folder: Path, *, warehouse: str = "", **parameters: str) -> str:
     return f"iceberg://{CATALOG}/{NAMESPACE}?uri=sqlite:///{folder}/catalog.db&warehouse={warehouse or f'{folder}/warehouse'}{query}"
 
 
+def on_s3(s3: S3, folder: Path, **parameters: str) -> str:
+    """With the catalog's file in `folder`, and a warehouse of that path in a bucket."""
+    keys = {"access_key": KEYS["AWS_ACCESS_KEY_ID"], "secret_access_key": KEYS["AWS_SECRET_ACCESS_KEY"]}
+    place = {"endpoint": f"http://127.0.0.1:{s3.port}", "region": "us-east-1", **keys}
+    return uri_of(folder, warehouse=f"s3://{BUCKET}/{folder.parent.name}", **place, **parameters)
+
+
 def catalog_of(uri: str) -> Catalog:
     """As somebody else opens it."""
     found = dict(parse_qsl(urlsplit(uri).query))
-    s3 = {name: found[own] for own, name in S3.items() if own in found}
+    s3 = {name: found[own] for own, name in S3_OPTIONS.items() if own in found}
     return load_catalog(CATALOG, uri=found["uri"], **({"warehouse": found["warehouse"]} if "warehouse" in found else {}), **s3)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
@@ -26,11 +26,12 @@ from spark_merge.sinks.delta.columns import Mode
 from tests.rig.disasters import Nowhere, Target
 from tests.rig.truth import LiveTruth, differences
 from tests.support import clickhouse_place, delta_place, lake, opensearch_place
+from tests.support.merged_lake import rows_as_texts
 from tests.support.recorded_target import Read, Texts
 from tests.support.services.clickhouse import ClickHouse
 from tests.support.services.http_receiver import HttpReceiver
 from tests.support.services.opensearch import OpenSearchNode
-from tests.support.services.s3 import BUCKET, KEYS, S3
+from tests.support.services.s3 import BUCKET, S3
 from tests.support.storage_place import output, rows_read, table_at_end
 from tests.support.storage_reader import Form
 
@@ -99,9 +100,7 @@ def http(folder: Path) -> Iterator[LiveSink]:
 @contextmanager
 def iceberg(folder: Path) -> Iterator[LiveSink]:
     with S3() as s3:
-        keys = {"access_key": KEYS["AWS_ACCESS_KEY_ID"], "secret_access_key": KEYS["AWS_SECRET_ACCESS_KEY"]}
-        place = {"endpoint": f"http://127.0.0.1:{s3.port}", "region": "us-east-1", **keys}
-        uri = lake.uri_of(folder, warehouse=f"s3://{BUCKET}/{folder.parent.name}", commit_interval="1s", **place)
+        uri = lake.on_s3(s3, folder, commit_interval="1s")
         catalog = lake.catalog_of(uri)
 
         def changes(schema: TableSchema) -> Iterator[tuple[str, Texts]]:
@@ -117,6 +116,18 @@ def iceberg(folder: Path) -> Iterator[LiveSink]:
             yield LiveSink(uri, f"iceberg://{lake.CATALOG}/{lake.NAMESPACE}", lambda: read, s3, changes)
         finally:
             catalog.close()
+
+
+@contextmanager
+def merged_iceberg(folder: Path) -> Iterator[LiveSink]:
+    with S3() as s3:
+        uri = lake.on_s3(s3, folder, mode="merge", commit_interval="1s")
+        with closing(lake.catalog_of(uri)) as catalog:
+
+            def read(schema: TableSchema) -> list[Texts]:
+                return rows_as_texts(catalog.load_table((lake.NAMESPACE, *schema.name)), schema)
+
+            yield LiveSink(uri, f"iceberg://{lake.CATALOG}/{lake.NAMESPACE}", lambda: read, s3)
 
 
 def _in_log_order(row: dict[str, object]) -> tuple[object, ...]:
@@ -180,7 +191,8 @@ SINKS: Mapping[str, Callable[[Path], AbstractContextManager[LiveSink]]] = {
     "opensearch": opensearch,
     "clickhouse": clickhouse,
     "http": http,
-    "iceberg": iceberg,
+    "iceberg append": iceberg,
+    "iceberg merge": merged_iceberg,
     "delta append": partial(delta, "append"),
     "delta merge": partial(delta, "merge"),
     "delta merge in a folder": delta_folder,

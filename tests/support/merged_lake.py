@@ -128,11 +128,12 @@ def check_keys(rows: Sequence[Texts], schema: TableSchema) -> None:
 
 def merged_place(uri: str) -> Place:
     """Its tables have the columns and key of tests/support/histories.py."""
+    namespace = urlsplit(uri).path.strip("/")
 
     def rows() -> dict[TableName, list[Shown]]:
         catalog = catalog_of(uri)
         try:
-            found = {name: [_shown(row) for row in merged_rows(table)] for name, table in tables_of(catalog)}
+            found = {name: [_shown(row) for row in merged_rows(table)] for name, table in tables_of(catalog, namespace)}
         finally:
             catalog.close()
         for name, shown in found.items():

@@ -30,7 +30,7 @@ def spark_rows(spark: IcebergSpark, schema: TableSchema, snapshot: int | None = 
     """As tests/support/merged_lake.py::rows_as_texts."""
     at = "" if snapshot is None else f" VERSION AS OF {snapshot}"
     untyped = file_schema(schema).names[6]
-    rows = [image(row, schema, row[untyped]) for row in spark.rows(f"SELECT * FROM {_named(schema)}{at}")]
+    rows = [image(row, schema, row[untyped]) for row in spark.rows(f"SELECT * FROM {named(schema)}{at}")]
     check_keys(rows, schema)
     return rows
 
@@ -43,5 +43,6 @@ def rewritten(spark: IcebergSpark, schema: TableSchema) -> None:
     )
 
 
-def _named(schema: TableSchema) -> str:
+def named(schema: TableSchema) -> str:
+    """In SQL."""
     return ".".join(f"`{part}`" for part in (CATALOG, NAMESPACE, *schema.name))
