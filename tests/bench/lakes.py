@@ -40,13 +40,14 @@ def measure(bench: Bench) -> Iterator[Figure]:
     ]
     writer = log_writer(bench.new_folder("log"))
     source = write_dump(writer, windows=bench.sized(WINDOWS), window_chunks=WINDOW_CHUNKS, chunk_rows=CHUNK_ROWS)
+    bench.spark  # noqa: B018 - warm
     plain = Cost()
     for target in targets:
         cost = _deliver(bench, source, target)
         plain = cost if target is targets[0] else plain
         figure = rate(f"dump of {source.rows:,} rows into {target.name}", source.rows, cost, aim="", limit=target.limit)
         yield beside(figure, f"{targets[0].name}'s", source.rows, plain)
-    merged = targets[1].uri(_NAME)
+    merged = targets[1].uri(targets[1].name.lower())
     with spark_of(merged, folder / "reader") as spark:
         first = best(lambda: _read(spark, source.rows), 2)
     scatter(writer, source)
@@ -59,9 +60,6 @@ def measure(bench: Bench) -> Iterator[Figure]:
     yield from _readers(merged, folder / "reader", source, first)
 
 
-_NAME = "large"
-
-
 def scatter(writer: LogWriter, source: Dumped) -> None:
     """Segments of updates all over the dump's rows."""
     for number in range(COMMITS):
@@ -71,7 +69,7 @@ def scatter(writer: LogWriter, source: Dumped) -> None:
 def _deliver(bench: Bench, source: Dumped, target: Target, limits: BatchLimits | None = None) -> Cost:
     """What the log has more than the target."""
     cost, settings = Cost(), JobSettings(source.log, limits=limits or BatchLimits())
-    job = Job(SparkTasks(lambda: bench.spark), {"sink": open_sink(target.uri(_NAME), log_id="bench")}, settings)
+    job = Job(SparkTasks(lambda: bench.spark), {"sink": open_sink(target.uri(target.name.lower()), log_id="bench")}, settings)
     with timed_tree(cost):
         job.start()
         job.finish()

@@ -116,8 +116,18 @@ def _compared(schema: TableSchema, rows: Sequence[tuple[str | None, ...]]) -> li
     """A json is what it is when it is parsed."""
     parsed = [column.kind == "json" for column in schema.columns]
     return [
-        tuple(json.loads(text) if is_json and text is not None else text for is_json, text in zip(parsed, row, strict=True)) for row in rows
+        tuple(
+            json.loads(text, parse_float=_number) if is_json and text is not None else text
+            for is_json, text in zip(parsed, row, strict=True)
+        )
+        for row in rows
     ]
+
+
+def _number(text: str) -> float:
+    """TiDB's 100000000000000000000 is MySQL's 1e20."""
+    found = float(text)
+    return int(found) if found.is_integer() else found
 
 
 def counted(rows: Sequence[Texts], schema: TableSchema) -> Mapping[Texts, Texts]:
