@@ -125,7 +125,9 @@ def merged_iceberg(folder: Path) -> Iterator[LiveSink]:
         with closing(lake.catalog_of(uri)) as catalog:
 
             def read(schema: TableSchema) -> list[Texts]:
-                return rows_as_texts(catalog.load_table((lake.NAMESPACE, *schema.name)), schema)
+                """None, where no row has come yet."""
+                place = (lake.NAMESPACE, *schema.name)
+                return rows_as_texts(catalog.load_table(place), schema) if catalog.table_exists(place) else []
 
             yield LiveSink(uri, f"iceberg://{lake.CATALOG}/{lake.NAMESPACE}", lambda: read, s3)
 
