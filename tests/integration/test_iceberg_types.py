@@ -64,7 +64,7 @@ VALUES: list[tuple[Column, str, Any]] = [
 ]  # fmt: skip
 SCHEMA = TableSchema(HARD, tuple(column for column, _, _ in VALUES), ("id",))
 NO_KEYS = ("float", "double", "json", "vector")
-READS = ["pyiceberg", "spark"] if LANE.whole else ["pyiceberg"]
+READS = ["ours", "spark"] if LANE.whole else ["ours"]
 
 
 def test_a_value_is_exact_or_in_the_envelope(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ KEYED = {
 
 @pytest.mark.parametrize("reads", READS)
 def test_a_merged_tables_values_are_exact_and_a_key_of_any_kind_is_found_again(tmp_path: Path, reads: str) -> None:
-    """By pyiceberg, and in the matrix by Spark: a row of a dump, then a live one of the same key, then its end."""
+    """By our reader (pyiceberg is none), and in the matrix by Spark: a row of a dump, then a live one of the same key, then its end."""
     texts = [text for _, text, _ in VALUES]
     nulls: list[str | None] = ["1", *(None for _ in VALUES[1:])]
     log, uri = open_folder(str(tmp_path / "log")), uri_of(tmp_path / "lake", mode="merge", routes="s.`hard.values`=>s.hard")
