@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
+from cachetools import LRUCache
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
@@ -46,7 +47,7 @@ def merged_rows(table: Table, snapshot_id: int | None = None) -> list[Row]:
 
 def _entries(table: Table, snapshot: Any) -> Iterator[ManifestEntry]:
     for manifest in snapshot.manifests(table.io):
-        found = manifest.fetch_manifest_entry(table.io)
+        found = _once(table, manifest.manifest_path, lambda: manifest.fetch_manifest_entry(table.io))  # noqa: B023
         of_data = [entry.data_file.content == DataFileContent.DATA for entry in found]
         assert all(of_data) if manifest.content == ManifestContent.DATA else not any(of_data)
         if found:
@@ -84,7 +85,6 @@ def _deletes(table: Table, entries: Sequence[ManifestEntry]) -> tuple[_ByKey, _B
 def _left(table: Table, entry: ManifestEntry, schema: Schema, by_key: _ByKey, by_place: _ByPlace) -> Iterator[Row]:
     number, file = int(entry.sequence_number or 0), entry.data_file
     rows = _read(table, file)
-    assert rows.num_rows == file.record_count
     columns = {one: column.to_pylist() for one, column in _by_id(rows).items()}
     places = by_place.get(file.file_path, {})
     for place in range(rows.num_rows):
@@ -102,8 +102,24 @@ def _by_id(rows: pa.Table) -> dict[int, pa.ChunkedArray]:
 
 
 def _read(table: Table, file: DataFile) -> pa.Table:
-    with table.io.new_input(file.file_path).open() as found:
-        return pq.read_table(pa.BufferReader(found.read()))
+    def read() -> pa.Table:
+        with table.io.new_input(file.file_path).open() as found:
+            return pq.read_table(pa.BufferReader(found.read()))
+
+    found: pa.Table = _once(table, file.file_path, read)
+    assert found.num_rows == file.record_count
+    return found
+
+
+_files: LRUCache[tuple[str, int], Any] = LRUCache(4096)
+"""What was in a file, by its path and length in bytes: no file of a snapshot is ever written again."""
+
+
+def _once(table: Table, path: str, read: Callable[[], Any]) -> Any:
+    place = path, len(table.io.new_input(path))
+    if place not in _files:
+        _files[place] = read()
+    return _files[place]
 
 
 # ---- as the tests look at it ----------------------------------------------------------------------------------------
