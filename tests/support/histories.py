@@ -119,15 +119,17 @@ def rows_of_change(seq: int, ordinal: int, change: Change) -> Iterator[OutputRow
 
 
 def _add_window(rng: Random, history: History, table: TableName, number: int) -> None:
-    """Its edges lie on changes of the table as often as not: there the rule is decided."""
+    """Its edges lie on changes of the table as often as not: there the rule is decided. No key is in two of its chunks."""
     edges = [c.commit_ts for changes in history.changes for c in changes if c.table == table.table and c.commit_ts < SEGMENTS * SEGMENT_TS]
     low = rng.choice(edges) if edges and rng.random() < 0.5 else rng.randrange(SEGMENTS * SEGMENT_TS - 1)
     above = [ts for ts in edges if ts > low]
     high = rng.choice(above) if above and rng.random() < 0.5 else rng.randrange(low, SEGMENTS * SEGMENT_TS) + 1
-    chunks = []
+    chunks, keys = [], set[Image]()
     for part in range(rng.randrange(1, 3)):
         path = chunk_name(table.table, epoch=1, number=2 * number + part)
-        rows = list({row[:2]: row for row in (image(rng) for _ in range(rng.randrange(KEYS)))}.values())
+        found = {row[:2]: row for row in (image(rng) for _ in range(rng.randrange(KEYS))) if row[:2] not in keys}
+        rows = list(found.values())
+        keys |= found.keys()
         history.chunk_rows[path] = rows
         chunks.append(ChunkFile(table, path, len(rows), 1, None, None))
     closes = (high - 1) // SEGMENT_TS
