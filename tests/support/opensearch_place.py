@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
+
+import stamina
 
 from sidecar.core.model import Column, TableName, TableSchema
 from spark_merge.sinks.opensearch.fields import Form, Forms
@@ -18,6 +21,7 @@ from tests.support.sinks import Place, Shown
 Texts = tuple[str | None, ...]
 
 PAGE = 5_000
+BUSY_S_MAX = 60.0
 
 
 def uri_of(node: OpenSearchNode, name: str, **parameters: str) -> str:
@@ -37,7 +41,7 @@ def documents(node: OpenSearchNode, alias: str) -> Iterator[dict[str, Any]]:
     """Numbers are text, as they stand there."""
     path = f"/{quote(alias, safe='')}"
     try:
-        node.ask("POST", f"{path}/_refresh")
+        _read(node, f"{path}/_refresh", None)
     except HTTPError as error:
         if error.code == 404:
             return
@@ -62,6 +66,12 @@ def history_place(node: OpenSearchNode, name: str, *, tables: int, **parameters:
     return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows, newest=True)
 
 
+def _is_busy(error: Exception) -> bool:
+    """A node whose heap is full of what nobody needs any more says so until it has collected it."""
+    return isinstance(error, HTTPError) and error.code == HTTPStatus.TOO_MANY_REQUESTS
+
+
+@stamina.retry(on=_is_busy, timeout=BUSY_S_MAX, attempts=None)
 def _read(node: OpenSearchNode, path: str, body: object) -> Any:
     return json.loads(node.text("POST", path, body), parse_int=str, parse_float=str)
 

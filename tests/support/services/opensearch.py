@@ -29,7 +29,7 @@ START_S_MAX = 300.0
 
 STOP_S_MAX = 60.0
 REQUEST_S = 60.0
-HEAP_MB = 384
+HEAP_MB = 512
 
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 
