@@ -47,7 +47,7 @@ def catalog_of(uri: str) -> Catalog:
     """As somebody else opens it."""
     found = dict(parse_qsl(urlsplit(uri).query))
     s3 = {name: found[own] for own, name in S3_OPTIONS.items() if own in found}
-    return load_catalog(CATALOG, uri=found["uri"], **({"warehouse": found["warehouse"]} if "warehouse" in found else {}), **s3)
+    return load_catalog(CATALOG, **{name: found[name] for name in ("uri", "type", "warehouse") if name in found}, **s3)
 
 
 def tables_of(catalog: Catalog, namespace: str = NAMESPACE) -> Iterator[tuple[TableName, Table]]:

@@ -86,6 +86,10 @@ class MariaDb:
             self._short = None
 
     @property
+    def runs(self) -> bool:
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "MariaDB is not running"
         return self._process.pid
