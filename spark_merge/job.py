@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Event, Lock, current_thread
 from time import monotonic
 
+import stamina
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf
 from pyspark.errors import PySparkException
@@ -34,6 +35,9 @@ from spark_merge.task_errors import telling, told
 
 LOG4J = Path(__file__).with_name("log4j2.properties").as_uri()
 """Errors only, on standard error: what an operator must see of Spark's own log."""
+
+LOAD_TRIES = 3
+"""Of what tasks need, where Spark on one machine tries no task again by itself."""
 
 CLOSE_WAIT_S = 15.0
 """For the batches that are under way; one that is cut off is done again. Below what the sidecar gives its worker to end."""
@@ -134,12 +138,15 @@ class SparkTasks:
         return self._spark
 
     def _start(self, begin: Callable[[], SparkSession]) -> None:
-        """Python workers too: they load what tasks need, seconds that the first window need not wait for."""
+        """Python workers too: they load what tasks need, seconds that the first window need not wait for. One may die of that, as a task
+        may; what fails each time is what keeps every task from running."""
         try:
             self._spark = begin()
             self._ready.set()
-            cores = self.cores(())
-            self._spark.sparkContext.parallelize(range(cores), cores).map(_nothing).collect()
+            for attempt in stamina.retry_context(on=(PySparkException, Py4JJavaError), attempts=LOAD_TRIES):
+                with attempt:
+                    context = self._spark.sparkContext
+                    context.parallelize(range(context.defaultParallelism), context.defaultParallelism).map(_nothing).collect()
         except (PySparkException, Py4JError, OSError) as error:
             raise SparkLost(
                 f"Spark ended while it started: {error}", hint="see Spark's own lines above; `ticdc-dump check --spark` tries it alone"

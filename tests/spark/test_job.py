@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -10,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import LogBroken, SinkError
+from sidecar.errors import LogBroken, SinkError, SparkLost
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Head, Sink
@@ -21,6 +23,7 @@ from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from tests.spark.conftest import S3_KEYS
+from tests.support.eventually import eventually
 from tests.support.histories import SEGMENTS, random_history, write_log
 from tests.support.sinks import accepted
 
@@ -54,6 +57,37 @@ def deliver_all(spark: SparkSession, log: Folder, *sinks: Sink, limits: BatchLim
 def test_a_session_on_one_machine_is_authenticated_and_encrypted_too(spark: SparkSession) -> None:
     told = spark.sparkContext.getConf()
     assert {name: told.get(name) for name in SECURITY} == SECURITY
+
+
+def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
+    spark: SparkSession, tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = tmp_path / "died"
+    monkeypatch.setattr("spark_merge.job._nothing", partial(dies_once, str(died)))
+    tasks = SparkTasks(lambda: spark)
+    eventually(lambda: not tasks._starting.alive, "it does not load", within_s=120)
+    assert died.exists()
+    tasks.check()
+    out = open_sink(str(tmp_path / "out"), log_id="x")
+    deliver_all(spark, log, out)
+    assert accepted(out) == SEGMENTS - 1
+
+
+def test_what_no_python_worker_can_load_ends_the_start(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_merge.job._nothing", partial(os._exit, 1))
+    tasks = SparkTasks(lambda: spark)
+    eventually(lambda: not tasks._starting.alive, "it does not load", within_s=120)
+    with pytest.raises(SparkLost, match="Spark ended while it started"):
+        tasks.check()
+
+
+def dies_once(told: str, _: int) -> None:
+    """In a task, as it begins."""
+    try:
+        os.close(os.open(told, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    os._exit(1)
 
 
 def test_who_waits_for_the_end_is_told_of_a_sink_that_did_not_come_to_it(spark: SparkSession, tmp_path: Path, log: Folder) -> None:
