@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import LogBroken, SinkError, StorageFull
 from sidecar.log import storage
+from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder, dispatch, local, open_folder
 from spark_merge.contract import CHANGES, Owner, Portion, Task, Unit
 from spark_merge.sinks.files import writer as file_writer
-from spark_merge.sinks.files.layout import FILE_FORMATS, FileFormat
+from spark_merge.sinks.files.layout import FILE_FORMATS, FileFormat, segment_path
 from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.files.writer import FileWriter
@@ -224,6 +225,22 @@ def test_the_sweep_takes_what_former_owners_left_and_nothing_of_others(out: Fold
         storage.write_atomically(out, name, b"x")
     sink_on(out)
     assert files_in(out) == others | of_a_later_owner | mine
+
+
+def test_what_a_consumer_has_done_with_may_be_removed(out: Folder, log: Folder, file_format: FileFormat) -> None:
+    """As deploy/OUTPUT.md says it: all but the last batch, while the sink goes on and when another one opens the folder."""
+    sink = sink_on(out, file_format)
+    for seq in (1, 2, 3):
+        ddls = {seq: (DdlRecord(CommitTs(100 * seq), "shop", "orders", "ALTER TABLE orders COMMENT 'x'"),)}
+        deliver(sink, Segments([seq], [change(seq, 10 * seq, after=[str(seq), "x"])], ddls), log=log)
+    for segment in read_segments(out)[:2]:
+        assert segment.ddl is not None
+        storage.remove(out, [segment_path(segment.seq), *(file.path for file in segment.files), segment.ddl])
+    deliver(sink, Segments([4]), log=log)
+    next_owner = sink_on(out, file_format)
+    assert accepted(next_owner) == 4
+    deliver(next_owner, Segments([5]), log=log)
+    assert [segment.seq for segment in read_segments(out)] == [3, 4, 5]
 
 
 def test_a_segment_entry_names_files_and_counts(out: Folder, log: Folder) -> None:
