@@ -167,7 +167,8 @@ class SparkSection(_Section, frozen=True, kw_only=True):
 
 class DumpSection(_Section, frozen=True, kw_only=True):
     """Defaults of dumpstart, and the bounds of what may be read and not yet in the log. `delivery_bound_s` 0: by what delivery takes
-    without a dump. `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only."""
+    without a dump. `strict_bound`: the bound holds, however slow a dump gets (sidecar/pace). `reread_rewritten`: tables beside whose DDLs
+    TiCDC's rows may be wrong; with `feed = "kafka"` only."""
 
     chunk_rows: Annotated[int, Meta(ge=1, le=CHUNK_ROWS_MAX)] = 10_000
     readers: Annotated[int, Meta(ge=1, le=READERS_MAX)] = 2
@@ -175,6 +176,7 @@ class DumpSection(_Section, frozen=True, kw_only=True):
     open_windows_max: Annotated[int, Meta(ge=1, le=10_000)] = 16
     chunk_bytes_max: Bytes = 256 << 20
     delivery_bound_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    strict_bound: bool = False
     reread_rewritten: bool = False
 
 

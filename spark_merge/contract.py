@@ -69,6 +69,7 @@ class DueChunk:
     dump_id: str
     path: str
     rows: int
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,13 @@ class Head:
         """The chunks of the windows that closed in it, but empty ones."""
         chunks = [(window, chunk) for window in self.windows for chunk in window.chunks]
         return [
-            DueChunk(chunk.table, window.low_ts, window.high_ts, window.first_seq, self.seq, number, window.dump_id, chunk.path, chunk.rows)
+            DueChunk(
+                chunk.table, window.low_ts, window.high_ts, window.first_seq, self.seq, number, window.dump_id, chunk.path, chunk.rows,
+                chunk.bytes,
+            )
             for number, (window, chunk) in enumerate(chunks)
             if chunk.rows
-        ]
+        ]  # fmt: skip
 
 
 # ---- how a sink cuts it ---------------------------------------------------------------------------------------------

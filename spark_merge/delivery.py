@@ -68,6 +68,9 @@ class Work:
 class Tasks(Protocol):
     """Where tasks run. For several threads at once."""
 
+    def limits(self, most: BatchLimits) -> BatchLimits:
+        """What the next batch may hold, `most` at the most."""
+
     def cores(self, heads: Sequence[Head]) -> int:
         """How many tasks of a batch of these segments may run at once."""
 
@@ -138,8 +141,9 @@ class Delivery:
         return delivered(batch, outcomes)
 
     def _next(self) -> list[Manifest]:
-        log, limits, standing = self._settings.log, self._settings.limits, self._standing
+        log, standing = self._settings.log, self._standing
         if standing.begun is None:
+            limits = self._tasks.limits(self._settings.limits)
             there = new_manifests(log, after=self.accepted, limit=limits.segments_max)
             found = cut(there, limits)
             if not self.gather_s and self.accept_s <= ACCEPT_QUICK_S:

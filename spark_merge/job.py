@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -28,6 +29,7 @@ from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
 from spark_merge.cache import DecodedRows
 from spark_merge.contract import Delivered, Head, Outcome, Rows, Sink
+from spark_merge.cut import BatchLimits
 from spark_merge.delivery import JobSettings, Work
 from spark_merge.loop import SinkLoop
 from spark_merge.places import WORKER_ROWS, Places
@@ -35,6 +37,9 @@ from spark_merge.task_errors import telling, told
 
 LOG4J = Path(__file__).with_name("log4j2.properties").as_uri()
 """Errors only, on standard error: what an operator must see of Spark's own log."""
+
+JOBS_MEASURED = 8
+"""Of which what a job takes besides its tasks is the least: a minute or less of a dump."""
 
 LOAD_TRIES = 3
 """Of what tasks need, where Spark on one machine tries no task again by itself."""
@@ -107,6 +112,8 @@ class SparkTasks:
     else. Each thread's jobs are a pool of their own, with a fair share of the cores."""
 
     def __init__(self, begin: Callable[[], SparkSession]) -> None:
+        self.parallel = 1
+        self._jobs_s: deque[float] = deque(maxlen=JOBS_MEASURED)
         self._ready = Event()
         self._spark: SparkSession | None = None
         self._starting = Background(lambda _: self._start(begin), name="spark")
@@ -115,21 +122,32 @@ class SparkTasks:
     def ready(self) -> bool:
         return self._ready.is_set()
 
+    @property
+    def job_s(self) -> float:
+        """What a job takes besides its tasks: the least of the last ones, for tasks that wait for a core make it look more."""
+        return min(self._jobs_s, default=0.0)
+
+    def limits(self, most: BatchLimits) -> BatchLimits:
+        return most
+
     def check(self) -> None:
         """Raises what kept it from starting."""
         self._starting.check()
 
     def cores(self, heads: Sequence[Head]) -> int:  # noqa: ARG002  # Spark has as many for each batch
-        with self._asking():
-            return int(self._session().sparkContext.defaultParallelism)
+        self._session()
+        return self.parallel
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
         """Raises SparkLost where the session is gone: it does not come back in this process."""
         context = self._session().sparkContext
         with self._asking():
             context.setLocalProperty("spark.scheduler.pool", current_thread().name)
-            outcomes: list[Outcome] = context.parallelize(work, len(work)).map(telling(Work.carry_out)).collect()
-        return outcomes
+            began_s = monotonic()
+            done: list[tuple[float, Outcome]] = context.parallelize(work, len(work)).map(telling(_timed)).collect()
+        took_s = [seconds for seconds, _ in done]
+        self._jobs_s.append(max(monotonic() - began_s - max(max(took_s), sum(took_s) / self.parallel), 0.0))
+        return [outcome for _, outcome in done]
 
     def _session(self) -> SparkSession:
         while not self._ready.wait(0.1):
@@ -142,15 +160,22 @@ class SparkTasks:
         may; what fails each time is what keeps every task from running."""
         try:
             self._spark = begin()
-            self._ready.set()
+            self.parallel = int(self._spark.sparkContext.defaultParallelism)
             for attempt in stamina.retry_context(on=(PySparkException, Py4JJavaError), attempts=LOAD_TRIES):
                 with attempt:
-                    context = self._spark.sparkContext
-                    context.parallelize(range(context.defaultParallelism), context.defaultParallelism).map(_nothing).collect()
+                    self._empty_job()
+            began_s = monotonic()
+            self._empty_job()
+            self._jobs_s.append(monotonic() - began_s)
+            self._ready.set()
         except (PySparkException, Py4JError, OSError) as error:
             raise SparkLost(
                 f"Spark ended while it started: {error}", hint="see Spark's own lines above; `ticdc-dump check --spark` tries it alone"
             ) from error
+
+    def _empty_job(self) -> None:
+        assert self._spark is not None
+        self._spark.sparkContext.parallelize(range(self.parallel), self.parallel).map(_nothing).collect()
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -193,9 +218,10 @@ class Job:
         """Set after each batch, and when a sink begins or fails."""
         self.counts: dict[TableName, Rows] = {}
         self.delivered = 0
-        self._places = Places(spark, rows_max=worker_rows, watched=watched, cache=DecodedRows() if len(sinks) > 1 else None)
+        cache = DecodedRows()
+        self._places = {name: Places(spark, rows_max=worker_rows, watched=watched, cache=cache) for name in sinks}
         self._counting, self._counted = Lock(), -1
-        self._loops = [SinkLoop(name, sink, settings, self._places, self._told) for name, sink in sinks.items()]
+        self._loops = [SinkLoop(name, sink, settings, self._places[name], self._told) for name, sink in sinks.items()]
 
     def start(self) -> None:
         for loop in self._loops:
@@ -219,7 +245,7 @@ class Job:
 
     def rows(self) -> Mapping[str, int]:
         """By place, of all sinks together."""
-        return dict(self._places.rows)
+        return dict(sum((places.rows for places in self._places.values()), Counter()))
 
     def skipped(self) -> int:
         """Rows of the log that are left out, as far as its sinks know."""
@@ -264,6 +290,13 @@ class Job:
                     for table, rows in segment.tables.items():
                         self.counts[table] = self.counts.get(table, Rows()).plus(rows)
         self.changed.set()
+
+
+def _timed(work: Work) -> tuple[float, Outcome]:
+    """In a task: how long it took, too."""
+    began_s = monotonic()
+    outcome = work.carry_out()
+    return monotonic() - began_s, outcome
 
 
 def _nothing(_: int) -> None:

@@ -1,35 +1,49 @@
-"""Where a task runs: in this process, or on Spark. Both call `task.run`, so what is written is the same (port.md, cutting 1).
+"""Where a task runs: in this process, or on Spark. Both call `task.run`, so the output is the same.
 
-- Windows are merged by Spark, always: on one machine or a cluster, a task a core.
-- Live rows that no chunk is among, of segments with up to `rows_max` together, run here: a Spark job costs 100 ms before its first row,
-  this none.
-  Larger ones (a backlog, a large transaction) go to Spark, which has more than one core. 0: everything does.
+A Spark job costs a fixed time before its first row (0.1 s on a quiet machine, 0.5 s and more on a busy one); this process costs none, but
+it has one core for the task. So a batch runs here if this process is expected to end it first:
 
-A task that runs here can not be "started again like a Spark task": if it hangs or dies, the worker does, and whoever minds the worker
-starts it again (a batch that is done again changes nothing). `Watchdog` sees to it that a hang is such a death. A child process for it
-would be one more thing to mind, and each batch would pay for two more copies of its rows.
+    cost x row_s  <=  job_s + cost x row_s / cores             cost: rows, weighted by what decoding and merging take
+
+- `row_s` is measured here, of each sink by itself, and `job_s` by Spark's own jobs. Up to `rows_max` live rows, or as many rows of chunks
+  as cost the same, nothing is compared: that is half a second of one core at most, and it runs here.
+- A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process must not fill up.
+- While Spark starts or starts again, everything that may run here does, and batches are cut so that it may.
+- `rows_max` 0: everything runs on Spark.
+
+A task that runs here cannot be started again like a Spark task: if it hangs or dies, the worker does, and the sidecar starts the worker
+again (a batch that is delivered again changes nothing). `Watchdog` turns a hang into such a death.
 """
 
 from __future__ import annotations
 
 import faulthandler
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import count
+from statistics import median
 from threading import Lock
 from time import monotonic
+from typing import Protocol
 
+from sidecar.core.model import Seq
 from spark_merge.cache import DecodedRows
-from spark_merge.contract import Head, Outcome
+from spark_merge.contract import Head, Outcome, Unit
+from spark_merge.cut import LIVE_ROW_COST, BatchLimits
 from spark_merge.delivery import Tasks, Work
 
 WORKER_ROWS = 20_000
-"""Up to here one core that decodes at once is done before a Spark job with two is (measured: 20,000 rows 0.48 s here, 0.46 s there;
+"""Up to here one core that decodes at once is done before a Spark job with two is (measured: 20,000 live rows 0.48 s here, 0.46 s there;
 1,000 rows 0.04 and 0.10 s). `spark.worker_rows` in the settings."""
 
 WORKER_BYTES_MAX = 64 << 20
-"""Of the segments' files, packed, so that few huge rows do not fill this process."""
+"""Of the segments' and chunks' files, packed, so that few huge rows do not fill this process."""
+
+MEASURED_COST_MIN = 3_000
+"""A batch that costs less says little of what a row takes."""
+MEASURED_BATCHES = 9
 
 HANG_S = 300.0
 """Longer than any storage or client that a sink waits for tries by itself."""
@@ -38,49 +52,80 @@ WORKER, SPARK = "worker", "spark"
 """The places by name, in the report and the metrics."""
 
 
+class SparkPlace(Tasks, Protocol):
+    """Tasks on Spark, and what is known of it without waiting."""
+
+    @property
+    def ready(self) -> bool: ...
+
+    @property
+    def job_s(self) -> float:
+        """What a job takes besides its tasks. Known when `ready`."""
+
+    @property
+    def parallel(self) -> int:
+        """How many tasks run at once. Known when `ready`."""
+
+
 class Places:
-    """`delivery.Tasks`: each batch to where it belongs. For several threads at once. `rows`: written or dropped so far, by place.
-    `cache`: of what is decoded here, where several sinks read the same."""
+    """`delivery.Tasks` of one sink: each batch where it ends first. `rows`: written or dropped so far, by place. `cache`: of decoded rows,
+    shared by the sinks."""
 
     def __init__(
         self,
-        spark: Tasks,
+        spark: SparkPlace,
         *,
         rows_max: int = WORKER_ROWS,
         watched: Callable[[], AbstractContextManager[None]] = nullcontext,
         cache: DecodedRows | None = None,
     ) -> None:
-        self._spark, self._rows_max, self._watched, self._cache = spark, rows_max, watched, cache
-        self._counting = Lock()
+        self._spark, self._rows_max, self._watched = spark, rows_max, watched
+        self._cache = DecodedRows() if cache is None else cache
+        self._row_s: deque[float] = deque(maxlen=MEASURED_BATCHES)
         self.rows: Counter[str] = Counter()
+
+    def limits(self, most: BatchLimits) -> BatchLimits:
+        if self._spark.ready or not self._rows_max:
+            return most
+        return replace(most, rows_max=min(most.rows_max, self._rows_max), bytes_max=min(most.bytes_max, WORKER_BYTES_MAX))
 
     def cores(self, heads: Sequence[Head]) -> int:
         """Waits for Spark where it is needed."""
-        return 1 if self._fits(heads) else self._spark.cores(heads)
+        whole = [Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads]
+        return 1 if self._ends_here_first(*_cost({head.seq: head for head in heads}, whole)) else self._spark.cores(heads)
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
-        if not any(unit.chunks for one in work for unit in one.task.units) and self._few(_heads(work)):
+        heads = {seq: head for one in work for seq, head in one.source.heads.items()}
+        cost, size = _cost(heads, [unit for one in work for unit in one.task.units])
+        if self._ends_here_first(cost, size):
+            began_s = monotonic()
             with self._watched():
                 outcomes, place = [one.carry_out(self._cache) for one in work], WORKER
+            if cost >= MEASURED_COST_MIN:
+                self._row_s.append((monotonic() - began_s) / cost)
         else:
             outcomes, place = self._spark.run(work), SPARK
-        with self._counting:
-            self.rows[place] += sum(sum(rows) for outcome in outcomes for rows in outcome.counts.values())
+        self.rows[place] += sum(sum(rows) for outcome in outcomes for rows in outcome.counts.values())
         return outcomes
 
-    def _fits(self, heads: Sequence[Head]) -> bool:
-        return self._few(heads) and not any(head.due_chunks() for head in heads)
-
-    def _few(self, heads: Sequence[Head]) -> bool:
-        manifests = [head.manifest for head in heads]
-        if not self._rows_max:
+    def _ends_here_first(self, cost: int, size: int) -> bool:
+        """`cost`: of rows, as one row of a chunk; `size`: bytes of the files."""
+        if not self._rows_max or size > WORKER_BYTES_MAX:
             return False
-        return sum(m.rows for m in manifests) <= self._rows_max and sum(m.bytes for m in manifests) <= WORKER_BYTES_MAX
+        if cost <= self._rows_max * LIVE_ROW_COST or not self._spark.ready:
+            return True
+        if not self._row_s:
+            return False
+        here_s = cost * median(self._row_s)
+        return here_s <= self._spark.job_s + here_s / self._spark.parallel
 
 
-def _heads(work: Sequence[Work]) -> list[Head]:
-    found = {unit.seq: one.source.heads[unit.seq] for one in work for unit in one.task.units}
-    return list(found.values())
+def _cost(heads: Mapping[Seq, Head], units: Sequence[Unit]) -> tuple[int, int]:
+    """What these units cost, as rows of chunks, and the bytes of their files."""
+    live = [heads[seq].manifest for seq in {unit.seq for unit in units if unit.live}]
+    chunks = [chunk for unit in units for chunk in unit.chunks]
+    cost = LIVE_ROW_COST * sum(manifest.rows for manifest in live) + sum(chunk.rows for chunk in chunks)
+    return cost, sum(manifest.bytes for manifest in live) + sum(chunk.bytes for chunk in chunks)
 
 
 class Watchdog:

@@ -45,6 +45,13 @@ PerSecond = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Read 
 DeliveryBound = Annotated[
     float | None, typer.Option(min=0, help="Read as much as lets live changes be delivered within so long; 0: as the sidecar is set.")
 ]
+StrictBound = Annotated[
+    bool | None,
+    typer.Option(
+        help="Keep the bound however slow that makes the dump. Without it a dump keeps at least half of a sink's throughput, and dumpquery"
+        " says where that exceeds the bound (default: as the sidecar is set)."
+    ),
+]
 
 
 def register(app: typer.Typer, *, owner_address: OwnerLookup | None = None) -> None:
@@ -93,6 +100,7 @@ def dumpstart(
     rows_per_second: PerSecond = None,
     bytes_per_second: PerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
+    strict_bound: StrictBound = None,
     dry_run: Annotated[
         bool, typer.Option(help="Show tables, estimated rows, bytes and time, what would stop it or be slow. Starts nothing.")
     ] = False,
@@ -113,6 +121,7 @@ def dumpstart(
         rows_per_second=rows_per_second or 0,
         bytes_per_second=bytes_per_second or 0,
         delivery_bound_seconds=delivery_bound_seconds or 0.0,
+        strict_bound=bool(strict_bound),
     )
     request.table_rules.extend(_rules(tables) or _named(request))
     if not dry_run:
@@ -132,10 +141,11 @@ def dumpset(
     rows_per_second: PerSecond = None,
     bytes_per_second: PerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
+    strict_bound: StrictBound = None,
 ) -> None:
     """Change how a dump reads, from its next chunk on. What is not given stays as it is."""
     call = call_of(context)
-    settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds)
+    settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds, strict_bound)
     if not settings.ListFields():
         raise typer.BadParameter("give what is to be changed: --chunk-rows, --readers, a pace or a bound; see --help")
     call.show(call.client.call("Set", pb.SetRequest(changefeed=call.changefeed, settings=settings)), done="the dump is changed")
@@ -154,10 +164,11 @@ def dumpresume(
     rows_per_second: PerSecond = None,
     bytes_per_second: PerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
+    strict_bound: StrictBound = None,
 ) -> None:
     """Go on with a dump that was paused or has failed, after the last chunk in the log; with other settings, if any are given."""
     call = call_of(context)
-    settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds)
+    settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds, strict_bound)
     call.show(call.client.call("Resume", pb.ResumeRequest(changefeed=call.changefeed, settings=settings)), done="the dump goes on")
 
 
@@ -231,6 +242,7 @@ def _settings(
     rows_per_second: int | None,
     bytes_per_second: int | None,
     delivery_bound_seconds: float | None,
+    strict_bound: bool | None,
 ) -> pb.DumpSettings:
     """What is None is not given."""
     return pb.DumpSettings(
@@ -239,6 +251,7 @@ def _settings(
         rows_per_second=rows_per_second,
         bytes_per_second=bytes_per_second,
         delivery_bound_seconds=delivery_bound_seconds,
+        strict_bound=strict_bound,
     )
 
 

@@ -102,13 +102,17 @@ def _progress(status: pb.DumpStatus) -> str:
 def _settings(settings: pb.DumpSettings) -> str:
     text = f"chunks of {settings.chunk_rows:,} rows, {settings.readers} readers"
     text += f", {settings.rows_per_second:,} rows/s at most" if settings.rows_per_second else ""
+    text += ", a strict bound of live delivery" if settings.strict_bound else ""
     return text + (f", {amount(settings.bytes_per_second)}/s at most" if settings.bytes_per_second else "")
 
 
 def _sink(sink: pb.SinkStatus) -> Text:
     """How long it takes of what it may, and what that leaves to the dump."""
     without = f" ({sink.without_dump_s:.2f} s without a dump)" if sink.without_dump_s else ""
-    took = f"{sink.live_s:.2f} s, bound {sink.bound_s:.2f} s{without}, {sink.rows_allowed:,} dump rows at once, {sink.sink}"
+    bound = f"bound {sink.bound_s:.2f} s"
+    if sink.limit_s > sink.bound_s:
+        bound = f"{sink.limit_s:.2f} s allowed as each batch of the dump takes {sink.fixed_s:.2f} s by itself, {bound}"
+    took = f"{sink.live_s:.2f} s, {bound}{without}, {sink.rows_allowed:,} dump rows at once, {sink.sink}"
     if sink.error:
         return Text(f"fails, {sink.lag_s:.0f} s behind: {sink.error}, {sink.sink}", style="red")
     return Text(f"holds the dump: {took}", style="yellow") if sink.holds else Text(took)

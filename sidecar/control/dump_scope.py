@@ -105,7 +105,7 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
         brackets=BRACKETS_ASKED[request.brackets],
         chunk_rows=request.chunk_rows or chunk_rows,
         where=tuple(scope.where.items()),
-        pace=Pace(request.readers, request.rows_per_second, request.bytes_per_second, request.delivery_bound_seconds),
+        pace=Pace(request.readers, request.rows_per_second, request.bytes_per_second, request.delivery_bound_seconds, request.strict_bound),
         grows=not request.table_rules,
     )
 
@@ -123,6 +123,7 @@ def settings_of(given: pb.DumpSettings, *, chunk_rows: int) -> Settings:
         rows_per_s=given.rows_per_second if given.HasField("rows_per_second") else None,
         bytes_per_s=given.bytes_per_second if given.HasField("bytes_per_second") else None,
         delivery_bound_s=given.delivery_bound_seconds if given.HasField("delivery_bound_seconds") else None,
+        strict_bound=given.strict_bound if given.HasField("strict_bound") else None,
     )
 
 

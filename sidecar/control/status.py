@@ -48,8 +48,8 @@ class SidecarStatus:
     worker began, because their key was touched in the window. `ddls`: passed since this owner began, `last_ddl_ts` and `last_ddl` the
     newest of them; `rewrites`: those beside which rows may be wrong, `rewritten` the tables of the newest of these.
     `segments` is the log's length. `owner`: host:pid. `merge_worker`: running, starting, stopped or external. Texts are empty for
-    nothing. `readers`: in force, `sinks`: those that the merge worker told of. `merged_rows`: of all sinks since the merge worker
-    began, by where it was done: its own process or Spark. `skipped_rows`: of the log, left out by an operator (sidecar/log/skips.py).
+    nothing. `readers`, `strict_bound`: in force, `sinks`: those that the merge worker reports. `merged_rows`: of all sinks since the merge
+    worker began, by place: its own process or Spark. `skipped_rows`: of the log, skipped by an operator (sidecar/log/skips.py).
     `ambiguous_timestamps`: that stood for two moments, since the merge worker began. `source_away_s`: for how long a dump that runs has
     not been answered, and `last_error` says why; 0: it is."""
 
@@ -81,6 +81,7 @@ class SidecarStatus:
     last_error: str = ""
     estimates: Mapping[TableName, int] = field(default_factory=dict)
     readers: int = 0
+    strict_bound: bool = False
     sinks: tuple[SinkState, ...] = ()
     merged_rows: Mapping[str, int] = field(default_factory=dict)
     skipped_rows: int = 0
@@ -99,7 +100,7 @@ class Measured:
     `source_still_s`: since the source was asked for what it has not finished; `source_doing`: what that is.
     `source_away_s`: for how long it has been away, `source_said`: the error.
     `windows_full`: no window may open before one closes in the log. `throttled`: the pace that the operator set holds.
-    `delivery_bound_s`: the greatest of all sinks'. `held_by`: the sink that leaves the dump no more. `spark_starting`: there is no Spark
+    `delivery_limit_s`: the greatest of all sinks'. `held_by`: the sink that leaves the dump no more. `spark_starting`: there is no Spark
     yet that would merge it.
     """
 
@@ -120,7 +121,7 @@ class Measured:
     source_said: str = ""
     windows_full: bool = False
     throttled: bool = False
-    delivery_bound_s: float = 0.0
+    delivery_limit_s: float = 0.0
     held_by: SinkState | None = None
     spark_starting: bool = False
 
@@ -142,7 +143,7 @@ def _stream(m: Measured) -> str:
         return f"TiCDC: what it resolved is {m.ticdc_lag_s:.0f} s old"
     if m.sequence_lag_s > SEQUENCE_LAG_MAX_S:
         return f"sequencing: the log is {m.sequence_lag_s:.0f} s behind what TiCDC resolved"
-    if m.delivery_lag_s > max(DELIVERY_LAG_MAX_S, m.delivery_bound_s):
+    if m.delivery_lag_s > max(DELIVERY_LAG_MAX_S, m.delivery_limit_s):
         return _delivery(m)
     return ""
 
@@ -172,9 +173,17 @@ def _dump(m: Measured) -> str:
         return ""
     if m.spark_starting:
         return "Spark: it has not started yet, and the dump waits for it"
-    return held_back(m.held_by.live_s, m.held_by.bound_s, m.held_by.sink)
+    return held_back(m.held_by)
 
 
-def held_back(live_s: float, bound_s: float, sink: str) -> str:
-    """What a sink that holds a dump says: how long live changes take, of what they may."""
-    return f"held back by delivery: {live_s:.1f} s, bound {bound_s:.1f} s, {sink}"
+def held_back(sink: SinkState) -> str:
+    """What a sink that holds a dump says: how long live changes take, of what they may, and why that is more than the bound."""
+    return f"held back by delivery: {sink.live_s:.1f} s, {above_bound(sink) or f'bound {sink.bound_s:.1f} s'}, {sink.sink}"
+
+
+def above_bound(sink: SinkState) -> str:
+    """Why a dump exceeds the bound of live delivery at this sink; empty where it does not."""
+    if sink.limit_s <= sink.bound_s:
+        return ""
+    because = f"each batch with dump rows takes {sink.fixed_s:.2f} s here, however few they are"
+    return f"live delivery takes up to {sink.limit_s:.1f} s while a dump runs: {because}; bound {sink.bound_s:.1f} s"

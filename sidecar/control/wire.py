@@ -68,6 +68,7 @@ def _settings(progress: Progress, status: SidecarStatus) -> pb.DumpSettings:
         rows_per_second=pace.rows_per_s,
         bytes_per_second=pace.bytes_per_s,
         delivery_bound_seconds=pace.delivery_bound_s or min((sink.bound_s for sink in status.sinks), default=0.0),
+        strict_bound=status.strict_bound,
     )
 
 
@@ -81,6 +82,8 @@ def _sink(sink: SinkState) -> pb.SinkStatus:
         holds=sink.holds,
         lag_s=sink.lag_s,
         error=sink.error,
+        limit_s=sink.limit_s,
+        fixed_s=sink.fixed_s,
     )
 
 

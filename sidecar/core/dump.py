@@ -28,7 +28,7 @@ from typing import assert_never
 
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump_run import Failure, MarkLost, Run
-from sidecar.core.dump_start import Demand, DumpLimits, Ground, Room, changed, once_more, resumed, started
+from sidecar.core.dump_start import Demand, DumpLimits, Ground, Room, changed, demand_of_none, once_more, resumed, started
 from sidecar.core.messages import (
     Command,
     PauseDump,
@@ -140,7 +140,7 @@ class Dump:
 
     def demand(self) -> Demand:
         """What it takes, and whether it would take more."""
-        return Demand(delivery_bound_s=self._ground.limits.delivery_bound_s) if self._run is None else self._run.demand()
+        return demand_of_none(self._ground.limits) if self._run is None else self._run.demand()
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
         """The windows that close in this segment, oldest first; `marks` are the watermark rows in it, in order.

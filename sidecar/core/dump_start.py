@@ -15,13 +15,15 @@ from sidecar.errors import RefusedRequest
 class DumpLimits:
     """`readers`: windows being read at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
     small chunks. `open_windows_max` and `chunk_bytes_max`: what may be read but not closed in the log: the back-pressure.
-    `delivery_bound_s`: of a dump that does not say its own; 0: by what delivery takes without a dump (sidecar/pace)."""
+    `delivery_bound_s`: of a dump that does not say its own; 0: by what delivery takes without a dump (sidecar/pace). `strict_bound`: of
+    each dump."""
 
     readers: int = 2
     window_chunks_max: int = 8
     open_windows_max: int = 16
     chunk_bytes_max: int = 256 << 20
     delivery_bound_s: float = 0.0
+    strict_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,12 @@ class Demand:
     held: bool = False
     delivery_bound_s: float = 0.0
     readers: int = 0
+    strict_bound: bool = False
+
+
+def demand_of_none(limits: DumpLimits) -> Demand:
+    """Of no dump."""
+    return Demand(delivery_bound_s=limits.delivery_bound_s, strict_bound=limits.strict_bound)
 
 
 @dataclass(slots=True)

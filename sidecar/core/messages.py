@@ -26,12 +26,13 @@ READERS_MAX = 64
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How gently a dump reads. 0: `readers` and `delivery_bound_s` as the sidecar is configured, rows and bytes without a bound.
-    `delivery_bound_s`: within what the live changes are to be delivered while it runs."""
+    `delivery_bound_s`: within what the live changes are to be delivered while it runs; `strict_bound`: however slow that makes the dump."""
 
     readers: int = 0
     rows_per_s: int = 0
     bytes_per_s: int = 0
     delivery_bound_s: float = 0.0
+    strict_bound: bool = False
 
     @property
     def bounded(self) -> bool:
@@ -196,6 +197,7 @@ class Settings:
     rows_per_s: int | None = None
     bytes_per_s: int | None = None
     delivery_bound_s: float | None = None
+    strict_bound: bool | None = None
 
     def of(self, chunk_rows: int, pace: Pace) -> tuple[int, Pace]:
         """These chunk rows and this pace, changed."""

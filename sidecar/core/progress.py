@@ -187,9 +187,9 @@ def _table_to_json(table: TableProgress) -> dict[str, Any]:
 
 
 def _pace(found: dict[str, Any]) -> Pace:
-    """A dump of version 0.1.0 has no bound of its own."""
-    bound_s = float(found.get("delivery_bound_s", 0.0))
-    return Pace(int(found["readers"]), int(found["rows_per_s"]), int(found["bytes_per_s"]), bound_s)
+    """A dump of version 0.1.0 has no bound of its own, one of 0.4.0 or before no strict one."""
+    bound_s, strict = float(found.get("delivery_bound_s", 0.0)), bool(found.get("strict_bound", False))
+    return Pace(int(found["readers"]), int(found["rows_per_s"]), int(found["bytes_per_s"]), bound_s, strict)
 
 
 def _key(found: list[str] | None) -> Key | None:

@@ -22,10 +22,10 @@ READ_EVERY_S, READ_REMOTE_EVERY_S = 0.05, 0.25
 
 class LogDeliveries:
     """`report` is what the worker last wrote of this log, None before the first; `trouble` why it cannot be read at the moment, or is not
-    believed."""
+    believed. `needs_spark`: the worker merges no window without it (`spark.worker_rows` is 0)."""
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    def __init__(self, folder: Folder, *, needs_spark: bool = False) -> None:
+        self._folder, self._needs_spark = folder, needs_spark
         self._own_id = ""
         self._known_seq: Seq | None = None
         self.report: DeliveryReport | None = None
@@ -69,7 +69,7 @@ class LogDeliveries:
                 self._check_is_of_this_log(found)
             self.report = found
             if self.report is not None and (self._told is None or self._told.written_ms != self.report.written_ms):
-                self._told = Told(self.report.written_ms, read_s, starting=self.report.spark == SPARK_STARTING)
+                self._told = Told(self.report.written_ms, read_s, starting=self._needs_spark and self.report.spark == SPARK_STARTING)
             self.trouble = ""
         except (storage.StorageError, LogBroken, LogUnreachable, ValueError) as error:
             self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be used: {error}"

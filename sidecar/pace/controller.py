@@ -3,8 +3,13 @@
 Each sink by itself has a **width**: rows of a dump that may be read and not accepted by it, wherever they are (being read, in open
 windows, in the log). The least of all sinks holds.
 
-    width = gain x slack / (seconds that a dump's row adds)          slack = bound - delivery without a dump - a dump's batch by itself
+    width = gain x slack / (seconds that a dump's row adds)          slack = limit - delivery without a dump - a dump's batch by itself
 
+- The limit of live delivery is the bound, where the bound can be kept with a dump that is worth its name. A batch with any dump rows has
+  a fixed cost F (a Spark job, a commit), and a narrower dump does not make it less. While rows cost less than F, narrowing gains little
+  latency and loses most of the throughput. So the limit is never below what batches of 2 x F come to: half of the sink's throughput, and
+  twice the latency that any dump costs there. A bound below that is exceeded, and `SinkState` says by how much and why.
+- A strict bound is kept as far as it can be: the dump then gets LEAST_SHARE of what cannot be avoided, however slow it is.
 - Forward: all of the width may stand before a live segment at once; then that segment is delivered at the bound. What a row adds, and
   what delivery takes without any, comes from the sink's batches (`cost`). A jump in either narrows the width with the second batch
   that shows it.
@@ -15,9 +20,8 @@ windows, in the log). The least of all sinks holds.
   that had fallen for a stall of the machine would stay down.
 - What is not known is narrow: before the first batch with dump rows one small chunk at a time. The width grows at most GROWTH-fold
   over what was really open while batches were accepted.
-- A dump goes on: with nothing of it open or undelivered, one chunk may be read, however narrow the width and slow the sink; and if
-  the bound leaves no slack, LEAST_SHARE of what the sink takes anyway is it. But not while there is no Spark to merge it: live
-  changes after its window would wait for that.
+- A dump always continues: with nothing of it open or undelivered, one chunk may be read, however narrow the width and slow the sink. But
+  not while there is no Spark and the worker merges no windows itself: live changes after a window would wait for that.
 
 A sink takes a segment from the moment its manifest was written, by the sidecar's clock, to the moment at which the worker says that
 it was accepted, in the sidecar's clock (`clocks`); where no batch tells, to the moment at which it was heard.
@@ -41,7 +45,9 @@ BOUND_LEAST_S = 0.5
 BOUND_SHARE = 1.2
 """Without a bound of the operator's: this much, or this many times what delivery takes without a dump, whichever is more."""
 LEAST_SHARE = 0.1
-"""Of what delivery takes without a dump's rows: what they may add even if the bound leaves nothing. Nobody notices it, and it goes on."""
+"""Of what delivery takes without a dump's rows: what they may add even if a strict bound leaves nothing."""
+WORTH_BATCHES = 2.0
+"""In fixed costs of a batch: at that length half of a batch is rows."""
 LIVE_OVER_S = 10.0
 LIVE_BATCHES_MIN = 8
 """Live delivery is the p99 over so long, or of so many batches of a sink whose batches take longer."""
@@ -75,7 +81,8 @@ class Written(NamedTuple):
 class SinkState:
     """One sink for people. `live_s`: p99 of manifest -> accepted, or the age of what waits if that is more. `without_s`: what that is
     without a dump, 0 if not known. `rows`: those that a dump may have read and not delivered. `holds`: it keeps the dump from more.
-    `lag_s`: how long the oldest segment that it has not accepted has been in the log. `error`: why it does not go on."""
+    `lag_s`: how long the oldest segment that it has not accepted has been in the log. `error`: why it does not continue. `limit_s`: what
+    the dump keeps `live_s` within; above `bound_s` because a batch with dump rows takes `fixed_s`, however few they are."""
 
     sink: str
     live_s: float
@@ -85,6 +92,15 @@ class SinkState:
     holds: bool
     lag_s: float = 0.0
     error: str = ""
+    limit_s: float = 0.0
+    fixed_s: float = 0.0
+
+
+class Bound(NamedTuple):
+    """The operator's bound of live delivery, 0 for none. `strict`: it holds, however slow the dump is."""
+
+    seconds: float = 0.0
+    strict: bool = False
 
 
 @dataclass(slots=True)
@@ -164,30 +180,30 @@ class SinkPace:
         self.queued_rows += written.rows
         self.queued_bytes += written.bytes
 
-    def hear(self, told: SinkDelivery, clocks: Clocks, *, now_s: float, bound_s: float) -> None:
-        """What the worker told of it. A batch that was told before is told again; `bound_s`: the operator's, 0 for none."""
+    def hear(self, told: SinkDelivery, clocks: Clocks, *, now_s: float, bound: Bound) -> None:
+        """What the worker reports of it. Batches of an earlier report may be in it again."""
         for batch in told.batches:
             if self._last is None or batch.last > self._last:
-                self._accepted(batch, clocks.at_s(batch.accepted_ms, at_most_s=now_s), bound_s=bound_s)
+                self._accepted(batch, clocks.at_s(batch.accepted_ms, at_most_s=now_s), bound)
         if told.accepted is not None and self.waiting and self.waiting[0].seq <= told.accepted:
-            self._accepted(self._guessed(told.accepted, now_s), now_s, bound_s=bound_s)
+            self._accepted(self._guessed(told.accepted, now_s), now_s, bound)
         self._heard_s, self.error = now_s, told.error
 
-    def take(self, demand: Demand, *, bound_s: float) -> Room:
+    def take(self, demand: Demand, bound: Bound) -> Room:
         """What this sink leaves to a dump that has so much open."""
         self._open_rows = demand.open_rows
         taken = demand.open_rows + self.queued_rows
         self._peaks = (self._peaks[0], max(self._peaks[1], taken))
         if not taken:
             self.gain.flush = 0
-        rows, size = self.width(bound_s)
+        rows, size = self.width(bound)
         return Room(rows - self.queued_rows, size - self.queued_bytes, rows)
 
-    def width(self, bound_s: float) -> tuple[int, int]:
+    def width(self, bound: Bound) -> tuple[int, int]:
         """Rows and bytes of a dump that may be read and not accepted."""
         if self._cost.row_s is None:
             return NARROW_ROWS, UNLIMITED.bytes
-        slack_s = self.limit_s(bound_s) - self.without_s
+        slack_s = self.limit_s(bound) - self.without_s
         more_s = self.gain.value * (slack_s - self._cost.job_s)
         rows = min(int(self.gain.value * self._cost.rows_in(slack_s)), GROWTH * max(self._peaks[0], NARROW_ROWS))
         return rows, int(more_s / byte_s) if (byte_s := self._cost.byte_s) is not None else UNLIMITED.bytes
@@ -197,13 +213,20 @@ class SinkPace:
         """What delivery takes without a dump."""
         return self._waits * self._cost.quiet_s
 
-    def bound_s(self, bound_s: float) -> float:
-        return bound_s or max(BOUND_LEAST_S, BOUND_SHARE * self.without_s)
+    def bound_s(self, bound: Bound) -> float:
+        return bound.seconds or max(BOUND_LEAST_S, BOUND_SHARE * self.without_s)
 
-    def limit_s(self, bound_s: float) -> float:
-        """What is kept to: the bound, or what a dump that goes on comes to at the least, for its batches take what they take by
-        themselves."""
-        return max(self.bound_s(bound_s), (self.without_s + self._cost.job_s) * (1 + LEAST_SHARE))
+    def limit_s(self, bound: Bound) -> float:
+        """What live delivery is kept within. Where that is the floor and not the bound, the gain falls from the floor on, not below it."""
+        if bound.strict:
+            return max(self.bound_s(bound), (self.without_s + self._cost.job_s) * (1 + LEAST_SHARE))
+        floor_s = WAITS * WORTH_BATCHES * self._cost.fixed_s
+        return self.bound_s(bound) if floor_s <= self.bound_s(bound) else floor_s / OVER
+
+    @property
+    def fixed_s(self) -> float:
+        """What a batch with any dump rows takes."""
+        return self._cost.fixed_s
 
     def live_s(self, now_s: float) -> float:
         return max(self._live.p99_s(), self.lag_s(now_s))
@@ -217,7 +240,7 @@ class SinkPace:
         seconds = now_s - max(self._heard_s, passed[0].at_s)
         return BatchDone(accepted, len(passed), 0, sum(one.rows for one in passed), seconds, 0.0, 0)
 
-    def _accepted(self, batch: BatchDone, at_s: float, *, bound_s: float) -> None:
+    def _accepted(self, batch: BatchDone, at_s: float, bound: Bound) -> None:
         took_s: list[float] = []
         size = 0
         while self.waiting and self.waiting[0].seq <= batch.last:
@@ -235,20 +258,20 @@ class SinkPace:
         elif took_s and (since_s := self._live.since_s()) is not None and self._dump_s < since_s and (quiet_s := self._cost.quiet_s) > 0:
             self._waits = min(max(self._live.p99_s() / quiet_s, 1.0), WAITS_MAX)
         if took_s and (batch.dump_rows or self._after_dump):
-            slack_s = max(self.limit_s(bound_s) - self.without_s, 1e-9)
+            slack_s = max(self.limit_s(bound) - self.without_s, 1e-9)
             used = (max(took_s) - self.without_s) / slack_s
             self.gain.judge(used, rows=batch.dump_rows, at_s=at_s, open_rows=self._open_rows + self.queued_rows)
         self._after_dump = batch.dump_rows > 0
 
 
 class Controller:
-    """All sinks. `wrote` and `hear` as things happen, `room` before a dump is asked what it reads next. `starting`: as told, there is no
-    Spark yet."""
+    """All sinks. `wrote` and `hear` as things happen, `room` before a dump is asked what it reads next. `starting`: as
+    reported, nothing merges a window yet."""
 
     def __init__(self) -> None:
         self._sinks: dict[str, SinkPace] = {"": SinkPace(())}  # until one has told: nothing is accepted
         self._clocks = Clocks()
-        self._bound_s = 0.0
+        self._bound = Bound()
         self._holds: str | None = None
         self.starting = False
 
@@ -267,12 +290,12 @@ class Controller:
         known = self._sinks
         self._sinks = {name: known.get(name) or SinkPace(longest) for name in each}
         for name, sink in self._sinks.items():
-            sink.hear(each[name], self._clocks, now_s=now_s, bound_s=self._bound_s)
+            sink.hear(each[name], self._clocks, now_s=now_s, bound=self._bound)
 
     def room(self, demand: Demand) -> Room:
         """What a dump may have open now."""
-        self._bound_s = demand.delivery_bound_s
-        rooms = {name: sink.take(demand, bound_s=self._bound_s) for name, sink in self._sinks.items()}
+        self._bound = Bound(demand.delivery_bound_s, demand.strict_bound)
+        rooms = {name: sink.take(demand, self._bound) for name, sink in self._sinks.items()}
         least = min(rooms, key=lambda name: rooms[name].rows)
         self._holds = least if demand.held else None
         if demand.held:
@@ -288,11 +311,11 @@ class Controller:
 
     def states(self, now_s: float) -> tuple[SinkState, ...]:
         """Each sink that was told."""
-        bound_s = self._bound_s
+        bound = self._bound
         return tuple(
             SinkState(
-                name, sink.live_s(now_s), sink.bound_s(bound_s), sink.without_s, sink.width(bound_s)[0], self._holds == name,
-                sink.lag_s(now_s), sink.error,
+                name, sink.live_s(now_s), sink.bound_s(bound), sink.without_s, sink.width(bound)[0], self._holds == name,
+                sink.lag_s(now_s), sink.error, sink.limit_s(bound), sink.fixed_s,
             )
             for name, sink in self._sinks.items()
             if name

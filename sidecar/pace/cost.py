@@ -31,6 +31,8 @@ FAR = 3.0
 """Of the deviation that was to be expected: a batch farther off is an outlier, or news."""
 FORGET = 100.0
 """Of the variances, at news."""
+TAKEN_BATCHES = 8
+"""With dump rows. What the quickest of them leaves is what a batch takes by itself; a slower one was disturbed."""
 PROVEN_BATCHES = 2
 """One may have been lucky."""
 PROBE = 0.9
@@ -52,6 +54,7 @@ class Cost:
         self._noise = NOISE_FIRST
         self._off = 0.0
         self._proven: deque[float] = deque(maxlen=PROVEN_BATCHES)
+        self._taken: deque[tuple[float, int]] = deque(maxlen=TAKEN_BATCHES)
         self._row_bytes = 0.0
         self.job_s = 0.0
         """What a batch with any dump rows adds besides: as it was when a quiet one was seen."""
@@ -82,12 +85,19 @@ class Cost:
             self._var_begun, self._var_row = seconds**2, (seconds / rows) ** 2
         if rows and self._row is not None:
             self._follow(seconds, rows, self._row)
+            self._taken.append((seconds, rows))
             self._proven.append(max((max(seconds - self.quiet_s, 0.0) + self._noise * seconds) / rows, ROW_S_LEAST))
             self._row_bytes = dump_bytes / rows if dump_bytes else self._row_bytes
         while self._quiet and self._quiet[0][0] <= self._number - QUIET_AGE:
             self._quiet.popleft()
         if self._quiet and self._row is not None:
             self.job_s = max(self._begun - self.quiet_s, 0.0)
+
+    @property
+    def fixed_s(self) -> float:
+        """What a batch with any dump rows may take by itself: what is not known to be its rows'. 0 before the first."""
+        row_least_s = max((self._row or 0.0) - sqrt(self._var_row), 0.0)
+        return min((max(seconds - rows * row_least_s, 0.0) for seconds, rows in self._taken), default=0.0)
 
     def rows_in(self, seconds: float) -> float:
         """How many rows a batch may have that takes so many seconds more than one without, as far as that is sure: by what is followed, or

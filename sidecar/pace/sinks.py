@@ -38,8 +38,8 @@ class SinkDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """When a report was told: `written_ms` by the worker's wall clock, `read_s` by the sidecar's clock. `starting`: there is no Spark yet
-    to merge a window, and the live changes after one would wait for it."""
+    """When a report was told: `written_ms` by the worker's wall clock, `read_s` by the sidecar's clock. `starting`: there is no Spark
+    yet, the worker merges no window itself, and the live changes after one would wait."""
 
     written_ms: int
     read_s: float

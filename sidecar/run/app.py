@@ -132,7 +132,7 @@ class Sidecar:
             epoch_min=last.epoch + 1 if last else 1,
         )
         self._closers.append(self.ownership.release)
-        self.deliveries = LogDeliveries(folder)
+        self.deliveries = LogDeliveries(folder, needs_spark=not config.spark.worker_rows)
         self.deliveries.start()
         self._closers.append(self.deliveries.close)
         self._checks.append(self.deliveries.check)

@@ -94,7 +94,7 @@ class Gauge:
         pipeline, wall_ms = self._pipeline, time.time() * 1000
         progress, counts, report = pipeline.dump.progress, pipeline.counts, self._deliveries.report
         self._estimates.want(progress)
-        ddl, lanes, sinks = pipeline.last_ddl, self._lanes(now_s), pipeline.pace.states(now_s)
+        ddl, lanes, sinks, demand = pipeline.last_ddl, self._lanes(now_s), pipeline.pace.states(now_s), pipeline.dump.demand()
         rows_s, bytes_s = self._rates(now_s)
         resolved_ts = pipeline.sequence.after_ts or None
         measured = self._measured(now_s, wall_ms, lanes, sinks, worker=worker)
@@ -126,7 +126,8 @@ class Gauge:
             merge_worker=measured.merge_worker,
             last_error=measured.source_said or self._deliveries.trouble or _error_of(report, died) or last_error,
             estimates=self._estimates.rows,
-            readers=pipeline.dump.demand().readers,
+            readers=demand.readers,
+            strict_bound=demand.strict_bound,
             sinks=sinks,
             merged_rows=report.rows if report else {},
             skipped_rows=report.skipped if report else 0,
@@ -161,7 +162,7 @@ class Gauge:
             source_said=away.said if away else "",
             windows_full=pipeline.dump.full(),
             throttled=pipeline.throttled_s() > 0,
-            delivery_bound_s=max((sink.bound_s for sink in sinks), default=0.0),
+            delivery_limit_s=max((max(sink.bound_s, sink.limit_s) for sink in sinks), default=0.0),
             held_by=next((sink for sink in sinks if sink.holds), None),
             spark_starting=pipeline.pace.starting,
         )

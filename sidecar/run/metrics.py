@@ -140,7 +140,13 @@ def _sinks(status: SidecarStatus) -> Iterator[Metric]:
     """The pace of a dump, by sink."""
     values: tuple[tuple[str, str, Callable[[SinkState], float]], ...] = (
         ("live_delivery_seconds", "p99 from a segment's manifest to its acceptance", lambda sink: sink.live_s),
-        ("live_delivery_bound_seconds", "What a dump keeps live delivery within", lambda sink: sink.bound_s),
+        ("live_delivery_bound_seconds", "What a dump is to keep live delivery within", lambda sink: sink.bound_s),
+        (
+            "live_delivery_limit_seconds",
+            "What a dump keeps live delivery within: the bound or, if a batch takes too long for it, more",
+            lambda sink: sink.limit_s,
+        ),
+        ("batch_fixed_seconds", "What a batch with any dump rows takes, however few; 0: unknown", lambda sink: sink.fixed_s),
         ("live_delivery_without_dump_seconds", "What live delivery would take without a dump; 0: unknown", lambda sink: sink.without_s),
         ("rows_allowed", "Rows that a dump may have read and not delivered", lambda sink: float(max(sink.rows, 0))),
         ("sink_lag_seconds", "How long the oldest segment that this sink has not accepted has been in the log", lambda sink: sink.lag_s),

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Literal
 
 from sidecar.config import Config
-from sidecar.control.status import SidecarStatus
+from sidecar.control.status import SidecarStatus, above_bound
 from sidecar.core.model import CommitTs, Seq, TableName, utc
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import TicdcDumpError, parted
@@ -159,6 +159,7 @@ class News:
         self._spark = ""
         self._stands: dict[str, str] = {}
         self._skipped = self._guessed = 0
+        self._above: set[tuple[str, str]] = set()
         self._dump: _DumpSeen | None = None
         self._segments: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
 
@@ -175,6 +176,7 @@ class News:
             *self._first_delivery(status, at_s),
             *_ddls(before, status),
             *_rewrites(before, status),
+            *self._above_bounds(status),
         ]
         if status.progress is not None:
             lines += self._of_dump(before, status.progress, at_s)
@@ -204,6 +206,17 @@ class News:
             if sink.error != self._stands.get(sink.sink, ""):
                 self._stands[sink.sink] = sink.error
                 yield _sink_stands(sink) if sink.error else Line("sink goes on", {"sink": sink.sink})
+
+    def _above_bounds(self, now: SidecarStatus) -> Iterator[Line]:
+        """Once for each dump and sink."""
+        if now.progress is None or now.progress.state is not DumpState.RUNNING:
+            return
+        for sink in now.sinks:
+            at = (now.progress.dump_id, sink.sink)
+            if at not in self._above and (text := above_bound(sink)):
+                self._above.add(at)
+                hint = "raise the bound, or keep it with `dumpset --strict-bound` and a slower dump"
+                yield Line("live delivery above its bound", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
 
     def _first_delivery(self, status: SidecarStatus, at_s: float) -> Iterator[Line]:
         if not self._delivers and (status.delivered_ts or 0) > self._began_ts:

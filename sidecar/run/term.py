@@ -115,5 +115,6 @@ def limits(config: Config, changefeed: Changefeed) -> Limits:
             open_windows_max=dump.open_windows_max,
             chunk_bytes_max=dump.chunk_bytes_max,
             delivery_bound_s=dump.delivery_bound_s,
+            strict_bound=dump.strict_bound,
         ),
     )

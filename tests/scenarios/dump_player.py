@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Sequence
+from typing import Any
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
@@ -106,7 +107,7 @@ class DumpPlayer:
                 return self._request(words[0], given)
 
     def _new(self, words: list[str]) -> None:
-        given = {name: int(value) for name, value in (word.split("=") for word in words)}
+        given: dict[str, Any] = {name: int(value) for name, value in (word.split("=") for word in words)}
         self.after_ts, self.next_seq, self.dump_number = given.pop("after", 400), given.pop("next_seq", 5), 0
         epoch = given.pop("epoch", 1)
         self.limits = DumpLimits(**{"readers": 1, **given})
@@ -129,7 +130,8 @@ class DumpPlayer:
         dump_id = _dump_id(self.dump_number)
         tables = tuple(TableName("s", table) for table in given.get("tables", "").split(",") if table)
         brackets, rows = Brackets(given.get("brackets", "watermark")), int(given.get("chunk_rows", 10))
-        settings = Settings(**{name: int(given[name]) for name in ("chunk_rows", "readers", "rows_per_s") if name in given})
+        changed: dict[str, Any] = {name: int(given[name]) for name in ("chunk_rows", "readers", "rows_per_s") if name in given}
+        settings = Settings(**changed)
         requests: dict[str, Request] = {
             "start": StartDump(
                 dump_id, tables, brackets, rows, pace=Pace(rows_per_s=int(given.get("rows_per_s", 0))), grows="grows" in given

@@ -51,12 +51,21 @@ ROWS_A_BATCH_MAX = 2_000_000
 
 @dataclass(frozen=True)
 class Price:
-    """Seconds of a batch: `fixed_s` of one without windows, `job_s` more of one with some, and by rows."""
+    """Seconds of a batch: `fixed_s` of one without windows, `job_s` more of one with some, and by rows. `cores`: Spark's, where
+    the worker merges a window itself if that ends first (0: it merges none)."""
 
     fixed_s: float
     row_s: float
     job_s: float = 0.0
     live_s: float = 1e-5
+    cores: int = 0
+
+    def of(self, live: int, dumped: int) -> float:
+        seconds = self.fixed_s + live * self.live_s
+        if not dumped:
+            return seconds
+        on_spark = self.job_s + dumped * self.row_s / max(self.cores, 1)
+        return seconds + (min(dumped * self.row_s, on_spark) if self.cores else on_spark)
 
 
 @dataclass
@@ -100,7 +109,7 @@ class Sink:
             taken.append(head)
             dumped += rows
         live = sum(head.rows for head in taken)
-        seconds = price.fixed_s + live * price.live_s + (price.job_s + dumped * price.row_s if dumped else 0.0)
+        seconds = price.of(live, dumped)
         seconds *= max(1 + self._rng.gauss(0, self.noise), 0.5)
         done = BatchDone(taken[-1].seq, len(taken), live, dumped, seconds, 0.0, worker_ms(now_s + seconds))
         self._under_way = now_s + seconds, done
@@ -166,7 +175,7 @@ class LightLog:
 
 @dataclass
 class LightFeed:
-    """Resolved five times a second; a mark comes with the next one."""
+    """Resolved every so often; a mark comes with the next one."""
 
     clock: MemoryClock
     every_s: float = 0.2
@@ -323,10 +332,11 @@ class PaceWorld:
         step_s: float = 0.02,
         live_rows_s: Callable[[float], float] = lambda _: 500.0,
         read_rows_s: float = 200_000.0,
+        resolved_every_s: float = 0.2,
         limits: DumpLimits | None = None,
     ) -> None:
         self.clock, self.step_s, self.sinks = MemoryClock(), step_s, sinks
-        self.feed = LightFeed(self.clock)
+        self.feed = LightFeed(self.clock, resolved_every_s)
         self.log = LightLog(self.clock, live_rows_s)
         self.source = LightSource(self.clock, self.feed, read_rows_s, 200)
         self.reports, self.asked = Reports(self.clock, sinks), Asked()
@@ -347,8 +357,8 @@ class PaceWorld:
         )
         self.pipeline: Pipeline = attach(outside, changefeed_id="cf", epoch=1, limits=Limits(dump=limits or DumpLimits()))
 
-    def start(self, *, brackets: Brackets = Brackets.WATERMARK, bound_s: float = 0.0) -> None:
-        pace = Pace(delivery_bound_s=bound_s)
+    def start(self, *, brackets: Brackets = Brackets.WATERMARK, bound_s: float = 0.0, strict_bound: bool = False) -> None:
+        pace = Pace(delivery_bound_s=bound_s, strict_bound=strict_bound)
         self.asked.waiting.append(StartDump("1" * 16, TABLES, brackets, 10_000, pace=pace))
 
     def run(self, until_s: float) -> None:

@@ -14,6 +14,7 @@ from sidecar.core.model import Seq, TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Head, Outcome, Sink
+from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Work
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.memory.target import target
@@ -26,10 +27,19 @@ Shown = tuple[int, int, str, tuple[str | None, ...], tuple[str | None, ...] | No
 
 @dataclass(frozen=True)
 class Here:
-    """`delivery.Tasks` in this process. `before` is called before each task."""
+    """`delivery.Tasks` in this process, or what stands for Spark there. `before` is called before each task."""
 
     at_once: int = 2
     before: Callable[[], object] = lambda: None
+    ready: bool = True
+    job_s: float = 0.0
+
+    @property
+    def parallel(self) -> int:
+        return self.at_once
+
+    def limits(self, most: BatchLimits) -> BatchLimits:
+        return most
 
     def cores(self, heads: Sequence[Head]) -> int:
         return self.at_once

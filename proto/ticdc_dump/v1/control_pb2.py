@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from ticdc_dump.v1 import delivery_pb2 as ticdc__dump_dot_v1_dot_delivery__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bticdc_dump/v1/control.proto\x12\rticdc_dump.v1\x1a\x1cticdc_dump/v1/delivery.proto\"\x88\x01\n\x10SubscribeRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x16\n\tafter_seq\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x0b\n\x03log\x18\x04 \x01(\tB\x0c\n\n_after_seq\"q\n\x12\x41\x63knowledgeRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0b\n\x03log\x18\x04 \x01(\t\"\x15\n\x13\x41\x63knowledgeResponse\"+\n\nChangefeed\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"\xdc\x02\n\x0cStartRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x0f\n\x07\x64ump_id\x18\x02 \x01(\t\x12\x13\n\x0btable_rules\x18\x03 \x03(\t\x12)\n\x08\x62rackets\x18\x04 \x01(\x0e\x32\x17.ticdc_dump.v1.Brackets\x12\x12\n\nchunk_rows\x18\x05 \x01(\r\x12,\n\x05where\x18\x06 \x03(\x0b\x32\x1d.ticdc_dump.v1.TablePredicate\x12&\n\x04keys\x18\x07 \x03(\x0b\x32\x18.ticdc_dump.v1.TableKeys\x12\x0f\n\x07readers\x18\x08 \x01(\r\x12\x17\n\x0frows_per_second\x18\t \x01(\x04\x12\x18\n\x10\x62ytes_per_second\x18\n \x01(\x04\x12\x1e\n\x16\x64\x65livery_bound_seconds\x18\x0b \x01(\x01\"\xfe\x01\n\x0c\x44umpSettings\x12\x17\n\nchunk_rows\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x14\n\x07readers\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x1c\n\x0frows_per_second\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\x1d\n\x10\x62ytes_per_second\x18\x04 \x01(\x04H\x03\x88\x01\x01\x12#\n\x16\x64\x65livery_bound_seconds\x18\x05 \x01(\x01H\x04\x88\x01\x01\x42\r\n\x0b_chunk_rowsB\n\n\x08_readersB\x12\n\x10_rows_per_secondB\x13\n\x11_bytes_per_secondB\x19\n\x17_delivery_bound_seconds\"j\n\nSetRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.ticdc_dump.v1.DumpSettings\"m\n\rResumeRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.ticdc_dump.v1.DumpSettings\"B\n\x0eTablePredicate\x12\x0e\n\x06schema\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x11\n\tpredicate\x18\x03 \x01(\t\"L\n\tTableKeys\x12\x0e\n\x06schema\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12 \n\x04keys\x18\x03 \x03(\x0b\x32\x12.ticdc_dump.v1.Key\"\x15\n\x03Key\x12\x0e\n\x06values\x18\x01 \x03(\t\"\x7f\n\x0b\x44umpPreview\x12+\n\x06tables\x18\x01 \x03(\x0b\x32\x1b.ticdc_dump.v1.TablePreview\x12\x10\n\x08refusals\x18\x02 \x03(\t\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x0f\n\x07outside\x18\x04 \x01(\x04\x12\x0f\n\x07unasked\x18\x05 \x01(\x04\"z\n\x0cTablePreview\x12\x0e\n\x06schema\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12\x0f\n\x07read_by\x18\x05 \x01(\t\x12\x0f\n\x07refused\x18\x06 \x01(\t\x12\x0c\n\x04slow\x18\x07 \x01(\t\"<\n\x0b\x44umpRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\"T\n\x0eRestartRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x13\n\x0bnew_dump_id\x18\x02 \x01(\t\" \n\x0bListRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"8\n\x0cListResponse\x12(\n\x05\x64umps\x18\x01 \x03(\x0b\x32\x19.ticdc_dump.v1.DumpStatus\"\x8a\x01\n\x0bTableStatus\x12\x0e\n\x06schema\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x0e\n\x06\x63hunks\x18\x03 \x01(\x04\x12\x0c\n\x04rows\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\x12\x16\n\x0erows_estimated\x18\x06 \x01(\x04\x12\x17\n\x0f\x63omplete_at_tso\x18\x07 \x01(\x04\"\xc5\x06\n\nDumpStatus\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x0f\n\x07\x64ump_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.ticdc_dump.v1.DumpState\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12)\n\x08\x62rackets\x18\x05 \x01(\x0e\x32\x17.ticdc_dump.v1.Brackets\x12*\n\x06tables\x18\x06 \x03(\x0b\x32\x1a.ticdc_dump.v1.TableStatus\x12\x14\n\x0cresolved_tso\x18\x07 \x01(\x04\x12\x15\n\rdelivered_tso\x18\x08 \x01(\x04\x12\x14\n\x0copen_windows\x18\t \x01(\r\x12\x16\n\x0eresolved_lag_s\x18\n \x01(\x01\x12\x16\n\x0e\x64\x65livery_lag_s\x18\x0b \x01(\x01\x12(\n\x05lanes\x18\x0c \x03(\x0b\x32\x19.ticdc_dump.v1.LaneStatus\x12\x13\n\x0bwaiting_for\x18\r \x01(\t\x12\x17\n\x0frows_per_second\x18\x0e \x01(\x01\x12\x18\n\x10\x62ytes_per_second\x18\x0f \x01(\x01\x12\r\n\x05\x65ta_s\x18\x10 \x01(\x01\x12\r\n\x05\x65poch\x18\x11 \x01(\r\x12\r\n\x05owner\x18\x12 \x01(\t\x12\x0f\n\x07\x63hanges\x18\x13 \x01(\x04\x12\x0f\n\x07repeats\x18\x14 \x01(\x04\x12\x10\n\x08segments\x18\x15 \x01(\x04\x12\x14\n\x0cmerge_worker\x18\x16 \x01(\t\x12\x12\n\nlast_error\x18\x17 \x01(\t\x12\x0c\n\x04\x64\x64ls\x18\x18 \x01(\x04\x12\x14\n\x0clast_ddl_tso\x18\x19 \x01(\x04\x12\x10\n\x08last_ddl\x18\x1a \x01(\t\x12-\n\x08settings\x18\x1b \x01(\x0b\x32\x1b.ticdc_dump.v1.DumpSettings\x12(\n\x05sinks\x18\x1c \x03(\x0b\x32\x19.ticdc_dump.v1.SinkStatus\x12\x34\n\x0bsubscribers\x18\x1d \x03(\x0b\x32\x1f.ticdc_dump.v1.SubscriberStatus\x12\x14\n\x0cskipped_rows\x18( \x01(\x04\x12\x1c\n\x14\x61mbiguous_timestamps\x18) \x01(\x04\"\x96\x01\n\nSinkStatus\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12\x0e\n\x06live_s\x18\x02 \x01(\x01\x12\x0f\n\x07\x62ound_s\x18\x03 \x01(\x01\x12\x16\n\x0ewithout_dump_s\x18\x04 \x01(\x01\x12\x14\n\x0crows_allowed\x18\x05 \x01(\x04\x12\r\n\x05holds\x18\x06 \x01(\x08\x12\r\n\x05lag_s\x18\x07 \x01(\x01\x12\r\n\x05\x65rror\x18\x08 \x01(\t\"h\n\x10SubscriberStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08next_seq\x18\x02 \x01(\x04\x12\x10\n\x08segments\x18\x03 \x01(\x04\x12\x0f\n\x07heard_s\x18\x04 \x01(\x01\x12\x11\n\tconnected\x18\x05 \x01(\x08\"?\n\nLaneStatus\x12\x0c\n\x04lane\x18\x01 \x01(\t\x12\x14\n\x0cresolved_tso\x18\x02 \x01(\x04\x12\r\n\x05lag_s\x18\x03 \x01(\x01*S\n\x08\x42rackets\x12\x18\n\x14\x42RACKETS_UNSPECIFIED\x10\x00\x12\x16\n\x12\x42RACKETS_WATERMARK\x10\x01\x12\x15\n\x11\x42RACKETS_SNAPSHOT\x10\x02*\x9e\x01\n\tDumpState\x12\x1a\n\x16\x44UMP_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x44UMP_STATE_RUNNING\x10\x01\x12\x15\n\x11\x44UMP_STATE_PAUSED\x10\x02\x12\x17\n\x13\x44UMP_STATE_FINISHED\x10\x03\x12\x15\n\x11\x44UMP_STATE_FAILED\x10\x04\x12\x16\n\x12\x44UMP_STATE_STOPPED\x10\x05\x32\xb4\x06\n\x07\x43ontrol\x12?\n\x05Start\x12\x1b.ticdc_dump.v1.StartRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12>\n\x05Pause\x12\x1a.ticdc_dump.v1.DumpRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12\x41\n\x06Resume\x12\x1c.ticdc_dump.v1.ResumeRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12;\n\x03Set\x12\x19.ticdc_dump.v1.SetRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12=\n\x04Stop\x12\x1a.ticdc_dump.v1.DumpRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12\x43\n\x07Restart\x12\x1d.ticdc_dump.v1.RestartRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12>\n\x05Query\x12\x1a.ticdc_dump.v1.DumpRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12?\n\x04List\x12\x1a.ticdc_dump.v1.ListRequest\x1a\x1b.ticdc_dump.v1.ListResponse\x12@\n\x05Watch\x12\x1a.ticdc_dump.v1.DumpRequest\x1a\x19.ticdc_dump.v1.DumpStatus0\x01\x12\x42\n\x07Preview\x12\x1b.ticdc_dump.v1.StartRequest\x1a\x1a.ticdc_dump.v1.DumpPreview\x12G\n\tSubscribe\x12\x1f.ticdc_dump.v1.SubscribeRequest\x1a\x17.ticdc_dump.v1.Delivery0\x01\x12T\n\x0b\x41\x63knowledge\x12!.ticdc_dump.v1.AcknowledgeRequest\x1a\".ticdc_dump.v1.AcknowledgeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bticdc_dump/v1/control.proto\x12\rticdc_dump.v1\x1a\x1cticdc_dump/v1/delivery.proto\"\x88\x01\n\x10SubscribeRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x16\n\tafter_seq\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x0b\n\x03log\x18\x04 \x01(\tB\x0c\n\n_after_seq\"q\n\x12\x41\x63knowledgeRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0b\n\x03log\x18\x04 \x01(\t\"\x15\n\x13\x41\x63knowledgeResponse\"+\n\nChangefeed\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"\xf2\x02\n\x0cStartRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x0f\n\x07\x64ump_id\x18\x02 \x01(\t\x12\x13\n\x0btable_rules\x18\x03 \x03(\t\x12)\n\x08\x62rackets\x18\x04 \x01(\x0e\x32\x17.ticdc_dump.v1.Brackets\x12\x12\n\nchunk_rows\x18\x05 \x01(\r\x12,\n\x05where\x18\x06 \x03(\x0b\x32\x1d.ticdc_dump.v1.TablePredicate\x12&\n\x04keys\x18\x07 \x03(\x0b\x32\x18.ticdc_dump.v1.TableKeys\x12\x0f\n\x07readers\x18\x08 \x01(\r\x12\x17\n\x0frows_per_second\x18\t \x01(\x04\x12\x18\n\x10\x62ytes_per_second\x18\n \x01(\x04\x12\x1e\n\x16\x64\x65livery_bound_seconds\x18\x0b \x01(\x01\x12\x14\n\x0cstrict_bound\x18\x0c \x01(\x08\"\xaa\x02\n\x0c\x44umpSettings\x12\x17\n\nchunk_rows\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x14\n\x07readers\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x1c\n\x0frows_per_second\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\x1d\n\x10\x62ytes_per_second\x18\x04 \x01(\x04H\x03\x88\x01\x01\x12#\n\x16\x64\x65livery_bound_seconds\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x19\n\x0cstrict_bound\x18\x06 \x01(\x08H\x05\x88\x01\x01\x42\r\n\x0b_chunk_rowsB\n\n\x08_readersB\x12\n\x10_rows_per_secondB\x13\n\x11_bytes_per_secondB\x19\n\x17_delivery_bound_secondsB\x0f\n\r_strict_bound\"j\n\nSetRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.ticdc_dump.v1.DumpSettings\"m\n\rResumeRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.ticdc_dump.v1.DumpSettings\"B\n\x0eTablePredicate\x12\x0e\n\x06schema\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x11\n\tpredicate\x18\x03 \x01(\t\"L\n\tTableKeys\x12\x0e\n\x06schema\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12 \n\x04keys\x18\x03 \x03(\x0b\x32\x12.ticdc_dump.v1.Key\"\x15\n\x03Key\x12\x0e\n\x06values\x18\x01 \x03(\t\"\x7f\n\x0b\x44umpPreview\x12+\n\x06tables\x18\x01 \x03(\x0b\x32\x1b.ticdc_dump.v1.TablePreview\x12\x10\n\x08refusals\x18\x02 \x03(\t\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x0f\n\x07outside\x18\x04 \x01(\x04\x12\x0f\n\x07unasked\x18\x05 \x01(\x04\"z\n\x0cTablePreview\x12\x0e\n\x06schema\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12\x0f\n\x07read_by\x18\x05 \x01(\t\x12\x0f\n\x07refused\x18\x06 \x01(\t\x12\x0c\n\x04slow\x18\x07 \x01(\t\"<\n\x0b\x44umpRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\"T\n\x0eRestartRequest\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x13\n\x0bnew_dump_id\x18\x02 \x01(\t\" \n\x0bListRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"8\n\x0cListResponse\x12(\n\x05\x64umps\x18\x01 \x03(\x0b\x32\x19.ticdc_dump.v1.DumpStatus\"\x8a\x01\n\x0bTableStatus\x12\x0e\n\x06schema\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x0e\n\x06\x63hunks\x18\x03 \x01(\x04\x12\x0c\n\x04rows\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\x12\x16\n\x0erows_estimated\x18\x06 \x01(\x04\x12\x17\n\x0f\x63omplete_at_tso\x18\x07 \x01(\x04\"\xc5\x06\n\nDumpStatus\x12-\n\nchangefeed\x18\x01 \x01(\x0b\x32\x19.ticdc_dump.v1.Changefeed\x12\x0f\n\x07\x64ump_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.ticdc_dump.v1.DumpState\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12)\n\x08\x62rackets\x18\x05 \x01(\x0e\x32\x17.ticdc_dump.v1.Brackets\x12*\n\x06tables\x18\x06 \x03(\x0b\x32\x1a.ticdc_dump.v1.TableStatus\x12\x14\n\x0cresolved_tso\x18\x07 \x01(\x04\x12\x15\n\rdelivered_tso\x18\x08 \x01(\x04\x12\x14\n\x0copen_windows\x18\t \x01(\r\x12\x16\n\x0eresolved_lag_s\x18\n \x01(\x01\x12\x16\n\x0e\x64\x65livery_lag_s\x18\x0b \x01(\x01\x12(\n\x05lanes\x18\x0c \x03(\x0b\x32\x19.ticdc_dump.v1.LaneStatus\x12\x13\n\x0bwaiting_for\x18\r \x01(\t\x12\x17\n\x0frows_per_second\x18\x0e \x01(\x01\x12\x18\n\x10\x62ytes_per_second\x18\x0f \x01(\x01\x12\r\n\x05\x65ta_s\x18\x10 \x01(\x01\x12\r\n\x05\x65poch\x18\x11 \x01(\r\x12\r\n\x05owner\x18\x12 \x01(\t\x12\x0f\n\x07\x63hanges\x18\x13 \x01(\x04\x12\x0f\n\x07repeats\x18\x14 \x01(\x04\x12\x10\n\x08segments\x18\x15 \x01(\x04\x12\x14\n\x0cmerge_worker\x18\x16 \x01(\t\x12\x12\n\nlast_error\x18\x17 \x01(\t\x12\x0c\n\x04\x64\x64ls\x18\x18 \x01(\x04\x12\x14\n\x0clast_ddl_tso\x18\x19 \x01(\x04\x12\x10\n\x08last_ddl\x18\x1a \x01(\t\x12-\n\x08settings\x18\x1b \x01(\x0b\x32\x1b.ticdc_dump.v1.DumpSettings\x12(\n\x05sinks\x18\x1c \x03(\x0b\x32\x19.ticdc_dump.v1.SinkStatus\x12\x34\n\x0bsubscribers\x18\x1d \x03(\x0b\x32\x1f.ticdc_dump.v1.SubscriberStatus\x12\x14\n\x0cskipped_rows\x18( \x01(\x04\x12\x1c\n\x14\x61mbiguous_timestamps\x18) \x01(\x04\"\xb8\x01\n\nSinkStatus\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12\x0e\n\x06live_s\x18\x02 \x01(\x01\x12\x0f\n\x07\x62ound_s\x18\x03 \x01(\x01\x12\x16\n\x0ewithout_dump_s\x18\x04 \x01(\x01\x12\x14\n\x0crows_allowed\x18\x05 \x01(\x04\x12\r\n\x05holds\x18\x06 \x01(\x08\x12\r\n\x05lag_s\x18\x07 \x01(\x01\x12\r\n\x05\x65rror\x18\x08 \x01(\t\x12\x0f\n\x07limit_s\x18\t \x01(\x01\x12\x0f\n\x07\x66ixed_s\x18\n \x01(\x01\"h\n\x10SubscriberStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08next_seq\x18\x02 \x01(\x04\x12\x10\n\x08segments\x18\x03 \x01(\x04\x12\x0f\n\x07heard_s\x18\x04 \x01(\x01\x12\x11\n\tconnected\x18\x05 \x01(\x08\"?\n\nLaneStatus\x12\x0c\n\x04lane\x18\x01 \x01(\t\x12\x14\n\x0cresolved_tso\x18\x02 \x01(\x04\x12\r\n\x05lag_s\x18\x03 \x01(\x01*S\n\x08\x42rackets\x12\x18\n\x14\x42RACKETS_UNSPECIFIED\x10\x00\x12\x16\n\x12\x42RACKETS_WATERMARK\x10\x01\x12\x15\n\x11\x42RACKETS_SNAPSHOT\x10\x02*\x9e\x01\n\tDumpState\x12\x1a\n\x16\x44UMP_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x44UMP_STATE_RUNNING\x10\x01\x12\x15\n\x11\x44UMP_STATE_PAUSED\x10\x02\x12\x17\n\x13\x44UMP_STATE_FINISHED\x10\x03\x12\x15\n\x11\x44UMP_STATE_FAILED\x10\x04\x12\x16\n\x12\x44UMP_STATE_STOPPED\x10\x05\x32\xb4\x06\n\x07\x43ontrol\x12?\n\x05Start\x12\x1b.ticdc_dump.v1.StartRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12>\n\x05Pause\x12\x1a.ticdc_dump.v1.DumpRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12\x41\n\x06Resume\x12\x1c.ticdc_dump.v1.ResumeRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12;\n\x03Set\x12\x19.ticdc_dump.v1.SetRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12=\n\x04Stop\x12\x1a.ticdc_dump.v1.DumpRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12\x43\n\x07Restart\x12\x1d.ticdc_dump.v1.RestartRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12>\n\x05Query\x12\x1a.ticdc_dump.v1.DumpRequest\x1a\x19.ticdc_dump.v1.DumpStatus\x12?\n\x04List\x12\x1a.ticdc_dump.v1.ListRequest\x1a\x1b.ticdc_dump.v1.ListResponse\x12@\n\x05Watch\x12\x1a.ticdc_dump.v1.DumpRequest\x1a\x19.ticdc_dump.v1.DumpStatus0\x01\x12\x42\n\x07Preview\x12\x1b.ticdc_dump.v1.StartRequest\x1a\x1a.ticdc_dump.v1.DumpPreview\x12G\n\tSubscribe\x12\x1f.ticdc_dump.v1.SubscribeRequest\x1a\x17.ticdc_dump.v1.Delivery0\x01\x12T\n\x0b\x41\x63knowledge\x12!.ticdc_dump.v1.AcknowledgeRequest\x1a\".ticdc_dump.v1.AcknowledgeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ticdc_dump.v1.control_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BRACKETS']._serialized_start=3192
-  _globals['_BRACKETS']._serialized_end=3275
-  _globals['_DUMPSTATE']._serialized_start=3278
-  _globals['_DUMPSTATE']._serialized_end=3436
+  _globals['_BRACKETS']._serialized_start=3292
+  _globals['_BRACKETS']._serialized_end=3375
+  _globals['_DUMPSTATE']._serialized_start=3378
+  _globals['_DUMPSTATE']._serialized_end=3536
   _globals['_SUBSCRIBEREQUEST']._serialized_start=77
   _globals['_SUBSCRIBEREQUEST']._serialized_end=213
   _globals['_ACKNOWLEDGEREQUEST']._serialized_start=215
@@ -45,41 +45,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHANGEFEED']._serialized_start=353
   _globals['_CHANGEFEED']._serialized_end=396
   _globals['_STARTREQUEST']._serialized_start=399
-  _globals['_STARTREQUEST']._serialized_end=747
-  _globals['_DUMPSETTINGS']._serialized_start=750
-  _globals['_DUMPSETTINGS']._serialized_end=1004
-  _globals['_SETREQUEST']._serialized_start=1006
-  _globals['_SETREQUEST']._serialized_end=1112
-  _globals['_RESUMEREQUEST']._serialized_start=1114
-  _globals['_RESUMEREQUEST']._serialized_end=1223
-  _globals['_TABLEPREDICATE']._serialized_start=1225
-  _globals['_TABLEPREDICATE']._serialized_end=1291
-  _globals['_TABLEKEYS']._serialized_start=1293
-  _globals['_TABLEKEYS']._serialized_end=1369
-  _globals['_KEY']._serialized_start=1371
-  _globals['_KEY']._serialized_end=1392
-  _globals['_DUMPPREVIEW']._serialized_start=1394
-  _globals['_DUMPPREVIEW']._serialized_end=1521
-  _globals['_TABLEPREVIEW']._serialized_start=1523
-  _globals['_TABLEPREVIEW']._serialized_end=1645
-  _globals['_DUMPREQUEST']._serialized_start=1647
-  _globals['_DUMPREQUEST']._serialized_end=1707
-  _globals['_RESTARTREQUEST']._serialized_start=1709
-  _globals['_RESTARTREQUEST']._serialized_end=1793
-  _globals['_LISTREQUEST']._serialized_start=1795
-  _globals['_LISTREQUEST']._serialized_end=1827
-  _globals['_LISTRESPONSE']._serialized_start=1829
-  _globals['_LISTRESPONSE']._serialized_end=1885
-  _globals['_TABLESTATUS']._serialized_start=1888
-  _globals['_TABLESTATUS']._serialized_end=2026
-  _globals['_DUMPSTATUS']._serialized_start=2029
-  _globals['_DUMPSTATUS']._serialized_end=2866
-  _globals['_SINKSTATUS']._serialized_start=2869
-  _globals['_SINKSTATUS']._serialized_end=3019
-  _globals['_SUBSCRIBERSTATUS']._serialized_start=3021
-  _globals['_SUBSCRIBERSTATUS']._serialized_end=3125
-  _globals['_LANESTATUS']._serialized_start=3127
-  _globals['_LANESTATUS']._serialized_end=3190
-  _globals['_CONTROL']._serialized_start=3439
-  _globals['_CONTROL']._serialized_end=4259
+  _globals['_STARTREQUEST']._serialized_end=769
+  _globals['_DUMPSETTINGS']._serialized_start=772
+  _globals['_DUMPSETTINGS']._serialized_end=1070
+  _globals['_SETREQUEST']._serialized_start=1072
+  _globals['_SETREQUEST']._serialized_end=1178
+  _globals['_RESUMEREQUEST']._serialized_start=1180
+  _globals['_RESUMEREQUEST']._serialized_end=1289
+  _globals['_TABLEPREDICATE']._serialized_start=1291
+  _globals['_TABLEPREDICATE']._serialized_end=1357
+  _globals['_TABLEKEYS']._serialized_start=1359
+  _globals['_TABLEKEYS']._serialized_end=1435
+  _globals['_KEY']._serialized_start=1437
+  _globals['_KEY']._serialized_end=1458
+  _globals['_DUMPPREVIEW']._serialized_start=1460
+  _globals['_DUMPPREVIEW']._serialized_end=1587
+  _globals['_TABLEPREVIEW']._serialized_start=1589
+  _globals['_TABLEPREVIEW']._serialized_end=1711
+  _globals['_DUMPREQUEST']._serialized_start=1713
+  _globals['_DUMPREQUEST']._serialized_end=1773
+  _globals['_RESTARTREQUEST']._serialized_start=1775
+  _globals['_RESTARTREQUEST']._serialized_end=1859
+  _globals['_LISTREQUEST']._serialized_start=1861
+  _globals['_LISTREQUEST']._serialized_end=1893
+  _globals['_LISTRESPONSE']._serialized_start=1895
+  _globals['_LISTRESPONSE']._serialized_end=1951
+  _globals['_TABLESTATUS']._serialized_start=1954
+  _globals['_TABLESTATUS']._serialized_end=2092
+  _globals['_DUMPSTATUS']._serialized_start=2095
+  _globals['_DUMPSTATUS']._serialized_end=2932
+  _globals['_SINKSTATUS']._serialized_start=2935
+  _globals['_SINKSTATUS']._serialized_end=3119
+  _globals['_SUBSCRIBERSTATUS']._serialized_start=3121
+  _globals['_SUBSCRIBERSTATUS']._serialized_end=3225
+  _globals['_LANESTATUS']._serialized_start=3227
+  _globals['_LANESTATUS']._serialized_end=3290
+  _globals['_CONTROL']._serialized_start=3539
+  _globals['_CONTROL']._serialized_end=4359
 # @@protoc_insertion_point(module_scope)

@@ -13,7 +13,7 @@ from sidecar.cli import cdc
 from sidecar.cli.dump_commands import parse_keys, parse_where, register
 from sidecar.control import client
 
-APP = typer.Typer()
+APP = typer.Typer(rich_markup_mode=None)
 register(APP)
 COMMANDS = {str(command.callback.__name__): command for command in APP.registered_commands if command.callback is not None}
 

@@ -63,7 +63,7 @@ def test_each_cause_is_named(measured: Measured, text: str) -> None:
         Measured(ticdc_lag_s=10),
         Measured(sequence_lag_s=5),
         Measured(delivery_lag_s=5),
-        Measured(delivery_lag_s=60, delivery_bound_s=72),
+        Measured(delivery_lag_s=60, delivery_limit_s=72),
         replace(RUNNING, source_still_s=5),
         Measured(dump=DumpState.FINISHED, source_still_s=100, throttled=True, windows_full=True),
     ],

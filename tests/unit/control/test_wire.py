@@ -56,9 +56,10 @@ STATUS = SidecarStatus(
     last_error="TiDB went away",
     estimates={ORDERS: 40},
     readers=2,
+    strict_bound=True,
     skipped_rows=17,
     ambiguous_timestamps=18,
-    sinks=(SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader"),),
+    sinks=(SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader", limit_s=0.9, fixed_s=0.2),),
     source_away_s=84.0,
 )
 
@@ -90,7 +91,7 @@ def test_the_dump_is_told_of_the_process_that_owns_the_changefeed_now() -> None:
 
 def test_the_settings_told_are_those_in_force() -> None:
     assert dump_status(STATUS).settings == pb.DumpSettings(
-        chunk_rows=10, readers=2, rows_per_second=21, bytes_per_second=22, delivery_bound_seconds=2.5
+        chunk_rows=10, readers=2, rows_per_second=21, bytes_per_second=22, delivery_bound_seconds=2.5, strict_bound=True
     )
     assert STATUS.progress is not None
     told = dump_status(replace(STATUS, progress=replace(STATUS.progress, pace=Pace(readers=7)))).settings

@@ -10,17 +10,15 @@ import pytest
 
 from sidecar.errors import OwnershipLost
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Head, Outcome
+from spark_merge.contract import Outcome
 from spark_merge.delivery import Delivery, JobSettings, Work
 from spark_merge.sinks.registry import open_sink
 from tests.support.histories import random_history, write_log
+from tests.support.sinks import Here
 
 
-class NoTasks:
+class NoTasks(Here):
     """Where none may come to."""
-
-    def cores(self, heads: Sequence[Head]) -> int:
-        return 1
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
         raise AssertionError(f"{len(work)} tasks came")

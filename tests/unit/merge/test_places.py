@@ -11,13 +11,14 @@ from random import Random
 
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.log.storage import Folder, open_folder
 from spark_merge import places
-from spark_merge.contract import Batch, Head, Outcome
-from spark_merge.cut import BatchLimits
+from spark_merge.contract import Batch, DueChunk, Head, Outcome, Unit
+from spark_merge.cut import LIVE_ROW_COST, BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, Work
 from spark_merge.places import SPARK, WORKER, Places
+from spark_merge.read import new_manifests
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from tests.support.eventually import PATIENCE_S
@@ -28,8 +29,8 @@ from tests.support.sinks import Here, accepted
 class NotedHere(Here):
     """Spark's part, in this process: what came to it, by segment."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, ready: bool = True, job_s: float = 0.0) -> None:
+        super().__init__(ready=ready, job_s=job_s)
         self.came: list[tuple[Seq, bool]] = []
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
@@ -44,9 +45,11 @@ def log(tmp_path: Path) -> Folder:
     return folder
 
 
-def deliver(log: Folder, out: Path, rows_max: int, limits: BatchLimits | None = None) -> tuple[Places, NotedHere, list[list[Seq]]]:
+def deliver(
+    log: Folder, out: Path, rows_max: int, limits: BatchLimits | None = None, spark: NotedHere | None = None
+) -> tuple[Places, NotedHere, list[list[Seq]]]:
     """Each batch's segments too."""
-    spark, batches = NotedHere(), []
+    spark, batches = spark or NotedHere(), []
     tasks = Places(spark, rows_max=rows_max)
     delivery = Delivery(open_sink(f"file://{out}?format=jsonl", log_id="cf"), JobSettings(log, limits=limits or BatchLimits()), tasks)
     while segments := delivery.deliver():
@@ -80,12 +83,54 @@ def test_where_a_batch_was_done_is_not_seen_in_the_output(tmp_path: Path, seed: 
     assert not (rows_max == 0 and tasks.rows[WORKER])
 
 
-def test_windows_go_to_spark_and_live_rows_stay_here(tmp_path: Path, log: Folder) -> None:
-    closing = windows(log, tmp_path / "looked")
+def test_small_windows_are_merged_here_as_live_rows_are(tmp_path: Path, log: Folder) -> None:
+    assert windows(log, tmp_path / "looked")
     tasks, spark, _ = deliver(log, tmp_path / "out", 1_000)
-    assert {seq for seq, with_chunks in spark.came if with_chunks} == closing
+    assert spark.came == []
     assert tasks.rows[WORKER] > 0
-    assert tasks.rows[SPARK] > 0
+
+
+def test_rows_of_chunks_count_by_what_they_cost(log: Folder) -> None:
+    """A row of a chunk costs a third of a live one, which is decoded."""
+    (manifest,) = [found for found in new_manifests(log, after=None, limit=SEGMENTS) if found.rows][:1]
+    table = TableName("s", "t")
+    due = DueChunk(table, CommitTs(0), CommitTs(1), manifest.seq, manifest.seq, 0, "d", "c", rows=7, bytes=50)
+    heads = {manifest.seq: Head(manifest, {}, {})}
+    alone, both = Unit(manifest.seq, live=False, chunks=(due,)), Unit(manifest.seq, live=True, chunks=(due,), part=1)
+    assert places._cost(heads, [alone]) == (7, 50)
+    assert places._cost(heads, [alone, both]) == (14 + LIVE_ROW_COST * manifest.rows, 100 + manifest.bytes)
+
+
+@pytest.mark.parametrize(
+    ("row_s", "job_s", "here"),
+    [(1e-5, 0.5, True), (1e-5, 0.1, False), (1e-4, 0.5, False), (1e-6, 0.05, True)],
+)
+def test_above_the_bound_a_batch_runs_where_it_is_expected_to_end_first(
+    tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch, row_s: float, job_s: float, *, here: bool
+) -> None:
+    """Of 60,000 rows, on two cores: half of what they take here is saved by Spark, and its job is paid."""
+    monkeypatch.setattr(places, "_cost", lambda *_: (60_000, 100))
+    times = iter(range(1_000_000))
+    monkeypatch.setattr(places, "monotonic", lambda: next(times) * 60_000 * row_s)
+    tasks = Places(NotedHere(job_s=job_s), rows_max=20_000)
+    delivery = Delivery(open_sink(f"file://{tmp_path}/out?format=jsonl", log_id="cf"), JobSettings(log), tasks)
+    delivery.deliver()
+    assert tasks.rows[SPARK] == 0, "nothing is compared up to the bound"
+    monkeypatch.setattr(places, "_cost", lambda *_: (60_001, 100))
+    delivery.deliver()
+    assert (tasks.rows[SPARK] == 0) == here
+
+
+def test_while_spark_starts_windows_are_merged_here_in_batches_that_fit(tmp_path: Path, log: Folder) -> None:
+    _, spark, batches = deliver(log, tmp_path / "out", 5, spark=NotedHere(ready=False))
+    assert spark.came == []
+    assert [seq for batch in batches for seq in batch] == list(range(SEGMENTS))
+    assert len(batches) > len(deliver(log, tmp_path / "ready", 5)[2])
+
+
+def test_what_must_be_sparks_waits_for_it(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "WORKER_BYTES_MAX", 10)
+    assert deliver(log, tmp_path / "out", 1_000, spark=NotedHere(ready=False))[0].rows[WORKER] == 0
 
 
 def test_what_is_larger_than_the_bound_goes_to_spark(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

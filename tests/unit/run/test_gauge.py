@@ -106,7 +106,7 @@ def test_a_dump_that_waits_for_a_spark_that_does_not_start_says_so(tmp_path: Pat
     sinks = (SinkDelivery("file:///out", None),)
     report = DeliveryReport(None, CommitTs(0), "stopped", 1, error="Spark does not start", spark="starting", sinks=sinks)
     (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
-    deliveries = LogDeliveries(open_folder(str(tmp_path)))
+    deliveries = LogDeliveries(open_folder(str(tmp_path)), needs_spark=True)
     deliveries.start()
     stage.deliveries = deliveries  # type: ignore[assignment]  # the real ones
     pipeline = stage.attach()
