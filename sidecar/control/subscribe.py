@@ -46,7 +46,8 @@ class Spool(Protocol):
         """Of a segment, the last one with `resolved`, each with all columns that it needs and no other file's have told; None: it is not
         there yet."""
 
-    def acknowledge(self, subscriber: str, seq: Seq, log: str) -> None: ...
+    def acknowledge(self, subscriber: str, seq: Seq, log: str) -> None:
+        """One that comes after a later one changes nothing: only `begin` with `after` goes back."""
 
     def heard(self, subscriber: str) -> None:
         """It is there, whatever it has acknowledged."""

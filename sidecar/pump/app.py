@@ -82,6 +82,8 @@ class Pump:
             self._held.callback(self.storage.close)
             if self.storage.cut_bytes:
                 notice("a write that was not answered was cut", bytes=self.storage.cut_bytes)
+            if self.storage.is_gc_assumed:
+                notice("no record says what was collected: a drainer that is behind this TSO must begin again", upto_ts=self.storage.gc_ts)
             node_id, etcd = _node_id(folder, section), EtcdSection(endpoints=section.etcd or section.pd, tls=section.cluster_tls)
             registry = EtcdNodes(etcd, own=f"{PUMPS}{node_id}")
             self._held.callback(registry.close)

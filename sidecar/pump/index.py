@@ -4,15 +4,15 @@
 
 - The standard library's store: kept, transactional, and read by any number of connections beside the one that writes.
 - Written without waiting for the disk: after a power cut it may be behind the value files, never ahead of them, and is brought up from
-  them. Taken away, it is made anew.
+  them. Taken away, it is made anew. Up to where value files were collected is on record beside them (collected.py).
 - The first binlog of a timestamp stays: a reader that comes again reads what it read.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +33,8 @@ DELETED_AT_ONCE = 10_000
 
 
 class State(NamedTuple):
-    """`indexed_*`: from where on value files may not be in here. `sorted_*`: the sorter's front. `max_commit_ts`: its mark there."""
+    """`indexed_*`: from where on value files may not be in here. `sorted_*`: the sorter's front. `max_commit_ts`: its mark there. `gc_ts`:
+    only read; folders without a record of their own (collected.py) have it here."""
 
     cluster_id: int = 0
     gc_ts: int = 0
@@ -65,13 +66,13 @@ class Index:
     """The connection that writes. By one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Raises LogBroken for a file that is not one."""
+        """Raises LogBroken for a file that is not one, StorageFull."""
         self.path = path
         try:
             self._db = connect(path)
             self._db.executescript(_TABLES)
-        except sqlite3.DatabaseError as error:
-            raise _broken(path, error) from error
+        except sqlite3.Error as error:
+            raise _translated(path, error) from error
 
     def state(self) -> State:
         return State(**dict(self._db.execute("SELECT name, value FROM state").fetchall()))
@@ -79,7 +80,7 @@ class Index:
     def add(self, binlogs: Iterable[tuple[Pointer, Binlog]], **state: int) -> set[Pointer]:
         """All of them or none. The prewrites that were here before. Raises StorageFull."""
         known = set()
-        try:
+        with self._errors():
             self._db.execute("BEGIN")
             newest: dict[int, int] = {}
             for pointer, binlog in binlogs:
@@ -96,10 +97,6 @@ class Index:
             )
             self._put(state)
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise _translated(self.path, error) from error
         return known
 
     def files_upto(self, ts: int) -> list[int]:
@@ -107,23 +104,42 @@ class Index:
         return [number for (number,) in self._db.execute("SELECT number FROM file WHERE newest_ts <= ? ORDER BY number", (ts,))]
 
     def forget(self, ts: int) -> int:
-        """Some of what is not newer; how many rows: 0 when all has gone."""
-        try:
+        """Some of what is not newer; how many rows: 0 when all has gone. Raises StorageFull."""
+        with self._errors():
             counts = [
                 self._db.execute(
                     f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {key} <= ? LIMIT ?)", (ts, DELETED_AT_ONCE)
                 ).rowcount
                 for table, key in (("prewrite", "start_ts"), ("ended", "commit_ts"))
             ]
-        except sqlite3.Error as error:
-            raise _translated(self.path, error) from error
         return sum(counts)
 
-    def forget_file(self, number: int) -> None:
-        self._db.execute("DELETE FROM file WHERE number = ?", (number,))
+    def forget_files(self, below: int) -> None:
+        """Raises StorageFull."""
+        with self._errors():
+            self._db.execute("DELETE FROM file WHERE number < ?", (below,))
+
+    def first_whole(self, file: int) -> int | None:
+        """The first commit_ts of a transaction whose prewrite and commit are both in value files from `file` on."""
+        found = self._db.execute(_FIRST_WHOLE, (file, file)).fetchone()
+        return None if found is None else int(found[0])
+
+    def newest_ts(self, file: int) -> int:
+        """In value files from `file` on."""
+        (found,) = self._db.execute("SELECT max(newest_ts) FROM file WHERE number >= ?", (file,)).fetchone()
+        return int(found or 0)
 
     def close(self) -> None:
         self._db.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise _translated(self.path, error) from error
 
     def _put(self, state: dict[str, int]) -> None:
         self._db.executemany("INSERT INTO state VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", state.items())
@@ -133,6 +149,10 @@ _ENDS = """
 SELECT e.commit_ts, e.start_ts, e.file, e.offset, e.size, p.file, p.offset, p.size
 FROM ended e LEFT JOIN prewrite p ON p.start_ts = e.start_ts AND e.start_ts <> e.commit_ts
 WHERE e.commit_ts > ? AND e.commit_ts <= ? ORDER BY e.commit_ts LIMIT ?
+"""
+_FIRST_WHOLE = """
+SELECT e.commit_ts FROM ended e JOIN prewrite p ON p.start_ts = e.start_ts
+WHERE e.start_ts <> e.commit_ts AND e.file >= ? AND p.file >= ? ORDER BY e.commit_ts LIMIT 1
 """
 
 

@@ -6,6 +6,7 @@
 - The mark (`max_commit_ts`) is published after the index has all up to it, so what is read up to the mark is complete.
 - A restart scans the value files from where index or sorter stood. Both may have stood earlier than they did: that is done again, and
   changes nothing.
+- What is collected is on record before anything of it goes (collected.py): record → rows → files. Readers begin behind it.
 - While there is no room, writes are refused by StorageFull; what was answered and is not indexed yet waits in memory. Fakes are taken, so
   that drainers go on. Any other error of the disk ends the thread, and with it the pump.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Event, Lock
@@ -23,10 +25,11 @@ from typing import NamedTuple
 
 from sidecar.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
 from sidecar.process.background import Background
+from sidecar.pump.collected import Collected
 from sidecar.pump.index import End, Index, IndexReader, State
 from sidecar.pump.record import PREWRITE, Binlog, streamed
 from sidecar.pump.sorter import Sorter, Waiting
-from sidecar.pump.value_log import Place, Pointer, ValueLog
+from sidecar.pump.value_log import FIRST_FILE, Place, Pointer, ValueLog
 
 PAYLOAD_BYTES_MAX = (1 << 31) - (1 << 20)
 """What one message of gRPC and protobuf holds, 2 GiB, less room for the commit binlog and the envelope around it."""
@@ -74,6 +77,7 @@ class Storage:
         self.folder, self.room, self._risen = folder, room, risen
         self.unmatched = 0
         self._log = ValueLog(folder / "value", file_bytes_max=room.value_file_bytes_max)
+        self._collected = Collected(folder / "value")
         self._index = Index(folder / "index.sqlite")
         state = self._index.state()
         if state.cluster_id not in (0, cluster_id):
@@ -84,9 +88,14 @@ class Storage:
         self._index.add((), cluster_id=cluster_id)
         self._sorter = Sorter(state.max_commit_ts)
         self._unindexed: list[tuple[Pointer, Binlog]] = []
-        self.gc_ts = state.gc_ts
         self._recover(state)
         self.max_commit_ts = self._sorter.max_commit_ts
+        self.gc_ts = max(self._collected.ts or 0, state.gc_ts)
+        self.is_gc_assumed = not self.gc_ts and self._log.first.file != FIRST_FILE
+        """Nothing says up to where the missing value files were collected: `gc_ts` is at or above it."""
+        if self.is_gc_assumed:
+            self.gc_ts = self._surely_collected()
+        self._collected.record(self.gc_ts)
         self.cut_bytes = self._log.cut_bytes
         self._waits: list[_Write] = []
         self._changed = Condition()
@@ -265,26 +274,35 @@ class Storage:
         self._index.add(found, indexed_file=self._log.end.file, indexed_offset=self._log.end.offset)
         self._sorter.advance()
 
+    def _surely_collected(self) -> int:
+        """At or above what was collected. A transaction that is here from its prewrite on committed after all that was removed: it got its
+        commit_ts after its prewrite was answered. Others may lack their prewrites, which the margin covers. And whatever was collected
+        was below the mark, whose binlog stays."""
+        first_ts, newest_ts = self._index.first_whole(self._log.first.file), self._index.newest_ts(self._log.first.file)
+        return newest_ts if first_ts is None else min(first_ts + (PREWRITES_KEPT_MS << 18), newest_ts)
+
     def _collect(self, ts: int) -> None:
         """Files and rows a while older than `ts`: later commits need their prewrites, and those without an end theirs."""
         with self._changed:
             waiting = self._sorter.held(longer_than_s=0, now_s=monotonic())
         with_margin = min([ts - (PREWRITES_KEPT_MS << 18), *(one.start_ts - 1 for one in waiting)])
         try:
-            self._index.add((), gc_ts=ts)
+            self._collected.record(ts)
+        except StorageFull:
+            return  # the next collection tries again
+        with suppress(StorageFull):  # files go first then: they are what makes room
             if self._index.forget(with_margin):
                 with self._changed:
                     self._work.append(lambda: self._collect(ts))
                 return
-        except StorageFull:
-            pass  # files go first then: they are what makes room
         front = self._sorter.front() or self._log.end
         gone = set(self._index.files_upto(with_margin))
         for file in self._log.files():
             if file not in gone or file >= front.file:
                 break
             self._log.remove(file)
-            self._index.forget_file(file)
+        with suppress(StorageFull):  # the next collection forgets them too
+            self._index.forget_files(self._log.first.file)
 
 
 class Reader:
@@ -323,16 +341,26 @@ class Reader:
         payload = self._log.read(end.end).payload
         if end.start_ts == end.commit_ts:
             return payload
-        if end.prewrite is None:
+        prewrite = self._kept(end.prewrite)
+        if prewrite is None:
             self._storage.unmatched += 1
             return None
-        return streamed(payload, self._log.read(end.prewrite).payload)
+        return streamed(payload, prewrite.payload)
 
     def found(self, ts: int) -> Binlog | None:
         """The prewrite that started then, or what was committed then."""
         with self._lock:
             pointer = self._index.found(ts)
-        return None if pointer is None else self._log.read(pointer)
+        return self._kept(pointer)
+
+    def _kept(self, pointer: Pointer | None) -> Binlog | None:
+        """None also where its file was collected: the index may still name it. Raises LogBroken."""
+        try:
+            return None if pointer is None else self._log.read(pointer)
+        except LogBroken:
+            if pointer is None or pointer.file >= self._log.first.file:
+                raise
+            return None
 
     def close(self) -> None:
         with self._lock:

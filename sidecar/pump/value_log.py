@@ -22,6 +22,7 @@ from sidecar.errors import LogBroken, StorageFull
 from sidecar.pump.record import HEADER_BYTES, MAGIC, Binlog, header, record_at
 
 SUFFIX = ".binlog"
+FIRST_FILE = 1
 GATHERED_BYTES_MAX = 1 << 20
 """Larger payloads are written as they are, smaller ones together."""
 
@@ -53,7 +54,7 @@ class ValueLog:
         self.cut_bytes = 0
         """Of a write that a death left unfinished."""
         if not self._files:
-            self._begin(1)
+            self._begin(FIRST_FILE)
         self._last = max(self._files)
         self.first = Place(min(self._files), 0)
 
@@ -126,8 +127,8 @@ class ValueLog:
         assert file != self._last
         with self._lock:
             os.close(self._files.pop(file))
+            self.first = Place(min(self._files), 0)
         self._path(file).unlink()
-        self.first = Place(min(self._files), 0)
 
     def files(self) -> list[int]:
         """Without the one that is written to."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutations.mutation import SIMULATION, Mutation
 
 STREAMS = "tests/unit/feeds/test_binlog_streams.py"
+COLLECTED = "tests/unit/pump/test_collected.py"
+FIRST_STAYS = "tests/unit/pump/test_storage.py::test_the_first_binlog_of_a_timestamp_stays"
 
 PUMPS = [
     Mutation(
@@ -41,6 +43,55 @@ PUMPS = [
         "if removed_ms and removed_ms >= physical_ms(after_ts):",
         "if False:",
         "tests/unit/feeds/test_binlog_gaps.py::test_a_pump_that_has_removed_beyond_the_position_is_refused",
+    ),
+    Mutation(
+        "a pump's first answer counts before it was asked what it has removed",
+        "sidecar/feeds/binlog/pump.py",
+        "                check_kept(self._reaching.metrics, self.node, self.received_ts)\n",
+        "",
+        "tests/unit/feeds/test_binlog_holds.py::test_what_is_removed_just_before_a_pull_is_seen_before_anything_of_it_counts",
+    ),
+    Mutation(
+        "an index that is made again begins without what was collected",
+        "sidecar/pump/storage.py",
+        "max(self._collected.ts or 0, state.gc_ts)",
+        "state.gc_ts",
+        f"{COLLECTED}::test_an_index_that_is_made_anew_knows_what_was_collected",
+    ),
+    Mutation(
+        "rows go before it is on record what is collected",
+        "sidecar/pump/storage.py",
+        "            self._collected.record(ts)\n",
+        "            self._work.append(lambda: self._collected.record(ts))\n",
+        f"{COLLECTED}::test_a_death_while_it_collects_leaves_no_reader_without_word[1-as it was]",
+    ),
+    Mutation(
+        "value files go that could not be put on record",
+        "sidecar/pump/storage.py",
+        "            return  # the next collection tries again\n",
+        "            pass\n",
+        f"{COLLECTED}::test_what_cannot_be_put_on_record_stays",
+    ),
+    Mutation(
+        "a pump that lacks its first files and any record says that it has collected nothing",
+        "sidecar/pump/storage.py",
+        "        if self.is_gc_assumed:\n",
+        "        if False:\n",
+        f"{COLLECTED}::test_without_any_record_what_is_not_surely_whole_counts_as_collected",
+    ),
+    Mutation(
+        "the last prewrite of a timestamp is kept, not the first",
+        "sidecar/pump/index.py",
+        "INSERT OR IGNORE INTO prewrite",
+        "INSERT OR REPLACE INTO prewrite",
+        FIRST_STAYS,
+    ),
+    Mutation(
+        "the last end of a timestamp is kept, not the first",
+        "sidecar/pump/index.py",
+        "INSERT OR IGNORE INTO ended",
+        "INSERT OR REPLACE INTO ended",
+        FIRST_STAYS,
     ),
 ]
 

@@ -6,6 +6,7 @@ from tests.mutations.mutation import SIMULATION, SINKS, Mutation
 
 EDGES = "tests/unit/merge/test_merge.py::test_a_window_is_open_at_its_low_edge_and_closed_at_its_high_one"
 MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the_rules[0]"
+SPOOL = "tests/unit/sinks/test_spool.py"
 
 MERGING = [
     Mutation(
@@ -140,5 +141,19 @@ MERGING = [
         "OutputRow(manifest.seq, window.high_ts, RANK_CHUNK",
         "OutputRow(manifest.seq, window.low_ts, RANK_CHUNK",
         "tests/unit/merge/test_rule.py::test_survivors_come_after_every_change_of_the_window",
+    ),
+    Mutation(
+        "an acknowledgement that comes late takes one back",
+        "spark_merge/sinks/spool/reader.py",
+        "max(known.acknowledged, acknowledged)",
+        "acknowledged",
+        f"{SPOOL}::test_an_acknowledgement_that_comes_late_takes_nothing_back",
+    ),
+    Mutation(
+        "two acknowledgements at once are noted as if each were alone",
+        "spark_merge/sinks/spool/reader.py",
+        "with self._noting[hash(subscriber) % NOTED_AT_ONCE]:",
+        "with Lock():",
+        f"{SPOOL}::test_of_two_notes_of_a_subscriber_at_once_the_higher_stays[heard]",
     ),
 ]

@@ -116,6 +116,8 @@ class MadePump:
         self.streamed_bytes = 0
         self.pulls: list[int] = []
         """The offset of each call, in order."""
+        self.before_pull: Callable[[], None] = lambda: None
+        """What happens just before a call is served."""
         self._registry = registry
         self._sent = list(sent)
         self._keys = [one.commit_ts for one in self._sent]
@@ -208,6 +210,7 @@ class _Service(pump_pb2_grpc.PumpServicer):
     def PullBinlogs(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802  # the service's name
         if request.clusterID != self._pump.cluster_id:
             context.abort(grpc.StatusCode.UNKNOWN, f"cluster ID are mismatch, {request.clusterID} vs {self._pump.cluster_id}")
+        self._pump.before_pull()
         self._pump.pulls.append(request.startFrom.offset)
         yield from self._pump.stream(request.startFrom.offset, lambda: not context.is_active())
 

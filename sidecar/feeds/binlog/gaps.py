@@ -1,8 +1,8 @@
 """What is lost without a word: binlogs that a pump has removed before they were read.
 
 A pump keeps binlogs for some days by the clock, whoever has read them. Who pulls from below gets what is left and is told nothing; only the
-pump's /metrics say up to where it has removed, as the milliseconds of a TSO. So it is asked there before each pull, on the address of the
-pull, and from time to time while one goes on.
+pump's /metrics say up to where it has removed, as the milliseconds of a TSO. So it is asked there after the first answer to each pull, on
+the address of the pull, before that answer counts, and from time to time while a pull goes on.
 
 From pingcap/tidb-binlog pump/storage/storage.go (PullCommitBinlog, doGCTS).
 """

@@ -2,7 +2,8 @@
 
 - It begins above what was read last, every time; a pump sends in the order of commit_ts, also over connections, and one that does not
   stops the feed: what was released cannot be sorted any more.
-- Before each beginning the pump is asked whether it still has what is to come (gaps.py).
+- The first answer of each beginning counts after the pump was asked what it has removed (gaps.py): a pump that had removed nothing of
+  what is to come by then had not when it began to send.
 - A pump that cannot be reached is tried again for ever, at the address that its entry names by then: it holds the stream, and `why` says
   so. Only one that is offline, with binlogs that were never read, is given up after `gone_s`: nobody will start it again.
 - A connection that has died is not seen by who waits on it. `follow` is told the pump's entry again and again; where that names another
@@ -87,7 +88,6 @@ class PumpStream:
         while not ending.is_set():
             before_ts = self.received_ts
             try:
-                check_kept(self._reaching.metrics, self.node, before_ts)
                 if not self._pull():
                     return
                 self.why = "its stream ended"
@@ -125,8 +125,12 @@ class PumpStream:
 
     def _read(self, call: Any) -> bool:
         self._waits_since_s = monotonic()
+        is_asked = False
         for answer in call:
             self._waits_since_s = None
+            if not is_asked:
+                check_kept(self._reaching.metrics, self.node, self.received_ts)
+                is_asked = True
             self.why = ""
             payload = answer.entity.payload
             commit_ts = CommitTs(answer.entity.meta.commitTs or _commit_ts(payload, self.node))

@@ -2,11 +2,15 @@
 
 It writes nothing but subscribers' own files, and is asked by several threads at once. It trusts the folder only as the output of this
 sidecar's log.
+
+What a subscriber has acknowledged only rises, in whatever order its calls come: segments below it may be gone. It goes back only where a
+subscriber asks for an earlier segment that is still kept, which holds that one for it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Lock
 
 from sidecar.core.model import Seq
 from sidecar.errors import OutOfReach, RefusedRequest, SinkError
@@ -40,6 +44,8 @@ from ticdc_dump.v1 import delivery_pb2 as pb
 
 LOOK_S, LOOK_REMOTE_S = 0.03, 0.2
 """Between two looks for the next segment; where requests are paid for, more seldom."""
+NOTED_AT_ONCE = 16
+"""Subscribers' files that are read and written again at the same time: as many as there are streams."""
 
 
 class SpoolReader:
@@ -48,6 +54,7 @@ class SpoolReader:
     def __init__(self, folder: Folder, log: Folder) -> None:
         self.look_s = LOOK_S if folder.protocol == "file" else LOOK_REMOTE_S
         self._folder, self._log = folder, log
+        self._noting = [Lock() for _ in range(NOTED_AT_ONCE)]
 
     def begin(self, subscriber: str, after: Seq | None, log: str) -> Seq | None:
         kept = self._kept(log)
@@ -55,12 +62,13 @@ class SpoolReader:
             if after is None:
                 return None
             raise self._ahead(after)
+        asked = after
         if after is None:
             known = read_subscriber(self._folder, subscriber) if subscriber else None
             after = Seq(kept.began - 1) if known is None else Seq(max(known.acknowledged, kept.began - 1))
         self._check(after, kept)
         if subscriber:
-            self._note(subscriber, after)
+            self._note(subscriber, after, goes_back=asked is not None)
         return Seq(after + 1)
 
     def acknowledge(self, subscriber: str, seq: Seq, log: str) -> None:
@@ -159,14 +167,17 @@ class SpoolReader:
             hint="what it has is another log's: begin anew, without a segment, and have a dump bring the rows",
         )
 
-    def _note(self, subscriber: str, acknowledged: Seq) -> None:
-        known = read_subscriber(self._folder, subscriber)
-        if known is None and len(read_subscribers(self._folder)) >= SUBSCRIBERS_MAX:
-            raise RefusedRequest(
-                f"{SUBSCRIBERS_MAX} subscribers are known already",
-                hint="give each subscriber one name that it keeps; a name that is not heard of is forgotten after retain-hours",
-            )
-        write_subscriber(self._folder, Subscriber(subscriber, acknowledged, now_ms()))
+    def _note(self, subscriber: str, acknowledged: Seq, *, goes_back: bool = False) -> None:
+        with self._noting[hash(subscriber) % NOTED_AT_ONCE]:
+            known = read_subscriber(self._folder, subscriber)
+            if known is None and len(read_subscribers(self._folder)) >= SUBSCRIBERS_MAX:
+                raise RefusedRequest(
+                    f"{SUBSCRIBERS_MAX} subscribers are known already",
+                    hint="give each subscriber one name that it keeps; a name that is not heard of is forgotten after retain-hours",
+                )
+            if known is not None and not goes_back:
+                acknowledged = Seq(max(known.acknowledged, acknowledged))
+            write_subscriber(self._folder, Subscriber(subscriber, acknowledged, now_ms()))
 
 
 def _too_late(seq: Seq, kept: Kept) -> OutOfReach:

@@ -8,6 +8,7 @@ import pytest
 
 from sidecar.binlog.nodes import CLOSING, OFFLINE, PAUSED
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
+from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from tests.support.binlog_reader import Reader
 from tests.support.eventually import eventually
@@ -180,6 +181,22 @@ def test_what_is_removed_while_it_is_read_is_seen_too(place: Place) -> None:
     reader.until(lambda: reader.log.after_ts >= ts - 1)
     pump.gc_ms = (ts >> 18) + 60_000
     fails(reader, "has removed its binlogs")
+
+
+def test_what_is_removed_just_before_a_pull_is_seen_before_anything_of_it_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks from time to time comes too late: what was received by then is above the gap."""
+    monkeypatch.setattr(streams_module, "check_kept", lambda *_: None)
+    pump = place.pump("a")
+    place.commit(pump)
+
+    def collect() -> None:
+        pump.gc_ms = (place.from_ts >> 18) + 1000
+
+    pump.before_pull = collect
+    reader = place.reader()
+    fails(reader, "pump a .* has removed its binlogs up to")
+    assert pump.pulls == [place.from_ts]
+    assert not reader.log.rows
 
 
 def test_a_tidb_that_skips_is_refused_when_it_is_so_for_longer(place: Place) -> None:

@@ -302,7 +302,7 @@ def test_collection_lets_old_files_go_and_keeps_what_commits_need(tmp_path: Path
         assert not storage.collect(6 * DAY)
         assert storage.collect(3 * DAY)
         assert not storage.collect(2 * DAY)
-        settled(storage, lambda: len(list((tmp_path / "value").iterdir())) == 6)
+        settled(storage, lambda: len(list((tmp_path / "value").glob("*.binlog"))) == 6)
         assert streamed(storage) == [(day * DAY, day * DAY + 1) for day in (3, 4, 5)]
         with closing(storage.reader()) as reader:
             assert reader.found(2 * DAY) is None
@@ -357,6 +357,25 @@ def test_the_index_reads_and_writes_beside_each_other(tmp_path: Path) -> None:
     assert index.state().indexed == Place(1, 36)
     reader.close()
     index.close()
+
+
+def test_the_first_binlog_of_a_timestamp_stays(tmp_path: Path) -> None:
+    """In one write and in two: a reader that comes again reads what it read."""
+    first, second, third = [Pointer(1, number, 9) for number in range(3)]
+    with closing(Index(tmp_path / "index.sqlite")) as index, closing(IndexReader(tmp_path / "index.sqlite")) as reader:
+        for at in ([first, second], [third]):
+            index.add([(pointer, binlog) for pointer in at for binlog in (prewrite(1), commit(1, 3), fake(4))])
+            assert reader.ends(0, 9, 10) == [End(3, 1, first, first), End(4, 4, first, None)]
+            assert [reader.found(ts) for ts in (1, 3, 4)] == [first] * 3
+
+
+def test_a_value_that_comes_again_does_not_replace_the_first(tmp_path: Path) -> None:
+    with opened(tmp_path) as storage:
+        write(storage, prewrite(1, b"first"), prewrite(1, b"again"), commit(1, 2), prewrite(1, b"late"), fake(3))
+        reaches(storage, 3)
+        with closing(storage.reader()) as reader:
+            (found, _), _ = reader.read(0)
+            assert binlog_pb2.Binlog.FromString(found.payload).prewrite_value == b"first"
 
 
 def test_kinds_are_those_of_the_wire() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from threading import Event, Lock, Thread
 
 import pytest
 
@@ -27,6 +28,7 @@ from spark_merge.sinks.spool.sink import SpoolSink
 from spark_merge.sinks.spool.uri import spool_of
 from tests.support import histories
 from tests.support.deliveries import Segments, change, deliver
+from tests.support.eventually import PATIENCE_S
 from tests.support.sinks import Here
 from tests.support.subscriber import rows_of, spooled
 
@@ -156,6 +158,72 @@ def test_what_all_named_subscribers_have_is_removed(spool: Spooled) -> None:
     spool.reader.acknowledge("a", Seq(10), "")
     spool.deliver(11, sink=sink)
     assert spool.first() == 11, "the newest stays"
+
+
+def test_an_acknowledgement_that_comes_late_takes_nothing_back(spool: Spooled) -> None:
+    """Also one that another process is asked for."""
+    sink = spool.sink()
+    spool.deliver(*range(1, 5), sink=sink)
+    spool.reader.begin("a", None, "")
+    spool.reader.acknowledge("a", Seq(3), OWN)
+    spool.deliver(5, sink=sink)
+    assert spool.first() == 4
+    for reader in (spool.reader, SpoolReader(spool.folder, spool.log)):
+        reader.acknowledge("a", Seq(1), OWN)
+        assert [one.acknowledged for one in read_subscribers(spool.folder)] == [3]
+        assert reader.begin("a", None, "") == 4
+
+
+class ToldLock:
+    """A lock that says when somebody meets it held."""
+
+    def __init__(self, met: Event) -> None:
+        self._lock, self._met = Lock(), met
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._met.set()
+            self._lock.acquire()
+
+    def __exit__(self, *ended: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize("note", ["heard", "acknowledge", "begin"])
+def test_of_two_notes_of_a_subscriber_at_once_the_higher_stays(spool: Spooled, monkeypatch: pytest.MonkeyPatch, note: str) -> None:
+    """What one is about to check or write it has read before; then the other comes, and is done or waits."""
+    met_or_done = Event()
+    monkeypatch.setattr("spark_merge.sinks.spool.reader.Lock", lambda: ToldLock(met_or_done), raising=False)
+    reader = SpoolReader(spool.folder, spool.log)
+    spool.deliver(1, 2, 3)
+    reader.begin("a", Seq(1), "")
+
+    def acknowledge() -> None:
+        reader.acknowledge("a", Seq(3), OWN)
+        met_or_done.set()
+
+    other = Thread(target=acknowledge)
+
+    def amid(call: Callable[..., object]) -> Callable[..., object]:
+        def step(*given: object) -> object:
+            if other.ident is None:
+                other.start()
+                assert met_or_done.wait(PATIENCE_S)
+            return call(*given)
+
+        return step
+
+    monkeypatch.setattr(reader, "_check", amid(reader._check))
+    monkeypatch.setattr("spark_merge.sinks.spool.reader.write_subscriber", amid(keeping.write_subscriber))
+    match note:
+        case "heard":
+            reader.heard("a")
+        case "acknowledge":
+            reader.acknowledge("a", Seq(1), OWN)
+        case "begin":
+            assert reader.begin("a", None, "") == 2
+    other.join()
+    assert [one.acknowledged for one in read_subscribers(spool.folder)] == [3]
 
 
 def test_a_subscriber_that_has_gone_holds_nothing_for_ever(spool: Spooled) -> None:
