@@ -26,7 +26,7 @@
     ├── FeedChanged            the changefeed's definition changed (attaching again helps)
     ├── SparkLost              the merge worker's Spark session is gone (a new worker helps)
     ├── LogUnreachable         the log's storage is not reachable (retry helps)
-    └── StorageFull            no room left (retry helps, after the operator made room)
+    └── StorageFull            no room left (retry helps, once there is room)
 
 `retryable` tells whether the same action can succeed later without anybody changing anything.
 """
@@ -115,7 +115,13 @@ class OutOfReach(RefusedRequest):
 
 
 class StorageFull(TicdcDumpError):
+    """`place`: what has no room left, as text; empty where nobody asks for it."""
+
     retryable = True
+
+    def __init__(self, message: str, *, hint: str, place: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.place = place
 
 
 class ConfigError(TicdcDumpError):

@@ -265,6 +265,7 @@ class Pipeline:
                 table_rows=data.table_rows,
                 incarnations={lane: found for lane in positions if (found := incarnations[lane])},
                 id=secrets.token_hex(8),
+                open_from=self.dump.oldest_open_seq(),
             )
         )
         self._schemas = next_schemas or self._schemas

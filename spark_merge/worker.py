@@ -6,8 +6,8 @@
 - It delivers live rows at once, while Spark still starts; windows wait for Spark.
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
-- A sink that fails is tried again in its loop, and holds no other (loop.py). On any other error the worker ends, and where something
-  hangs in this process (places.py): whoever minds it starts it again.
+- A sink that fails is tried again in its loop, and holds no other (loop.py). A report that cannot be written is tried again, too. On any
+  other error the worker ends, and where something hangs in this process (places.py): whoever minds it starts it again.
 - It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind.
 """
 
@@ -24,7 +24,7 @@ from threading import Event, Thread
 from sidecar.core.model import CommitTs
 from sidecar.errors import LogError, LogUnreachable, StorageFull, TicdcDumpError
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, SPARK_READY, SPARK_STARTING, DeliveryReport, report_from_json
+from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_READY, SPARK_STARTING, STOPPED, DeliveryReport, report_from_json
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import own_of
 from spark_merge.delivery import JobSettings
@@ -68,11 +68,12 @@ class Worker:
         self.ending = Event()
         self._watched, self._notice = watched, notice
         self._errors: dict[str, str] = {}
+        self._unreported = False
         self._former: DeliveryReport | None = None
 
     def run(self) -> None:
-        """Raises what stops it: ConfigError, LogBroken, OwnershipLost, LogUnreachable or StorageFull where the report cannot be written, or
-        what Spark died of. All of it is safe to start again, and the report beside the log says what it was."""
+        """Raises what stops it: ConfigError, LogBroken, OwnershipLost, LogUnreachable where the log cannot be read at the start, or what
+        Spark died of. All of it is safe to start again, and the report beside the log says what it was."""
         self._former = self._former_report()
         job: Job | None = None
         try:
@@ -81,7 +82,7 @@ class Worker:
             self._mind(job)
         except Exception as error:
             with suppress(LogError, LogUnreachable, StorageFull):  # what cannot be written beside the log is still raised
-                self._report(job, "stopped", error=_told(error))
+                self._report(job, STOPPED, error=_told(error))
             raise
         finally:
             if job is not None:
@@ -100,8 +101,19 @@ class Worker:
             job.check()
             self._notice_errors(job)
             if job.opened():
-                self._report(job, "running")
+                self._report_if_it_can_be(job)
             self.ending.wait(REPORT_EVERY_S)
+
+    def _report_if_it_can_be(self, job: Job) -> None:
+        """No delivery rests on a report: one that cannot be written now is written when there is room, and the sinks go on."""
+        try:
+            self._report(job, RUNNING)
+        except (StorageFull, LogUnreachable) as error:
+            if not self._unreported:
+                self._notice(f"the report cannot be written, and is tried again: {error}")
+            self._unreported = True
+        else:
+            self._unreported = False
 
     def _notice_errors(self, job: Job) -> None:
         errors = {sink.sink: sink.error for sink in job.sinks()}
@@ -145,6 +157,7 @@ class Worker:
             log=own_of(self.settings.log_id),
             skipped=job.skipped(),
             guessed=job.guessed(),
+            epoch=self.settings.job.epoch_max or 0,
         )
 
 

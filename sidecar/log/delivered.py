@@ -19,6 +19,7 @@ from sidecar.pace.sinks import SinkDelivery
 
 DELIVERED_NAME = "delivered.json"
 SPARK_STARTING, SPARK_READY = "starting", "ready"
+RUNNING, STOPPED = "running", "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class DeliveryReport:
     were merged (`worker`: in the worker's own process, `spark`: in Spark's tasks), of all sinks together, since this worker started.
     `spark`: starting, ready or empty where it was not asked for yet. `sinks`: each one by itself. `log`: the id of the log that they have;
     empty: not told, by a worker of 0.2.0 or before. `skipped`: rows of the log that are left out (skips.py). `guessed`: TIMESTAMPs of an
-    hour that the server's zone has twice, taken as `kafka.ambiguous` says, since this worker started."""
+    hour that the server's zone has twice, taken as `kafka.ambiguous` says, since this worker started. `epoch`: the owner's that the worker
+    serves; 0: any owner's, or not told."""
 
     seq: Seq | None
     upto_ts: CommitTs
@@ -44,6 +46,7 @@ class DeliveryReport:
     log: str = ""
     skipped: int = 0
     guessed: int = 0
+    epoch: int = 0
 
     def to_json(self) -> bytes:
         dropped = tuple((table.schema, table.table, rows) for table, rows in self.dropped.items())
@@ -61,6 +64,7 @@ class DeliveryReport:
             self.log,
             self.skipped,
             self.guessed,
+            self.epoch,
         )
         return msgspec.json.format(msgspec.json.encode(written), indent=0)
 
@@ -84,6 +88,7 @@ class _Report(msgspec.Struct):
     log: str = ""
     skipped: int = 0
     guessed: int = 0
+    epoch: int = 0
 
 
 def report_from_json(data: bytes) -> DeliveryReport:
@@ -109,4 +114,5 @@ def report_from_json(data: bytes) -> DeliveryReport:
         log=found.log,
         skipped=found.skipped,
         guessed=found.guessed,
+        epoch=found.epoch,
     )

@@ -9,7 +9,7 @@ from time import monotonic
 from sidecar.core.model import Seq
 from sidecar.errors import LogBroken, LogUnreachable
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, SPARK_STARTING, DeliveryReport, report_from_json
+from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_STARTING, DeliveryReport, report_from_json
 from sidecar.log.identity import known_id
 from sidecar.log.layout import manifest_name
 from sidecar.log.storage import Folder
@@ -68,8 +68,10 @@ class LogDeliveries:
             if found is not None:
                 self._check_is_of_this_log(found)
             self.report = found
-            if self.report is not None and (self._told is None or self._told.written_ms != self.report.written_ms):
-                self._told = Told(self.report.written_ms, read_s, starting=self._needs_spark and self.report.spark == SPARK_STARTING)
+            if found is not None and (self._told is None or self._told.written_ms != found.written_ms):
+                accepted = found.seq if found.state == RUNNING else None  # a worker that came to nothing repeats what one before it had
+                starting = self._needs_spark and found.spark == SPARK_STARTING
+                self._told = Told(found.written_ms, read_s, starting, found.epoch, accepted)
             self.trouble = ""
         except (storage.StorageError, LogBroken, LogUnreachable, ValueError) as error:
             self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be used: {error}"

@@ -18,7 +18,9 @@ def storage_errors(place: object) -> Iterator[None]:
         yield
     except storage.Full as error:
         raise StorageFull(
-            f"no room left in {place}: {error}", hint="make room or enlarge the storage: nothing is lost, it goes on by itself"
+            f"no room left in {place}: {error}",
+            hint="make room or enlarge the storage: nothing is lost, it goes on by itself",
+            place=str(place),
         ) from error
     except storage.Unreachable as error:
         raise LogUnreachable(

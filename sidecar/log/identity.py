@@ -29,22 +29,30 @@ _PART = "#"
 
 def claim_log(folder: Folder, changefeed: str) -> str:
     """Mark the log as this changefeed's, and return its own id. Raises LogBroken for a folder that is another's."""
+    _put_once(folder, CHANGEFEED_NAME, changefeed)
     with storage_errors(folder):
-        if not storage.create_exclusively(folder, CHANGEFEED_NAME, changefeed.encode()):
-            found = storage.read_file(folder, CHANGEFEED_NAME).decode(errors="replace")
-            if found != changefeed:
-                raise LogBroken(
-                    f"the log {folder} is of changefeed {found}, and this sidecar serves {changefeed}",
-                    hint="give each changefeed a log folder of its own; a changefeed that was removed and made again is a new one",
-                )
+        found = storage.read_file(folder, CHANGEFEED_NAME).decode(errors="replace")
+    if found != changefeed:
+        raise LogBroken(
+            f"the log {folder} is of changefeed {found}, and this sidecar serves {changefeed}",
+            hint="give each changefeed a log folder of its own; a changefeed that was removed and made again is a new one",
+        )
     return own_id(folder)
 
 
 def own_id(folder: Folder) -> str:
     """The log's own id; one that has none gets it."""
-    with storage_errors(folder):
-        storage.create_exclusively(folder, OWN_ID_NAME, secrets.token_hex(16).encode())
+    _put_once(folder, OWN_ID_NAME, secrets.token_hex(16))
     return known_id(folder)
+
+
+def _put_once(folder: Folder, name: str, text: str) -> None:
+    """The file is there and durable, with this text or an earlier one. On a volume without room that needs none where it is there."""
+    with storage_errors(folder):
+        if storage.exists(folder, name):
+            storage.make_durable(folder, [name])
+        else:
+            storage.create_exclusively(folder, name, text.encode())
 
 
 def known_id(folder: Folder) -> str:

@@ -6,6 +6,7 @@
     skips/{seq}-{ordinal}.json   a row that an operator leaves out (skips.py)
     inbox/{number}          what TiCDC's own sink has handed over and no segment has yet (inbox.py)
     changefeed.txt          whose log it is            log.txt   which one (`identity`)
+    reserve                 room that is given up on a full volume (reserve.py)
 
 - The segments that exist are one run without a gap, from 0 or from where the highest `retained-` says that retention has come to.
 - What is below the highest `retained-` is nobody's, whatever part of it is left.
@@ -143,9 +144,9 @@ def check_next(log: object, run: range, seq: Seq) -> None:
         )
 
 
-def keep_from(run: range, *, delivered: Seq, open_from: Seq | None, undelivered: Iterable[Seq]) -> Seq:
-    """The first segment that must stay (see `FolderLog.retain`). `undelivered`: first segments of windows to deliver."""
-    return Seq(min([delivered, run[-1], *undelivered, *([] if open_from is None else [open_from])]))
+def keep_from(run: range, *, delivered: Seq, needed: Iterable[Seq]) -> Seq:
+    """The first segment that must stay (see `FolderLog.retain`). `needed`: first segments of windows that are open or to deliver."""
+    return Seq(min([delivered, run[-1], *needed]))
 
 
 def files_of(manifest: Manifest) -> set[str]:

@@ -29,6 +29,10 @@ TABLES_COUNTED_MAX = 256
 """A segment of more tables does not say how many rows each has: a manifest stays small, and is sent to every task that reads its rows."""
 
 
+OPEN_NOT_KNOWN = Seq(0)
+"""Of a manifest that does not say: a window may reach back to the first segment."""
+
+
 class ManifestUnreadable(ValueError):
     """The bytes are not a manifest that this version can read; the text says why and what to do."""
 
@@ -62,6 +66,9 @@ class Manifest:
     `incarnations`: what tells the lanes of `positions` from later ones of their names, of those where the feed knows it (ports.Feed).
     `id`: drawn when it is written, so that what else follows the same segment in another copy of the log is told from it; empty in
     logs of 0.2.0 and before.
+
+    `open_from`: the first segment of the oldest window that was open when this one was written, None if none was. Its writer may close
+    that window in the next segment, until another owner has written that.
     """
 
     seq: Seq
@@ -81,6 +88,7 @@ class Manifest:
     table_rows: dict[TableName, int] | None = None
     incarnations: dict[Lane, str] = field(default_factory=dict)
     id: str = ""
+    open_from: Seq | None = OPEN_NOT_KNOWN
 
 
 # ---- the format, as it is read: numbers may be decimal strings, and a field without a default must be there -----------------
@@ -140,6 +148,7 @@ class _Manifest(msgspec.Struct):
     table_rows: tuple[tuple[str, str, _Count], ...] | None = None
     incarnations: dict[Lane, str] = {}
     id: str = ""
+    open_from: _Seq | None = OPEN_NOT_KNOWN
 
 
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\Z')
@@ -181,6 +190,7 @@ def to_json(manifest: Manifest) -> bytes:
         }
         | ({} if known is None else {"table_rows": [(*table, rows) for table, rows in sorted(known.items())]})
         | ({"incarnations": manifest.incarnations} if manifest.incarnations else {})
+        | ({} if manifest.open_from == OPEN_NOT_KNOWN else {"open_from": manifest.open_from})
         | ({"id": manifest.id} if manifest.id else {})
     )
     return data[:-1] + b',"sum":"%b"}' % _sum(data) if manifest.id else data

@@ -4,7 +4,9 @@ Each rule is against a former owner that is still alive, or a crash between two 
 - Only the manifest makes a segment, and only one owner can create it. The next seq is the last one + 1.
 - A manifest that was removed could be created again by an owner that slept. So a commit counts only if the manifest
   before it is still there: retention goes upwards and leaves the last one, so it removed nothing after that.
-- Orphans are found at recovery and removed after the first commit: until then a former owner might still name them.
+- Orphans are found at recovery and removed after the first commit: until then a former owner might still name them. So might it
+  windows that were open when it wrote last (`Manifest.open_from`): until then retention leaves their segments, too.
+- A volume without room is recovered and retained as any other. That creation is exclusive is then proven before the first commit.
 - Retention notes first up to where it removes. Then manifests go before what they name: who can read a manifest finds
   all its files, and a crash between leaves only what the next recovery or retention removes.
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Any
@@ -101,14 +103,18 @@ class FolderLog:
         self._check_held = check_held
         self._run: range = range(0)
         self._orphans: list[str] = []
+        self._former_open: Seq | None = None
+        self._proven = False
         self._traces: dict[int, _Trace] = {}
         self._schemas: str | None = None
 
     def recover(self, *, epoch: int) -> Manifest | None:
         with storage_errors(self.folder):
-            _check_exclusive(self.folder)
+            with suppress(storage.Full):
+                self._prove_exclusive()
             contents, self._run = listed(self.folder, deep=True)
         last = self._read(self._run[-1:])[0] if self._run else None
+        self._former_open = None if last is None else last.open_from
         named = set() if last is None else files_of(last)
         if any(chunk_epoch < epoch for chunk_epoch in contents.chunks.values()):
             named.update(*map(files_of, self._read(self._run, may_be_gone=True)))
@@ -137,7 +143,10 @@ class FolderLog:
         name = schemas_name(data)
         if name != self._schemas:
             with storage_errors(self.folder):
-                storage.write_atomically(self.folder, name, data)
+                if storage.exists(self.folder, name):
+                    storage.make_durable(self.folder, [name])
+                else:
+                    storage.write_atomically(self.folder, name, data)
             self._schemas = name
         return name
 
@@ -154,11 +163,13 @@ class FolderLog:
         if not repeated:
             check_next(self.folder, self._run, manifest.seq)
         with storage_errors(self.folder):
+            self._prove_exclusive()
             created = storage.create_exclusively(self.folder, manifest_name(manifest.seq), to_json(manifest))
             if not created or not (repeated or self._follows(manifest.seq)):
                 raise taken(self.folder, manifest.seq)
             self._run = range(self._run.start, manifest.seq + 1)
             self._traces[manifest.seq] = _Trace.of(manifest)
+            self._former_open = None
             self._remove(self._orphans)
         self._orphans = []
 
@@ -174,8 +185,9 @@ class FolderLog:
         self._check_held()
         if not self._run or not self._learn_traces():
             return 0
-        undelivered = [trace.first_seq for seq, trace in self._traces.items() if seq > delivered]
-        keep = keep_from(self._run, delivered=delivered, open_from=open_from, undelivered=undelivered)
+        needed = [trace.first_seq for seq, trace in self._traces.items() if seq > delivered]
+        needed += [seq for seq in (open_from, self._former_open) if seq is not None]
+        keep = keep_from(self._run, delivered=delivered, needed=needed)
         keep = Seq(min(keep, self._run.start + SEGMENTS_REMOVED_MAX))
         gone = range(self._run.start, keep)
         if gone:
@@ -196,12 +208,31 @@ class FolderLog:
             below = Contents.of(storage.list_names(self.folder, deep=False)).below(Seq(gone.stop))
             self._remove([*below, *(name for manifest in manifests for name in files_of(manifest)), *schemas])
 
+    @property
+    def segments(self) -> range:
+        """Those that are there."""
+        return self._run
+
+    @property
+    def learned(self) -> bool:
+        """Whether `retain` has read every manifest: only then does 0 mean that nothing is left to remove."""
+        return len(self._traces) == len(self._run)
+
     def _learn_traces(self) -> bool:
         """Read manifests that this process has not seen yet; False while some are left for the next call."""
         unknown = [seq for seq in self._run if seq not in self._traces]
         for manifest in self._read(unknown[:MANIFESTS_READ_MAX]):
             self._traces[manifest.seq] = _Trace.of(manifest)
         return len(unknown) <= MANIFESTS_READ_MAX
+
+    def _prove_exclusive(self) -> None:
+        """Else the fence would not hold."""
+        if not self._proven and not storage.keeps_exclusive(self.folder, _EXCLUSIVE_PROBE):
+            raise LogBroken(
+                f"{self.folder} lets a file be created twice, so a former owner could overwrite the log",
+                hint="use a storage that honours `If-None-Match: *` (S3, MinIO), or a local or network file system",
+            )
+        self._proven = True
 
     def _follows(self, seq: Seq) -> bool:
         """Whether nothing from `seq` on has been retained away: then its manifest was created for the first time."""
@@ -259,15 +290,6 @@ class _Trace:
     @classmethod
     def of(cls, manifest: Manifest) -> _Trace:
         return cls(first_needed(manifest), schemas_of(manifest))
-
-
-def _check_exclusive(folder: Folder) -> None:
-    """Else the fence would not hold."""
-    if not storage.keeps_exclusive(folder, _EXCLUSIVE_PROBE):
-        raise LogBroken(
-            f"{folder} lets a file be created twice, so a former owner could overwrite the log",
-            hint="use a storage that honours `If-None-Match: *` (S3, MinIO), or a local or network file system",
-        )
 
 
 def _row_groups(changes: Iterable[Change], codec: str, by_table: Counter[tuple[str, str]]) -> Iterator[pa.Table]:

@@ -39,11 +39,14 @@ class SinkDelivery:
 @dataclass(frozen=True, slots=True)
 class Told:
     """When a report was told: `written_ms` by the worker's wall clock, `read_s` by the sidecar's clock. `starting`: there is no Spark
-    yet, the worker merges no window itself, and the live changes after one would wait."""
+    yet, the worker merges no window itself, and the live changes after one would wait. `epoch`: the owner's that the worker serves, 0: any
+    owner's. `accepted`: the last segment that every sink has accepted, None where a worker that runs does not know it yet."""
 
     written_ms: int
     read_s: float
     starting: bool = False
+    epoch: int = 0
+    accepted: Seq | None = None
 
 
 @dataclass(frozen=True, slots=True)

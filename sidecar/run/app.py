@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from sidecar.control.service import ControlService, Served
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
 from sidecar.core.schema_step import Beside
-from sidecar.errors import LogTaken, OwnershipLost, TicdcDumpError
+from sidecar.errors import LogTaken, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.kafka.checks import sharing
 from sidecar.feeds.registry import MAKES
@@ -88,9 +88,11 @@ class Sidecar:
         self.tally = Tally()
         self.clock = MonotonicClock()
         self._config_path, self._holds_rows, self._spool = config_path, holds_rows, spool
-        self._closers: list[Callable[[], object]] = []
+        self._parts = ExitStack()
         self._checks: list[Callable[[], object]] = []
         self._worker: MergeProcess | None = None
+        self._worker_epoch: int | None = None
+        self._full = False
 
     def stop(self) -> None:
         """End within seconds, whatever the database does. From any thread."""
@@ -116,7 +118,7 @@ class Sidecar:
         config = self.config
         check_apart(config.log.uri, config.sinks)
         self.client = EtcdClient(config.etcd)
-        self._closers.append(self.client.close)
+        self._parts.callback(self.client.close)
         self.changefeed = read_changefeed(self.client, config)
         self.schemas = TidbSchemas(config.source)
         self.scope = LiveScope(server_tz=config.kafka.server_tz)
@@ -131,17 +133,17 @@ class Sidecar:
             holder=Holder(socket.gethostname(), os.getpid(), config.control.advertise or config.control.listen),
             epoch_min=last.epoch + 1 if last else 1,
         )
-        self._closers.append(self.ownership.release)
+        self._parts.callback(self.ownership.release)
         self.deliveries = LogDeliveries(folder, needs_spark=not config.spark.worker_rows)
         self.deliveries.start()
-        self._closers.append(self.deliveries.close)
+        self._parts.callback(self.deliveries.close)
         self._checks.append(self.deliveries.check)
         self.estimates = Estimates(self.schemas)
         self.server = self._serve()
-        self._closers.append(self.server.close)
+        self._parts.callback(self.server.close)
         if config.metrics.listen:
             metrics = MetricsServer(config.metrics.listen, lambda: self.status, self._count)
-            self._closers.append(metrics.close)
+            self._parts.callback(metrics.close)
             self._checks.append(metrics.check)
 
     @property
@@ -192,9 +194,11 @@ class Sidecar:
                     raise
             pause_s = PAUSE_FIRST_S if self.clock.now_s() - began_s > LONG_TERM_S else min(pause_s * 2, PAUSE_MAX_S)
             self.stopping.wait(pause_s)
+        self._end_worker(at_once=False)
         say(stopped())
 
     def _stand_by(self) -> None:
+        self._end_worker(at_once=True)
         self.hindered = ""
         if self._standby_since_s is None:
             self._standby_since_s = self.clock.now_s()
@@ -209,44 +213,64 @@ class Sidecar:
         waited_s = self._stood_by_s()
         self.hindered = self.hindered or "it is attaching to the changefeed"
         self.tally.terms += 1
-        self.changefeed = read_changefeed(self.client, self.config)
-        brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
-        term = Term(self.config, self.changefeed, self.ownership, epoch=epoch)
-        resumes = Resumes(self.client, self.changefeed.name, self.root, note) if tells_no_gap(self.config, self.changefeed) else None
-        watch = ChangefeedWatch(self.client, self.config, self.changefeed, resumes)
-        at_once = True
-        try:
+        with ExitStack() as ending:  # whatever closes badly, the rest is closed, and the last error is raised
+            ending.push(partial(self._leave, epoch))
+            self.changefeed = read_changefeed(self.client, self.config)
+            brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
+            term = Term(self.config, self.changefeed, self.ownership, self.deliveries, epoch=epoch, worker_epoch=self._worker_epoch)
+            resumes = Resumes(self.client, self.changefeed.name, self.root, note) if tells_no_gap(self.config, self.changefeed) else None
+            watch = ChangefeedWatch(self.client, self.config, self.changefeed, resumes)
+            ending.callback(term.close)
+            ending.callback(watch.close)
+            ending.callback(self._disown)
+            if self._full:
+                term.make_room(self.stopping)
             term.begin(partial(self._open, brought))
             for what in sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ():
                 note(what)
             if resumes is not None:
                 resumes.begin(new_log=term.pipeline.next_seq == 0)
-            self._start_worker(epoch)
-            process = f"{socket.gethostname()}:{os.getpid()}"
-            news = News(self.config, self.changefeed, brought.place(), waited_s=waited_s)
-            gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
+            self._run_term(term, brought, watch, waited_s)
 
-            def seen(_: Pipeline, now_s: float) -> None:
-                watch.check()
-                self._check_parts()
-                if gauge.due(now_s):
-                    self.status = gauge.read(now_s, worker=self._worker_state(), died=self._died(), last_error=self.last_error)
-                    self._rows_per_s = self.status.rows_per_s or self._rows_per_s
-                    say(*news.heard(self.status, self.deliveries.report, now_s))
+    def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, waited_s: float) -> None:
+        """Raises what ends the term."""
+        if self._worker is None:
+            self._start_worker(term.epoch)
+        process = f"{socket.gethostname()}:{os.getpid()}"
+        news = News(self.config, self.changefeed, brought.place(), waited_s=waited_s)
+        gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
 
-            seen(term.pipeline, self.clock.now_s())
-            self.hindered = ""
-            self.server.owner(owns=True)
-            term.run(self.stopping, seen)
-            at_once = False
-        finally:
-            self.status = None
-            self.server.owner(owns=False)
-            self.requests.abandon("this sidecar is no longer the owner of the changefeed")
-            watch.close()
-            term.close()
-            self._end_worker(at_once=at_once)
-            self.ownership.release()
+        def seen(_: Pipeline, now_s: float) -> None:
+            watch.check()
+            self._check_parts()
+            if self._worker_epoch not in (None, term.epoch) and term.pipeline.counts.segments:
+                self._end_worker(at_once=True)  # its epoch's segments are not this one's
+                self._start_worker(term.epoch)
+            if gauge.due(now_s):
+                self.status = gauge.read(now_s, worker=self._worker_state(), died=self._died(), last_error=self.last_error)
+                self._rows_per_s = self.status.rows_per_s or self._rows_per_s
+                say(*news.heard(self.status, self.deliveries.report, now_s))
+
+        seen(term.pipeline, self.clock.now_s())
+        self.hindered = ""
+        self.server.owner(owns=True)
+        term.run(self.stopping, seen)
+
+    def _leave(self, epoch: int, _: object, error: BaseException | None, __: object) -> None:
+        """Worker and lease end with the term. On a full volume they stay: what the sinks accept is what makes room there."""
+        self._full = isinstance(error, StorageFull) and error.place == str(storage.log_folder(self.config.log.uri))
+        if self._full and self.config.spark.managed:
+            if self._worker is None:
+                self._start_worker(epoch)
+            return
+        with ExitStack() as ending:
+            ending.callback(self.ownership.release)
+            ending.callback(self._end_worker, at_once=error is not None)
+
+    def _disown(self) -> None:
+        self.status = None
+        self.server.owner(owns=False)
+        self.requests.abandon("this sidecar is no longer the owner of the changefeed")
 
     def _open(self, brought: Brought, segments: SegmentLog, opened: ExitStack) -> Outside:
         """Connect what a term has of its own; the rest lives as long as the process."""
@@ -277,7 +301,11 @@ class Sidecar:
         )
 
     def _count(self) -> Tally:
-        return replace(self.tally, worker_deaths=self.tally.worker_deaths + (self._worker.deaths if self._worker else 0))
+        room: tuple[int, int] | None = None
+        with suppress(storage.StorageError):  # no folder yet, or it does not answer: the log's own writes tell
+            room = storage.volume_bytes(storage.log_folder(self.config.log.uri))
+        deaths = self.tally.worker_deaths + (self._worker.deaths if self._worker else 0)
+        return replace(self.tally, worker_deaths=deaths, log_volume_bytes=room)
 
     def _ended(self, error: TicdcDumpError, line: Line) -> None:
         self.last_error = str(error)
@@ -293,6 +321,7 @@ class Sidecar:
         command = [sys.executable, "-m", "sidecar", "merge", "--config", str(self._config_path)]
         command += ["--log-id", self.changefeed.log_id, "--epoch", str(epoch), "--end-with-stdin"]
         self._worker = MergeProcess(command, lambda death: say(worker_died(death)))
+        self._worker_epoch = epoch
         self._worker.start()
 
     def _worker_state(self) -> str:
@@ -303,9 +332,9 @@ class Sidecar:
 
     def _end_worker(self, *, at_once: bool) -> None:
         if self._worker is not None:
-            self._worker.close(at_once=at_once)
-            self.tally.worker_deaths += self._worker.deaths
-            self._worker = None
+            ended, self._worker, self._worker_epoch = self._worker, None, None
+            self.tally.worker_deaths += ended.deaths
+            ended.close(at_once=at_once)
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
@@ -315,8 +344,10 @@ class Sidecar:
 
     def close(self) -> None:
         """Free everything, in the order opposite to its making."""
-        self.requests.close("the sidecar is ending")
-        self._close_parts()
+        with ExitStack() as closing:
+            closing.callback(self._close_parts)
+            closing.callback(self._end_worker, at_once=True)
+            closing.callback(self.requests.close, "the sidecar is ending")
 
     def _check_parts(self) -> None:
         """Raises what anything of ours in the background ended with: an unknown error ends the process, and says so (P6)."""
@@ -327,8 +358,7 @@ class Sidecar:
 
     def _close_parts(self) -> None:
         self._checks.clear()
-        while self._closers:
-            self._closers.pop()()
+        self._parts.close()
 
 
 def note(what: str) -> None:

@@ -44,11 +44,13 @@ CLOSING_MAX_S = 5.0
 
 @dataclass(slots=True)
 class Tally:
-    """Counted by the process itself, over all its terms. `terms_ended`: by the class of the error that ended them."""
+    """Counted by the process itself, over all its terms. `terms_ended`: by the class of the error that ended them. `log_volume_bytes`:
+    free, and in all, on the log's volume; None where it is on none."""
 
     terms: int = 0
     worker_deaths: int = 0
     terms_ended: dict[str, int] = field(default_factory=dict)
+    log_volume_bytes: tuple[int, int] | None = None
 
 
 class _StatusCollector(Collector):
@@ -64,6 +66,10 @@ class _StatusCollector(Collector):
         for error, count in tally.terms_ended.items():
             ended.add_metric([error], count)
         yield ended
+        if tally.log_volume_bytes is not None:
+            free, size = tally.log_volume_bytes
+            yield GaugeMetricFamily("ticdc_dump_log_volume_free_bytes", "Free on the log's volume, beside the log's reserve", value=free)
+            yield GaugeMetricFamily("ticdc_dump_log_volume_size_bytes", "The log's volume", value=size)
         retries = get_prometheus_counter()  # what stamina retried: etcd, TiDB, the control client
         if retries is not None:
             yield from retries.collect()

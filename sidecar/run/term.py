@@ -6,25 +6,28 @@
 - Every write is fenced on its own (manifests by exclusive creation, marks by their optimistic lock, progress by the owner key);
   asking `held` before each step and each commit keeps a process that slept from even trying.
 - What a retry can help ends the term, not the process: the next one begins where the log ends.
+- A volume without room ends the term too, and gives up the log's reserve (sidecar/log/reserve.py). The next term makes room before it
+  writes: it waits for the worker's report, and retention removes what every sink has accepted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from threading import Event
+from time import monotonic
 
 from sidecar.adapters.tidb.source import mark_row_id
 from sidecar.config import Config
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import LogBroken, OwnershipLost
-from sidecar.log import storage
+from sidecar.errors import LogBroken, OwnershipLost, StorageFull, parted
+from sidecar.log import reserve, storage
 from sidecar.log.identity import claim_log
 from sidecar.log.segment_log import FolderLog
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
-from sidecar.ports import Ownership, SegmentLog
+from sidecar.ports import Deliveries, Ownership, SegmentLog
 from sidecar.ticdc.changefeed import Changefeed
 
 POLL_S = 0.2
@@ -32,6 +35,8 @@ POLL_S = 0.2
 POLL_BUSY_S = 0.01
 """While the source works: what it finished is heard of this soon. Not while it is away."""
 RETAIN_EVERY_S = 10.0
+TOLD_WAIT_S, TOLD_LOOK_S = 10.0, 0.1
+"""For the worker's report, where there is no room: a worker reports every second. One that still starts is kept for the next term."""
 
 
 Opening = Callable[[SegmentLog, ExitStack], Outside]
@@ -39,59 +44,134 @@ Opening = Callable[[SegmentLog, ExitStack], Outside]
 
 
 class Term:
-    """`epoch` was just granted. `pipeline` is there once `begin` has returned."""
+    """`epoch` was just granted. `worker_epoch`: of the managed worker that an earlier term of this process has kept, if any. `pipeline` is
+    there once `begin` has returned. `full`: the log's volume has no room left."""
 
-    def __init__(self, config: Config, changefeed: Changefeed, ownership: Ownership, *, epoch: int) -> None:
+    def __init__(
+        self,
+        config: Config,
+        changefeed: Changefeed,
+        ownership: Ownership,
+        deliveries: Deliveries,
+        *,
+        epoch: int,
+        worker_epoch: int | None = None,
+    ) -> None:
         self.config = config
         self.changefeed = changefeed
         self.ownership = ownership
         self.epoch = epoch
+        self.full = False
         self.pipeline: Pipeline
         self._folder = storage.log_folder(config.log.uri)
         self._log = FolderLog(self._folder, check_held=partial(check_held, ownership))
         self._opened = ExitStack()
         self._retain_due_s = 0.0
-        self._told_before: Seq | None = None
+        self._deliveries = deliveries
+        self._worker_epochs = {epoch, worker_epoch}
+        told = deliveries.told()
+        self._told_before_ms = None if told is None else told.written_ms
+
+    def make_room(self, stopping: Event) -> None:
+        """Where an earlier term ended for want of it: remove what every sink has accepted. Nothing is written but retention's note."""
+        if self.config.log.retain:
+            with self._noticing_no_room():
+                self._make_room(stopping)
+
+    def _make_room(self, stopping: Event) -> None:
+        until_s = monotonic() + TOLD_WAIT_S
+        while (delivered := self._delivered()) is None:
+            check_held(self.ownership)
+            if monotonic() > until_s or stopping.wait(TOLD_LOOK_S):
+                return
+        self._log.recover(epoch=self.epoch)
+        while self._log.retain(delivered=delivered, open_from=None) or not self._log.learned:
+            pass
 
     def begin(self, opening: Opening) -> None:
         """Recover the log and attach to the feed. Raises what keeps it from doing so; `close` is due in any case."""
-        self._log.id = claim_log(self._folder, self.changefeed.log_id)
-        outside = opening(self._log, self._opened)
-        self._told_before = outside.deliveries.accepted() if outside.deliveries is not None else None
-        bounds = limits(self.config, self.changefeed)
-        self.pipeline = attach(outside, changefeed_id=mark_row_id(self.changefeed.name), epoch=self.epoch, limits=bounds)
+        with self._noticing_no_room():
+            self._log.id = claim_log(self._folder, self.changefeed.log_id)
+            reserve.take(self._folder)
+            outside = opening(self._log, self._opened)
+            bounds = limits(self.config, self.changefeed)
+            self.pipeline = attach(outside, changefeed_id=mark_row_id(self.changefeed.name), epoch=self.epoch, limits=bounds)
 
     def run(self, stopping: Event, seen: Callable[[Pipeline, float], None]) -> None:
         """Step until `stopping`; `seen(pipeline, now_s)` is called after each step. Raises what ends the term."""
         pipeline, clock = self.pipeline, self.pipeline.outside.clock
         while not stopping.is_set():
             check_held(self.ownership)
-            try:
-                pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() and pipeline.outage is None else POLL_S)
-            except LogBroken as error:
-                if self.ownership.held():
-                    raise
-                raise OwnershipLost(
-                    f"another process owns the changefeed by now, and swept what this one was writing: {error}",
-                    hint="nothing: it becomes a standby",
-                ) from error
+            with self._noticing_no_room():
+                self._step()
             now_s = clock.now_s()
             seen(pipeline, now_s)
             if self.config.log.retain and now_s >= self._retain_due_s:
-                self._retain_due_s = now_s + (0.0 if self._retain() else RETAIN_EVERY_S)
+                with self._noticing_no_room():
+                    self._retain_due_s = now_s + (0.0 if self._retain() else RETAIN_EVERY_S)
+
+    def _step(self) -> None:
+        pipeline = self.pipeline
+        try:
+            pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() and pipeline.outage is None else POLL_S)
+        except LogBroken as error:
+            if self.ownership.held():
+                raise
+            raise OwnershipLost(
+                f"another process owns the changefeed by now, and swept what this one was writing: {error}",
+                hint="nothing: it becomes a standby",
+            ) from error
 
     def close(self) -> None:
-        """Free what this term holds, in the order opposite to its making."""
-        self._opened.close()
+        """Free what this term holds, in the order opposite to its making; then, on a full volume, the reserve: nobody of ours writes."""
+        with ExitStack() as closing:
+            if self.full and self.ownership.held():
+                closing.callback(reserve.give_up, self._folder)
+            closing.callback(self._opened.close)
 
     def _retain(self) -> int:
-        """Only by what was told in this term: what a former one left may be of other sinks than are served now (P4)."""
-        deliveries = self.pipeline.outside.deliveries
-        delivered = deliveries.accepted() if deliveries is not None else None
-        if delivered is None or delivered == self._told_before:
-            return 0
-        self._told_before = None
-        return self._log.retain(delivered=delivered, open_from=self.pipeline.dump.oldest_open_seq())
+        delivered = self._delivered()
+        return 0 if delivered is None else self._log.retain(delivered=delivered, open_from=self.pipeline.dump.oldest_open_seq())
+
+    def _delivered(self) -> Seq | None:
+        """What every sink has accepted, as a worker of ours has reported in this term. What was reported before, or by another owner's
+        worker, may be of other sinks than are served now (P4)."""
+        told = self._deliveries.told()
+        if told is None:
+            return self._deliveries.accepted()
+        if told.written_ms == self._told_before_ms or (self.config.spark.managed and told.epoch not in self._worker_epochs):
+            return None
+        return told.accepted
+
+    @contextmanager
+    def _noticing_no_room(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageFull as error:
+            if error.place != str(self._folder):
+                raise
+            self.full = True
+            raise self._explained(error) from error
+
+    def _explained(self, error: StorageFull) -> StorageFull:
+        """With where the log and the sinks are, and so what an operator can do."""
+        segments, sinks = self._log.segments, self._deliveries.sinks()
+        found = storage.volume_bytes(self._folder)
+        room = f"{found[0]} of the volume's {found[1]} bytes are free" if found else "its bound is the storage's own"
+        log = f"the log has segments {segments[0]} to {segments[-1]}" if segments else "the log has no segment"
+        if not self.config.log.retain:
+            why, hint = "log.retain is false: none is removed", "set log.retain = true, which removes what every sink has accepted"
+        elif not sinks:
+            why, hint = "the merge worker has not reported what the sinks have accepted", "see the merge worker's own lines for why"
+        else:
+            last = min(sinks, key=lambda sink: -1 if sink.accepted is None else sink.accepted)
+            why = f"sink {last.sink} has accepted {'none' if last.accepted is None else f'up to {last.accepted}'} by the last report"
+            hint = f"mend that sink ({parted(last.error)[0]})" if last.error else "wait for that sink: what all have accepted is removed"
+        return StorageFull(
+            f"{error.message} ({room}); {log}; {why}",
+            hint=f"{hint}; or make room on the volume, or enlarge it: nothing is lost, and it goes on by itself",
+            place=error.place,
+        )
 
 
 def check_held(ownership: Ownership) -> None:

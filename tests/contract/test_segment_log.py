@@ -23,7 +23,7 @@ from sidecar.errors import LogBroken, LogTaken
 from sidecar.log import manifest as manifest_format
 from sidecar.log import storage
 from sidecar.log.layout import chunk_name, data_name, manifest_name
-from sidecar.log.manifest import DataFile, DdlRecord, Manifest, to_json
+from sidecar.log.manifest import OPEN_NOT_KNOWN, DataFile, DdlRecord, Manifest, to_json
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.storage import Folder, dispatch, open_folder, s3
 from spark_merge.read import read_rows, read_schemas
@@ -168,6 +168,7 @@ def manifest(seq: int, *, epoch: int = 1, data: DataFile | None = None, **more: 
         positions={Lane("kafka/orders/2"): 8},
         schemas="schemas/0000000000000000.json",
         codec="canal-json",
+        open_from=None,
     )
     return replace(found, **more)  # type: ignore[arg-type]  # fields by name
 
@@ -490,6 +491,28 @@ def test_chunks_and_schemas_go_with_the_last_manifest_that_names_them(place: Pla
     assert {OLD_CHUNKS[1], first, second} == {name for name in place.names() if "/" in name}
     assert log.retain(delivered=Seq(2), open_from=None) == 1
     assert {OLD_CHUNKS[1], second} == {name for name in place.names() if "/" in name}
+
+
+def test_until_an_owner_has_written_what_a_former_ones_windows_reach_back_to_stays(place: Place) -> None:
+    """A former owner that slept amid a commit may still close a window that was open when it wrote last."""
+    former = owner(place, epoch=1)
+    for seq in range(6):
+        append(former, seq, open_from=Seq(2))
+    later = owner(place, epoch=2)
+    assert later.retain(delivered=Seq(5), open_from=None) == 2
+    assert later.retain(delivered=Seq(5), open_from=None) == 0
+    append(later, 6, epoch=2)
+    assert later.retain(delivered=Seq(5), open_from=None) == 3
+
+
+def test_where_a_manifest_does_not_say_what_was_open_nothing_is_retained_before_the_owner_has_written(place: Place) -> None:
+    former = owner(place, epoch=1)
+    for seq in range(6):
+        append(former, seq, open_from=OPEN_NOT_KNOWN)
+    later = owner(place, epoch=2)
+    assert later.retain(delivered=Seq(5), open_from=None) == 0
+    append(later, 6, epoch=2)
+    assert later.retain(delivered=Seq(5), open_from=None) == 5
 
 
 def test_a_retained_log_goes_on(place: Place) -> None:

@@ -221,7 +221,8 @@ def exported() -> dict[str, dict[str, set[str]]]:
     lanes = (LaneStatus(Lane("kafka/orders/0"), CommitTs(7), 0.0),)
     sinks = (SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader"),)
     status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", progress=progress, lanes=lanes, sinks=sinks)
-    server = MetricsServer("127.0.0.1:0", lambda: status, lambda: Tally(terms_ended={"FeedLost": 1}))
+    tally = Tally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2))
+    server = MetricsServer("127.0.0.1:0", lambda: status, lambda: tally)
     try:
         with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=PATIENCE_S) as answer:
             families = list(text_string_to_metric_families(answer.read().decode()))

@@ -431,6 +431,22 @@ def test_dump_and_epoch_are_on_record_before_a_mark_of_them_is_sent() -> None:
     assert stage.notes.calls[0] == "progress"
 
 
+def test_a_manifest_says_since_when_the_oldest_window_is_open_that_it_does_not_close() -> None:
+    """What its writer may still close, though it slept meanwhile, must stay until another owner has written."""
+    stage = Stage()
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "w"), resolved(10))
+    pipeline.step(poll_s=0)
+    stage.requests.waiting.append(start())
+    pipeline.step(poll_s=0)
+    pipeline.step(poll_s=0)
+    stage.feed.say(put(105, "x"), resolved(107))
+    pipeline.step(poll_s=0)
+    close_the_window(stage, pipeline)
+    assert [manifest.open_from for manifest in stage.manifests()] == [None, 1, None]
+    assert stage.manifests()[-1].windows[0].first_seq == 1
+
+
 def test_a_segment_without_a_window_saves_no_progress() -> None:
     stage = Stage()
     pipeline = before_the_window_closes(stage)

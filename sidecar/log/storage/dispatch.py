@@ -58,6 +58,8 @@ class Backend(Protocol):
 
     def remove(self, folder: Folder, names: Sequence[str]) -> None: ...
 
+    def volume_bytes(self, folder: Folder) -> tuple[int, int] | None: ...
+
 
 _BACKENDS: dict[str, Backend] = {"file": local, "s3": s3, "memory": memory}
 
@@ -191,6 +193,11 @@ def keeps_exclusive(folder: Folder, probe: str) -> bool:
 def remove(folder: Folder, names: Iterable[str]) -> None:
     """Remove the files, in this order where the storage has one; a name that does not exist is no error."""
     _of(folder).remove(folder, list(names))
+
+
+def volume_bytes(folder: Folder) -> tuple[int, int] | None:
+    """Bytes that are free on the folder's volume, and its size; None for a storage that is no volume. Raises Absent without a folder."""
+    return _of(folder).volume_bytes(folder)
 
 
 def is_temporary(name: str) -> bool:

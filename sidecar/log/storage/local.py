@@ -151,6 +151,12 @@ def remove(folder: Folder, names: Sequence[str]) -> None:
             os.unlink(folder.path(name))
 
 
+@_errors()
+def volume_bytes(folder: Folder) -> tuple[int, int] | None:
+    found = os.statvfs(folder.root)
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
 @contextmanager
 def _temporary_beside(path: str) -> Iterator[tuple[IO[bytes], str]]:
     """A new file in the same folder, gone after the block whatever happens."""

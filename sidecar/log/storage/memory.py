@@ -84,3 +84,7 @@ def remove(folder: Folder, names: Sequence[str]) -> None:
     with _lock:
         for name in names:
             _files.pop(folder.path(name), None)
+
+
+def volume_bytes(folder: Folder) -> tuple[int, int] | None:  # noqa: ARG001  # it is not bounded
+    return None

@@ -196,6 +196,10 @@ def remove(folder: Folder, names: Sequence[str]) -> None:
         _delete_objects(folder, names[start : start + DELETE_KEYS_MAX])
 
 
+def volume_bytes(folder: Folder) -> tuple[int, int] | None:  # noqa: ARG001  # S3 reports no bound
+    return None
+
+
 def _delete_objects(folder: Folder, names: Sequence[str]) -> None:
     """One DeleteObjects. s3fs's own bulk delete passes over the keys that S3 refused to delete."""
     split = [fs(folder).split_path(folder.path(name)) for name in names]

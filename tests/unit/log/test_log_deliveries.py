@@ -99,6 +99,23 @@ def test_hears_of_deliveries_in_the_background(folder: Folder, monkeypatch: pyte
         deliveries.close()
 
 
+def test_whose_worker_it_is_and_what_that_has_found_out_comes_as_one(folder: Folder) -> None:
+    deliveries = LogDeliveries(folder)
+
+    def told(report: DeliveryReport) -> tuple[int, Seq | None]:
+        storage.write_atomically(folder, DELIVERED_NAME, report.to_json())
+        deliveries._read()
+        found = deliveries.told()
+        assert found is not None
+        assert found.written_ms == report.written_ms
+        return found.epoch, found.accepted
+
+    assert told(replace(REPORT, epoch=3)) == (3, 7)
+    assert told(replace(REPORT, written_ms=2, epoch=4)) == (4, 7)
+    came_to_nothing = replace(REPORT, written_ms=3, epoch=4, state="stopped")
+    assert told(came_to_nothing) == (4, None)
+
+
 def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(folder: Folder) -> None:
     storage.write_atomically(folder, DELIVERED_NAME, REPORT.to_json())
     deliveries = LogDeliveries(folder)

@@ -23,7 +23,7 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
-from sidecar.log.manifest import DdlRecord, Manifest, ManifestUnreadable, from_json, to_json
+from sidecar.log.manifest import OPEN_NOT_KNOWN, DdlRecord, Manifest, ManifestUnreadable, from_json, to_json
 from sidecar.log.schemas_file import schemas_from_json, schemas_to_json
 from sidecar.rowcodec.table_info import table_schema
 from tests.support.former import FORMER
@@ -56,6 +56,7 @@ manifests = st.builds(
     table_rows=st.none() | st.dictionaries(names, numbers, max_size=3),
     incarnations=st.dictionaries(texts.map(Lane), texts, max_size=3),
     id=texts,
+    open_from=st.none() | seqs,
 )
 columns = st.builds(
     Column,
@@ -123,7 +124,7 @@ def test_what_earlier_versions_did_not_write_has_its_default() -> None:
     found = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
     del found["next_schemas"]
     read = from_json(json.dumps(found).encode(), name="m")
-    assert (read.next_schemas, read.table_rows, read.incarnations, read.id) == (None, None, {}, "")
+    assert (read.next_schemas, read.table_rows, read.incarnations, read.id, read.open_from) == (None, None, {}, "", OPEN_NOT_KNOWN)
     table = {"schema": "s", "table": "t", "key": ["id"], "columns": [["id", "int", False, -1, 0, []]]}
     (schema,) = schemas_from_json(json.dumps([table]).encode(), name="s").values()
     assert (schema.table_id, schema.physical_ids, schema.layout, schema.definition, schema.former) == (0, (), "", None, None)

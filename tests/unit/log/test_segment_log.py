@@ -18,10 +18,13 @@ import pytest
 
 from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
 from sidecar.errors import LogBroken, LogUnreachable, StorageFull
+from sidecar.log import storage
+from sidecar.log.identity import claim_log
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import DATA_COLUMNS, Manifest, from_json
 from sidecar.log.segment_log import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ROWS_SCHEMA, FolderLog, write_chunk
 from sidecar.log.storage import Folder, open_folder
+from tests.support.volumes import fill, small_volume
 
 
 def changes(count: int, *, value_bytes: int = 500) -> Iterator[Change]:
@@ -31,7 +34,18 @@ def changes(count: int, *, value_bytes: int = 500) -> Iterator[Change]:
 
 def manifest(seq: int, *, progress: dict[str, Any] | None = None) -> Manifest:
     return Manifest(
-        Seq(seq), 1, CommitTs(seq), CommitTs(seq + 1), None, 0, 0, {}, "schemas/0000000000000000.json", "canal-json", progress=progress
+        Seq(seq),
+        1,
+        CommitTs(seq),
+        CommitTs(seq + 1),
+        None,
+        0,
+        0,
+        {},
+        "schemas/0000000000000000.json",
+        "canal-json",
+        progress=progress,
+        open_from=None,
     )
 
 
@@ -148,26 +162,8 @@ def test_retention_removes_a_bounded_number_at_once(tmp_path: Path, monkeypatch:
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 1 MiB."""
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        assert "CI" not in os.environ, f"CI must be able to mount a tmpfs: {mounted.stderr}"
-        pytest.skip(f"a real full disk needs the right to mount a tmpfs: {mounted.stderr}")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with pytest.raises(OSError, match="No space"):
-        write_for_ever(filler)
-    return filler
-
-
-def write_for_ever(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        while True:
-            file.write(b"x" * 4096)
+    with small_volume(tmp_path, size="1m") as volume:
+        yield volume
 
 
 Write = Callable[[FolderLog], object]
@@ -192,6 +188,69 @@ def test_a_full_disk_is_told_leaves_nothing_and_passes_when_there_is_room(tiny_d
     assert {path.name for path in tiny_disk.rglob("*") if path.is_file()} == {"exclusive.probe", "filler"}
     filler.unlink()
     write(log)
+
+
+def test_a_log_on_a_full_disk_is_recovered_and_retained_without_room(tiny_disk: Path) -> None:
+    """Only the note of retention needs an entry of the folder, and no byte."""
+    log = opened(tiny_disk)
+    name = log.write_schemas({})
+    for seq in range(6):
+        log.commit(manifest(seq))
+    fill(tiny_disk)
+    fresh = FolderLog(open_folder(str(tiny_disk)))
+    last = fresh.recover(epoch=2)
+    assert last is not None
+    assert last.seq == 5
+    assert fresh.write_schemas({}) == name
+    assert fresh.retain(delivered=Seq(4), open_from=None) == 4
+    assert fresh.segments == range(4, 6)
+
+
+@pytest.mark.parametrize("name", ["changefeed.txt", "log.txt"])
+def test_whose_log_it_is_is_known_without_room(tiny_disk: Path, name: str) -> None:
+    folder = open_folder(str(tiny_disk))
+    own = claim_log(folder, "cf")
+    filler = fill(tiny_disk)
+    assert claim_log(folder, "cf") == own
+    with pytest.raises(LogBroken, match="serves other"):
+        claim_log(folder, "other")
+    (tiny_disk / name).unlink()
+    fill(tiny_disk)
+    with pytest.raises(StorageFull):
+        claim_log(folder, "cf")
+    filler.unlink()
+    claim_log(folder, "cf")
+
+
+def test_a_file_that_is_there_is_made_durable_instead_of_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wrote it may have died before it was durable, and a manifest is about to rely on it."""
+    durable: list[str] = []
+    folder = open_folder(str(tmp_path))
+    claim_log(folder, "cf")
+    name = opened(tmp_path).write_schemas({})
+    monkeypatch.setattr(storage, "make_durable", lambda _, names: durable.extend(names))
+    claim_log(folder, "cf")
+    opened(tmp_path).write_schemas({})
+    assert durable == ["changefeed.txt", "log.txt", name]
+
+
+def test_no_segment_is_committed_before_it_is_proven_that_creation_is_exclusive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full volume keeps a recovery from proving it; the first commit makes up for that."""
+
+    def full(*_: object) -> bool:
+        raise storage.Full("no room")
+
+    log = FolderLog(open_folder(str(tmp_path)))
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "keeps_exclusive", full)
+        log.recover(epoch=1)
+        with pytest.raises(StorageFull):
+            log.commit(manifest(0))
+        patch.setattr(storage, "keeps_exclusive", lambda *_: False)
+        with pytest.raises(LogBroken, match="created twice"):
+            log.commit(manifest(0))
+    assert not [*tmp_path.glob("*.json")]
+    log.commit(manifest(0))
 
 
 def test_a_disk_that_fills_up_in_the_middle_of_a_segment(tiny_disk: Path) -> None:

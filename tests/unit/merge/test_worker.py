@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import ClassVar, cast
 
 import pytest
 
-from sidecar.core.model import CommitTs, Seq
+from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import ConfigError, LogUnreachable, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.storage import Folder, Unreachable, open_folder
+from sidecar.pace.sinks import SinkDelivery
 from spark_merge import worker as workers
+from spark_merge.contract import Rows
 from spark_merge.delivery import JobSettings
+from spark_merge.job import Job
 from spark_merge.worker import Worker, WorkerSettings
 
 
@@ -81,3 +87,60 @@ def test_a_report_that_cannot_be_written_hides_no_error(log: Folder, monkeypatch
         worker_of(log, "console:", "console:").run()
     with pytest.raises(LogUnreachable):
         worker_of(log)._report(None, "stopped")
+
+
+class Delivering:
+    """A job whose sinks have accepted more at each look; the worker is told to end after the last one."""
+
+    spark = SimpleNamespace(ready=True)
+    delivered = 1
+    counts: ClassVar[dict[TableName, Rows]] = {}
+
+    def __init__(self, ending: Event, looks: int) -> None:
+        self.changed = Event()
+        self.changed.set()
+        self._ending, self._looks = ending, looks
+        self.seq = 0
+
+    def check(self) -> None:
+        self.seq += 1
+        self.changed.set()
+        if self.seq == self._looks:
+            self._ending.set()
+
+    def opened(self) -> bool:
+        return True
+
+    def position(self) -> tuple[Seq, CommitTs]:
+        return Seq(self.seq), CommitTs(self.seq)
+
+    def sinks(self) -> tuple[SinkDelivery, ...]:
+        return ()
+
+    def rows(self) -> dict[str, int]:
+        return {}
+
+    def skipped(self) -> int:
+        return 0
+
+    guessed = skipped
+
+
+@pytest.mark.parametrize("error", [storage.Full("no room"), Unreachable("away")])
+def test_a_report_that_cannot_be_written_ends_no_worker_and_is_written_when_it_can_be(
+    log: Folder, monkeypatch: pytest.MonkeyPatch, error: storage.StorageError
+) -> None:
+    noticed: list[str] = []
+    write, left = storage.write_atomically, [error, error]
+
+    def short_of_room(folder: Folder, name: str, data: bytes) -> None:
+        if left:
+            raise left.pop()
+        write(folder, name, data)
+
+    monkeypatch.setattr(storage, "write_atomically", short_of_room)
+    worker = Worker(WorkerSettings(JobSettings(log, epoch_max=7), (), "cf", "local[1]", "1g"), notice=noticed.append)
+    worker._mind(cast("Job", Delivering(worker.ending, 4)))
+    assert (report(log).seq, report(log).epoch, report(log).state) == (4, 7, "running")
+    assert len(noticed) == 1
+    assert "is tried again" in noticed[0]

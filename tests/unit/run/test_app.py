@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from sidecar.run.merge_process import MergeProcess
 from sidecar.run.news import Line
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually
+from tests.support.volumes import fill, small_volume
 from tests.unit.run.test_term import SETTINGS
 
 
@@ -67,7 +69,8 @@ def test_an_outage_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
 class OneStep:
     """A process whose term takes steps and does nothing; its parts are quiet."""
 
-    pipeline = SimpleNamespace(tables={}, next_seq=0)
+    pipeline = SimpleNamespace(tables={}, next_seq=0, counts=SimpleNamespace(segments=0))
+    epoch = 1
 
     def __init__(self, *_: object, **__: object) -> None:
         self.still_because, self.place = str, dict
@@ -84,7 +87,7 @@ class OneStep:
     def quiet(self, *_: object, **__: object) -> None:
         """Nothing is wrong."""
 
-    begin = check = close = release = owner = quiet
+    begin = make_room = check = close = release = owner = quiet
 
 
 @pytest.fixture
@@ -216,3 +219,142 @@ def test_what_keeps_an_owner_from_serving_is_told_until_it_serves_or_stands_by(s
 def test_a_workers_state_is_what_it_reported_itself(pid: int | None, reported_by: int | None, state: str) -> None:
     report = DeliveryReport(Seq(3), CommitTs(30), "running", 0, pid=reported_by) if reported_by is not None else None
     assert worker_state(pid, report) == state
+
+
+# ---- the merge worker and the lease ---------------------------------------------------------------------------------------
+
+
+class Workers:
+    """In place of MergeProcess: what was started, for which epoch, and how it was ended."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def __call__(self, command: list[str], _: object) -> Workers:
+        self.epoch = command[command.index("--epoch") + 1]
+        return self
+
+    deaths = 0
+    last = None
+
+    def start(self) -> None:
+        self.notes.append(f"worker of {self.epoch} started")
+
+    def close(self, *, at_once: bool) -> None:
+        self.notes.append(f"worker of {self.epoch} ended" + (" at once" if at_once else ""))
+
+    def check(self) -> None:
+        """It is well."""
+
+
+@pytest.fixture
+def workers(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> Workers:
+    """The notes have the lease's release, too."""
+    made = Workers()
+    monkeypatch.setattr(app, "MergeProcess", made)
+    monkeypatch.setattr(sidecar, "_start_worker", partial(Sidecar._start_worker, sidecar))
+    monkeypatch.setattr(sidecar.ownership, "release", lambda: made.notes.append("lease released"))
+    return made
+
+
+@pytest.mark.parametrize("part", ["Term", "ChangefeedWatch"])
+def test_a_part_that_closes_badly_keeps_neither_worker_nor_lease_and_is_told(
+    sidecar: Sidecar, workers: Workers, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    class ClosesBadly(OneStep):
+        def close(self, *_: object, **__: object) -> None:
+            breaks()
+
+    monkeypatch.setattr(app, part, ClosesBadly)
+    with pytest.raises(ZeroDivisionError):
+        sidecar.run()
+    assert workers.notes == ["worker of 1 started", "worker of 1 ended at once", "lease released"]
+
+
+def test_of_what_lives_as_long_as_the_process_all_is_closed_though_one_closes_badly(sidecar: Sidecar, workers: Workers) -> None:
+    closed: list[str] = []
+    sidecar._start_worker(1)
+    sidecar._parts.callback(closed.append, "client")
+    sidecar._parts.callback(breaks)
+    with pytest.raises(ZeroDivisionError):
+        sidecar.close()
+    assert closed == ["client"]
+    assert workers.notes[-1] == "worker of 1 ended at once"
+
+
+FULL = StorageFull("no room left in file:///nowhere", hint="make room", place="file:///nowhere")
+
+
+def test_a_full_log_keeps_worker_and_lease_until_an_own_segment_is_written(
+    sidecar: Sidecar, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the sinks accept meanwhile is what makes room. The first term is full before it has a worker."""
+    epochs, ends = iter([1, 2, 3]), iter([FULL, FULL, None])
+    made: list[dict[str, object]] = []
+
+    class Full(OneStep):
+        def __init__(self, *_: object, **given: object) -> None:
+            super().__init__()
+            self.epoch = int(str(given["epoch"]))
+            self.pipeline = SimpleNamespace(tables={}, next_seq=0, counts=SimpleNamespace(segments=0))
+            made.append(given)
+
+        def make_room(self, *_: object, **__: object) -> None:
+            workers.notes.append(f"room for {self.epoch}")
+
+        def begin(self, *_: object, **__: object) -> None:
+            if (error := next(ends)) is not None:
+                raise error
+
+        def run(self, stopping: Event, seen: Callable[[object, float], None]) -> None:
+            seen(None, 1.0)
+            workers.notes.append("a step")
+            self.pipeline.counts.segments = 1
+            seen(None, 2.0)
+            sidecar.stopping.set()
+
+    monkeypatch.setattr(app, "Term", Full)
+    monkeypatch.setattr(sidecar.ownership, "acquire", lambda **_: next(epochs))
+    monkeypatch.setattr(sidecar.stopping, "wait", lambda _: False)
+    sidecar.run()
+    assert [given["worker_epoch"] for given in made] == [None, 1, 1]
+    assert workers.notes == [
+        "worker of 1 started",
+        "room for 2",
+        "room for 3",
+        "a step",
+        "worker of 1 ended at once",
+        "worker of 3 started",
+        "worker of 3 ended",
+        "lease released",
+    ]
+
+
+@pytest.mark.parametrize("then", ["standby", "stopped", "no room elsewhere"])
+def test_a_worker_that_was_kept_ends_with_what_it_was_kept_for(
+    sidecar: Sidecar, workers: Workers, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    ends = iter([FULL, StorageFull("no room left in /tmp", hint="make room", place="/tmp")])
+    epochs = iter([1, None if then == "standby" else 2])
+    waits = iter([then == "stopped", True])
+
+    def begin(*_: object) -> None:
+        raise next(ends)
+
+    monkeypatch.setattr(OneStep, "begin", begin)
+    monkeypatch.setattr(sidecar.ownership, "acquire", lambda **_: next(epochs, None))
+    monkeypatch.setattr(sidecar, "_owner_address", lambda: sidecar.stopping.set())
+    monkeypatch.setattr(sidecar.stopping, "wait", lambda _: sidecar.stopping.set() if next(waits) else None)
+    sidecar.run()
+    ended = "worker of 1 ended" + ("" if then == "stopped" else " at once")
+    assert workers.notes == ["worker of 1 started", ended, *(["lease released"] if then == "no room elsewhere" else [])]
+
+
+def test_the_room_on_the_logs_volume_is_counted_once_there_is_a_folder(tmp_path: Path) -> None:
+    with small_volume(tmp_path / "disk", size="2m") as disk:
+        sidecar = Sidecar(settings(log={"uri": f"{disk}/log"}), Path("sidecar.toml"))
+        assert sidecar._count().log_volume_bytes is None
+        (disk / "log").mkdir()
+        fill(disk)
+        assert sidecar._count().log_volume_bytes == (0, 2 << 20)
+    assert Sidecar(settings(log={"uri": "s3://bucket/log"}), Path("sidecar.toml"))._count().log_volume_bytes is None

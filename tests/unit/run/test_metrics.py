@@ -52,6 +52,13 @@ def stage() -> Iterator[Stage]:
     found.server.close()
 
 
+def test_the_room_on_the_logs_volume_is_told_by_a_standby_too_and_not_where_there_is_no_volume(stage: Stage) -> None:
+    assert not any("log_volume" in name for name, *_ in stage.samples())
+    stage.tally.log_volume_bytes = (3 << 40, 5 << 40)
+    found = stage.samples()
+    assert (found[("ticdc_dump_log_volume_free_bytes",)], found[("ticdc_dump_log_volume_size_bytes",)]) == (3 << 40, 5 << 40)
+
+
 def test_a_standby_is_healthy_and_says_that_it_is_one(stage: Stage) -> None:
     assert stage.get("/healthz") == "standby\n"
     found = stage.samples()

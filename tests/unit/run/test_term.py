@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
@@ -15,19 +16,23 @@ from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.config import Config
 from sidecar.core.model import Seq
 from sidecar.core.progress import DumpState, Progress
-from sidecar.errors import LogBroken, OwnershipLost
-from sidecar.log import storage
+from sidecar.errors import LogBroken, OwnershipLost, StorageFull
+from sidecar.log import segment_log, storage
 from sidecar.log.identity import CHANGEFEED_NAME, claim_log, known_id
 from sidecar.log.layout import is_manifest, read_manifest
 from sidecar.log.manifest import Manifest
+from sidecar.log.reserve import RESERVE_NAME
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import MemorySpill
 from sidecar.log.storage import open_folder
+from sidecar.pace.sinks import SinkDelivery, Told
 from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
+from sidecar.run import term
 from sidecar.run.term import Term
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.changes import put, resolved
+from tests.support.volumes import small_volume
 from tests.unit.test_pipeline import SCHEMAS, FakeCodec, FakeDeliveries, FakeFeed, Stage, start
 
 SETTINGS = {
@@ -43,26 +48,61 @@ NAME = ChangefeedName("c", "n", "cf")
 
 class ClosingFeed(FakeFeed):
     closed = False
+    had_at_close = False
+    at_close: Callable[[], bool] = staticmethod(lambda: False)
 
     def close(self) -> None:
-        self.closed = True
+        self.closed, self.had_at_close = True, self.at_close()
+
+
+class Reports(FakeDeliveries):
+    """A merge worker's reports, none at first. `coming`: what it reports as soon as it is asked once more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: Told | None = None
+        self.coming: list[tuple[int, int]] = []
+
+    def report(self, seq: int, *, epoch: int) -> None:
+        self.seq = Seq(seq)
+        self.last = Told(self.last.written_ms + 1 if self.last else 1, 0.0, epoch=epoch, accepted=self.seq)
+
+    def told(self) -> Told | None:  # type: ignore[override]  # of a file that a worker writes
+        found = self.last
+        if self.coming:
+            seq, epoch = self.coming.pop(0)
+            self.report(seq, epoch=epoch)
+        return found
+
+    def sinks(self) -> tuple[SinkDelivery, ...]:
+        return (SinkDelivery("file:///out", self.seq, error="it is away"),) if self.last else ()
 
 
 class Life:
-    """A process that won the changefeed. Another `incarnation` makes the log another's. `told`: what the merge worker's report
-    says when it begins."""
+    """A process that won the changefeed. Another `incarnation` makes the log another's. `reports`: of the worker, as they stand; `kept`:
+    the epoch of a worker that an earlier term has left."""
 
-    def __init__(self, folder: Path, election: Election, *, incarnation: str = "1", told: Seq | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        election: Election,
+        *,
+        incarnation: str = "1",
+        reports: Reports | None = None,
+        kept: int | None = None,
+        retain: bool = True,
+        managed: bool = True,
+    ) -> None:
         self.stage = Stage()
         self.feed = ClosingFeed(self.stage.notes)
         self.owner = MemoryOwner(election)
-        self.deliveries = FakeDeliveries()
-        self.deliveries.seq = told
+        self.deliveries = reports or Reports()
         self.folder = open_folder(str(folder))
         epoch = self.owner.acquire(timeout_s=0)
         assert epoch is not None
-        config = msgspec.convert(SETTINGS | {"log": {"uri": str(folder)}}, Config)
-        self.term = Term(config, Changefeed(NAME, incarnation, "custom://x"), self.owner, epoch=epoch)
+        config = msgspec.convert(SETTINGS | {"log": {"uri": str(folder), "retain": retain}, "spark": {"managed": managed}}, Config)
+        changefeed = Changefeed(NAME, incarnation, "custom://x")
+        self.term = Term(config, changefeed, self.owner, self.deliveries, epoch=epoch, worker_epoch=kept)
 
     def begin(self) -> None:
         self.term.begin(self.opening)
@@ -213,7 +253,8 @@ def test_what_every_sink_has_accepted_is_retained_away_but_the_last(tmp_path: Pa
     def deliver(step: int) -> None:
         life.feed.say(put(step * 10, "x"), resolved(step * 10 + 5))
         life.stage.clock.time_s += 20.0
-        life.deliveries.seq = Seq(step - 2) if step > 1 else None
+        if step > 1:
+            life.deliveries.report(step - 2, epoch=life.term.epoch)
 
     life.run(steps=8, each=deliver)
     kept = [manifest.seq for manifest in life.manifests()]
@@ -222,28 +263,50 @@ def test_what_every_sink_has_accepted_is_retained_away_but_the_last(tmp_path: Pa
     assert kept == list(range(kept[0], 7))
 
 
-def test_nothing_is_retained_away_by_what_a_former_term_was_told(tmp_path: Path) -> None:
-    """The settings may name another sink now, which has accepted nothing yet."""
+def writes(life: Life, *values: str) -> Callable[[int], None]:
+    """Rows in each step, in a segment of their own."""
+
+    def each(_: int) -> None:
+        ts = life.term.pipeline.next_seq * 10 + 20
+        life.feed.say(*(put(ts, value) for value in values or ("x",)), resolved(ts + 5))
+        life.stage.clock.time_s += 20.0
+
+    return each
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_nothing_is_retained_away_by_what_was_reported_before_the_term(tmp_path: Path, managed: bool) -> None:
+    """The settings may name another sink now, which has accepted nothing yet. The same position counts once it is reported again."""
     election = Election()
     first = Life(tmp_path / "log", election)
     first.begin()
-
-    def write(life: Life) -> Callable[[int], None]:
-        def each(step: int) -> None:
-            life.feed.say(put(step * 10, "x"), resolved(step * 10 + 5))
-            life.stage.clock.time_s += 20.0
-
-        return each
-
-    first.run(steps=6, each=write(first))
+    first.run(steps=6, each=writes(first))
+    first.deliveries.report(4, epoch=2)  # by its epoch it could be the next term's
     election.expire()
-    second = Life(tmp_path / "log", election, told=Seq(4))
+    second = Life(tmp_path / "log", election, reports=first.deliveries, managed=managed)
+    assert second.term.epoch == 2
     second.begin()
-    second.run(steps=2, each=write(second))
+    second.run(steps=3, each=writes(second))
     assert second.manifests()[0].seq == 0
-    second.deliveries.seq = Seq(3)
-    second.run(steps=2, each=write(second))
-    assert second.manifests()[0].seq == 3
+    second.deliveries.report(4, epoch=2 if managed else 0)
+    second.run(steps=2, each=writes(second))
+    assert second.manifests()[0].seq == 4
+
+
+def test_the_report_of_another_owners_worker_removes_nothing(tmp_path: Path) -> None:
+    """A worker of a former process may live on for a moment, and its sinks may be others. One that a term of this process has kept
+    counts."""
+    election = Election()
+    first = Life(tmp_path / "log", election)
+    first.begin()
+    first.run(steps=6, each=writes(first))
+    election.expire()
+    second = Life(tmp_path / "log", election, kept=7)
+    second.begin()
+    for epoch, kept in ((1, 0), (8, 0), (7, 3)):
+        second.deliveries.report(3, epoch=epoch)
+        second.run(steps=2, each=writes(second))
+        assert second.manifests()[0].seq == kept
 
 
 @pytest.mark.parametrize("part", ["keeper of the lease", "source", "feed"])
@@ -267,3 +330,111 @@ def test_nothing_is_retained_away_without_the_lease(tmp_path: Path) -> None:
     election.expire()
     with pytest.raises(OwnershipLost):
         life.term._log.retain(delivered=Seq(5), open_from=None)
+
+
+# ---- no room --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_volume(tmp_path / "disk", size="3m") as volume:
+        yield volume
+
+
+def fill_up(life: Life) -> str:
+    """Run until the term ends because the volume is full; its error."""
+    with pytest.raises(StorageFull) as full:
+        life.run(steps=1_000, each=lambda step: writes(life, os.urandom(30_000).hex(), os.urandom(30_000).hex())(step))
+    life.term.close()
+    return str(full.value)
+
+
+def next_life(disk: Path, election: Election, before: Life, *, retain: bool = True) -> Life:
+    """The next term of the same process, which has kept the worker of the first one."""
+    election.expire()
+    return Life(disk, election, reports=before.deliveries, kept=1, retain=retain)
+
+
+def test_on_a_full_volume_retention_makes_room_before_anything_is_written(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_log, "MANIFESTS_READ_MAX", 2)
+    monkeypatch.setattr(segment_log, "SEGMENTS_REMOVED_MAX", 2)
+    election = Election()
+    first = Life(disk, election)
+    first.begin()
+    assert (disk / RESERVE_NAME).exists()
+    first.feed.at_close = (disk / RESERVE_NAME).exists
+    fill_up(first)
+    assert first.feed.had_at_close, "what may still write must not take it"
+    assert not (disk / RESERVE_NAME).exists()
+    last = first.manifests()[-1].seq
+    first.deliveries.report(last, epoch=1)  # and so again, from then on: the sinks have accepted everything
+    second = next_life(disk, election, first)
+    second.deliveries.coming = [(last, 1), (last, 1)]
+    second.term.make_room(Event())
+    assert [manifest.seq for manifest in second.manifests()] == [last]
+    second.begin()
+    assert (disk / RESERVE_NAME).exists()
+    second.run(steps=3, each=writes(second))
+    second.term.close()
+    assert (disk / RESERVE_NAME).exists()
+    assert second.manifests()[-1].seq > last
+
+
+def test_a_report_from_before_the_term_makes_no_room(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(term, "TOLD_WAIT_S", 0.1)
+    election = Election()
+    first = Life(disk, election)
+    first.begin()
+    fill_up(first)
+    written = first.manifests()
+    first.deliveries.report(written[-1].seq, epoch=1)
+    second = next_life(disk, election, first)
+    second.term.make_room(Event())
+    assert second.manifests() == written
+
+
+def test_the_error_of_a_full_volume_says_where_the_log_and_the_sinks_are_and_what_can_be_done(disk: Path) -> None:
+    election = Election()
+    first = Life(disk, election)
+    first.begin()
+    not_reported = fill_up(first)
+    last = first.manifests()[-1].seq
+    assert f"no room left in file://{disk}" in not_reported
+    assert f"of the volume's {3 << 20} bytes are free" in not_reported
+    assert f"the log has segments 0 to {last}; the merge worker has not reported" in not_reported
+
+    def once_more(*, retain: bool) -> str:
+        life = next_life(disk, election, first, retain=retain)
+        life.deliveries.report(2, epoch=1)
+        life.begin()
+        return fill_up(life)
+
+    behind = once_more(retain=True)
+    assert "sink file:///out has accepted up to 2" in behind
+    assert "mend that sink (it is away); or make room on the volume" in behind
+    assert "log.retain is false: none is removed" in once_more(retain=False)
+
+
+def test_no_room_elsewhere_leaves_the_reserve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    life = Life(tmp_path / "log", Election())
+    life.begin()
+
+    def spill(**_: object) -> bool:
+        raise StorageFull("no room left in /tmp", hint="make room", place="/tmp")
+
+    monkeypatch.setattr(life.term.pipeline, "step", spill)
+    with pytest.raises(StorageFull, match=r"^no room left in /tmp\n"):
+        life.run(steps=1)
+    life.term.close()
+    assert (tmp_path / "log" / RESERVE_NAME).exists()
+
+
+def test_a_former_owner_leaves_the_next_ones_reserve(disk: Path) -> None:
+    election = Election()
+    life = Life(disk, election)
+    life.begin()
+    with pytest.raises(StorageFull):
+        life.run(steps=1_000, each=lambda step: writes(life, os.urandom(60_000).hex())(step))
+    election.expire()
+    life.term.close()
+    assert (disk / RESERVE_NAME).exists()
