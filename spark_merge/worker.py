@@ -34,8 +34,9 @@ from spark_merge.sinks.registry import open_sinks
 
 STDIN = 0
 
-REPORT_EVERY_S = 0.05
-"""After a batch a report follows so soon; batches in between are in it."""
+REPORT_EVERY_S, REPORT_REMOTE_EVERY_S = 0.05, 1.0
+"""After a batch a report follows so soon; batches in between are in it. Object stores limit how often one object is replaced (GCS: once a
+second), and answer 429 beyond that."""
 
 LOOK_EVERY_S = 1.0
 """Between two looks at what ended a loop or Spark, where no batch comes."""
@@ -94,6 +95,7 @@ class Worker:
         return Job(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched)
 
     def _mind(self, job: Job) -> None:
+        report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S
         while not self.ending.is_set():
             job.changed.wait(LOOK_EVERY_S)
             job.changed.clear()
@@ -101,7 +103,7 @@ class Worker:
             self._notice_errors(job)
             if job.opened():
                 self._report(job, "running")
-            self.ending.wait(REPORT_EVERY_S)
+            self.ending.wait(report_every_s)
 
     def _notice_errors(self, job: Job) -> None:
         errors = {sink.sink: sink.error for sink in job.sinks()}

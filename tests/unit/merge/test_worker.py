@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
+from typing import cast
 
 import pytest
 
@@ -14,6 +16,7 @@ from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_js
 from sidecar.log.storage import Folder, Unreachable, open_folder
 from spark_merge import worker as workers
 from spark_merge.delivery import JobSettings
+from spark_merge.job import Job
 from spark_merge.worker import Worker, WorkerSettings
 
 
@@ -81,3 +84,47 @@ def test_a_report_that_cannot_be_written_hides_no_error(log: Folder, monkeypatch
         worker_of(log, "console:", "console:").run()
     with pytest.raises(LogUnreachable):
         worker_of(log)._report(None, "stopped")
+
+
+class Busy(Event):
+    """Never ending until `waits` pauses were asked for; a pause takes no time."""
+
+    def __init__(self, waits: int) -> None:
+        super().__init__()
+        self.waits = waits
+        self.paused_s: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.paused_s.append(timeout)
+        if len(self.paused_s) == self.waits:
+            self.set()
+        return self.is_set()
+
+
+class Delivering:
+    """What `Worker` asks of a job that has something to tell at any time."""
+
+    def __init__(self) -> None:
+        self.changed = Event()
+        self.changed.set()
+
+    def check(self) -> None:
+        self.changed.set()
+
+    def sinks(self) -> tuple[()]:
+        return ()
+
+    def opened(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("place", "pause_s"), [("/var/log/x", 0.05), ("s3://bucket/log", 1.0)])
+def test_an_object_is_replaced_once_a_second_and_a_local_file_more_often(
+    monkeypatch: pytest.MonkeyPatch, place: str, pause_s: float
+) -> None:
+    worker, reports = worker_of(open_folder(place)), []
+    monkeypatch.setattr(worker, "ending", Busy(3))
+    monkeypatch.setattr(worker, "_report", lambda job, state: reports.append(state))
+    worker._mind(cast(Job, Delivering()))
+    assert reports == ["running"] * 3
+    assert cast(Busy, worker.ending).paused_s == [pause_s] * 3
