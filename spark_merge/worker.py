@@ -34,8 +34,9 @@ from spark_merge.sinks.registry import open_sinks
 
 STDIN = 0
 
-REPORT_EVERY_S = 0.05
-"""After a batch a report follows so soon; batches in between are in it."""
+REPORT_EVERY_S, REPORT_REMOTE_EVERY_S = 0.05, 1.0
+"""After a batch a report follows so soon; batches in between are in it. Object stores limit how often one object is replaced (GCS: once a
+second), and answer 429 beyond that."""
 
 LOOK_EVERY_S = 1.0
 """Between two looks at what ended a loop or Spark, where no batch comes."""
@@ -95,6 +96,7 @@ class Worker:
         return Job(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched)
 
     def _mind(self, job: Job) -> None:
+        report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S
         while not self.ending.is_set():
             job.changed.wait(LOOK_EVERY_S)
             job.changed.clear()
@@ -102,7 +104,7 @@ class Worker:
             self._notice_errors(job)
             if job.opened():
                 self._report_if_it_can_be(job)
-            self.ending.wait(REPORT_EVERY_S)
+            self.ending.wait(report_every_s)
 
     def _report_if_it_can_be(self, job: Job) -> None:
         """No delivery rests on a report: one that cannot be written now is written when there is room, and the sinks go on."""

@@ -63,6 +63,7 @@ WALLS = {
     "fsspec": "sidecar.log.storage",
     "s3fs": "sidecar.log.storage",
     "botocore": "sidecar.log.storage",
+    "aiohttp": "sidecar.log.storage",
     "deltalake": "spark_merge.sinks.delta",
     "pyiceberg": "spark_merge.sinks.iceberg",
     "sqlalchemy": "spark_merge.sinks.iceberg",

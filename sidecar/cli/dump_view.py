@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sidecar.cli.terminal import Look, moment
-from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES
+from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
@@ -178,14 +178,14 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     dumped = [table for table in preview.tables if not table.refused]
     refused = [table for table in preview.tables if table.refused]
     for table in islice(sorted(dumped, key=lambda table: -table.rows), TABLES_SHOWN):
-        rows, size = (f"{table.rows:,}" if table.rows else "?"), (amount(table.bytes) if table.bytes else "?")
+        rows, size = (f"{table.rows:,}" if table.HasField("rows") else "?"), (amount(table.bytes) if table.bytes else "?")
         found.add_row(Text(f"{table.schema}.{table.table}"), rows, size, Text(table.read_by))
     lines: list[RenderableType] = [found]
     if len(dumped) > TABLES_SHOWN:
         lines.append(Text(f"… {len(dumped) - TABLES_SHOWN:,} more tables; --json shows all", style="dim"))
-    rows, size = sum(table.rows for table in dumped), sum(table.bytes for table in dumped)
+    rows = rows_in_words(table.rows if table.HasField("rows") else None for table in dumped)
     takes = f"about {duration(preview.seconds)}" if preview.seconds else "time unknown before the first dump"
-    lines.append(Text(f"{len(dumped):,} tables, about {rows:,} rows, {amount(size)}, {takes}"))
+    lines.append(Text(f"{len(dumped):,} tables, {rows}, {amount(sum(table.bytes for table in dumped))}, {takes}"))
     lines += [Text(f"left out: {table.schema}.{table.table}: {table.refused}") for table in refused[:TABLES_SHOWN]]
     lines += [Text(f"… {len(refused) - TABLES_SHOWN:,} more are left out; --json shows all")] if len(refused) > TABLES_SHOWN else []
     lines += [Text(f"{preview.outside:,} more tables are not of the changefeed's table rules")] if preview.outside else []

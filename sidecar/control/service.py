@@ -296,7 +296,7 @@ def preview(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float,
         pb.TablePreview(
             schema=estimate.table.schema,
             table=estimate.table.table,
-            rows=estimate.rows or 0,
+            rows=estimate.rows,
             bytes=estimate.bytes or 0,
             read_by=estimate.read_by,
             refused=estimate.refused or "",

@@ -9,6 +9,7 @@ there, also where it is empty.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -112,8 +113,13 @@ def preview_json(preview: pb.DumpPreview) -> dict[str, Any]:
 
 
 def _json(message: Any) -> dict[str, Any]:
-    """`message`: any of ours. Messages are objects, repeated fields arrays."""
-    return {field.name: _value(field, getattr(message, field.name)) for field in message.DESCRIPTOR.fields}
+    """`message`: any of ours. Messages are objects, repeated fields arrays, and an optional field that is absent is null."""
+    return {field.name: _value(field, _given(message, field)) for field in message.DESCRIPTOR.fields}
+
+
+def _given(message: Any, field: Any) -> Any:
+    is_absent = field.has_presence and field.message_type is None and not message.HasField(field.name)
+    return None if is_absent else getattr(message, field.name)
 
 
 def _value(field: Any, value: Any) -> Any:
@@ -123,3 +129,12 @@ def _value(field: Any, value: Any) -> Any:
     if field.is_repeated:
         return list(value)
     return str(value) if field.name.endswith("_tso") else value
+
+
+def rows_in_words(rows: Iterable[int | None]) -> str:
+    """Of tables together, by the source's statistics; None: it has none of that table."""
+    each = list(rows)
+    known, unknown = f"about {sum(filter(None, each)):,} rows", each.count(None)
+    return (
+        known if not unknown else f"{known} and those of {unknown:,} tables of which TiDB has no statistics yet (ANALYZE TABLE makes them)"
+    )

@@ -159,7 +159,9 @@ def newest(logged: Progress | None, stored: Progress | None, *, log: str, last_s
     return stored if stored.revision > logged.revision else logged
 
 
-_ANOTHER_LOG_HINT = "dumprestart reads its tables into this log; or set log.uri back to the log that it had"
+_ANOTHER_LOG_HINT = (
+    "dumpresume (or dumprestart) reads its tables into this log, from the beginning; or set log.uri back to the log that it had"
+)
 
 
 def _without_rows(stored: Progress, *, log: str, why: str) -> Progress:

@@ -25,7 +25,7 @@ def storage_errors(place: object) -> Iterator[None]:
     except storage.Unreachable as error:
         raise LogUnreachable(
             f"{place} cannot be reached: {error}",
-            hint="make the storage reachable for this process: nothing is lost, it goes on by itself",
+            hint="make the storage answer this process (network, credentials, clock, rate limits): nothing is lost, it goes on by itself",
         ) from error
     except storage.Exhausted as error:
         raise LogUnreachable(

@@ -38,8 +38,9 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import folder_problem
 from sidecar.log.storage import Folder
-from sidecar.process.checks import Finding, Skip, Told, failed, of_error, ok, warning
-from sidecar.process.listening import check_listening, port_problem, read_token
+from sidecar.process.addresses import ANSWER_S, Holder, address
+from sidecar.process.checks import Skip, Told, failed, of_error, ok, warning
+from sidecar.process.listening import check_listening, read_token
 from sidecar.run.beginning import check_beginning
 from spark_merge.follow import check_has
 from spark_merge.read import kept
@@ -50,7 +51,6 @@ from ticdc_dump.v1 import control_pb2 as pb
 JAVA_MIN = 17
 """Spark 4's own."""
 JAVA_ANSWER_S = 20.0
-PORT_ANSWER_S = 3.0
 FREE_TIGHT = 10
 """Times what may be written at once: less than that is a warning."""
 _JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -86,62 +86,46 @@ def _files(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
 def control(section: ControlSection, name: ChangefeedSection) -> Told[None]:
     token = read_token("control", section)
     check_listening("control", section.listen, section.tls, has_token=bool(token))
-    problem = port_problem(section.listen)
-    if problem is None:
-        yield ok(f"{section.listen} can be listened on")
-    elif section.tls.cert_file:
-        what = f"{section.listen}: {problem}; whether by this changefeed's sidecar cannot be asked over TLS from here"
-        yield warning(what, setting="control.listen", hint="if no sidecar of this changefeed runs here, give another port")
-    else:
-        yield _of_who_listens(section, name, token, problem)
+    yield address("control.listen", section.listen, partial(_control_of, section.listen, name, token), tls=bool(section.tls.cert_file))
 
 
-def _of_who_listens(section: ControlSection, name: ChangefeedSection, token: str, problem: str) -> Finding:
+def _control_of(listen: str, name: ChangefeedSection, token: str) -> Holder:
     """The control service of this changefeed answers, whether it is the owner or a standby."""
-    hint = "give a port that is free, and one of this machine's addresses"
-    if not _speaks_grpc(section.listen):
-        return failed(f"{section.listen}: {problem}", setting="control.listen", hint=hint)
+    if not _speaks_grpc(listen):
+        return Holder.NONE_OF_OURS
     request = pb.DumpRequest(changefeed=pb.Changefeed(namespace=name.namespace, id=name.id))
     try:
-        with ControlClient(section.listen, Access(token=token, patience_s=PORT_ANSWER_S)) as client:
+        with ControlClient(listen, Access(token=token, patience_s=ANSWER_S)) as client:
             client.call("Query", request)
     except CallFailed as error:
         if error.exit_code not in (EXIT_REFUSED, EXIT_NOT_ALLOWED):
-            whose = "another changefeed's sidecar" if error.exit_code == EXIT_NOT_FOUND else "no sidecar of this changefeed"
-            return failed(f"{section.listen}: {problem}, by {whose}", setting="control.listen", hint=hint)
-    return ok(f"a sidecar listens on {section.listen} already")
+            return Holder.ANOTHERS if error.exit_code == EXIT_NOT_FOUND else Holder.NONE_OF_OURS
+    return Holder.OURS
 
 
 def _speaks_grpc(listen: str) -> bool:
     with grpc.insecure_channel(listen, [("grpc.enable_http_proxy", 0)]) as channel:
         try:
-            grpc.channel_ready_future(channel).result(timeout=PORT_ANSWER_S)
+            grpc.channel_ready_future(channel).result(timeout=ANSWER_S)
         except grpc.FutureTimeoutError:
             return False
     return True
 
 
 def metrics(listen: str) -> Told[None]:
-    if not listen:
-        yield ok("metrics are off")
-        return
-    problem = port_problem(listen)
-    if problem is None:
-        yield ok(f"{listen} can be listened on")
-    elif _serves_health(listen):
-        yield ok(f"a sidecar serves metrics on {listen} already")
-    else:
-        hint = "give a port that is free, and one of this machine's addresses, or '' for no metrics"
-        yield failed(f"{listen}: {problem}", setting="metrics.listen", hint=hint)
+    yield (
+        address("metrics.listen", listen, partial(_metrics_of, listen), hint=", or '' for no metrics") if listen else ok("metrics are off")
+    )
 
 
-def _serves_health(listen: str) -> bool:
+def _metrics_of(listen: str) -> Holder:
+    """A sidecar's; of which changefeed, its health does not say."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(f"http://{listen}/healthz", timeout=PORT_ANSWER_S) as answer:
-            return answer.read(16) in (b"owner\n", b"standby\n")
+        with direct.open(f"http://{listen}/healthz", timeout=ANSWER_S) as answer:
+            return Holder.OURS if answer.read(16) in (b"owner\n", b"standby\n") else Holder.NONE_OF_OURS
     except (OSError, ValueError):
-        return False
+        return Holder.NONE_OF_OURS
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------

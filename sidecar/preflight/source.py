@@ -25,6 +25,7 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow, mark_row_id
 from sidecar.adapters.tidb.sql import Account, Flavour, Row, Session, carried_out, code_of
 from sidecar.config import SourceSection
+from sidecar.control.wire import rows_in_words
 from sidecar.core.keyset import quoted, quoted_table
 from sidecar.core.messages import MarkSent, SendMark
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema, physical_ms
@@ -197,8 +198,8 @@ def read_keys(section: SourceSection, carried: Tables) -> Told[None]:
         why = (parted(str(found.refused))[0] for found in refused)
         hint = "give them a key that can be read in pieces, or leave them out: --tables '*.*,!schema.table'; a dump of all is refused"
         yield warning(listed(why, most=TOLD_MAX), setting="dumpstart --tables", hint=hint)
-    rows = sum(found.rows or 0 for found in estimates)
-    yield ok(f"{len(estimates) - len(refused)} tables can be read in pieces, about {rows:,} rows")
+    read = [found for found in estimates if not found.refused]
+    yield ok(f"{len(read)} tables can be read in pieces, {rows_in_words(found.rows for found in read)}")
 
 
 def rights(section: SourceSection, carried: Tables, existing: Tables, rules: Sequence[str]) -> Told[bool]:

@@ -15,7 +15,6 @@ out, but for one who takes the port while no sidecar has it.
 from __future__ import annotations
 
 import hmac
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -169,17 +168,3 @@ class _TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc s
 
     def _refuse(self, requests: Any, context: grpc.ServicerContext) -> None:  # noqa: ARG002  # a handler's shape
         context.abort(grpc.StatusCode.UNAUTHENTICATED, self._text)
-
-
-def port_problem(listen: str) -> str | None:
-    """Why nobody could listen there now."""
-    host, _, port = listen.rpartition(":")
-    try:
-        places = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in places:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-    except (OSError, ValueError, OverflowError) as error:
-        return getattr(error, "strerror", None) or str(error)
-    return None

@@ -19,8 +19,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Literal
 
-from sidecar.config import Config
+from sidecar.config import Config, DumpSection
 from sidecar.control.status import SidecarStatus, above_bound
+from sidecar.core.messages import Pace
 from sidecar.core.model import CommitTs, Seq, TableName, utc
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import TicdcDumpError, parted
@@ -152,6 +153,7 @@ class News:
 
     def __init__(self, config: Config, changefeed: Changefeed, place: Mapping[str, str], *, waited_s: float = 0.0) -> None:
         self._attached = partial(attached, config, changefeed, place, waited_s=waited_s)
+        self._defaults = config.dump
         self._before: SidecarStatus | None = None
         self._at_s = self._worker_since_s = 0.0
         self._minute: _Minute | None = None
@@ -277,7 +279,7 @@ class News:
             return
         yield from self._tables_done(seen, before, now, at_s)
         if before is not None and (before.pace, before.chunk_rows) != (now.pace, now.chunk_rows):
-            yield Line("dump set", {"dump": now.dump_id, "chunk_rows": now.chunk_rows, **asdict(now.pace)})
+            yield Line("dump set", {"dump": now.dump_id, "chunk_rows": now.chunk_rows, **_in_force(now.pace, self._defaults)})
         if now.state is not (before.state if before else DumpState.RUNNING):
             yield self._state(seen, now)
             seen.free_s = at_s
@@ -368,6 +370,16 @@ def _tables(dump: Progress) -> str:
 
 def _rows(dump: Progress) -> int:
     return sum(table.rows for table in dump.tables)
+
+
+def _in_force(pace: Pace, defaults: DumpSection) -> dict[str, object]:
+    """What holds where the operator gave nothing, too. A bound of 0 is made of what delivery takes without a dump."""
+    return asdict(pace) | {
+        "readers": pace.readers or defaults.readers,
+        "rows_per_s": pace.rows_per_s or "unbounded",
+        "bytes_per_s": pace.bytes_per_s or "unbounded",
+        "delivery_bound_s": pace.delivery_bound_s or defaults.delivery_bound_s or "automatic",
+    }
 
 
 def _given(**values: object) -> dict[str, object]:

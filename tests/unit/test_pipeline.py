@@ -1268,16 +1268,17 @@ def test_the_dump_of_another_log_is_not_gone_on_with(log: str) -> None:
     assert (told.state, told.log, told.seq, told.dump_id) == (DumpState.FAILED, "new log", -1, stored.dump_id)
     assert told.tables == (TableProgress(TABLE, where="id > 3"), TableProgress(MORE))
     assert "its log is another one" in (told.reason or "")
-    assert "dumprestart" in (told.reason or "")
+    assert "dumpresume (or dumprestart)" in (told.reason or "")
     assert told.revision > stored.revision
     assert state(stage.attach(epoch=2)) is DumpState.FAILED, "and it stays so"
 
 
-def test_the_dump_of_another_log_is_restarted_into_this_one_from_its_beginning() -> None:
+@pytest.mark.parametrize("request_", [RestartDump("2" * 16), ResumeDump()], ids=["dumprestart", "dumpresume"])
+def test_the_dump_of_another_log_is_restarted_into_this_one_from_its_beginning(request_: Request) -> None:
     stage, _ = half_done(log="log of before")
     stage.disk = MemoryDisk(id="new log")
     pipeline = stage.attach()
-    stage.requests.waiting.append(RestartDump("2" * 16))
+    stage.requests.waiting.append(request_)
     pipeline.step(poll_s=0)
     assert stage.requests.answers == [None]
     found = pipeline.dump.progress

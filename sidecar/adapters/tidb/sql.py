@@ -74,7 +74,7 @@ code, a bad regular expression or JSON path, would be the same the next time."""
 
 NO_RIGHT = frozenset({1044, 1142, 1143, 1227})
 _NO_LOGIN = frozenset({1045, 1698, 1130})
-_NOT_THERE = frozenset({1049, 1051, 1054, 1146})
+NOT_THERE = frozenset({1049, 1051, 1054, 1146})
 TOO_LONG = frozenset({1969, 3024})
 
 
@@ -380,7 +380,7 @@ def _hint(error: Exception, code: int, account: Account) -> str:
         )
     if code in _NO_LOGIN:
         return "check source.user and source.password_file, and from which hosts the account may log in"
-    if code in _NOT_THERE:
+    if code in NOT_THERE:
         return (
             f"if it is {MARK_TABLE} that is missing, create it as README.md shows; else a DDL changed the table: see that no event "
             "filter of the changefeed leaves DDLs out"

@@ -4,48 +4,68 @@ here, and whether what is kept goes on with the log."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from sidecar.config import PushSection
+import grpc
+
+from sidecar.config import ChangefeedSection, PushSection
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.checks import CHANGEFEED, LOG, LogEnd
 from sidecar.feeds.encoded.checks import HIDDEN, SETTINGS
 from sidecar.feeds.kv.checks import checks as of_key_values
+from sidecar.feeds.push.conversation import VERSIONS
 from sidecar.feeds.push.make import check_sends_here
 from sidecar.feeds.push.messages import LANE
+from sidecar.feeds.push.server import PUSH
 from sidecar.log.inbox import WAY_OUT, Inbox
 from sidecar.log.storage import log_folder
-from sidecar.process.checks import Check, Key, Options, Told, failed, ok, warning
-from sidecar.process.listening import check_listening, port_problem, read_token
-from sidecar.ticdc.changefeed import Changefeed
+from sidecar.process.addresses import Holder, address
+from sidecar.process.checks import Check, Key, Options, Told, ok, warning
+from sidecar.process.listening import check_listening, read_token
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
+from ticdc_dump.v1 import feed_pb2 as pb
 
 SENDS_HERE: Key[None] = Key("sender")
 INBOX: Key[None] = Key("inbox")
 LISTENS: Key[None] = Key("push address")
 
+HELLO_ANSWER_S = 10.0
+"""The pipeline's own thread answers a sender of key-values, between what else it does."""
+
 
 def checks(_: Options) -> Sequence[Check[Any]]:
-    return of_key_values(lambda it: listens(it.config.push))
+    return of_key_values(lambda it: listens(it.config.push, it.config.changefeed))
 
 
-def listens(section: PushSection) -> Told[None]:
-    check_listening("push", section.listen, section.tls, has_token=bool(read_token("push", section)))
-    problem = port_problem(section.listen)
+def listens(section: PushSection, name: ChangefeedSection) -> Told[None]:
+    token = read_token("push", section)
+    check_listening("push", section.listen, section.tls, has_token=bool(token))
     if not section.token_file and not section.tls.ca_file:
         yield warning(
             f"{section.listen}: every user of this machine may write into the dump, or stop the sidecar by one wrong message",
             setting="push.token_file",
             hint="give a token (`openssl rand -hex 32`) that senders bring, or push.tls with ca_file",
         )
-    if problem is None:
-        yield ok(f"{section.listen} can be listened on")
-    elif section.tls.cert_file or section.token_file:
-        hint = "if no sidecar of this changefeed owns it here now, give another port"
-        yield warning(f"{section.listen}: {problem}", setting="push.listen", hint=hint)
-    else:
-        yield failed(
-            f"{section.listen}: {problem}", setting="push.listen", hint="give a port that is free, and one of this machine's addresses"
-        )
+    changefeed = ChangefeedName(name.cluster, name.namespace, name.id)
+    yield address("push.listen", section.listen, partial(_server_of, section, changefeed, token), tls=bool(section.tls.cert_file))
+
+
+def _server_of(section: PushSection, changefeed: ChangefeedName, token: str) -> Holder:
+    """A Hello that names no sender is refused for that alone by a sidecar of this changefeed, and makes no sender."""
+    form = pb.FORM_MESSAGES if section.form == "messages" else pb.FORM_KEY_VALUES
+    hello = pb.Hello(version_min=VERSIONS[0], version_max=VERSIONS[-1], changefeed=str(changefeed), form=form)
+    with grpc.insecure_channel(section.listen, [("grpc.enable_http_proxy", 0)]) as channel:
+        push = channel.stream_stream(PUSH, pb.SenderMessage.SerializeToString, pb.SidecarMessage.FromString)
+        bearer = [("authorization", f"Bearer {token}")] if token else None
+        code = push(iter([pb.SenderMessage(number=1, hello=hello)]), timeout=HELLO_ANSWER_S, metadata=bearer).code()
+    match code:
+        case grpc.StatusCode.INVALID_ARGUMENT:
+            return Holder.OURS
+        case grpc.StatusCode.FAILED_PRECONDITION:
+            return Holder.ANOTHERS
+        case _:
+            return Holder.NONE_OF_OURS
 
 
 def of_sinks(_: Options) -> Sequence[Check[Any]]:
@@ -55,7 +75,7 @@ def of_sinks(_: Options) -> Sequence[Check[Any]]:
         HIDDEN,
         Check(SENDS_HERE, lambda it: sends_here(it[CHANGEFEED], it.config.push), "sink-uri (changefeed), push.listen", (CHANGEFEED,)),
         Check(INBOX, lambda it: inbox(it.config.log.uri, it[LOG]), "log.uri", (LOG,)),
-        Check(LISTENS, lambda it: listens(it.config.push), "push.listen"),
+        Check(LISTENS, lambda it: listens(it.config.push, it.config.changefeed), "push.listen"),
     )
 
 

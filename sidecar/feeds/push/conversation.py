@@ -123,8 +123,9 @@ class Conversation:
                     "give the sender the address of its own changefeed's sidecar",
                 ),
             )
+        # Last of the refusals, and alone with its code: a Hello without a name asks whose sidecar this is, and makes no sender (checks.py).
         if not 0 < len(hello.sender) <= SENDER_NAME_LENGTH_MAX:
-            raise StreamEnds(grpc.StatusCode.FAILED_PRECONDITION, "Hello.sender is empty or too long: give the sender a name of its own")
+            raise StreamEnds(grpc.StatusCode.INVALID_ARGUMENT, "Hello.sender is empty or too long: give the sender a name of its own")
         if not self._credits.join(self.stream.number):
             raise StreamEnds(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many senders: connect again later")
         self.name = hello.sender

@@ -50,6 +50,7 @@ STOP_GRACE_S = 1.0
 ENDING = "the sidecar ends its term; connect again"
 
 SERVICE = pb.DESCRIPTOR.services_by_name["KvFeed"]
+PUSH = f"/{SERVICE.full_name}/Push"
 
 
 class Stream:

@@ -3,6 +3,9 @@
 Errors are told apart by S3's error code and HTTP status, which s3fs keeps as the cause. That is why this is not `obstore`, which
 would bring GCS and Azure: its errors (0.12) have neither, so a full bucket (507), a busy one (503) and one out of reach are told by
 their text only, and a PUT that met another in flight (409, to be sent again) looks like one that came too late.
+
+Which errors pass is botocore's own classification, plus the codes that botocore leaves to its caller. Such an error says nothing of what
+a PUT did: `create` returns no answer then, and the log itself says it to whoever recovers it.
 """
 
 from __future__ import annotations
@@ -13,14 +16,17 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 import fsspec
-from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore ships no types
-    BotoCoreError,
-    ClientError,
-    ConnectionClosedError,
-    EndpointConnectionError,
-    HTTPClientError,
+from aiohttp import ClientPayloadError
+from botocore.awsrequest import AWSResponse  # type: ignore[import-untyped]  # botocore ships no types
+from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+from botocore.retries.standard import (  # type: ignore[import-untyped]
+    OrRetryChecker,
+    RetryContext,
+    ThrottledRetryableChecker,
+    TransientRetryableChecker,
 )
 from fsspec.asyn import sync
+from s3fs import S3FileSystem
 
 from sidecar.errors import ConfigError
 from sidecar.log.storage.errors import Full, Refused, StorageError, Unreachable, by_errno
@@ -43,9 +49,25 @@ _FULL_CODES = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", 
 """MinIO and Ceph; S3 itself is never full."""
 
 _FULL_STATUS = 507
-_UNREACHABLE_STATUS = frozenset({500, 502, 503, 504})
-_NO_ANSWER = (ConnectionClosedError, EndpointConnectionError, HTTPClientError)
-"""botocore's own, after its retries and s3fs'."""
+_BUSY_STATUS = frozenset({408, 429, 509})
+"""Whatever the code is: botocore's standard mode goes by codes here."""
+
+_EXPIRED_CODES = ("ExpiredToken", "TokenRefreshRequired")
+"""Of credentials that whoever gave them is to renew."""
+
+_PASSING_CODES = frozenset(
+    {
+        *("BadDigest", "IncompleteBody"),  # damaged on the way
+        *("ConditionalRequestConflict", "OperationAborted"),  # met another request in flight
+        *_EXPIRED_CODES,
+        "RequestTimeTooSkewed",  # until the clock is right
+        "InternalError",  # of one key of a DeleteObjects, which has no status
+    }
+)
+"""Not in botocore's classification."""
+
+_RETRYABLE = OrRetryChecker([TransientRetryableChecker(), ThrottledRetryableChecker()])
+"""botocore's standard mode: codes, statuses and errors of the connection."""
 
 
 def fs(folder: Folder) -> Any:
@@ -70,7 +92,7 @@ def _errors() -> Iterator[None]:
         yield
     except StorageError:
         raise
-    except (OSError, BotoCoreError, ClientError) as error:
+    except (OSError, BotoCoreError, ClientError, ClientPayloadError) as error:
         raise _translated(error) from error
 
 
@@ -78,10 +100,13 @@ def _translated(error: Exception) -> StorageError:
     code, status = _answer(error)
     if code in _FULL_CODES or status == _FULL_STATUS:
         return Full(str(error))
-    if status in _UNREACHABLE_STATUS or isinstance(error, _NO_ANSWER) or isinstance(error.__cause__, _NO_ANSWER):
-        return Unreachable(repr(error))
+    if code in _EXPIRED_CODES:
+        S3FileSystem.clear_instance_cache()  # a session keeps the credentials that it read first
+    what = repr(error) if code is None else f"{code}, {error!r}"
+    if _passes(code, status) or any(map(_broke_off, (error, error.__cause__))):
+        return Unreachable(what)
     unknown = code is not None and getattr(error, "errno", None) == errno.EIO  # s3fs's own number for any code that it does not know
-    return by_errno(error) if isinstance(error, OSError) and not unknown else Refused(repr(error))
+    return by_errno(error) if isinstance(error, OSError) and not unknown else Refused(what)
 
 
 def _answer(error: BaseException) -> tuple[str | None, int | None]:
@@ -91,6 +116,34 @@ def _answer(error: BaseException) -> tuple[str | None, int | None]:
         if isinstance(response, dict):
             return response.get("Error", {}).get("Code"), response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return None, None
+
+
+def _passes(code: str | None, status: int | None) -> bool:
+    if code in _PASSING_CODES or status in _BUSY_STATUS:
+        return True
+    answer = AWSResponse(None, status, {}, None)
+    return bool(_RETRYABLE.is_retryable(RetryContext(1, parsed_response={"Error": {"Code": code}}, http_response=answer)))
+
+
+def _broke_off(error: BaseException | None) -> bool:
+    """Whether the connection gave no answer, or not all of one."""
+    return isinstance(error, ClientPayloadError) or bool(_RETRYABLE.is_retryable(RetryContext(1, caught_exception=error)))
+
+
+@contextmanager
+def _errors_of(folder: Folder, name: str) -> Iterator[None]:
+    """For what begins with a HEAD of the file. Its answer has no body, so its code is the status: a GET, which needs the same permission,
+    gives S3's. Where that one succeeds, the error has passed."""
+    try:
+        with _errors():
+            yield
+    except Refused as error:
+        code, status = _answer(error.__cause__ or error)
+        if code is None or code != str(status):
+            raise
+        with _errors():
+            fs(folder).cat_file(folder.path(name), start=0, end=1)
+        raise Unreachable(*error.args) from error
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
@@ -119,10 +172,10 @@ def _relative(folder: Folder, paths: list[str]) -> list[str]:
     return [path[len(root) + 1 :] for path in paths]
 
 
-@_errors()
 def exists(folder: Folder, name: str) -> bool:
     try:
-        fs(folder).info(folder.path(name))
+        with _errors_of(folder, name):
+            fs(folder).info(folder.path(name))
     except FileNotFoundError:
         return False
     return True
@@ -130,12 +183,14 @@ def exists(folder: Folder, name: str) -> bool:
 
 @_errors()
 def read_file(folder: Folder, name: str) -> bytes:
-    return bytes(fs(folder).cat_file(folder.path(name)))
+    return bytes(fs(folder).cat_file(folder.path(name), max_concurrency=1))  # of more it asks for the size first, by a HEAD
 
 
 @contextmanager
 def open_to_read(folder: Folder, name: str) -> Iterator[IO[bytes]]:
-    with _errors(), fs(folder).open(folder.path(name), "rb") as file:
+    with _errors_of(folder, name):
+        file = fs(folder).open(folder.path(name), "rb")
+    with _errors(), file:
         yield file
 
 
@@ -166,11 +221,11 @@ def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
             file.write(data)
 
 
-@_errors()
 def copy(folder: Folder, names: Sequence[tuple[str, str]]) -> None:
     """By S3 itself, which takes 5 GB in one request; s3fs makes parts of more."""
     for name, to in names:
-        fs(folder).cp_file(folder.path(name), folder.path(to))
+        with _errors_of(folder, name):
+            fs(folder).cp_file(folder.path(name), folder.path(to))
 
 
 @_errors()
@@ -206,5 +261,6 @@ def _delete_objects(folder: Folder, names: Sequence[str]) -> None:
     answer = fs(folder).call_s3(
         "delete_objects", Bucket=split[0][0], Delete={"Objects": [{"Key": key} for _, key, _ in split], "Quiet": True}
     )
-    if refused := answer.get("Errors"):
-        raise Refused(f"S3 did not delete {len(refused)} objects: {refused[0].get('Code')}, {refused[0].get('Key')}")
+    if kept_there := answer.get("Errors"):
+        what = f"S3 did not delete {len(kept_there)} objects: {kept_there[0].get('Code')}, {kept_there[0].get('Key')}"
+        raise Unreachable(what) if all(_passes(one.get("Code"), None) for one in kept_there) else Refused(what)

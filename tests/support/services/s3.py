@@ -1,5 +1,5 @@
-"""A real S3 server on loopback (moto), in this process, that can be told to let writers wait: so a test is in the middle of a write for as
-long as it likes, whatever the machine's speed."""
+"""A real S3 server on loopback (moto), in this process. It can let writers wait: so a test is in the middle of a write for as long as it
+likes, whatever the machine's speed. It can answer with an error of the test's choice."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, repeat
 from threading import Condition, Event, Thread
 from types import TracebackType
 from typing import Any, Self
@@ -59,6 +61,27 @@ class Held:
                 self._waiting.wait_for(lambda: self._released, HELD_S_MAX)
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """`done`: the server carries the request out before it answers so. `cut`: the body ends too early. `signed_by`: an access key; other
+    requests are carried out."""
+
+    status: int = 200
+    code: str = ""
+    done: bool = False
+    cut: bool = False
+    signed_by: str = ""
+    methods: frozenset[str] = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE"})
+
+    def is_for(self, environ: dict[str, Any]) -> bool:
+        return environ["REQUEST_METHOD"] in self.methods and f"Credential={self.signed_by}" in environ.get("HTTP_AUTHORIZATION", "")
+
+    def say(self, method: str, start_response: Any) -> list[bytes]:
+        body = b"<?xml version='1.0'?><Error><Code>%s</Code><Message>no text</Message></Error>" % self.code.encode()
+        start_response(f"{self.status} {self.code}", [("Content-Type", "application/xml"), ("Content-Length", str(len(body) + self.cut))])
+        return [] if method == "HEAD" else [body]
+
+
 class S3:
     """`with S3() as storage`: the bucket BUCKET, empty (moto's buckets are the process's: use a prefix of your own)."""
 
@@ -68,6 +91,7 @@ class S3:
         self._server: BaseWSGIServer | None = None
         self._thread: Thread | None = None
         self._held: list[Held] = []
+        self._errors: Iterator[ErrorAnswer] = iter(())
         self._goes = Event()
         self._goes.set()
 
@@ -120,6 +144,15 @@ class S3:
             held.release()
             self._held.remove(held)
 
+    @contextmanager
+    def answering(self, *errors: ErrorAnswer, for_ever: bool = False) -> Iterator[None]:
+        """While the body runs: the first requests get `errors`, one each, or all requests the last one `for_ever`."""
+        self._errors = chain(errors, repeat(errors[-1])) if for_ever else iter(errors)
+        try:
+            yield
+        finally:
+            self._errors = iter(())
+
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         self._goes.wait(HELD_S_MAX)
         if self._server is None:
@@ -128,5 +161,12 @@ class S3:
         if environ["REQUEST_METHOD"] == "PUT":
             for held in list(self._held):
                 held.pass_by(environ["PATH_INFO"], int(environ["REMOTE_PORT"]))
+        error = next(self._errors, None)
+        if error is not None and error.is_for(environ):
+            if error.done:
+                b"".join(self._application(environ, lambda *_: None))
+            else:
+                environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            return error.say(environ["REQUEST_METHOD"], start_response)
         answer: Iterable[bytes] = self._application(environ, start_response)
         return answer

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from threading import Event, Timer
+from typing import cast
 
+import pymysql
 import pytest
 
-from sidecar.adapters.tidb.schema import TableFacts, TidbSchemas, read_key
-from sidecar.adapters.tidb.sql import Flavour
+from sidecar.adapters.tidb import schema
+from sidecar.adapters.tidb.schema import TableFacts, TidbSchemas, _with_statistics, read_key
+from sidecar.adapters.tidb.sql import Flavour, Session
 from sidecar.config import SourceSection
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SourceError, SourceLost
@@ -20,11 +25,60 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTidb
 
 TABLE = TableName("app", "t")
+NOTHING: Mapping[str, int] = {}
 ID, NAME, PRICE = Column("id", "int", nullable=False), Column("name", "text", nullable=False), Column("price", "double", nullable=False)
 
 
 def facts(*, clustered: bool | None = True, partitioned: bool = False) -> TableFacts:
     return TableFacts(rows=1, bytes=1, clustered=clustered, partitioned=partitioned, charsets={"name": ("utf8mb4", "utf8mb4_bin")})
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+class Statistics:
+    """A TiDB that has analyzed no table: `filled` have rows, `refused` answer with an error's code."""
+
+    def __init__(self, *, filled: Collection[str] = (), refused: Mapping[str, int] = NOTHING) -> None:
+        self.filled, self.refused = filled, refused
+        self.asked: list[str] = []
+
+    def rows(self, sql: str) -> Sequence[tuple[object, ...]]:
+        (name,) = re.findall(r"^SELECT 1 FROM `app`\.`(\w+)` LIMIT 1$", sql)
+        self.asked.append(name)
+        if name in self.refused:
+            raise pymysql.err.OperationalError(self.refused[name], "the text says nothing")
+        return ((1,),) if name in self.filled else ()
+
+
+def known(server: Statistics, **rows: int | None) -> dict[str, tuple[int | None, int | None]]:
+    tables = {
+        TableName("app", name): TableFacts(count, count, clustered=True, partitioned=False, charsets={}) for name, count in rows.items()
+    }
+    found = _with_statistics(cast(Session, server), tables, [*tables, TableName("app", "dropped")])
+    return {table.table: (about.rows, about.bytes) for table, about in found.items()}
+
+
+def test_no_rows_by_the_statistics_of_a_table_that_has_one_is_not_known() -> None:
+    server = Statistics(filled={"loaded", "analyzed"})
+    assert known(server, loaded=0, empty=0, analyzed=7, silent=None) == {
+        "loaded": (None, None), "empty": (0, 0), "analyzed": (7, 7), "silent": (None, None),
+    }  # fmt: skip
+    assert server.asked == ["loaded", "empty"], "the others say it themselves"
+
+
+def test_no_more_tables_are_asked_than_an_operator_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "EMPTY_ASKED_MAX", 2)
+    server = Statistics(filled={"a", "c"})
+    assert known(server, a=0, b=0, c=0) == {"a": (None, None), "b": (0, 0), "c": (0, 0)}
+    assert server.asked == ["a", "b"]
+
+
+def test_a_table_that_may_not_be_read_or_is_gone_is_not_known_and_any_other_error_is_raised() -> None:
+    assert known(Statistics(refused={"t": 1142}), t=0) == {"t": (None, None)}
+    assert known(Statistics(refused={"t": 1146}), t=0) == {"t": (None, None)}
+    with pytest.raises(pymysql.err.OperationalError):
+        known(Statistics(refused={"t": 2013}), t=0)
 
 
 # ---- what orders the SELECTs ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -168,6 +169,16 @@ def test_a_preview_lists_what_is_read_what_is_left_out_and_what_is_against_it() 
     assert "left out: s.x0: no key" in text
     assert "30 more are left out" in text
     assert "would be refused: a dump is running already" in text
+
+
+def test_a_table_without_statistics_is_not_told_as_an_empty_one() -> None:
+    """As after a load, before TiDB has analyzed it."""
+    loaded, empty = (pb.TablePreview(schema="s", table=name, read_by="_tidb_rowid") for name in ("loaded", "empty"))
+    empty.rows = 0
+    text = shown(preview_view(pb.DumpPreview(tables=[loaded, empty])))
+    assert re.findall(r"s\.(\w+) +(\S+)", text) == [("loaded", "?"), ("empty", "0")]
+    assert "2 tables, about 0 rows and those of 1 tables of which TiDB has no statistics yet" in text
+    assert "about 0 rows, " in shown(preview_view(pb.DumpPreview(tables=[empty])))
 
 
 def test_the_list_is_a_line_a_dump() -> None:

@@ -48,6 +48,7 @@ class Schemas:
     found: Mapping[TableName, TableSchema] = field(default_factory=lambda: {t: s for t, s in TABLES.items() if t != FLOATS})
     refused: Mapping[TableName, str] = field(default_factory=lambda: {FLOATS: "its key is a float: give it another"})
     failing: SourceError | None = None
+    analyzed: bool = True
 
     def asked_by(self, caller: Caller) -> SchemaSource:
         return self
@@ -58,7 +59,8 @@ class Schemas:
         return self.found
 
     def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
-        return [TableEstimate(t, 1000, 50_000, "clustered primary key (id)", refused=self.refused.get(t)) for t in tables]
+        rows, size = (1000, 50_000) if self.analyzed else (None, None)
+        return [TableEstimate(t, rows, size, "clustered primary key (id)", refused=self.refused.get(t)) for t in tables]
 
     def key_predicate(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> str:
         if any(len(key) != len(self.found[table].key) for key in keys):

@@ -17,6 +17,7 @@ import pytest
 from sidecar.config import DumpSection
 from sidecar.control import service as service_module
 from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService, Served
+from sidecar.control.wire import preview_json
 from sidecar.core.messages import Brackets, PauseDump, StartDump
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
@@ -318,6 +319,13 @@ def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Own
 )
 def test_the_time_is_that_of_the_slowest_bound(calls: Calls, given: dict[str, Any], seconds: float) -> None:
     assert calls.ok("Preview", start(**given)).seconds == pytest.approx(seconds)
+
+
+def test_a_preview_leaves_out_how_many_rows_there_are_where_the_statistics_do_not_say(owner: Owner) -> None:
+    found = Calls(owner.served(schemas=Schemas(analyzed=False))).ok("Preview", start())
+    assert found.tables
+    assert not any(table.HasField("rows") for table in found.tables)
+    assert {table["rows"] for table in preview_json(found)["tables"]} == {None}
 
 
 def test_a_preview_tells_which_tables_are_read_slowly_with_the_predicate_that_they_would_have(owner: Owner) -> None:

@@ -217,8 +217,8 @@ NO_HELLO: tuple[tuple[bytes, grpc.StatusCode, str], ...] = (
     (hello(version_min=9, version_max=1), grpc.StatusCode.FAILED_PRECONDITION, "versions 9 to 1"),
     (hello(changefeed="c/default/other"), grpc.StatusCode.FAILED_PRECONDITION, "of changefeed 'c/default/other'"),
     (hello(changefeed=""), grpc.StatusCode.FAILED_PRECONDITION, "of changefeed ''"),
-    (hello(sender=""), grpc.StatusCode.FAILED_PRECONDITION, "empty or too long"),
-    (hello(sender="x" * (SENDER_NAME_LENGTH_MAX + 1)), grpc.StatusCode.FAILED_PRECONDITION, "empty or too long"),
+    (hello(sender=""), grpc.StatusCode.INVALID_ARGUMENT, "empty or too long"),
+    (hello(sender="x" * (SENDER_NAME_LENGTH_MAX + 1)), grpc.StatusCode.INVALID_ARGUMENT, "empty or too long"),
 )
 """First messages, the code that ends their stream, and what it says."""
 

@@ -14,7 +14,7 @@ import pytest
 
 from sidecar.adapters.memory.puller import MemoryPuller
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.config import Config, PushSection, TikvSection, Tls
+from sidecar.config import ChangefeedSection, Config, PushSection, TikvSection, Tls
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Ddl, Lane, Rank, TableName, TableSchema
 from sidecar.errors import ConfigError, FeedUnsuitable
 from sidecar.feeds.checks import CHANGEFEED, TIDB
@@ -163,7 +163,7 @@ def test_a_push_port_without_a_token_is_told(tmp_path: Path) -> None:
         (PushSection(listen="127.0.0.1:0", token_file=str(token)), Status.OK),
         (PushSection(listen="127.0.0.1:0", tls=tls), Status.OK),
     ):
-        found = [*push.listens(section)]
+        found = [*push.listens(section, ChangefeedSection(id="cf"))]
         assert found[0].status is status
         assert found[-1].status is Status.OK
     assert found[0].setting == ""

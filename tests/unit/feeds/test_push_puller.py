@@ -126,7 +126,7 @@ def test_a_sender_of_another_changefeed_is_turned_away() -> None:
 def test_a_sender_without_a_name_is_turned_away(puller: PushPuller, polling: Polling) -> None:
     with RawSender(puller.port) as sender:
         sender.hello("")
-        assert end(polling, sender)[0] == grpc.StatusCode.FAILED_PRECONDITION
+        assert end(polling, sender)[0] == grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_what_is_no_hello_ends_the_stream_and_nothing_stops(puller: PushPuller, polling: Polling) -> None:

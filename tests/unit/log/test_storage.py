@@ -7,9 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from aiohttp import ClientPayloadError
 from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore ships no types
     ClientError,
     EndpointConnectionError,
@@ -249,6 +250,26 @@ ERRORS_OF_THE_SYSTEM = [
     (OSError(errno.EIO, "No space left"), storage.Unreachable),
     (OSError("of nothing"), storage.Refused),
 ]
+TRANSIENT = [
+    ("TooManyRequests", 429),
+    ("429", 429),
+    ("SlowDown", 503),
+    ("SlowDown", 400),
+    ("Throttling", 400),
+    ("ThrottlingException", 400),
+    ("RequestLimitExceeded", 503),
+    ("BandwidthLimitExceeded", 509),
+    ("RequestTimeout", 400),
+    ("RequestTimeout", 408),
+    ("RequestTimeTooSkewed", 403),
+    ("ExpiredToken", 400),
+    ("TokenRefreshRequired", 400),
+    ("OperationAborted", 409),
+    ("ConditionalRequestConflict", 409),
+    ("BadDigest", 400),
+    ("IncompleteBody", 400),
+]
+REFUSED = [("AccessDenied", 403), ("InvalidAccessKeyId", 403), ("SignatureDoesNotMatch", 403), ("Nonsense", 400), ("409", 409)]
 ERRORS_OF_S3 = [
     *ERRORS_OF_THE_SYSTEM,
     (as_s3fs_raises("XMinioStorageFull", 507), storage.Full),
@@ -259,8 +280,11 @@ ERRORS_OF_S3 = [
     (ReadTimeoutError(endpoint_url="http://s3"), storage.Unreachable),
     (client_error("SlowDown", 503), storage.Unreachable),
     (as_s3fs_raises("InternalError", 500), storage.Unreachable),
+    *((as_s3fs_raises(code, status), storage.Unreachable) for code, status in TRANSIENT),
+    (client_error("RequestTimeTooSkewed", 403), storage.Unreachable),
+    (ClientPayloadError("the body ended too early"), storage.Unreachable),
+    *((as_s3fs_raises(code, status), storage.Refused) for code, status in REFUSED),
     (client_error("AccessDenied", 403), storage.Refused),
-    (as_s3fs_raises("AccessDenied", 403), storage.Refused),
     (NoCredentialsError(), storage.Refused),
 ]
 
@@ -344,7 +368,9 @@ class BrokenS3:
 
 
 class FakeS3:
-    """An S3 that answers with `errors` first; `lost`: what it did nevertheless."""
+    """An S3 that answers with `errors` first."""
+
+    undeleted: ClassVar[dict[str, str]] = {"refused": "AccessDenied", "busy": "SlowDown", "broken": "InternalError"}
 
     def __init__(self, errors: list[OSError], *, kept: bytes | None) -> None:
         self.errors, self.kept = iter(errors), kept
@@ -357,7 +383,8 @@ class FakeS3:
             raise error
         self.kept = data
 
-    def cat_file(self, path: str) -> bytes:
+    def cat_file(self, path: str, *, max_concurrency: int) -> bytes:
+        assert max_concurrency == 1, "one request for a small file"
         if self.kept is None:
             raise FileNotFoundError(path)
         return self.kept
@@ -368,7 +395,7 @@ class FakeS3:
 
     def call_s3(self, method: str, **asked: Any) -> dict[str, Any]:
         keys = [found["Key"] for found in asked["Delete"]["Objects"]]
-        return {"Errors": [{"Key": key, "Code": "AccessDenied"} for key in keys if key == "refused"]}
+        return {"Errors": [{"Key": key, "Code": self.undeleted[key]} for key in keys if key in self.undeleted]}
 
 
 @pytest.fixture
@@ -400,9 +427,9 @@ def test_a_put_that_met_another_in_flight_is_sent_again(fake_s3: Callable[[objec
     assert fake.asked == 3
 
 
-def test_a_put_that_meets_others_for_ever_is_an_error(fake_s3: Callable[[object], Folder]) -> None:
+def test_a_put_that_meets_others_for_ever_can_be_tried_again(fake_s3: Callable[[object], Folder]) -> None:
     fake = FakeS3([as_s3fs_raises("ConditionalRequestConflict", 409)] * 99, kept=None)
-    with pytest.raises(OSError, match="says nothing"):
+    with pytest.raises(storage.Unreachable, match="says nothing"):
         create_exclusively(fake_s3(fake), "a", b"mine")
     assert fake.asked == s3.CONFLICT_TRIES
 
@@ -415,8 +442,11 @@ def test_another_error_of_s3_is_raised(fake_s3: Callable[[object], Folder]) -> N
 def test_an_object_that_s3_does_not_delete_is_an_error(fake_s3: Callable[[object], Folder]) -> None:
     folder = fake_s3(FakeS3([], kept=None))
     remove(folder, [f"n{number}" for number in range(2500)])
-    with pytest.raises(OSError, match="AccessDenied"):
-        remove(folder, ["a", "refused"])
+    for name in ("busy", "broken"):
+        with pytest.raises(storage.Unreachable, match=f"did not delete 1 objects: {FakeS3.undeleted[name]}"):
+            remove(folder, ["a", name])
+    with pytest.raises(storage.Refused, match="did not delete 2 objects: SlowDown, busy"):
+        remove(folder, ["a", "busy", "refused"])
 
 
 def test_memory_is_one_for_the_whole_process_and_tells_what_is_not_there() -> None:

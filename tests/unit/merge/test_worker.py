@@ -89,6 +89,21 @@ def test_a_report_that_cannot_be_written_hides_no_error(log: Folder, monkeypatch
         worker_of(log)._report(None, "stopped")
 
 
+class Busy(Event):
+    """Never ending until `waits` pauses were asked for; a pause takes no time."""
+
+    def __init__(self, waits: int) -> None:
+        super().__init__()
+        self.waits = waits
+        self.paused_s: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.paused_s.append(timeout)
+        if len(self.paused_s) == self.waits:
+            self.set()
+        return self.is_set()
+
+
 class Delivering:
     """A job whose sinks have accepted more at each look; the worker is told to end after the last one."""
 
@@ -144,3 +159,15 @@ def test_a_report_that_cannot_be_written_ends_no_worker_and_is_written_when_it_c
     assert (report(log).seq, report(log).epoch, report(log).state) == (4, 7, "running")
     assert len(noticed) == 1
     assert "is tried again" in noticed[0]
+
+
+@pytest.mark.parametrize(("place", "pause_s"), [("/var/log/x", 0.05), ("s3://bucket/log", 1.0)])
+def test_an_object_is_replaced_once_a_second_and_a_local_file_more_often(
+    monkeypatch: pytest.MonkeyPatch, place: str, pause_s: float
+) -> None:
+    worker, reports = worker_of(open_folder(place)), []
+    monkeypatch.setattr(worker, "ending", Busy(3))
+    monkeypatch.setattr(worker, "_report", lambda job, state: reports.append(state))
+    worker._mind(cast(Job, Delivering(Event(), 0)))
+    assert reports == ["running"] * 3
+    assert cast(Busy, worker.ending).paused_s == [pause_s] * 3

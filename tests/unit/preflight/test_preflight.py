@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from sidecar.adapters.etcd.client import Entry
+from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.cli.check import EXIT_DEFECT, EXIT_FAILED, exit_code, lines, summary
 from sidecar.config import ChangefeedSection, Config, EtcdSection, KafkaSection, LogSection, SourceSection
 from sidecar.core.messages import Brackets
@@ -27,9 +28,10 @@ from sidecar.feeds.encoded.checks import of_hidden_ddls
 from sidecar.feeds.kafka import checks as kafka_checks
 from sidecar.feeds.kafka.checks import lag, of_beginning, others, sharing
 from sidecar.feeds.kafka.tail import Tail
+from sidecar.ports import TableEstimate
 from sidecar.preflight import changefeed, here
 from sidecar.preflight.preflight import Report, checks, preflight
-from sidecar.preflight.source import duration_s, of_clock, of_gc_life, readable_schemas, schemas_of_rules, wrong_columns
+from sidecar.preflight.source import duration_s, of_clock, of_gc_life, read_keys, readable_schemas, schemas_of_rules, wrong_columns
 from sidecar.preflight.zone import hours_twice, judged
 from sidecar.process.checks import (
     Check,
@@ -541,3 +543,19 @@ def test_who_starts_beside_another_changefeed_in_its_topic_is_told(monkeypatch: 
     monkeypatch.setattr(kafka_checks, "read_changefeed_info", info)
     (told,) = sharing(None, ours, [])  # type: ignore[arg-type]  # nobody asks it
     assert told.startswith("changefeed default/default/other (normal) writes the same topics: x; give each a topic")
+
+
+def test_tables_of_no_statistics_are_not_told_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {TableName("shop", "analyzed"): 7, TableName("shop", "empty"): 0, TableName("shop", "loaded"): None}
+
+    def estimates(_: TidbSchemas, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
+        return [TableEstimate(table, rows[table], None, "_tidb_rowid") for table in tables]
+
+    monkeypatch.setattr(TidbSchemas, "estimates", estimates)
+    carried = {name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",)) for name in rows}
+    (found,) = read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)
+    assert found.what.startswith("3 tables can be read in pieces, about 7 rows and those of 1 tables of which TiDB has no statistics yet")
+    del carried[TableName("shop", "loaded")]
+    assert [told.what for told in read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)] == [
+        "2 tables can be read in pieces, about 7 rows"
+    ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from sidecar.config import Config
+from sidecar.config import Config, DumpSection
 from sidecar.control.status import SidecarStatus
 from sidecar.core.messages import Brackets, Pace
 from sidecar.core.model import CommitTs, Seq, TableName
@@ -46,8 +46,8 @@ def config() -> Config:
 class Told:
     """The news of one term whose first status is told already."""
 
-    def __init__(self, first: SidecarStatus = BASE, report: DeliveryReport | None = None) -> None:
-        self._news, self.at_s, self.report = News(config(), CHANGEFEED, PLACE), 100.0, report
+    def __init__(self, first: SidecarStatus = BASE, report: DeliveryReport | None = None, *, settings: Config | None = None) -> None:
+        self._news, self.at_s, self.report = News(settings or config(), CHANGEFEED, PLACE), 100.0, report
         self.first = self._news.heard(first, report, self.at_s)
 
     def __call__(self, status: SidecarStatus, after_s: float = 0.5) -> list[Line]:
@@ -321,7 +321,19 @@ def test_what_an_operator_changes_of_a_dump_is_told() -> None:
     told = Told(with_dump(DUMP))
     line = told.one(with_dump(replace(DUMP, chunk_rows=50, pace=Pace(bytes_per_s=7))))
     assert line.event == "dump set"
-    assert line.values.items() >= {"dump": DUMP.dump_id, "chunk_rows": 50, "bytes_per_s": 7, "rows_per_s": 0}.items()
+    assert line.values.items() >= {"dump": DUMP.dump_id, "chunk_rows": 50, "bytes_per_s": 7}.items()
+
+
+def test_what_an_operator_leaves_out_is_told_as_what_is_in_force() -> None:
+    def told(pace: Pace, dump: DumpSection) -> dict[str, object]:
+        news = Told(with_dump(DUMP), settings=msgspec.structs.replace(config(), dump=dump))
+        return dict(news.one(with_dump(replace(DUMP, chunk_rows=50, pace=pace))).values)
+
+    unset = told(Pace(), DumpSection(readers=3))
+    assert unset.items() >= {"readers": 3, "rows_per_s": "unbounded", "bytes_per_s": "unbounded", "delivery_bound_s": "automatic"}.items()
+    assert told(Pace(), DumpSection(delivery_bound_s=20))["delivery_bound_s"] == 20
+    given = Pace(readers=1, rows_per_s=2, bytes_per_s=3, delivery_bound_s=4)
+    assert told(given, DumpSection(readers=3, delivery_bound_s=20)).items() >= asdict(given).items()
 
 
 def test_a_dump_that_has_failed_is_told_by_each_owner_also_the_one_whose_start_found_it_so() -> None:

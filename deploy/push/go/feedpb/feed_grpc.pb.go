@@ -47,7 +47,7 @@
 //   ABORTED               a newer stream has this sender's name: two processes have one name if it was not you
 //   FAILED_PRECONDITION   no common version, another changefeed, or another form: stop
 //   UNAUTHENTICATED       the token (metadata `authorization: Bearer …`) is missing or wrong: stop
-//   INVALID_ARGUMENT      a first message that is no Hello, or has more than 64 KiB: stop
+//   INVALID_ARGUMENT      a first message that is no Hello, names no sender, or has more than 64 KiB: stop
 //   INVALID_ARGUMENT      a broken sender, by rule 4 or a message that is not of this protocol: stop. Of key-values the sidecar stops, too.
 //
 // A TSO is a fixed64, below 2^63. Keys are raw: `t{table id}_r{handle}`, with the keyspace in front under API v2, neither memcomparable-encoded

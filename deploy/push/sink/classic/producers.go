@@ -62,6 +62,9 @@ func (p *syncProducer) send(ctx context.Context, messages ...push.Message) error
 	return failed(ctx, cerror.ErrKafkaSendMessage, p.client.SendAndWait(ctx, messages...))
 }
 
+// HeartbeatBrokers is asked for by TiCDC 8.5.4 to 8.5.6 and 26.3. The client of the push feed keeps its connection open without it.
+func (*syncProducer) HeartbeatBrokers() {}
+
 func (p *syncProducer) Close() { p.client.Close() }
 
 // failed is the sink's error; what ended with its context says so.

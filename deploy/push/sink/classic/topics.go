@@ -45,4 +45,7 @@ func (t topics) GetTopicsPartitionsNum(_ context.Context, names []string) (map[s
 
 func (topics) CreateTopic(context.Context, *kafka.TopicDetail, bool) error { return nil }
 
+// HeartbeatBrokers is asked for by TiCDC 8.5.4 to 8.5.6 and 26.3: it keeps connections to brokers open, of which there are none.
+func (topics) HeartbeatBrokers() {}
+
 func (topics) Close() {}

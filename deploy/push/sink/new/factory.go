@@ -2,7 +2,7 @@
 // kafka.Factory alone; this is one without a broker: its topics are there because the URI says so, and its producers hand TiCDC's own
 // encoder's messages to a client of the push feed. What they are, in which partition they come, and when marks and DDLs are sent stays TiCDC's.
 //
-// The package is compiled inside TiCDC's module, as pkg/sink/ticdcdump.
+// The package is compiled inside TiCDC's module, as pkg/sink/ticdcdump; for TiCDC 8.5.5 to 8.5.7 and 26.3 with the build tag cluster_admin_client.
 package ticdcdump
 
 import (
@@ -50,14 +50,14 @@ func Is(uri *url.URL) bool { return sinkuri.Is(uri) }
 // ForKafka is the URI as the Kafka sink's options read it.
 func ForKafka(uri *url.URL) *url.URL { return sinkuri.ForKafka(uri) }
 
-func (f *factory) AdminClient(context.Context) (kafka.AdminClient, error) {
+func (f *factory) AdminClient(context.Context) (adminClient, error) {
 	return topics{f.partitions}, nil
 }
 
 func (f *factory) AsyncProducer(context.Context) (kafka.AsyncProducer, error) {
 	client, err := push.New(f.client)
 	if err != nil {
-		return nil, errors.WrapError(errors.ErrNewKafkaSink, err)
+		return nil, errors.WrapError(errNewProducer, err)
 	}
 	return &asyncProducer{client}, nil
 }
@@ -66,12 +66,12 @@ func (f *factory) AsyncProducer(context.Context) (kafka.AsyncProducer, error) {
 func (f *factory) SyncProducer(ctx context.Context) (kafka.SyncProducer, error) {
 	client, err := push.New(f.client)
 	if err != nil {
-		return nil, errors.WrapError(errors.ErrNewKafkaSink, err)
+		return nil, errors.WrapError(errNewProducer, err)
 	}
 	return &syncProducer{ctx: ctx, client: client}, nil
 }
 
-func (f *factory) MetricsCollector(kafka.AdminClient) kafka.MetricsCollector { return noBrokers{} }
+func (f *factory) MetricsCollector(adminClient) kafka.MetricsCollector { return noBrokers{} }
 
 // noBrokers have no metrics; what was sent and kept is in the sidecar's own.
 type noBrokers struct{}

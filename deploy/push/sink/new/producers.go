@@ -32,6 +32,9 @@ func (p *asyncProducer) AsyncRunCallback(ctx context.Context) error {
 	return failed(ctx, err)
 }
 
+// Heartbeat is asked for by TiCDC 8.5.5, 8.5.6 and 26.3. The client of the push feed keeps its connection open without it.
+func (*asyncProducer) Heartbeat() {}
+
 func (p *asyncProducer) Close() { p.client.Close() }
 
 // syncProducer is for DDLs and resolved marks. It connects with its first message: only the node that has the changefeed's first table sends any.
@@ -60,6 +63,9 @@ func (p *syncProducer) send(messages ...push.Message) error {
 	})
 	return failed(p.ctx, p.client.SendAndWait(p.ctx, messages...))
 }
+
+// Heartbeat is as asyncProducer's.
+func (*syncProducer) Heartbeat() {}
 
 func (p *syncProducer) Close() { p.client.Close() }
 
