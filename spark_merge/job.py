@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, current_thread
 from time import monotonic
@@ -32,6 +33,7 @@ from spark_merge.delivery import JobSettings, Work
 from spark_merge.loop import SinkLoop
 from spark_merge.places import WORKER_ROWS, Places
 from spark_merge.task_errors import telling, told
+from spark_merge.watchdog import HANG_S, Watchdog
 
 LOG4J = Path(__file__).with_name("log4j2.properties").as_uri()
 """Errors only, on standard error: what an operator must see of Spark's own log."""
@@ -104,9 +106,11 @@ def _refused(master: str, error: Exception) -> ConfigError:
 
 class SparkTasks:
     """`delivery.Tasks`: each task is one of a Spark job. `begin` makes the session, in the background: what needs it waits, and nobody
-    else. Each thread's jobs are a pool of their own, with a fair share of the cores."""
+    else. Each thread's jobs are a pool of their own, with a fair share of the cores. A task that makes no progress for `hang_s` ends its
+    Python worker, and so fails (watchdog.py)."""
 
-    def __init__(self, begin: Callable[[], SparkSession]) -> None:
+    def __init__(self, begin: Callable[[], SparkSession], *, hang_s: float = HANG_S) -> None:
+        self._hang_s = hang_s
         self._ready = Event()
         self._spark: SparkSession | None = None
         self._starting = Background(lambda _: self._start(begin), name="spark")
@@ -128,7 +132,8 @@ class SparkTasks:
         context = self._session().sparkContext
         with self._asking():
             context.setLocalProperty("spark.scheduler.pool", current_thread().name)
-            outcomes: list[Outcome] = context.parallelize(work, len(work)).map(telling(Work.carry_out)).collect()
+            task = telling(partial(_carried_out, self._hang_s))
+            outcomes: list[Outcome] = context.parallelize(work, len(work)).map(task).collect()
         return outcomes
 
     def _session(self) -> SparkSession:
@@ -195,7 +200,7 @@ class Job:
         self.delivered = 0
         self._places = Places(spark, rows_max=worker_rows, watched=watched, cache=DecodedRows() if len(sinks) > 1 else None)
         self._counting, self._counted = Lock(), -1
-        self._loops = [SinkLoop(name, sink, settings, self._places, self._told) for name, sink in sinks.items()]
+        self._loops = [SinkLoop(name, sink, settings, self._places, self._told, watched=watched) for name, sink in sinks.items()]
 
     def start(self) -> None:
         for loop in self._loops:
@@ -264,6 +269,12 @@ class Job:
                     for table, rows in segment.tables.items():
                         self.counts[table] = self.counts.get(table, Rows()).plus(rows)
         self.changed.set()
+
+
+def _carried_out(hang_s: float, work: Work) -> Outcome:
+    """In a Python worker, which carries out a task at a time."""
+    with Watchdog(hang_s).watched():
+        return work.carry_out()
 
 
 def _nothing(_: int) -> None:

@@ -6,19 +6,16 @@
   Larger ones (a backlog, a large transaction) go to Spark, which has more than one core. 0: everything does.
 
 A task that runs here can not be "started again like a Spark task": if it hangs or dies, the worker does, and whoever minds the worker
-starts it again (a batch that is done again changes nothing). `Watchdog` sees to it that a hang is such a death. A child process for it
-would be one more thing to mind, and each batch would pay for two more copies of its rows.
+starts it again (a batch that is done again changes nothing). `watchdog.Watchdog` sees to it that a hang is such a death. A child process
+for it would be one more thing to mind, and each batch would pay for two more copies of its rows.
 """
 
 from __future__ import annotations
 
-import faulthandler
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import count
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
-from time import monotonic
 
 from spark_merge.cache import DecodedRows
 from spark_merge.contract import Head, Outcome
@@ -30,9 +27,6 @@ WORKER_ROWS = 20_000
 
 WORKER_BYTES_MAX = 64 << 20
 """Of the segments' files, packed, so that few huge rows do not fill this process."""
-
-HANG_S = 300.0
-"""Longer than any storage or client that a sink waits for tries by itself."""
 
 WORKER, SPARK = "worker", "spark"
 """The places by name, in the report and the metrics."""
@@ -81,35 +75,3 @@ class Places:
 def _heads(work: Sequence[Work]) -> list[Head]:
     found = {unit.seq: one.source.heads[unit.seq] for one in work for unit in one.task.units}
     return list(found.values())
-
-
-class Watchdog:
-    """Ends the process where something takes longer than `hang_s`, with the stacks of all threads on standard error. Python's own timer
-    thread does it (faulthandler): it needs no lock of the interpreter, so a hang in C ends as well. It has one deadline a process: the
-    earliest of all that is under way. Only the worker's own process may use it."""
-
-    def __init__(self, hang_s: float = HANG_S) -> None:
-        self._hang_s = hang_s
-        self._lock = Lock()
-        self._numbers = count()
-        self._deadlines_s: dict[int, float] = {}
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        number = next(self._numbers)
-        with self._lock:
-            self._deadlines_s[number] = monotonic() + self._hang_s
-            self._arm()
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._deadlines_s[number]
-                self._arm()
-
-    def _arm(self) -> None:
-        if self._deadlines_s:
-            left_s = min(self._deadlines_s.values()) - monotonic()
-            faulthandler.dump_traceback_later(max(left_s, 0.001), exit=True)
-        else:
-            faulthandler.cancel_dump_traceback_later()

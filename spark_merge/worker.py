@@ -7,7 +7,7 @@
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
 - A sink that fails is tried again in its loop, and holds no other (loop.py). On any other error the worker ends, and where something
-  hangs in this process (places.py): whoever minds it starts it again.
+  hangs in this process (watchdog.py): whoever minds it starts it again.
 - It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind.
 """
 
@@ -54,7 +54,7 @@ class WorkerSettings:
 
 
 class Worker:
-    """Runs until told to end or until an error ends it. `watched`: around what runs in this process (`places.Watchdog`). `notice(what)`
+    """Runs until told to end or until an error ends it. `watched`: around what runs in this process (`watchdog.Watchdog`). `notice(what)`
     hears of each sink that fails, and that goes on again."""
 
     def __init__(
