@@ -24,7 +24,7 @@ from spark_merge.sinks.mysql.tables import read_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import Block, Job, Worker
 from tests.contract.sink_port import Story
-from tests.support.histories import SEGMENTS, History, change_of, write_log
+from tests.support.histories import SEGMENTS, History, change_of, rows_of_change, write_log
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM
 from tests.support.sql_place import fill, history_place, room
@@ -289,7 +289,8 @@ def test_a_target_that_is_slow_with_each_row_is_no_hang(mariadb: MariaDb, tmp_pa
     """All rows are one piece of one task, whose workers are threads: only their statements are progress."""
     limit_s, each_s, table = 4.0, 0.15, TableName("s", "t0")
     changes = [change_of(table, CommitTs(1 + number), "INSERT", new=(f"{number}", "0", "x"), old=None) for number in range(80)]
-    history = History([changes, *([] for _ in range(1, SEGMENTS))], [], [[] for _ in range(SEGMENTS)], {})
+    rows = [row for number, change in enumerate(changes) for row in rows_of_change(0, number, change)]
+    history = History([changes, *([] for _ in range(1, SEGMENTS))], rows, [[] for _ in range(SEGMENTS)], {})
     log = open_folder(str(tmp_path / "log"))
     write_log(log, history)
     place = history_place(mariadb, next(numbers), tables=1, max_txn_row="1", worker_count="2")
