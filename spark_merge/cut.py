@@ -31,9 +31,11 @@ LIVE_PART_ROWS = 131_072
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one batch may hold; a single segment larger than that is a batch of its own."""
+    """What one batch may hold; a larger segment is a batch of its own. `tables_max`: tables with rows, counted in each segment:
+    a sink that writes a file for each of them has so many files."""
 
     segments_max: int = 200
+    tables_max: int = 4_000
     rows_max: int = 2_000_000
     bytes_max: int = 1 << 30
 
@@ -41,12 +43,14 @@ class BatchLimits:
 def cut(manifests: Sequence[Manifest], limits: BatchLimits) -> list[Manifest]:
     """The first batch: within the bounds (but at least one segment), up to and with the first DDL, of one schemas file."""
     batch: list[Manifest] = []
-    rows = size = 0
+    rows = size = tables = 0
     for manifest in manifests:
         chunks = [chunk for window in manifest.windows for chunk in window.chunks]
         rows += manifest.rows + sum(chunk.rows for chunk in chunks)
         size += manifest.bytes + sum(chunk.bytes for chunk in chunks)
-        if batch and (rows > limits.rows_max or size > limits.bytes_max or manifest.schemas != batch[0].schemas):
+        tables += len(manifest.table_rows or {}) + len({chunk.table for chunk in chunks if chunk.rows})
+        full = rows > limits.rows_max or size > limits.bytes_max or tables > limits.tables_max
+        if batch and (full or manifest.schemas != batch[0].schemas):
             break
         batch.append(manifest)
         if manifest.ddls:

@@ -16,7 +16,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from time import monotonic
@@ -79,9 +80,12 @@ class Tasks(Protocol):
 
 
 class Delivery:
-    """For one term of a sink, which it opens. `deliver` is called for ever by one thread."""
+    """For one term of a sink, which it opens. `deliver` is called for ever by one thread. `watched`: around each call of the sink
+    (watchdog.py); tasks have a watch of their own."""
 
-    def __init__(self, sink: Sink, settings: JobSettings, tasks: Tasks) -> None:
+    def __init__(
+        self, sink: Sink, settings: JobSettings, tasks: Tasks, *, watched: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
         self.sink = sink
         self.accept_s = 0.0
         """How long the sink took to accept the last batch."""
@@ -92,10 +96,11 @@ class Delivery:
         self.gather_s = sink.gather_s if isinstance(sink, Gathers) else 0.0
         self.more = False
         """More was in the log than the last batch took."""
-        self._settings, self._tasks = settings, tasks
-        if (before := sink.look()) is not None:
-            check_has(settings.log, before)  # first: who opens it makes it this log's
-        self._standing = sink.open(epoch=settings.epoch_max)
+        self._settings, self._tasks, self._watched = settings, tasks, watched
+        with watched():
+            if (before := sink.look()) is not None:
+                check_has(settings.log, before)  # first: who opens it makes it this log's
+            self._standing = sink.open(epoch=settings.epoch_max)
         if self._standing.accepted not in (before, None):
             check_has(settings.log, self._standing.accepted)
         self.skips = skipped_rows(settings.log)
@@ -123,18 +128,22 @@ class Delivery:
 
     def _begun_again(self) -> Seq | None:
         """A sink that has shown a part of a batch takes no other one before it."""
-        self._standing = self.sink.open(epoch=self._settings.epoch_max)
+        with self._watched():
+            self._standing = self.sink.open(epoch=self._settings.epoch_max)
         return self._standing.begun
 
     def _batch(self, manifests: Sequence[Manifest]) -> list[Delivered]:
         self._check_owner(manifests)
         check_follows(self._settings.log, self._standing.accepted, manifests)
         heads = self._heads(manifests)
-        batch = self.sink.plan(heads, cores=self._tasks.cores(heads))
+        cores = self._tasks.cores(heads)
+        with self._watched():
+            batch = self.sink.plan(heads, cores=cores)
         outcomes = [outcome for stage in batch.stages if stage for outcome in self._tasks.run(self._work(stage, batch))]
         self.guessed = sum(outcome.guessed for outcome in outcomes)
         began_s = monotonic()
-        self.sink.accept(batch, outcomes)
+        with self._watched():
+            self.sink.accept(batch, outcomes)
         self.accept_s = monotonic() - began_s
         last = Accepted.of(batch.heads[-1].manifest)
         self._standing, self.upto_ts = replace(self._standing, accepted=last, begun=None), batch.heads[-1].upto_ts

@@ -13,9 +13,11 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, current_thread
 from time import monotonic
+from typing import TypeVar
 
 import stamina
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -34,6 +36,10 @@ from spark_merge.delivery import JobSettings, Work
 from spark_merge.loop import SinkLoop
 from spark_merge.places import WORKER_ROWS, Places
 from spark_merge.task_errors import telling, told
+from spark_merge.watchdog import HANG_S, Watchdog
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 LOG4J = Path(__file__).with_name("log4j2.properties").as_uri()
 """Errors only, on standard error: what an operator must see of Spark's own log."""
@@ -109,10 +115,12 @@ def _refused(master: str, error: Exception) -> ConfigError:
 
 class SparkTasks:
     """`delivery.Tasks`: each task is one of a Spark job. `begin` makes the session, in the background: what needs it waits, and nobody
-    else. Each thread's jobs are a pool of their own, with a fair share of the cores."""
+    else. Each thread's jobs are a pool of their own, with a fair share of the cores. A task that makes no progress for `hang_s` ends its
+    Python worker, and so fails (watchdog.py)."""
 
-    def __init__(self, begin: Callable[[], SparkSession]) -> None:
+    def __init__(self, begin: Callable[[], SparkSession], *, hang_s: float = HANG_S) -> None:
         self.parallel = 1
+        self._hang_s = hang_s
         self._jobs_s: deque[float] = deque(maxlen=JOBS_MEASURED)
         self._ready = Event()
         self._spark: SparkSession | None = None
@@ -144,7 +152,7 @@ class SparkTasks:
         with self._asking():
             context.setLocalProperty("spark.scheduler.pool", current_thread().name)
             began_s = monotonic()
-            done: list[tuple[float, Outcome]] = context.parallelize(work, len(work)).map(telling(_timed)).collect()
+            done = self._job(telling(partial(_carried_out, self._hang_s)), work)
         took_s = [seconds for seconds, _ in done]
         self._jobs_s.append(max(monotonic() - began_s - max(max(took_s), sum(took_s) / self.parallel), 0.0))
         return [outcome for _, outcome in done]
@@ -174,8 +182,13 @@ class SparkTasks:
             ) from error
 
     def _empty_job(self) -> None:
+        self._job(_nothing, range(self.parallel))
+
+    def _job(self, task: Callable[[T], R], over: Sequence[T]) -> list[R]:
+        """A task for each of `over`."""
         assert self._spark is not None
-        self._spark.sparkContext.parallelize(range(self.parallel), self.parallel).map(_nothing).collect()
+        found: list[R] = self._spark.sparkContext.parallelize(over, len(over)).map(task).collect()
+        return found
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -221,7 +234,7 @@ class Job:
         cache = DecodedRows()
         self._places = {name: Places(spark, rows_max=worker_rows, watched=watched, cache=cache) for name in sinks}
         self._counting, self._counted = Lock(), -1
-        self._loops = [SinkLoop(name, sink, settings, self._places[name], self._told) for name, sink in sinks.items()]
+        self._loops = [SinkLoop(name, sink, settings, self._places[name], self._told, watched=watched) for name, sink in sinks.items()]
 
     def start(self) -> None:
         for loop in self._loops:
@@ -292,10 +305,11 @@ class Job:
         self.changed.set()
 
 
-def _timed(work: Work) -> tuple[float, Outcome]:
-    """In a task: how long it took, too."""
+def _carried_out(hang_s: float, work: Work) -> tuple[float, Outcome]:
+    """In a Python worker, which carries out a task at a time: how long it took, too."""
     began_s = monotonic()
-    outcome = work.carry_out()
+    with Watchdog(hang_s).watched():
+        outcome = work.carry_out()
     return monotonic() - began_s, outcome
 
 

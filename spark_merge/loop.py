@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 
 from sidecar.core.model import CommitTs, Seq
@@ -32,9 +33,19 @@ RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 
 
 class SinkLoop:
-    """`told(segments)` is called after each batch and with none after anything else that a report should hold, by the loop's thread."""
+    """`told(segments)` is called after each batch and with none after anything else that a report should hold, by the loop's thread.
+    `watched`: as of Delivery."""
 
-    def __init__(self, name: str, sink: Sink, settings: JobSettings, tasks: Tasks, told: Callable[[list[Delivered]], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        sink: Sink,
+        settings: JobSettings,
+        tasks: Tasks,
+        told: Callable[[list[Delivered]], None],
+        *,
+        watched: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.sink = sink
         self.error: TicdcDumpError | None = None
         """What it failed of last, until something has succeeded."""
@@ -45,7 +56,7 @@ class SinkLoop:
         """What is left out, as known when the sink was opened."""
         self.guessed = 0
         """TIMESTAMPs that stood for two moments, since this loop began."""
-        self._name, self._settings, self._tasks, self._told = name, settings, tasks, told
+        self._name, self._settings, self._tasks, self._told, self._watched = name, settings, tasks, told, watched
         self._accepted: Seq | None = None
         self._batches: deque[BatchDone] = deque(maxlen=BATCHES_KEPT)
         self._to_the_end = False
@@ -91,7 +102,7 @@ class SinkLoop:
                 return
 
     def _deliver(self, ending: Event) -> None:
-        delivery = Delivery(self.sink, self._settings, self._tasks)
+        delivery = Delivery(self.sink, self._settings, self._tasks, watched=self._watched)
         self._accepted, self.upto_ts = delivery.accepted, self._position(delivery.accepted)
         self.opened, self.skips = True, delivery.skips
         self._told([])

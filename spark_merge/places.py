@@ -12,19 +12,16 @@ it has one core for the task. So a batch runs here if this process is expected t
 - `rows_max` 0: everything runs on Spark.
 
 A task that runs here cannot be started again like a Spark task: if it hangs or dies, the worker does, and the sidecar starts the worker
-again (a batch that is delivered again changes nothing). `Watchdog` turns a hang into such a death.
+again (a batch that is delivered again changes nothing). `watchdog.Watchdog` turns a hang into such a death.
 """
 
 from __future__ import annotations
 
-import faulthandler
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from itertools import count
 from statistics import median
-from threading import Lock
 from time import monotonic
 from typing import Protocol
 
@@ -44,9 +41,6 @@ WORKER_BYTES_MAX = 64 << 20
 MEASURED_COST_MIN = 3_000
 """A batch that costs less says little of what a row takes."""
 MEASURED_BATCHES = 9
-
-HANG_S = 300.0
-"""Longer than any storage or client that a sink waits for tries by itself."""
 
 WORKER, SPARK = "worker", "spark"
 """The places by name, in the report and the metrics."""
@@ -126,35 +120,3 @@ def _cost(heads: Mapping[Seq, Head], units: Sequence[Unit]) -> tuple[int, int]:
     chunks = [chunk for unit in units for chunk in unit.chunks]
     cost = LIVE_ROW_COST * sum(manifest.rows for manifest in live) + sum(chunk.rows for chunk in chunks)
     return cost, sum(manifest.bytes for manifest in live) + sum(chunk.bytes for chunk in chunks)
-
-
-class Watchdog:
-    """Ends the process where something takes longer than `hang_s`, with the stacks of all threads on standard error. Python's own timer
-    thread does it (faulthandler): it needs no lock of the interpreter, so a hang in C ends as well. It has one deadline a process: the
-    earliest of all that is under way. Only the worker's own process may use it."""
-
-    def __init__(self, hang_s: float = HANG_S) -> None:
-        self._hang_s = hang_s
-        self._lock = Lock()
-        self._numbers = count()
-        self._deadlines_s: dict[int, float] = {}
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        number = next(self._numbers)
-        with self._lock:
-            self._deadlines_s[number] = monotonic() + self._hang_s
-            self._arm()
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._deadlines_s[number]
-                self._arm()
-
-    def _arm(self) -> None:
-        if self._deadlines_s:
-            left_s = min(self._deadlines_s.values()) - monotonic()
-            faulthandler.dump_traceback_later(max(left_s, 0.001), exit=True)
-        else:
-            faulthandler.cancel_dump_traceback_later()

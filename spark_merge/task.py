@@ -25,6 +25,7 @@ from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.layout import WAY_OUT
 from sidecar.log.storage import Folder
+from sidecar.process.progress import progressed
 from spark_merge.cache import DecodedRows
 from spark_merge.contract import (
     ChunkPiece,
@@ -64,7 +65,15 @@ def portions(task: Task, source: Source, cache: DecodedRows | None = None) -> It
 
 def _portions(task: Task, reader: _Reader) -> Iterator[Portion]:
     for unit in task.units:
-        yield from _by_table(unit, reader) if task.order == "table" else _as_committed(unit, reader)
+        for portion in _by_table(unit, reader) if task.order == "table" else _as_committed(unit, reader):
+            progressed()
+            yield replace(portion, pieces=_reported(portion.pieces))
+
+
+def _reported(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    for piece in pieces:
+        progressed()
+        yield piece
 
 
 def _by_table(unit: Unit, reader: _Reader) -> Iterator[Portion]:

@@ -3,11 +3,11 @@
     Job: each sink's loop ─► delivered.json, written here after each batch
 
 - Its only position is the sinks' last accepted segment: it can be killed at any moment and started anywhere else.
-- It delivers live rows at once, while Spark still starts; windows wait for Spark.
+- It delivers at once, while Spark still starts; only what must be Spark's waits for it (places.py).
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
 - A sink that fails is tried again in its loop, and holds no other (loop.py). A report that cannot be written is tried again, too. On any
-  other error the worker ends, and where something hangs in this process (places.py): whoever minds it starts it again.
+  other error the worker ends, and where something hangs in this process (watchdog.py): whoever minds it starts it again.
 - It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind.
 """
 
@@ -55,7 +55,7 @@ class WorkerSettings:
 
 
 class Worker:
-    """Runs until told to end or until an error ends it. `watched`: around what runs in this process (`places.Watchdog`). `notice(what)`
+    """Runs until told to end or until an error ends it. `watched`: around what runs in this process (`watchdog.Watchdog`). `notice(what)`
     hears of each sink that fails, and that goes on again."""
 
     def __init__(

@@ -193,7 +193,7 @@ def merge(
     from sidecar.run.changefeed_watch import log_of
     from sidecar.run.logs import defects_told
     from spark_merge.delivery import JobSettings
-    from spark_merge.places import Watchdog
+    from spark_merge.watchdog import Watchdog
     from spark_merge.worker import Worker, WorkerSettings
     from spark_merge.worker import end_with_stdin as watch_stdin
 

@@ -7,6 +7,7 @@
 - Whatever ends `work` with an exception is raised by `check`, as it is and each time: one of ours by whoever retries or stops, an
   unknown one by nobody, so that it ends the term and says so (P6). Nothing dies unheard.
 - `work` sees to what it can go on after; what it lets out ends it.
+- The work has the context of whoever begins it: it reports progress to the same watch (progress.py).
 - The threads are daemons: one that does not end within `close`'s time is left behind, and tells nobody any more.
 
 It must not know what the work is, nor which errors pass.
@@ -15,6 +16,7 @@ It must not know what the work is, nor which errors pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextvars import copy_context
 from threading import Event, Thread
 
 
@@ -25,7 +27,7 @@ class Background:
         self._work = work
         self._ending = Event()
         self._error: BaseException | None = None
-        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread = Thread(target=copy_context().run, args=(self._run,), name=name, daemon=True)
         self._thread.start()
 
     @property

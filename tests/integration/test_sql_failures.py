@@ -12,8 +12,9 @@ from typing import Any
 import pymysql
 import pytest
 
-from sidecar.core.model import Seq, TableName
+from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import SinkError
+from sidecar.log.storage import open_folder
 from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
 from spark_merge.sinks.mysql import pool, position, session, workers
@@ -23,10 +24,12 @@ from spark_merge.sinks.mysql.tables import read_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import Block, Job, Worker
 from tests.contract.sink_port import Story
+from tests.support.histories import SEGMENTS, History, change_of, rows_of_change, write_log
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM
 from tests.support.sql_place import fill, history_place, room
 from tests.support.standing import check_a_worker_waits
+from tests.support.watched import deliver_watched
 
 pytestmark = pytest.mark.xdist_group("sql-target")
 
@@ -280,3 +283,19 @@ def test_a_connection_is_kept_warm_for_the_next(mariadb: MariaDb, monkeypatch: p
     given_back([one])
     assert borrowed(server) is one
     one.close()
+
+
+def test_a_target_that_is_slow_with_each_row_is_no_hang(mariadb: MariaDb, tmp_path: Path) -> None:
+    """All rows are one piece of one task, whose workers are threads: only their statements are progress."""
+    limit_s, each_s, table = 4.0, 0.15, TableName("s", "t0")
+    changes = [change_of(table, CommitTs(1 + number), "INSERT", new=(f"{number}", "0", "x"), old=None) for number in range(80)]
+    rows = [row for number, change in enumerate(changes) for row in rows_of_change(0, number, change)]
+    history = History([changes, *([] for _ in range(1, SEGMENTS))], rows, [[] for _ in range(SEGMENTS)], {})
+    log = open_folder(str(tmp_path / "log"))
+    write_log(log, history)
+    place = history_place(mariadb, next(numbers), tables=1, max_txn_row="1", worker_count="2")
+    mariadb.execute(f"CREATE TRIGGER s.slow BEFORE INSERT ON {table} FOR EACH ROW DO SLEEP({each_s})")
+    found = deliver_watched(log, place.uri, hang_s=limit_s)
+    assert found.returncode == 0, found.stderr
+    assert float(found.stdout) > limit_s
+    assert len(place.rows()[table]) == len(changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import SIMULATION, SINKS, Mutation
 
 EDGES = "tests/unit/merge/test_merge.py::test_a_window_is_open_at_its_low_edge_and_closed_at_its_high_one"
+WATCHDOG = "tests/unit/merge/test_watchdog.py"
 MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the_rules[0]"
 SPOOL = "tests/unit/sinks/test_spool.py"
 
@@ -155,5 +156,40 @@ MERGING = [
         "with self._noting[hash(subscriber) % NOTED_AT_ONCE]:",
         "with Lock():",
         f"{SPOOL}::test_of_two_notes_of_a_subscriber_at_once_the_higher_stays[heard]",
+    ),
+    Mutation(
+        "progress extends no deadline",
+        "spark_merge/watchdog.py",
+        "    def _note(self) -> None:\n        self._progress_s = monotonic()\n",
+        "    def _note(self) -> None:\n",
+        f"{WATCHDOG}::test_answers_that_take_long_together_are_no_hang[in_this_thread]",
+    ),
+    Mutation(
+        "progress extends the deadline of all work of its process",
+        "spark_merge/watchdog.py",
+        "        self._progress_s = monotonic()\n        self._dog.arm()",
+        "        for watch in self._dog._watches:\n            watch._progress_s = monotonic()\n        self._dog.arm()",
+        f"{WATCHDOG}::test_progress_of_other_work_extends_nothing",
+    ),
+    Mutation(
+        "threads of a task report to nobody",
+        "sidecar/process/background.py",
+        "target=copy_context().run, args=(self._run,)",
+        "target=self._run",
+        f"{WATCHDOG}::test_answers_that_take_long_together_are_no_hang[in_a_thread_of_it]",
+    ),
+    Mutation(
+        "a task reports no progress",
+        "spark_merge/task.py",
+        "    for piece in pieces:\n        progressed()\n",
+        "    for piece in pieces:\n",
+        "tests/unit/merge/test_task.py::test_each_portion_and_each_piece_is_progress[table]",
+    ),
+    Mutation(
+        "what a sink does beside its tasks is not watched",
+        "spark_merge/delivery.py",
+        "        with self._watched():\n            self.sink.accept(batch, outcomes)\n",
+        "        self.sink.accept(batch, outcomes)\n",
+        "tests/unit/merge/test_delivery.py::test_each_call_of_the_sink_is_watched_and_no_task_is_within_that_watch",
     ),
 ]

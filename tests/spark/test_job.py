@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from time import monotonic, sleep
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +18,7 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import LogBroken, SinkError, SparkLost
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Head, Sink
+from spark_merge.contract import Batch, Head, Outcome, Portion, Sink, Task, Writer
 from spark_merge.cut import BatchLimits, cut
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.job import SECURITY, Job, SparkTasks
@@ -26,6 +29,7 @@ from tests.spark.conftest import S3_KEYS
 from tests.support.eventually import eventually
 from tests.support.histories import SEGMENTS, random_history, write_log
 from tests.support.sinks import accepted
+from tests.support.watched import for_ever
 
 pytestmark = pytest.mark.spark
 
@@ -88,6 +92,53 @@ def dies_once(told: str, _: int) -> None:
     except FileExistsError:
         return
     os._exit(1)
+
+
+@dataclass(frozen=True)
+class Slowly:
+    """A writer to which each portion takes `each_s`; in one task, the first to find that no other has, it waits for ever."""
+
+    writer: Writer
+    hung: str
+    each_s: float
+
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        with suppress(FileExistsError):
+            os.close(os.open(self.hung, os.O_CREAT | os.O_EXCL))
+            for_ever()
+        return self.writer(task, self._slowly(portions))
+
+    def _slowly(self, portions: Iterator[Portion]) -> Iterator[Portion]:
+        for portion in portions:
+            sleep(self.each_s)
+            yield portion
+
+
+class SlowSink(FileSink):
+    hung, each_s = "", 0.0
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
+        batch = super().plan(heads, cores=1)
+        return replace(batch, writer=Slowly(batch.writer, self.hung, self.each_s))
+
+
+def test_a_task_that_hangs_ends_and_is_done_again_and_one_that_is_slow_is_not_ended(
+    spark: SparkSession, tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_merge.delivery.ACCEPT_QUICK_S", -1.0)  # all that there is in one task
+    hang_s, sink = 5.0, SlowSink(local(tmp_path / "out"), log_id="x", file_format="jsonl")
+    sink.hung, sink.each_s = str(tmp_path / "hung"), 0.12
+    job = Job(SparkTasks(lambda: spark, hang_s=hang_s), {"slow": sink}, JobSettings(log), worker_rows=0)
+    job.start()
+    try:
+        error = eventually(lambda: job.sinks()[0].error, "the task still hangs", within_s=240)
+        assert "a Spark task failed" in error
+        assert Path(sink.hung).exists()
+        began_s = monotonic()
+        eventually(lambda: accepted(sink) == SEGMENTS - 1, "it is not done again", within_s=240)
+        assert monotonic() - began_s > hang_s
+    finally:
+        job.close()
 
 
 def test_who_waits_for_the_end_is_told_of_a_sink_that_did_not_come_to_it(spark: SparkSession, tmp_path: Path, log: Folder) -> None:

@@ -33,7 +33,7 @@ import sys, threading, time
 from pathlib import Path
 from sidecar.log.storage import open_folder
 from spark_merge.delivery import JobSettings
-from spark_merge.places import Watchdog
+from spark_merge.watchdog import Watchdog
 from spark_merge.sinks.files.writer import FileWriter
 from spark_merge.worker import Worker, WorkerSettings, end_with_stdin
 

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import errno
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import IO, Protocol
+from typing import IO, Protocol, TypeAlias
 
 import sidecar.log.storage.local as local  # `from sidecar.log.storage import` would ask the package's face, which asks this file
 import sidecar.log.storage.memory as memory
 import sidecar.log.storage.s3 as s3
-from sidecar.log.storage.errors import Absent, Refused
+from sidecar.log.storage.errors import Absent, Refused, StorageError
 from sidecar.log.storage.folder import Folder
+from sidecar.process.progress import side_by_side
+
+FILES_ENDED_AT_ONCE_MAX = 8
+"""Of `new_files`: each holds what it has not uploaded, up to `s3.PART_BYTES`."""
 
 _TEMPORARY = re.compile(r"\.[^/]+\.tmp")
 
@@ -101,7 +105,7 @@ def read_files(folder: Folder, names: Iterable[str]) -> dict[str, bytes]:
     if at_once == 1 or len(asked) < 2:
         found = [_read_if_there(folder, name) for name in asked]
     else:
-        with ThreadPoolExecutor(at_once) as readers:
+        with side_by_side(at_once) as readers:
             found = list(readers.map(partial(_read_if_there, folder), asked))
     return {name: data for name, data in zip(asked, found, strict=True) if data is not None}
 
@@ -133,6 +137,62 @@ def new_file(folder: Folder, name: str, *, durable: bool = True) -> AbstractCont
     return _of(folder).new_file(folder, name, durable=durable)
 
 
+NewFile: TypeAlias = "Callable[[str], AbstractContextManager[IO[bytes]]]"
+
+
+@contextmanager
+def new_files(folder: Folder) -> Iterator[NewFile]:
+    """A function that is as `new_file`, for many files one after another: all of them are whole and durable when this block ends without
+    error. On S3 the end of a file, which is mostly its only request, continues while the next files are written. So its error is raised
+    later; it names the file."""
+    back, names = _of(folder), list[str]()
+    if back.READS_AT_ONCE_MAX > 1:
+        with side_by_side(FILES_ENDED_AT_ONCE_MAX) as enders:
+            ends = _Ends(back, folder, enders)
+            yield ends.new_file
+            ends.wait()
+        return
+
+    @contextmanager
+    def begin(name: str) -> Iterator[IO[bytes]]:
+        with _named(name), back.new_file(folder, name, durable=False) as file:
+            yield file
+        names.append(name)
+
+    yield begin
+    back.make_durable(folder, names)
+
+
+class _Ends:
+    """Of files of a storage that is far away."""
+
+    def __init__(self, back: Backend, folder: Folder, enders: Executor) -> None:
+        self._back, self._folder, self._enders = back, folder, enders
+        self._waiting: deque[Future[None]] = deque()
+
+    @contextmanager
+    def new_file(self, name: str) -> Iterator[IO[bytes]]:
+        with ExitStack() as file:
+            file.enter_context(_named(name))
+            yield file.enter_context(self._back.new_file(self._folder, name, durable=True))
+            self._waiting.append(self._enders.submit(file.pop_all().close))
+        if len(self._waiting) == FILES_ENDED_AT_ONCE_MAX:
+            self._waiting.popleft().result()
+
+    def wait(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().result()
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """A StorageError of the block names the file."""
+    try:
+        yield
+    except StorageError as error:
+        raise type(error)(f"{name}: {error}") from error
+
+
 def make_durable(folder: Folder, names: Iterable[str]) -> None:
     """The files of these names, written by `new_file`, are durable when it returns. Many wait for the disk together."""
     _of(folder).make_durable(folder, list(names))
@@ -149,7 +209,7 @@ def write_all(folder: Folder, files: Mapping[str, bytes]) -> None:
     if at_once == 1 or len(files) < 2:
         back.write_in_order(folder, list(files.items()))
         return
-    with ThreadPoolExecutor(at_once) as writers:
+    with side_by_side(at_once) as writers:
         list(writers.map(lambda one: back.write_in_order(folder, [one]), files.items()))
 
 
@@ -164,7 +224,7 @@ def copy_files(folder: Folder, names: Sequence[tuple[str, str]]) -> None:
     if at_once == 1 or len(by_folder) < 2:
         back.copy(folder, names)
         return
-    with ThreadPoolExecutor(at_once) as copiers:
+    with side_by_side(at_once) as copiers:
         list(copiers.map(lambda some: back.copy(folder, some), by_folder.values()))
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import IO
 
 from sidecar.log.storage.errors import StorageError, by_errno
 from sidecar.log.storage.folder import Folder
+from sidecar.process.progress import progressed, side_by_side
 
 READS_AT_ONCE_MAX = 1
 
@@ -23,8 +23,10 @@ SYNCS_AT_ONCE_MAX = 16
 
 @contextmanager
 def _errors() -> Iterator[None]:
+    """Around what is asked of the file system; its end is progress."""
     try:
         yield
+        progressed()
     except StorageError:
         raise
     except OSError as error:
@@ -41,6 +43,7 @@ def list_names(folder: Folder, *, deep: bool, beginning: str) -> list[str]:  # n
         found += [os.path.join(parent, name)[len(folder.root) + 1 :] for name in files]
         if not deep:
             folders.clear()
+        progressed()
     return found
 
 
@@ -97,7 +100,7 @@ def new_file(folder: Folder, name: str, *, durable: bool) -> Iterator[IO[bytes]]
 @_errors()
 def make_durable(folder: Folder, names: Sequence[str]) -> None:
     paths = [folder.path(name) for name in names]
-    with ThreadPoolExecutor(SYNCS_AT_ONCE_MAX) as waiters:
+    with side_by_side(SYNCS_AT_ONCE_MAX) as waiters:
         list(waiters.map(_sync_path, paths))
         list(waiters.map(_sync_folder, sorted({os.path.dirname(path) for path in paths})))
 
@@ -124,6 +127,7 @@ def copy(folder: Folder, names: Sequence[tuple[str, str]]) -> None:
         _make_folders(os.path.dirname(folder.path(to)))
         with suppress(FileExistsError):
             os.link(folder.path(name), folder.path(to))
+        progressed()
     for parent in sorted({os.path.dirname(folder.path(to)) for _, to in names}):
         _sync_folder(parent)
 
@@ -149,6 +153,7 @@ def remove(folder: Folder, names: Sequence[str]) -> None:
     for name in names:
         with suppress(FileNotFoundError):
             os.unlink(folder.path(name))
+        progressed()
 
 
 @_errors()
@@ -198,6 +203,7 @@ def _sync_path(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+    progressed()
 
 
 def _sync_folder(path: str) -> None:
@@ -206,3 +212,4 @@ def _sync_folder(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+    progressed()

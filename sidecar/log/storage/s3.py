@@ -32,6 +32,7 @@ from sidecar.errors import ConfigError
 from sidecar.log.storage.errors import Full, Refused, StorageError, Unreachable, by_errno
 from sidecar.log.storage.folder import Folder
 from sidecar.process.kept_secrets import kept
+from sidecar.process.progress import progressed
 
 READS_AT_ONCE_MAX = 16
 """Small reads wait for the network, not for the CPU; more than this only queues in the connection pool."""
@@ -44,6 +45,10 @@ DELETE_KEYS_MAX = 1000
 
 CONFLICT_TRIES = 5
 """S3 answers 409 to a conditional PUT that met another one in flight, and asks for it to be sent again."""
+
+REQUEST_TRIES = 2
+"""By s3fs, of one request, each of which is botocore's five tries of up to 20 s (s3fs' 5 s for the connection and 15 s for the answer) with
+15 s of pauses: all of them end before a watch takes the request for a hang (spark_merge/watchdog.py)."""
 
 _FULL_CODES = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded"})
 """MinIO and Ceph; S3 itself is never full."""
@@ -73,7 +78,9 @@ _RETRYABLE = OrRetryChecker([TransientRetryableChecker(), ThrottledRetryableChec
 def fs(folder: Folder) -> Any:
     """s3fs' file system; fsspec keeps one for equal options. Raises ConfigError where a URL's access key has no secret here."""
     key = folder.options.get("key")
-    return fsspec.filesystem("s3", **folder.options, **({} if key is None else {"secret": _secret(folder, key)}))
+    found = fsspec.filesystem("s3", **folder.options, **({} if key is None else {"secret": _secret(folder, key)}))
+    found.retries = REQUEST_TRIES
+    return found
 
 
 def _secret(folder: Folder, key: str) -> str:
@@ -88,8 +95,10 @@ def _secret(folder: Folder, key: str) -> str:
 
 @contextmanager
 def _errors() -> Iterator[None]:
+    """Around what is asked of S3; its end is progress."""
     try:
         yield
+        progressed()
     except StorageError:
         raise
     except (OSError, BotoCoreError, ClientError, ClientPayloadError) as error:
@@ -249,6 +258,7 @@ def create(folder: Folder, name: str, data: bytes) -> bool:
 def remove(folder: Folder, names: Sequence[str]) -> None:
     for start in range(0, len(names), DELETE_KEYS_MAX):
         _delete_objects(folder, names[start : start + DELETE_KEYS_MAX])
+        progressed()
 
 
 def volume_bytes(folder: Folder) -> tuple[int, int] | None:  # noqa: ARG001  # S3 reports no bound

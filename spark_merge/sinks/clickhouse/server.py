@@ -22,6 +22,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError, Error
 
 from sidecar.core.model import TableName
 from sidecar.errors import SinkError
+from sidecar.process.progress import may_take
 from spark_merge.sinks.passwords import password_of
 
 T = TypeVar("T")
@@ -112,7 +113,7 @@ class Server:
             for attempt in stamina.retry_context(
                 on=passes, attempts=None, timeout=RETRY_S, wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S, wait_jitter=RETRY_JITTER_S
             ):
-                with attempt:
+                with attempt, may_take(self.connect_s + 2 * self.read_s):  # to send, and to read the answer
                     return action()
         except ClickHouseError as error:
             raise SinkError(f"{self}: {doing}: {error}", hint=_hint(code_of(error), self) or hint or _UNKNOWN) from error

@@ -14,7 +14,7 @@ from spark_merge.contract import Head
 from spark_merge.sinks.delta.columns import Layout, layout_of
 from spark_merge.sinks.delta.ddl import DELTA, Altered
 from spark_merge.sinks.delta.merge import touched, with_transactions
-from spark_merge.sinks.delta.table import Act, Moment, Table, columns_of, transaction_only
+from spark_merge.sinks.delta.table import Act, Moment, Table, columns_of, delta_errors, transaction_only
 
 
 def alter(table: Table, altered: Altered, head: Head, moment: Moment) -> None:
@@ -53,11 +53,16 @@ def _check_untyped(found: DeltaTable, updates: Mapping[str, str], before: Layout
     """Values that are in no column of theirs go by the column's name, and stay what they were."""
     dates = [column.source for column in before.columns if f"`{column.name}`" in updates and pa.types.is_temporal(column.kind)]
     untyped = before.envelope("untyped")
-    if dates and sum(rows.num_rows for rows in found.scan(columns=[untyped], predicate=f"`{untyped}` IS NOT NULL")):
+    if dates and _rows_with(found, untyped):
         raise SinkError(
             f"column {', '.join(map(str, dates))} of {found.table_uri} may have dates of no calendar, which cannot move to another column",
             hint="use mode=append; or replace these dates at the source before its schema is changed",
         )
+
+
+def _rows_with(found: DeltaTable, column: str) -> int:
+    with delta_errors(found.table_uri):
+        return sum(rows.num_rows for rows in found.scan(columns=[column], predicate=f"`{column}` IS NOT NULL"))
 
 
 def _updates(altered: Altered, before: Layout, after: Layout) -> dict[str, str]:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
 from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError
 from sidecar.log import storage
+from sidecar.process.progress import side_by_side
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
 from spark_merge.cut import spread, units
 from spark_merge.encode.block import schema_of
@@ -88,7 +88,7 @@ class DeltaSink:
         """Nothing is held."""
 
     def _side_by_side(self, acts: Iterable[Callable[[], None]]) -> None:
-        with ThreadPoolExecutor(TABLES_AT_ONCE_MAX) as pool:
+        with side_by_side(TABLES_AT_ONCE_MAX) as pool:
             for done in [pool.submit(act) for act in acts]:
                 done.result()
 

@@ -26,6 +26,7 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
 from sidecar.process.kept_secrets import kept
+from sidecar.process.progress import may_take
 from spark_merge.contract import Owner
 from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile
@@ -35,6 +36,9 @@ TRIES_MAX = 20
 
 RETRY_S_MAX = 30
 """Of S3's client in delta-rs, for a request; after that the sink is opened again."""
+
+CALL_S_MAX = 6 * 3600
+"""Of delta-rs: a MERGE rewrites each file in which it finds a key. Its requests end by RETRY_S_MAX; what takes longer than this hangs."""
 
 _KINDS: dict[str, pa.DataType] = {
     "long": pa.int64(),
@@ -193,9 +197,10 @@ def storage_options(folder: Folder) -> dict[str, str]:
 
 @contextmanager
 def delta_errors(uri: str) -> Iterator[None]:
-    """What delta-rs says, but that a commit came too late."""
+    """Around calls of delta-rs: what it says, but that a commit came too late."""
     try:
-        yield
+        with may_take(CALL_S_MAX):
+            yield
     except CommitFailedError:
         raise
     except (DeltaError, OSError) as error:

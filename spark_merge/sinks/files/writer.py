@@ -40,23 +40,19 @@ class FileWriter:
         attempt = secrets.token_hex(4)
         counts: Counts = {}
         files: list[tuple[Seq, DeliveredFile]] = []
-        for portion in portions:
-            unit, table = portion.unit, portion.schema.name
-            path = file_path(table, unit.seq, self.file_format, part=unit.part, owner=self.owner, attempt=attempt)
-            rows = self._write(path, portion)
-            counts[unit.seq, table] = counts.get((unit.seq, table), Rows()).plus(rows)
-            files.append((unit.seq, DeliveredFile(path, table, rows.log, rows.dump, rows.dropped)))
-        with storage_errors(self.folder):
-            storage.make_durable(self.folder, [file.path for _, file in files])
+        with storage_errors(self.folder), storage.new_files(self.folder) as new_file:
+            for portion in portions:
+                unit, table = portion.unit, portion.schema.name
+                path = file_path(table, unit.seq, self.file_format, part=unit.part, owner=self.owner, attempt=attempt)
+                with new_file(path) as out:
+                    rows = self._write(out, portion)
+                counts[unit.seq, table] = counts.get((unit.seq, table), Rows()).plus(rows)
+                files.append((unit.seq, DeliveredFile(path, table, rows.log, rows.dump, rows.dropped)))
         return Outcome(task.id, counts, files)
 
-    def _write(self, path: str, portion: Portion) -> Rows:
+    def _write(self, out: IO[bytes], portion: Portion) -> Rows:
         rows, schema = Rows(), portion.schema
-        with (
-            storage_errors(f"{self.folder}/{path}"),
-            storage.new_file(self.folder, path, durable=False) as out,
-            self._encoder(out, schema) as write,
-        ):
+        with self._encoder(out, schema) as write:
             for piece in portion.pieces:
                 rows = rows.plus(Rows.of(piece))
                 for block in blocks(schema, portion.unit.seq, piece):

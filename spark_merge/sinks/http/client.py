@@ -25,6 +25,7 @@ from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError, SSL
 from sidecar.errors import SinkError
 from sidecar.process.kept_secrets import kept
 from sidecar.process.printable import printable
+from sidecar.process.progress import may_take
 
 RETRY_S = 30.0
 """How long what passes is tried again here; then the loop of the sink does, and tells it."""
@@ -32,6 +33,9 @@ RETRY_S = 30.0
 RETRY_FIRST_S, RETRY_MAX_S, JITTER_S = 0.1, 5.0, 0.5
 RETRY_AFTER_MAX_S = 60
 """A longer Retry-After is taken for this: who waits for hours cannot be stopped, nor tell why."""
+
+STEPS = 3
+"""Of a request, each within the receiver's timeout: to connect, to send, to read the answer."""
 
 ANSWER_BYTES_MAX = 64 << 10
 REASON_CHARS_MAX = 300
@@ -126,7 +130,7 @@ class Client:
         )
         try:
             for attempt in attempts:
-                with attempt:
+                with attempt, may_take(STEPS * self.receiver.timeout_s):
                     return self._once(method, sent, data, doing)
         except Passing as error:
             raise SinkError(f"{self.receiver}: {doing}: {error}", hint=_AWAY) from error

@@ -45,6 +45,7 @@ from pyiceberg.table.update import (
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from sidecar.errors import SinkError, StorageFull
+from sidecar.process.progress import may_take
 from spark_merge.sinks.iceberg import rest
 from spark_merge.sinks.iceberg.deletes import RowDelta
 from spark_merge.sinks.iceberg.uri import Settings
@@ -56,6 +57,9 @@ RETRY_S = 30.0
 """How long what passes is tried again here; then the loop of the sink does, and tells it."""
 
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
+
+CALL_S_MAX = 3600
+"""Of pyiceberg: a commit reads and writes manifests, a request each. The catalog's end by rest.py; a SQL catalog's, by its driver."""
 
 CONFLICTS_MAX = 20
 """Commits of others (compaction, expiry) that one of ours gives way to, in a row."""
@@ -189,7 +193,7 @@ class Lake:
             for attempt in stamina.retry_context(
                 on=_passes, attempts=None, timeout=RETRY_S, wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S
             ):
-                with attempt:
+                with attempt, may_take(CALL_S_MAX):
                     return tried()
         except OSError as error:
             if error.errno in _FULL:

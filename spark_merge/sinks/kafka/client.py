@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 from sidecar.errors import ConfigError, SinkError
 from sidecar.process.kept_secrets import keep, kept
 from sidecar.process.librdkafka import REPAIRED, DebugLog
+from sidecar.process.progress import may_take
 
 OUTAGE_MAX_S = 25.0
 """Without an answer, of one step: then an operator is told, and it is tried again. A broker that is restarted takes less mostly."""
@@ -143,7 +144,8 @@ def patiently(cluster: Cluster, client: Any, call: Callable[[float], _T], what: 
     deadline_s = time.monotonic() + OUTAGE_MAX_S
     while True:
         try:
-            return call(REQUEST_TIMEOUT_S)
+            with may_take(REQUEST_TIMEOUT_S):
+                return call(REQUEST_TIMEOUT_S)
         except KafkaException as error:
             found: KafkaError = error.args[0]
             with suppress(KafkaException):  # of a producer that has failed for good, which the call has told

@@ -26,6 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import SinkError
+from sidecar.process.progress import progressed
 from spark_merge.contract import Accepted, Outcome, Owner, Rows
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Cluster, passing, patiently, raised
 
@@ -275,6 +276,7 @@ class PositionReader:
                     )
                 continue
             silent_s = None
+            progressed()
             partition = message.partition()
             if message.error() is None:
                 yield partition, message.offset(), message.key(), message.value()

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from sidecar.errors import SinkError
+from sidecar.process.progress import progressed
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, TRANSACTION_MAX_S, Cluster, Fenced, patiently, raised
 
 QUEUE_KBYTES_MAX = 32 << 10
@@ -225,7 +226,7 @@ class TransactionalProducer(IdempotentProducer):
 
 
 class _Patience:
-    """With a queue that gets no shorter."""
+    """With a queue that gets no shorter; one that does is progress."""
 
     def __init__(self) -> None:
         self._least, self._deadline_s = math.inf, 0.0
@@ -233,6 +234,7 @@ class _Patience:
     def ends(self, waiting: int) -> bool:
         if waiting < self._least:
             self._least, self._deadline_s = waiting, time.monotonic() + OUTAGE_MAX_S
+            progressed()
         return time.monotonic() > self._deadline_s
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, TopicPartition
 
 from sidecar.errors import SinkError
+from sidecar.process.progress import progressed
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Cluster, passing, patiently, raised
 from spark_merge.sinks.kafka.ending import HEADER
 
@@ -57,6 +58,7 @@ class Tails:
         while left:
             messages = self._consumer.consume(AT_ONCE_ROWS, 0.1)
             if messages:
+                progressed()
                 deadline_s = time.monotonic() + OUTAGE_MAX_S
             elif time.monotonic() > deadline_s:
                 raise SinkError(f"Kafka at {self._cluster.brokers} does not answer for {min(left)}", hint="start the brokers")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from sidecar.errors import SinkError
+from sidecar.process.progress import may_take
 from spark_merge.sinks.passwords import password_of
 
 T = TypeVar("T")
@@ -26,6 +27,9 @@ Values = Sequence[object]
 
 IDLE_S = 60
 """After that the server ends a connection that says nothing, and what its transaction holds."""
+
+OPENING_ANSWERS = 5
+"""Of a connection that opens: the greeting, the login, and the statements of `_set_up`."""
 
 LOCK_WAIT_S = 10
 RETRY_S = 30.0
@@ -85,6 +89,11 @@ class Server:
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"
 
+    @property
+    def answer_s(self) -> int:
+        """The longest that a statement may take."""
+        return self.write_s + self.read_s
+
     def password(self) -> str:
         """Raises SinkError in a process that has it no way."""
         return password_of(self, kind=SECRET_KIND, file=self.password_file, variable=PASSWORD)
@@ -120,13 +129,13 @@ class Session:
 
     def rows(self, sql: str, values: Values | None = None) -> tuple[tuple[Any, ...], ...]:
         """Raises pymysql's errors, as all here."""
-        with self._open().cursor() as cursor:
+        with self._open().cursor() as cursor, self._answered():
             cursor.execute(sql, values)
             return tuple(cursor.fetchall())
 
     def change(self, sql: str, values: Values | None = None) -> int:
         """How many rows it matched. Raises Warned where the server warns."""
-        with self._open().cursor() as cursor:
+        with self._open().cursor() as cursor, self._answered():
             matched: int = cursor.execute(sql, values)
             if cursor.warning_count:
                 cursor.execute("SHOW WARNINGS")
@@ -138,10 +147,12 @@ class Session:
     def transaction(self) -> Iterator[None]:
         """Committed at the end of the body, rolled back if that raises."""
         connection = self._open()
-        connection.begin()
+        with self._answered():
+            connection.begin()
         try:
             yield
-            connection.commit()
+            with self._answered():
+                connection.commit()
         except BaseException:
             self._undo()
             raise
@@ -152,24 +163,33 @@ class Session:
         if connection is not None:
             connection._force_close()
 
+    def _answered(self) -> AbstractContextManager[None]:
+        """Around a statement."""
+        return may_take(self.server.answer_s)
+
     def _undo(self) -> None:
         if self._connection is None:
             return
         try:
-            self._connection.rollback()
+            with self._answered():
+                self._connection.rollback()
         except (pymysql.err.MySQLError, OSError):
             self.close()
 
     def _open(self) -> pymysql.Connection[Any]:
         if self._connection is None:
-            connection = _connected(self.server)
-            try:
-                self._flavour, self._packet_max = _set_up(connection)
-            except BaseException:
-                connection._force_close()
-                raise
-            self._connection = connection
+            with may_take(self.server.connect_s + OPENING_ANSWERS * self.server.answer_s):
+                self._connection = self._opened()
         return self._connection
+
+    def _opened(self) -> pymysql.Connection[Any]:
+        connection = _connected(self.server)
+        try:
+            self._flavour, self._packet_max = _set_up(connection)
+        except BaseException:
+            connection._force_close()
+            raise
+        return connection
 
 
 def _connected(server: Server) -> pymysql.Connection[Any]:

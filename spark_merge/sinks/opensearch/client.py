@@ -19,6 +19,7 @@ from opensearchpy.exceptions import ConnectionError as NotReached
 from opensearchpy.exceptions import SSLError, TransportError
 
 from sidecar.errors import SinkError
+from sidecar.process.progress import may_take
 from spark_merge.sinks.passwords import password_of
 
 T = TypeVar("T")
@@ -28,6 +29,9 @@ RETRY_S = 30.0
 """How long what passes is tried again here; then the loop of the sink does, and tells it."""
 
 RETRY_FIRST_S, RETRY_MAX_S, RETRY_JITTER_S = 0.1, 3.0, 0.5
+
+STEPS = 3
+"""Of a request, each within the server's timeout: to connect, to send, to read the answer."""
 
 PASSWORD = "TICDC_DUMP_OPENSEARCH_PASSWORD"
 """In the environment; for a URI without password and `password-file`, and for a cluster's tasks."""
@@ -77,7 +81,8 @@ class Session:
             self._client = _client(self.server)
         headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else None
         asked = {**(params or {}), "request_timeout": self.server.timeout_s, "ignore": ignore}
-        return self._client.transport.perform_request(method, path, params=asked, body=body, headers=headers)
+        with may_take(STEPS * self.server.timeout_s):
+            return self._client.transport.perform_request(method, path, params=asked, body=body, headers=headers)
 
     def asked(
         self,

@@ -5,9 +5,11 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from threading import Barrier
+from typing import IO, Any, ClassVar
 
 import pytest
 from aiohttp import ClientPayloadError
@@ -24,8 +26,10 @@ from sidecar.log.storage import (
     Folder,
     create_exclusively,
     list_names,
+    local,
     memory,
     new_file,
+    new_files,
     open_folder,
     read_file,
     read_files,
@@ -33,7 +37,9 @@ from sidecar.log.storage import (
     s3,
     write_atomically,
 )
+from sidecar.log.storage.dispatch import _BACKENDS, FILES_ENDED_AT_ONCE_MAX
 from sidecar.process.kept_secrets import variable
+from tests.support.eventually import PATIENCE_S
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -458,3 +464,72 @@ def test_memory_is_one_for_the_whole_process_and_tells_what_is_not_there() -> No
     memory.remove(one, ["a"])
     with pytest.raises(storage.Absent):
         memory.read_file(other, "a")
+
+
+# ---- many files ------------------------------------------------------------------------------------------------------
+
+
+class FarAway:
+    """The memory's back end, as one that waits for the network: of `together` files the ends wait for each other."""
+
+    READS_AT_ONCE_MAX = 16
+
+    def __init__(self, together: int, broken: str = "") -> None:
+        self.meeting, self.broken = Barrier(together, timeout=PATIENCE_S), broken
+        self.held: set[str] = set()
+        self.held_max = 0
+
+    @contextmanager
+    def new_file(self, folder: Folder, name: str, *, durable: bool) -> Iterator[IO[bytes]]:
+        with memory.new_file(folder, name, durable=durable) as file:
+            self.held.add(name)
+            self.held_max = max(self.held_max, len(self.held))
+            yield file
+            self.meeting.wait()
+            if name == self.broken:
+                raise storage.Unreachable("gone")
+        self.held.remove(name)
+
+
+def write_files(folder: Folder, names: Iterable[str], *, failing_at: str = "") -> None:
+    with new_files(folder) as new_file:
+        for name in names:
+            with new_file(name) as file:
+                file.write(name.encode())
+                if name == failing_at:
+                    raise ZeroDivisionError
+
+
+def test_ends_of_files_far_away_wait_side_by_side_and_so_many_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = FarAway(FILES_ENDED_AT_ONCE_MAX)
+    monkeypatch.setitem(_BACKENDS, "memory", far)
+    folder = open_folder("memory://far")
+    names = [f"{number}" for number in range(3 * FILES_ENDED_AT_ONCE_MAX)]
+    write_files(folder, names)
+    assert far.held_max <= FILES_ENDED_AT_ONCE_MAX
+    assert {name: memory.read_file(folder, name) for name in names} == {name: name.encode() for name in names}
+
+
+def test_a_file_far_away_that_does_not_end_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_BACKENDS, "memory", FarAway(1, broken="b"))
+    with pytest.raises(storage.Unreachable, match="b: gone"):
+        write_files(open_folder("memory://far"), "abc")
+
+
+def test_a_file_far_away_is_given_up_where_its_writer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_BACKENDS, "memory", FarAway(1))
+    folder = open_folder("memory://given-up")
+    with pytest.raises(ZeroDivisionError):
+        write_files(folder, ["whole", "half"], failing_at="half")
+    assert memory.list_names(folder, deep=True, beginning="") == ["whole"]
+
+
+def test_files_of_a_disk_are_durable_when_the_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(local, "make_durable", lambda _, names: synced.extend(names))
+    with new_files(open_folder(str(tmp_path))) as new_file:
+        for name in ("a", "b"):
+            with new_file(name):
+                pass
+        assert not synced
+    assert synced == ["a", "b"]

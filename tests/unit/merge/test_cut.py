@@ -9,7 +9,7 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.log.manifest import Manifest
 from spark_merge import cut
 from spark_merge.contract import Head
-from spark_merge.cut import spread, stages, units
+from spark_merge.cut import BatchLimits, spread, stages, units
 
 T, HOT = TableName("s", "t"), TableName("s", "hot")
 
@@ -100,3 +100,12 @@ def test_few_rows_of_chunks_are_among_the_live_rows_of_their_segment() -> None:
     found = stages(heads, chunk_parts=2, few_rows=10_000)
     assert [[task.id for task in stage] for stage in found] == [["live-0-0"], ["dump-2-0", "dump-2-1"], ["live-2-2"]]
     assert [(unit.seq, unit.live, len(unit.chunks)) for unit in found[0][0].units] == [(0, True, 0), (1, True, 1)]
+
+
+def test_a_batch_has_a_bounded_number_of_tables_with_rows() -> None:
+    """So many files, of a sink with a file for each."""
+    three = [head(seq, {T: 1, HOT: 1}, chunks=seq % 2).manifest for seq in range(6)]
+    assert [manifest.seq for manifest in cut.cut(three, BatchLimits(tables_max=7))] == [0, 1, 2]
+    assert [manifest.seq for manifest in cut.cut(three, BatchLimits(tables_max=6))] == [0, 1]
+    assert [manifest.seq for manifest in cut.cut(three, BatchLimits(tables_max=1))] == [0], "a segment is a batch at least"
+    assert len(cut.cut(three, BatchLimits())) == 6

@@ -1,9 +1,7 @@
-"""Which place a batch gets, and what a hang in the worker's own process comes to."""
+"""Which place a batch gets."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +19,6 @@ from spark_merge.places import SPARK, WORKER, Places
 from spark_merge.read import new_manifests
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
-from tests.support.eventually import PATIENCE_S
 from tests.support.histories import SEGMENTS, check, random_history, write_log
 from tests.support.sinks import Here, accepted
 
@@ -172,39 +169,6 @@ def test_what_runs_here_is_watched(tmp_path: Path, log: Folder) -> None:
     while delivery.deliver():
         pass
     assert under_way == [1, -1] * (len(under_way) // 2) != []
-
-
-HANGS = """
-import sys, threading, time
-from spark_merge.places import Watchdog
-dog = Watchdog(hang_s=float(sys.argv[1]))
-def quick():
-    for _ in range(20):
-        with dog.watched():
-            time.sleep(0.001)
-other = threading.Thread(target=quick)
-with dog.watched():
-    other.start()
-    other.join()
-    where_it_hangs = threading.Lock()
-    where_it_hangs.acquire()
-    if len(sys.argv) > 2:
-        where_it_hangs.acquire()
-print("went on")
-"""
-
-
-def test_a_hang_ends_the_process_and_says_where() -> None:
-    found = subprocess.run([sys.executable, "-c", HANGS, "8", "hang"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert found.returncode == 1
-    assert "Timeout" in found.stderr
-    assert "line 16" in found.stderr, found.stderr
-    assert found.stdout == ""
-
-
-def test_what_ends_in_time_ends_nothing() -> None:
-    found = subprocess.run([sys.executable, "-c", HANGS, "60"], capture_output=True, text=True, timeout=2 * PATIENCE_S, check=True)
-    assert found.stdout == "went on\n"
 
 
 class Dies(FileSink):

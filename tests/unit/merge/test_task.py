@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 import pyarrow as pa
 import pytest
@@ -15,8 +16,9 @@ from sidecar.log import segment_log
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
+from sidecar.process.progress import watched_by
 from spark_merge import segments
-from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, Head, Outcome, Portion, Task, Unit
+from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, Head, Order, Outcome, Portion, Task, Unit
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.segments import Source
 from spark_merge.sinks.memory.committing import CommittingSink
@@ -25,6 +27,7 @@ from spark_merge.sinks.memory.rows import read
 from spark_merge.task import portions
 from tests.support.histories import COLUMNS, History, random_history, write_log
 from tests.support.sinks import Here
+from tests.support.watched import HeardWatch
 
 ORDER = ("commit_ts", "rank", "ordinal")
 
@@ -195,3 +198,17 @@ def test_a_transaction_larger_than_memory_comes_deletes_first(tmp_path: Path, mo
         else:
             state[row.key] = row.after
     assert len(state) == count
+
+
+@pytest.mark.parametrize("order", get_args(Order))
+def test_each_portion_and_each_piece_is_progress(tmp_path: Path, history: History, order: Order) -> None:
+    found = heads(tmp_path, history)
+    units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in found.values())
+    watch, steps, heard = HeardWatch(), 0, 0
+    with watched_by(watch):
+        for portion in portions(Task("0", units, order), Source(open_folder(str(tmp_path)), found)):
+            for _ in (portion, *portion.pieces):
+                steps += 1
+            heard, before = watch.progress, heard
+            assert heard > before
+    assert watch.progress >= steps > len(units)

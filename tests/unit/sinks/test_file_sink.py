@@ -6,9 +6,10 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from threading import Barrier
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.files.writer import FileWriter
 from tests.support.deliveries import SCHEMA, Segments, change, chunk, deliver, write, write_chunk
+from tests.support.eventually import PATIENCE_S
 from tests.support.sinks import accepted
 
 
@@ -161,6 +163,26 @@ def test_the_stream_is_never_held(out: Folder, log: Folder, file_format: FileFor
     portion = Portion(unit, SCHEMA, pieces())
     FileWriter(out, file_format, Owner(1, 1))(Task("0", (unit,)), iter([portion]))
     assert peak < 10 * 500 * 1000
+
+
+def test_files_of_a_task_end_side_by_side_on_a_storage_that_is_far_away(out: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of each waits until another one's is there."""
+    meeting, new_file = Barrier(2, timeout=PATIENCE_S), local.new_file
+
+    @contextmanager
+    def far(folder: Folder, name: str, *, durable: bool) -> Iterator[IO[bytes]]:
+        with new_file(folder, name, durable=durable) as file:
+            yield file
+            meeting.wait()
+
+    monkeypatch.setattr(local, "READS_AT_ONCE_MAX", 16)
+    monkeypatch.setattr(local, "new_file", far)
+    units = [Unit(Seq(number), live=True) for number in range(8)]
+    rows = pa.Table.from_pylist([change(1, 10, after=["1", "x"])], CHANGES)
+    portions = (Portion(unit, SCHEMA, iter([rows])) for unit in units)
+    outcome = FileWriter(out, "jsonl", Owner(1, 1))(Task("0", tuple(units)), portions)
+    assert files_in(out) == {file.path for _, file in outcome.note}
+    assert len(outcome.note) == 8
 
 
 def test_row_groups_are_bounded(out: Folder, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
