@@ -4,7 +4,7 @@ worker's late insert. With whole streams: test_clickhouse_recordings.py."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from sidecar.log.storage import open_folder
 from spark_merge.contract import Batch, Head, Outcome
 from spark_merge.sinks.clickhouse.alter import column_moves
 from spark_merge.sinks.clickhouse.ddl import Ddls
+from spark_merge.sinks.clickhouse.server import Server
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
 from spark_merge.sinks.registry import open_sink
 from tests.support.clickhouse_place import rows_of, uri_of
-from tests.support.deliveries import Segments, change, write
+from tests.support.deliveries import Row, Segments, change, write
 from tests.support.services.clickhouse import ClickHouse
 
 pytestmark = pytest.mark.xdist_group("clickhouse")
@@ -30,6 +31,8 @@ numbers = itertools.count()
 
 Schemas = Mapping[TableName, TableSchema]
 ID, NAME = Column("id", "int", nullable=False), Column("name", "text")
+OLD, FIVE = Column("old", "int"), Column("five", "int")
+FIVE_BY_DEFAULT = TableDefinition((ColumnDefinition("five", "int", default="5"),))
 
 
 class Shop:
@@ -38,7 +41,7 @@ class Shop:
     def __init__(self, server: ClickHouse, folder: Path, *columns: Column, **parameters: str) -> None:
         self.server, self.folder = server, folder
         self.database = f"ddl{next(numbers)}"
-        self.a, self.b = TableName(self.database, "a"), TableName(self.database, "b")
+        self.a, self.b, self.c = (TableName(self.database, name) for name in "abc")
         self.parameters = parameters
         self.schemas = {name: TableSchema(name, (ID, *(columns or (NAME,))), ("id",)) for name in (self.a, self.b)}
         self.sink = self.opened()
@@ -52,7 +55,7 @@ class Shop:
     def opened(self, **parameters: str) -> ClickHouseSink:
         uri = uri_of(self.server, f"pos_{self.database}", **self.parameters, **parameters)
         sink = open_sink(uri, log_id="l")
-        sink.open(epoch=None)
+        self.standing = sink.open(epoch=None)
         assert isinstance(sink, ClickHouseSink)
         return sink
 
@@ -66,6 +69,15 @@ class Shop:
         segments = Segments([1], self.rows)
         for task in self.batch.stages[0]:
             replace(writer, output="late")(task, segments.portions(task, self.schemas, open_folder(str(self.folder))))
+
+    def deliver(self, query: str, after: Schemas, rows: Sequence[Row], *, seq: int = 2) -> None:
+        """A batch of one segment, which has `rows` and ends with the DDL, from opening to accepting."""
+        sink = self.opened()
+        batch, outcomes = write(sink, Segments([seq], rows), log=open_folder(str(self.folder)), schemas=self.schemas)
+        (head,) = batch.heads
+        manifest = replace(head.manifest, ddls=self.head(query, after, seq=seq).ddls)
+        head = replace(head, manifest=manifest, next_schemas=after)
+        sink.accept(replace(batch, heads=(head,)), outcomes)
 
     def head(self, query: str, after: Schemas, *, seq: int = 2) -> Head:
         upto_ts = CommitTs(100 * seq)
@@ -220,27 +232,112 @@ class Died(Exception):
     pass
 
 
+ALTERED: dict[str, tuple[str, Callable[[Shop], Schemas], str, list[tuple[str | None, ...]]]] = {
+    "drop column": (
+        "ALTER TABLE a DROP COLUMN old",
+        lambda shop: {**shop.schemas, shop.a: with_columns(shop.schemas[shop.a], ID, NAME)},
+        "a",
+        [("1", "x"), ("2", "2"), ("3", "z")],
+    ),
+    "rename": (
+        "RENAME TABLE a TO c",
+        lambda shop: {shop.b: shop.schemas[shop.b], shop.c: replace(shop.schemas[shop.a], name=shop.c)},
+        "c",
+        [("1", "x", "7"), ("2", "2", "2"), ("3", "z", None)],
+    ),
+    "drop": ("DROP TABLE a", lambda shop: {shop.b: shop.schemas[shop.b]}, "", []),
+    "add column": (
+        "ALTER TABLE a ADD COLUMN five INT DEFAULT 5",
+        lambda shop: {**shop.schemas, shop.a: with_columns(shop.schemas[shop.a], ID, NAME, OLD, FIVE, definition=FIVE_BY_DEFAULT)},
+        "a",
+        [("1", "x", "7", "5"), ("2", "2", "2", "5"), ("3", "z", None, "5")],
+    ),
+    "modify column": (
+        "ALTER TABLE a MODIFY COLUMN old BIGINT",
+        lambda shop: {**shop.schemas, shop.a: with_columns(shop.schemas[shop.a], ID, NAME, replace(OLD, kind="decimal", length=20))},
+        "a",
+        [("1", "x", "7"), ("2", "2", "2"), ("3", "z", None)],
+    ),
+}
+
+
+@pytest.mark.parametrize("altered", ALTERED)
+def test_a_death_between_any_two_steps_of_a_batch_with_rows_of_the_altered_table_changes_nothing(
+    clickhouse: ClickHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, altered: str
+) -> None:
+    shop = Shop(clickhouse, tmp_path, NAME, OLD)
+    query, changed, name, expected = ALTERED[altered]
+    after = changed(shop)
+    images: list[tuple[TableName, list[str | None]]] = [(shop.a, ["1", "x", "7"]), (shop.a, ["3", "z", None]), (shop.b, ["1", "y", None])]
+    rows = [change(2, 150 + at, after=image, table=table, ordinal=at) for at, (table, image) in enumerate(images)]
+    assert _lives(lambda: shop.deliver(query, after, rows), monkeypatch) > 5
+    shop.schemas, shop.sink = dict(after), shop.opened()
+    assert shop.read(shop.b) == [("1", "y", None), ("2", "2", "2")]
+    there = clickhouse.rows(f"SELECT name FROM system.tables WHERE database = '{shop.database}' AND name LIKE '%\\_\\_rows' ORDER BY name")
+    assert there == [[f"{table.table}__rows"] for table in sorted(after)]
+    if name:
+        table = TableName(shop.database, name)
+        assert shop.read(table) == expected
+        later = ["9", *[None] * (len(expected[0]) - 1)]
+        shop.put(3, table, later)
+        assert shop.read(table) == [*expected, tuple(later)]
+
+
 def _die_at_each_step(shop: Shop, head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = type(shop.sink._settings.server)
-    run = server.run
+    assert _lives(lambda: Ddls(shop.sink._tables, lambda: None).carry_out(head), monkeypatch) > 2
+
+
+def _lives(act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Each dies before its statement of one number more, until one comes to the end; how many died."""
     for lives in range(100):
         left = [lives]
 
-        def mortal(self: object, sql: str, left: list[int] = left, **named: str) -> None:
-            if left[0] == 0:
-                raise Died
-            left[0] -= 1
-            run(self, sql, **named)  # type: ignore[arg-type]
+        def mortal(call: Callable[..., object], left: list[int] = left) -> Callable[..., object]:
+            def step(*args: object, **named: object) -> object:
+                if left[0] == 0:
+                    raise Died
+                left[0] -= 1
+                return call(*args, **named)
+
+            return step
 
         with monkeypatch.context() as patch:
-            patch.setattr(server, "run", mortal)
+            for name in ("run", "insert"):
+                patch.setattr(Server, name, mortal(getattr(Server, name)))
             try:
-                Ddls(shop.sink._tables, lambda: None).carry_out(head)
-                assert lives > 2
-                return
+                act()
+                return lives
             except Died:
                 continue
     pytest.fail("it never came to its end")
+
+
+def test_a_batch_is_written_from_before_its_ddl_until_it_is_accepted(
+    clickhouse: ClickHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written is not accepted for who waits for a moment; and a restored log's segment of that number is another one."""
+    shop = Shop(clickhouse, tmp_path)
+    rows = [change(2, 150, after=["1", "x"], table=shop.a)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Ddls, "carry_out", _dies)
+        with pytest.raises(Died):
+            shop.deliver("TRUNCATE TABLE b", shop.schemas, rows)
+    assert clickhouse.rows(f"SELECT max(upto_ts) FROM pos_{shop.database}.ticdc_dump_position") == [[100]]
+    sink = shop.opened()
+    assert (shop.standing.accepted and shop.standing.accepted.seq, shop.standing.begun) == (1, 2)
+    head = shop.head("TRUNCATE TABLE b", shop.schemas)
+    for made, expected in (("", True), ("restored", False)):
+        writer = sink.plan([replace(head, manifest=replace(head.manifest, id=made))], cores=1).writer
+        assert isinstance(writer, ClickHouseWriter)
+        assert writer.written is expected
+    shop.deliver("TRUNCATE TABLE b", shop.schemas, rows)
+    shop.opened()
+    assert (shop.standing.accepted and shop.standing.accepted.seq, shop.standing.begun) == (2, None)
+    assert (shop.read(shop.a), shop.read(shop.b)) == ([("1", "x"), ("2", "2")], [])
+
+
+def _dies(*_: object) -> None:
+    raise Died
 
 
 def test_columns_that_an_alter_renames() -> None:

@@ -10,6 +10,8 @@
     written after that, the later owner's claim was there before, so it is read back, and this accept fails.
 - A server shows a row from when its insert is answered: one server, not several behind one name.
 - A row of an owner is replaced by its later ones (ReplacingMergeTree), so the journal has about a row an owner.
+- One row belongs to no owner: the last segment whose batch has all rows at the target, while the DDLs of its end may not be carried out.
+  That stays true whichever worker writes it, and however late. So it needs no fence, and the greatest number counts.
 """
 
 from __future__ import annotations
@@ -43,6 +45,10 @@ class Holder(NamedTuple):
 
     owner: Owner
     token: int
+
+
+_NO_OWNER = Holder(Owner(-1, 0), 0)
+"""Below every owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,22 @@ class Position:
         self._mine = Entry(holder, 1, self._log_id, output, base.accepted if base else None)
         self._write(self._mine, doing="becoming the target's writer")
         return self._mine
+
+    def written(self) -> Accepted | None:
+        """What `wrote` has put on record and no owner has accepted yet."""
+        found, accepted = self._newest(_of_no_owner(self._own().output)), self._own().accepted
+        if found is None or found.accepted is None or (accepted is not None and found.accepted.seq <= accepted.seq):
+            return None
+        return found.accepted
+
+    def wrote(self, last: Accepted, *, first: Seq) -> None:
+        """All rows of the batch are at the target, and the DDLs of its end come next. Raises as `accept`."""
+        self.check()
+        mine = self._own()
+        check_next(self._table, mine.accepted and mine.accepted.seq, first)
+        written = last._replace(upto_ts=None)  # readers wait for the greatest upto_ts of this table, as accepted
+        entry = Entry(_NO_OWNER, last.seq, self._log_id, mine.output, written)
+        self._write(entry, doing="noting that a batch is written")
 
     def check(self) -> None:
         """Raises OwnershipLost for a former owner."""
@@ -158,3 +180,7 @@ class Position:
         values += ["NULL" if value is None else value for value in (seq, upto_ts)]
         text = ", ".join(map(str, [*values, literal(manifest)]))
         self._server.run(f"INSERT INTO {identifier(self._table)} ({_COLUMNS}) SETTINGS async_insert = 0 VALUES ({text})", doing=doing)
+
+
+def _of_no_owner(output: str) -> str:
+    return f"epoch = {_NO_OWNER.owner.epoch} AND output = {literal(output)}"

@@ -1,8 +1,10 @@
 """The ClickHouse sink: of the versioned kind. Tasks insert rows with their versions, in any cut; the position is a journal (position.py).
 
-    open (claimed) → plan (tables are there) → rows → the DDLs → accept
+    open (claimed) → plan (tables are there) → rows → at a DDL: noted as written, carried out → accept
 
-A former worker that wakes up may still insert: what it inserts has lost to what came after it, or is the same.
+- A former worker that wakes up may still insert: what it inserts has lost to what came after it, or is the same.
+- A batch whose DDL may be carried out in part has its rows, and its tables may have the shape after the DDL. So the retry neither compares
+  these tables nor writes rows: it finishes the DDL.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ class ClickHouseSink:
         self._position = Position(settings.server, settings.database, log_id=log_id)
         self._fresh = False
         self._output = ""
+        self._written: Accepted | None = None
         self._known: dict[TableSchema, float] = {}
 
     def look(self) -> Accepted | None:
@@ -43,28 +46,35 @@ class ClickHouseSink:
     def open(self, *, epoch: int | None) -> Standing:
         mine = self._position.open(epoch)
         self._fresh, self._output = mine.accepted is None, mine.output
+        self._written = self._position.written()
         self._known.clear()
-        return Standing(mine.holder.owner, mine.accepted)
+        return Standing(mine.holder.owner, mine.accepted, None if self._written is None else self._written.seq)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
-        self._make_ready(heads)
+        written = self._is_written(heads[-1])
+        if not written:
+            self._make_ready(heads)
         groups = spread(units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
         schemas = heads[0].schemas
         targets = {name: self._tables.target(schemas[name]) for name in _with_rows(heads) & schemas.keys() if has_rows(schemas[name])}
-        return Batch(tuple(heads), (tasks,), ClickHouseWriter(self._settings.server, targets, self._output))
+        return Batch(tuple(heads), (tasks,), ClickHouseWriter(self._settings.server, targets, self._output, written))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
         last = batch.heads[-1]
         if last.ddls:
             self._known.clear()
-            self._position.check()
+            self._position.wrote(Accepted.of(last.manifest), first=batch.heads[0].seq)
             Ddls(self._tables, self._position.check).carry_out(last)
         self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
         self._fresh = False
 
     def close(self) -> None:
         forget(self._settings.server)
+
+    def _is_written(self, last: Head) -> bool:
+        """Of the batch that ends with this segment, which is the log's: a log that was restored may have another one of its number."""
+        return self._written is not None and (self._written.seq, self._written.manifest) == (last.seq, last.manifest.id)
 
     def _make_ready(self, heads: Sequence[Head]) -> None:
         """At the start all tables, so that what is not there later was taken away; then those with rows in these segments."""
