@@ -34,7 +34,7 @@ from spark_merge.contract import Accepted, Batch, Delivered, Gathers, Head, Outc
 from spark_merge.cut import BatchLimits, cut
 from spark_merge.decode.zone import Ambiguous
 from spark_merge.follow import check_follows, check_has
-from spark_merge.read import LoggedSchemas, new_manifests
+from spark_merge.read import LoggedSchemas, kept, new_manifests
 from spark_merge.segments import Source
 from spark_merge.task import needed, run
 
@@ -159,8 +159,8 @@ class Delivery:
                 found = _ahead_of_windows(found) or found
             self.more = len(found) < len(there) or len(there) == limits.segments_max
             return found
-        found = new_manifests(log, after=self.accepted, limit=standing.begun + 1)
-        return [manifest for manifest in found if manifest.seq <= standing.begun]
+        first = kept(log).start if self.accepted is None else self.accepted + 1
+        return new_manifests(log, after=Seq(first - 1), limit=standing.begun + 1 - first)
 
     def _check_owner(self, manifests: Sequence[Manifest]) -> None:
         epoch, known = max(manifest.epoch for manifest in manifests), self._settings.epoch_max

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from sidecar.core.model import Seq
 from sidecar.errors import OwnershipLost
+from sidecar.log import storage
+from sidecar.log.layout import is_manifest, manifest_name
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
+from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, Work
 from spark_merge.sinks.files.sink import FileSink
+from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import random_history, write_log
+from tests.support.histories import SEGMENTS, History, random_history, write_log
 from tests.support.sinks import Here
 
 
@@ -26,15 +33,40 @@ class NoTasks(Here):
         raise AssertionError(f"{len(work)} tasks came")
 
 
+class Died(Exception):
+    """The worker's process is gone."""
+
+
+def die() -> None:
+    raise Died
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Folder:
-    folder = open_folder(str(tmp_path / "log"))
-    write_log(folder, random_history(Random(1)))
-    return folder
+    return open_folder(str(tmp_path / "log"))
 
 
-def test_segments_of_a_later_owner_are_not_delivered(tmp_path: Path, log: Folder) -> None:
+@pytest.fixture
+def history() -> History:
+    return random_history(Random(1))
+
+
+def without_windows(history: History) -> History:
+    for windows in history.windows:
+        windows.clear()
+    return history
+
+
+def of(log: Folder, name: Path, *, segments_max: int, tasks: Here | None = None) -> Delivery:
+    """To the committing twin at `name`."""
+    return Delivery(
+        CommittingSink(str(name), log_id="log-1"), JobSettings(log, limits=BatchLimits(segments_max=segments_max)), tasks or Here()
+    )
+
+
+def test_segments_of_a_later_owner_are_not_delivered(tmp_path: Path, log: Folder, history: History) -> None:
     """It is refused before a task is asked for."""
+    write_log(log, history)
     sink = open_sink(f"file://{tmp_path}/out?format=jsonl", log_id="cf")
     with pytest.raises(OwnershipLost, match="owner epoch 1, this worker serves epoch 0"):
         Delivery(sink, JobSettings(log, epoch_max=0), NoTasks()).deliver()
@@ -77,3 +109,37 @@ def test_each_call_of_the_sink_is_watched_and_no_task_is_within_that_watch(tmp_p
     while delivery.deliver():
         pass
     assert set(came) == {("look", True), ("open", True), ("plan", True), ("task", False), ("accept", True)}
+
+
+@dataclass
+class ManifestReads:
+    names: list[str] = field(default_factory=list)
+
+    def read_files(self, folder: Folder, names: Collection[str]) -> dict[str, bytes]:
+        self.names += filter(is_manifest, names)
+        return read_files(folder, names)
+
+
+read_files = storage.read_files
+
+
+@pytest.mark.parametrize("delivered", [0, 2])
+@pytest.mark.parametrize("kept_from", [0, 1])
+def test_a_batch_that_was_begun_is_done_again_without_a_look_at_what_follows_it(
+    tmp_path: Path, log: Folder, history: History, monkeypatch: pytest.MonkeyPatch, delivered: int, kept_from: int
+) -> None:
+    """However many segments the log had before it, and has after it."""
+    write_log(log, without_windows(history))
+    former = FolderLog(log)
+    former.recover(epoch=1)
+    former.retain(delivered=Seq(kept_from), open_from=None)
+    for _ in range(delivered):
+        of(log, tmp_path, segments_max=1).deliver()
+    first = kept_from + delivered
+    with pytest.raises(Died):
+        of(log, tmp_path, segments_max=2, tasks=Here(before=die)).deliver()
+    again, reads = of(log, tmp_path, segments_max=1), ManifestReads()
+    monkeypatch.setattr(storage, "read_files", reads.read_files)
+    assert [segment.seq for segment in again.deliver()] == [first, first + 1]
+    assert reads.names == [manifest_name(Seq(first)), manifest_name(Seq(first + 1))]
+    assert first + 1 < SEGMENTS - 1, "there is more in the log"
