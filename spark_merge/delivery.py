@@ -11,7 +11,7 @@
 - What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
   batch that a committing sink has begun, which is done again as it was: its tasks before that row are done, the others wait for a `skip`.
 - What an operator has decided to leave out (sidecar/log/skips.py) is read when the sink is opened: until then such a row ends every batch.
-- Which segments a window reaches back to is known before a task runs: one that is missing is an error, never "no keys".
+- Which segments the windows of a batch reach back to is known before its first task runs: one that is missing is an error, never "no keys".
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ class Delivery:
         cores = self._tasks.cores(heads)
         with self._watched():
             batch = self.sink.plan(heads, cores=cores)
-        outcomes = [outcome for stage in batch.stages if stage for outcome in self._tasks.run(self._work(stage, batch))]
+        needed_heads = self._needed(batch)
+        work = (self._work(stage, batch.writer, needed_heads) for stage in batch.stages if stage)
+        outcomes = [outcome for stage in work for outcome in self._tasks.run(stage)]
         self.guessed = sum(outcome.guessed for outcome in outcomes)
         began_s = monotonic()
         with self._watched():
@@ -175,18 +177,23 @@ class Delivery:
         schemas = {name: LoggedSchemas(self._settings.log, name) for name in names}
         return [_head(manifest, schemas) for manifest in manifests]
 
-    def _work(self, tasks: Sequence[Task], batch: Batch) -> list[Work]:
+    def _needed(self, batch: Batch) -> dict[Seq, Head]:
+        """All that a task of it reads. Raises LogBroken for one that is missing."""
         heads = {head.seq: head for head in batch.heads}
-        first, oldest = batch.heads[0].seq, min(min(needed(task)) for task in tasks)
-        if oldest < first:
+        seqs = {seq for stage in batch.stages for task in stage for seq in needed(task)}
+        first = batch.heads[0].seq
+        if (oldest := min(seqs, default=first)) < first:
             earlier = new_manifests(self._settings.log, after=Seq(oldest - 1), limit=first - oldest)
             heads |= {head.seq: head for head in self._heads(earlier)}
-        for seq in sorted(set().union(*map(needed, tasks)) - heads.keys()):
+        for seq in sorted(seqs - heads.keys()):
             raise LogBroken(
                 f"segment log {self._settings.log}: segment {seq} is gone, and a window that closed after it begins there",
                 hint=WAY_OUT,
             )
-        return [Work(task, batch.writer, self._source({seq: heads[seq] for seq in needed(task)})) for task in tasks]
+        return heads
+
+    def _work(self, tasks: Sequence[Task], writer: Writer, heads: Mapping[Seq, Head]) -> list[Work]:
+        return [Work(task, writer, self._source({seq: heads[seq] for seq in needed(task)})) for task in tasks]
 
     def _source(self, heads: Mapping[Seq, Head]) -> Source:
         settings = self._settings

@@ -154,9 +154,11 @@ def written(folder: Folder, history: History, *, made: str = "once", moved_ts: i
     for seq, (changes, windows) in enumerate(zip(history.changes, history.windows, strict=True)):
         data = log.write_data(Seq(seq), epoch=1, codec="canal-json", changes=changes)
         after_ts, upto_ts = CommitTs(seq * SEGMENT_TS + moved_ts), CommitTs((seq + 1) * SEGMENT_TS + moved_ts)
+        later = [window.first_seq for windows in history.windows[seq + 1 :] for window in windows]
         manifest = Manifest(
             Seq(seq), 1, after_ts, upto_ts, data.name, data.rows, data.bytes, {}, schemas, "canal-json", (), tuple(windows),
             table_rows=data.table_rows if seq % 3 else None, id=f"{made} {seq}",
+            open_from=min((first for first in later if first <= seq), default=None),
         )  # fmt: skip
         log.commit(manifest)
         yield manifest

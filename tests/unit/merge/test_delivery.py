@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
-from sidecar.core.model import Seq
-from sidecar.errors import OwnershipLost
+from sidecar.core.chunk import ClosedWindow
+from sidecar.core.model import CommitTs, Seq
+from sidecar.errors import LogBroken, OwnershipLost
 from sidecar.log import storage
 from sidecar.log.layout import is_manifest, manifest_name
 from sidecar.log.segment_log import FolderLog
@@ -21,6 +22,7 @@ from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, Work
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.memory.committing import CommittingSink
+from spark_merge.sinks.memory.target import target
 from spark_merge.sinks.registry import open_sink
 from tests.support.histories import SEGMENTS, History, random_history, write_log
 from tests.support.sinks import Here
@@ -73,8 +75,9 @@ def test_segments_of_a_later_owner_are_not_delivered(tmp_path: Path, log: Folder
     assert sink.look() is None
 
 
-def test_each_call_of_the_sink_is_watched_and_no_task_is_within_that_watch(tmp_path: Path, log: Folder) -> None:
+def test_each_call_of_the_sink_is_watched_and_no_task_is_within_that_watch(tmp_path: Path, log: Folder, history: History) -> None:
     """A task of Spark may take longer than the worker's own process may be silent."""
+    write_log(log, history)
     under_way: list[str] = []
     came: list[tuple[str, bool]] = []
 
@@ -143,3 +146,27 @@ def test_a_batch_that_was_begun_is_done_again_without_a_look_at_what_follows_it(
     assert [segment.seq for segment in again.deliver()] == [first, first + 1]
     assert reads.names == [manifest_name(Seq(first)), manifest_name(Seq(first + 1))]
     assert first + 1 < SEGMENTS - 1, "there is more in the log"
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3])
+def test_a_window_that_reaches_back_to_a_missing_segment_is_an_error_before_a_task_runs(
+    tmp_path: Path, log: Folder, history: History, missing: int
+) -> None:
+    """Nothing is committed of the stage before the window's."""
+    chunk = next(chunk for windows in history.windows for window in windows for chunk in window.chunks if chunk.rows)
+    window = ClosedWindow("1" * 16, CommitTs(150), CommitTs(450), Seq(1), (chunk,))
+    without_windows(history).windows[4].append(window)
+    write_log(log, history)
+    delivery = of(log, tmp_path, segments_max=4)
+    delivery.deliver()
+    seen = list(target(str(tmp_path), "log-1").rows)
+    manifest = tmp_path / "log" / manifest_name(Seq(missing))
+    data = manifest.read_bytes()
+    manifest.unlink()
+    with pytest.raises(LogBroken, match=rf"{manifest.name}|segment {missing} is gone"):
+        delivery.deliver()
+    assert target(str(tmp_path), "log-1").rows == seen
+
+    manifest.write_bytes(data)
+    of(log, tmp_path, segments_max=4).deliver()
+    assert target(str(tmp_path), "log-1").rows[len(seen) :][0].seq == 4
