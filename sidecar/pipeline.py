@@ -146,6 +146,7 @@ class Pipeline:
             if message.after_gap:
                 self.sequence.join_after_gap(message.lane, message.position, found)
             self.sequence.accept(message.lane, message.position, found)
+        self.sequence.forget_ended(self.outside.feed.incarnations())  # before a later lane of the same name can come
         self.counts.messages += len(messages)
         return len(messages)
 

@@ -38,7 +38,8 @@ class Feed(Protocol):
 
     def incarnations(self) -> Mapping[Lane, str]:
         """After `seek`: every lane that is read, also one that R does not wait for, and what tells it from a later lane of its name; empty
-        where nothing does. Whoever keeps positions keeps these beside them. A lane that is not here has ended: nobody reads on in it."""
+        where nothing does. Whoever keeps positions keeps these beside them. A lane that is not here has ended: nobody reads on in it.
+        Asked after each poll: unless positions are TSOs, one that has ended is missing after a poll before another of its name comes."""
 
     def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
         """Read on from these positions; a lane that is not named starts at what is there of its beginning, and its first message says so

@@ -10,6 +10,7 @@
   follows. What is below `start_ts` is another changefeed's, which had the topic before. Both stop.
 - R never goes back. A lane's resolved that goes back is a restart of TiCDC: what comes again at or below `after_ts` is
   counted as a repeat and dropped.
+- A lane that the feed reads no more is forgotten (`forget_ended`), but for what is held of it.
 - A segment ends before a DDL's commit_ts and at it: whoever cuts batches at segments cuts them at DDLs, and who stops at a
   DDL has everything below it.
 - Memory is bounded: past `held_bytes_max` what is held goes, sorted, to a spill run; runs are merged on release.
@@ -141,6 +142,20 @@ class Sequence:
             "give the topic a longer retention.ms than the sidecar may ever be stopped",
         )
 
+    def forget_ended(self, read: Collection[Lane]) -> None:
+        """Forget each lane that is not in `read`: those that the feed reads after a poll, also the ones that R does not wait for. Neither a
+        lane that has ended nor a later one of its name loses anything by that:
+
+        - Its `resolved` holds nobody: `upto` asks only for the feed's lanes. One that comes back has to join again before R moves.
+        - Its position is of no use: nobody reads on in a lane that has ended, so no segment names it. One that comes back begins at a
+          position of its own, which the first message says. Kept, the old position would be taken for one in the later lane.
+        - What is held of it stays and is released: order and repeats go by commit_ts, not by lanes. Where rows of a later lane of its name
+          are held beside it, the lower position counts: too old is safe.
+        """
+        for known in (self.resolved, self.positions, self._read):
+            for lane in [lane for lane in known if lane not in read]:
+                del known[lane]
+
     def upto(self, lanes: Collection[Lane]) -> CommitTs | None:
         """R - 1, the highest position that may be released; None while a lane has still to join or nothing is new."""
         if not lanes or any(lane not in self.resolved for lane in lanes):
@@ -218,14 +233,15 @@ class Sequence:
     def _oldest_held(self, upto_ts: CommitTs) -> dict[Lane, int]:
         """Where to read on, per lane: its oldest change above `upto_ts`, else what comes next. A run keeps the oldest
         position of all it held: too old is safe, what comes again is dropped as a repeat. A lane
-        that has said nothing stays where it was."""
+        that has said nothing stays where it was. One that has ended has no position, whatever is held of it."""
         oldest = self.positions | self._read
         for run in self._runs:
             for lane, position in run.positions.items():
-                oldest[lane] = min(oldest[lane], position)
+                if position < oldest.get(lane, 0):
+                    oldest[lane] = position
         for held in (self._held, self._ddls):
             for envelope in held:
-                if envelope.commit_ts > upto_ts and envelope.position < oldest[envelope.lane]:
+                if envelope.commit_ts > upto_ts and envelope.position < oldest.get(envelope.lane, 0):
                     oldest[envelope.lane] = envelope.position
         return oldest
 

@@ -153,9 +153,16 @@ FEEDS = [
         SIMULATION,
     ),
     Mutation(
+        "a later lane of one's name begins where the one that has ended was",
+        "sidecar/core/sequence.py",
+        "in (self.resolved, self.positions, self._read):",
+        "in (self.resolved,):",
+        "tests/unit/test_pipeline.py::test_a_lane_that_comes_back_is_another_one_and_nothing_of_it_is_lost_whenever_the_sidecar_dies",
+    ),
+    Mutation(
         "positions of what was read last, not of the oldest held",
         "sidecar/core/sequence.py",
-        "if envelope.commit_ts > upto_ts and envelope.position < oldest[envelope.lane]:",
+        "if envelope.commit_ts > upto_ts and envelope.position < oldest.get(envelope.lane, 0):",
         "if False:",
         SIMULATION,
     ),

@@ -50,6 +50,37 @@ def plays(draw: st.DrawFn, changes: list[Change]) -> list[tuple[str, list[Change
 
 
 @given(data=st.data(), changes=histories(), held_bytes_max=st.sampled_from([1, 1000, 1 << 20]))
+def test_lanes_that_end_and_come_back_under_their_names_change_nothing_of_the_order(
+    data: st.DataObject, changes: list[Change], held_bytes_max: int
+) -> None:
+    """A lane ends at any message and comes back with the next one, at position 0. One that stays resolves what can come no more. Below the
+    positions of a segment there is nothing that the log has not, in any lane that is there."""
+    expected = sorted(changes, key=lambda change: (change.commit_ts, change.rank))
+    s = sequence(held_bytes_max=held_bytes_max)
+    released: list[Change] = []
+    there: dict[str, list[Change]] = {}
+    left = data.draw(st.permutations(changes))
+    while left:
+        change, *left = left
+        lives = there.setdefault(change.lane, [])
+        at = len(lives)
+        resolved_ts = min((later.commit_ts for later in left), default=END) - 1
+        lives.append(change)
+        accept(s, change._replace(position=at), resolved(resolved_ts, lane=change.lane, position=at))
+        accept(s, resolved(resolved_ts, lane="stays"))
+        for lane in data.draw(st.sets(st.sampled_from(sorted(there)))):
+            del there[lane]
+        s.forget_ended({Lane("stays"), *map(Lane, there)})
+        for segment, rows in release(s, {"stays"}):
+            released += rows
+            assert segment.positions.keys() <= {"stays", *there}
+            for lane, lives in there.items():
+                assert all(one.commit_ts <= segment.upto_ts for one in lives[: segment.positions[Lane(lane)]])
+        assert {*s.resolved, *s.positions, *s._read} <= {"stays", *there}
+    assert [(c.commit_ts, c.rank, c.key) for c in released] == [(c.commit_ts, c.rank, c.key) for c in expected]
+
+
+@given(data=st.data(), changes=histories(), held_bytes_max=st.sampled_from([1, 1000, 1 << 20]))
 def test_any_legal_interleaving_gives_one_order(data: st.DataObject, changes: list[Change], held_bytes_max: int) -> None:
     expected = sorted(changes, key=lambda change: (change.commit_ts, change.rank))
     s = sequence(held_bytes_max=held_bytes_max)

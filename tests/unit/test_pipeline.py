@@ -102,6 +102,7 @@ class FakeFeed:
     ended: bool = False
     read: dict[Lane, int] = field(default_factory=dict)
     made: dict[Lane, str] = field(default_factory=dict)
+    unmarked: set[Lane] = field(default_factory=set)
     sought: Mapping[Lane, int] | None = None
     sought_of: Mapping[Lane, str] | None = None
     acknowledged: list[dict[Lane, int]] = field(default_factory=list)
@@ -112,7 +113,7 @@ class FakeFeed:
         self.held[lane].append([envelope._replace(lane=lane, position=position) for envelope in envelopes])
 
     def lanes(self) -> frozenset[Lane]:
-        return frozenset(self.held)
+        return frozenset(self.held.keys() - self.unmarked)
 
     def ends(self) -> Mapping[Lane, int]:
         self.ended = True
@@ -1182,6 +1183,59 @@ def test_a_lane_that_ends_while_it_is_read_leaves_no_position_to_read_a_later_on
     pipeline.step(poll_s=0)
     assert stage.manifests()[-1].positions == stage.feed.acknowledged[-1] == {LANE: 2}
     assert stage.manifests()[-1].incarnations == {LANE: "one"}
+
+
+def test_a_lane_that_r_does_not_wait_for_keeps_its_position() -> None:
+    stage, lane = Stage(), Lane("b")
+    stage.feed.say(put(5, "x"), resolved(10), lane=lane)
+    stage.feed.say(resolved(10))
+    pipeline = stage.attach()
+    pipeline.step(poll_s=0)
+    stage.feed.unmarked.add(lane)
+    stage.feed.say(put(15, "y"), resolved(20))
+    pipeline.step(poll_s=0)
+    assert stage.manifests()[-1].positions == {LANE: 2, lane: 1}
+
+
+def test_lanes_that_come_and_go_leave_nothing_behind() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    for number in range(1, 31):
+        lane = Lane(f"partition/{number}")
+        stage.feed.say(put(10 * number, f"k{number}"), resolved(10 * number + 5), lane=lane)
+        stage.feed.say(resolved(10 * number + 5))
+        pipeline.step(poll_s=0)
+        found = pipeline.sequence
+        assert found.resolved.keys() | found.positions.keys() | found._read.keys() == {LANE, lane}
+        del stage.feed.held[lane]
+    assert stage.rows() == [b"k%d" % number for number in range(1, 31)]
+
+
+def test_a_lane_that_comes_back_is_another_one_and_nothing_of_it_is_lost_whenever_the_sidecar_dies() -> None:
+    """A segment that ends at a DDL names where lanes were before it."""
+    stage, lane = Stage(), Lane("b")
+    stage.schemas = MovingSchemas({0: SCHEMAS, 30: WIDER})
+    stage.feed.made = {LANE: "one", lane: "former"}
+    for number in range(5):
+        stage.feed.say(put(10 + number, f"former {number}"), resolved(20), lane=lane)
+    stage.feed.say(resolved(20))
+    pipeline = stage.attach()
+    pipeline.step(poll_s=0)
+    del stage.feed.held[lane]
+    pipeline.step(poll_s=0)
+
+    stage.feed.made[lane] = "later"
+    stage.feed.say(ddl(30), lane=lane)
+    stage.feed.say(put(35, "later"), resolved(40), lane=lane)
+    stage.feed.say(resolved(40))
+    stage.notes.fails_at = "acknowledge"
+    with pytest.raises(Broken):
+        pipeline.step(poll_s=0)
+    written = stage.manifests()[-1]
+    assert (written.upto_ts, written.positions, written.incarnations) == (30, {LANE: 1, lane: 0}, {LANE: "one", lane: "later"})
+    stage.notes.fails_at = None
+    stage.attach(epoch=2).step(poll_s=0)
+    assert stage.rows() == [*(b"former %d" % number for number in range(5)), b"later"]
 
 
 def test_a_new_owner_writes_its_first_segment_at_once_so_that_the_former_one_is_fenced_off() -> None:

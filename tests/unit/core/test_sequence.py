@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.model import CommitTs, Envelope, Lane, ts_at
+from sidecar.core.sequence import Sequence
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from tests.support.changes import accept, ddl, delete, keys, put, release, resolved, sequence
 
@@ -150,6 +151,55 @@ def test_spilled_repeats_are_found_too() -> None:
     accept(s, *[put(5, f"k{n % 4}", position=n) for n in range(20)], resolved(9, position=20))
     assert keys(release(s, {"a"})) == ["k0", "k1", "k2", "k3"]
     assert s.repeats == 16
+
+
+def lanes_known(of: Sequence) -> set[str]:
+    return {*of.resolved, *of.positions, *of._read}
+
+
+@pytest.mark.parametrize("held_bytes_max", [1, 1 << 20], ids=["spilled", "in memory"])
+def test_of_a_lane_that_has_ended_only_what_is_held_is_kept_and_it_is_released_in_order(held_bytes_max: int) -> None:
+    s = sequence(held_bytes_max=held_bytes_max, positions={Lane("silent"): 4, Lane("gone"): 4})
+    accept(s, put(5, "x"), put(50, "held", lane="b", position=7), ddl(60, lane="b", position=8), resolved(70, lane="b", position=9))
+    accept(s, put(55, "also", position=1), resolved(10, position=2))
+    s.forget_ended({Lane("a"), Lane("silent")})
+    assert lanes_known(s) == {"a", "silent"}
+    ((segment, rows),) = release(s, {"a"})
+    assert ([change.key for change in rows], segment.positions.keys(), segment.positions[Lane("silent")]) == ([b"x"], {"a", "silent"}, 4)
+    accept(s, resolved(70, position=3))
+    assert keys(release(s, {"a"})) == ["held", "also"]
+    assert lanes_known(s) == {"a", "silent"}
+
+
+def test_a_lane_that_comes_back_has_to_join() -> None:
+    s = sequence()
+    accept(s, resolved(100), resolved(100, lane="b"), put(50, "x"))
+    s.forget_ended({Lane("a")})
+    s.forget_ended({Lane("a"), Lane("b")})
+    assert release(s, {"a", "b"}) == []
+    accept(s, resolved(60, lane="b"))
+    assert keys(release(s, {"a", "b"})) == ["x"]
+
+
+def test_a_lane_that_comes_back_is_read_on_from_where_it_began_the_last_time() -> None:
+    s = sequence()
+    accept(s, resolved(10), resolved(10, lane="b", position=40))
+    release(s, {"a", "b"}, even_if_empty=True)
+    s.forget_ended({Lane("a")})
+    accept(
+        s, resolved(30, position=1), ddl(20, lane="b", position=2), put(25, "x", lane="b", position=3), resolved(30, lane="b", position=4)
+    )
+    of_ddl, last = (segment for segment, _ in release(s, {"a", "b"}))
+    assert (of_ddl.positions, last.positions) == ({"a": 1, "b": 2}, {"a": 2, "b": 5})
+
+
+def test_a_message_that_comes_after_its_lane_has_ended_counts() -> None:
+    s = sequence()
+    s.forget_ended({Lane("a")})
+    accept(s, put(5, "late", lane="b", position=7), resolved(10))
+    s.forget_ended({Lane("a")})
+    ((segment, rows),) = release(s, {"a"})
+    assert ([change.key for change in rows], segment.positions) == ([b"late"], {"a": 1})
 
 
 NOW = ts_at(1_795_294_000_000)
