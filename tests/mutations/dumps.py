@@ -9,10 +9,25 @@ NARROW = (
     "tests/unit/test_pipeline.py::"
     "test_a_dump_reads_one_chunk_when_the_last_is_delivered_while_the_sinks_are_not_known_and_live_changes_go_on"
 )
+READ_AHEAD = "tests/unit/adapters/test_tidb_read_ahead.py"
 PACE = "tests/simulation/test_pace.py::"
 DDL_SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_ddl]"
 
 DUMPS = [
+    Mutation(
+        "a read-ahead serves another range",
+        "sidecar/adapters/tidb/source.py",
+        "return ahead.chunk if _range(ahead.command) == _range(command) else None",
+        "return ahead.chunk",
+        f"{READ_AHEAD}::test_it_serves_no_other_window_range_or_dump[{{'after': ('200',)}}]",
+    ),
+    Mutation(
+        "a read-ahead serves schemas after it",
+        "sidecar/adapters/tidb/source.py",
+        " or not self._chunks.serves(ahead.chunk)",
+        "",
+        f"{READ_AHEAD}::test_it_serves_nobody_once_the_schemas_are_others",
+    ),
     Mutation(
         "a chunk read with the columns before a DDL stays in its window",
         "sidecar/core/dump_run.py",

@@ -144,6 +144,20 @@ MERGING = [
         "tests/unit/merge/test_rule.py::test_survivors_come_after_every_change_of_the_window",
     ),
     Mutation(
+        "OpenSearch: a document twice in one part of a request",
+        "spark_merge/sinks/opensearch/bulk.py",
+        "if len(waiting) > 1 or pc.count_distinct(ids).as_py() < len(ids):",
+        "if len(waiting) > 1:",
+        "tests/unit/sinks/test_opensearch_bulk.py::test_a_document_that_comes_twice_in_one_part_is_sent_once_as_it_came_last",
+    ),
+    Mutation(
+        "Kafka: the holder of an earlier term stays open",
+        "spark_merge/sinks/kafka/holder.py",
+        "    if former is not None:\n        _close_if_free(former)\n",
+        "",
+        "tests/unit/sinks/kafka/test_holder.py::test_the_holder_of_an_earlier_term_is_closed_by_the_next_one",
+    ),
+    Mutation(
         "an acknowledgement that comes late takes one back",
         "spark_merge/sinks/spool/reader.py",
         "max(known.acknowledged, acknowledged)",

@@ -131,16 +131,35 @@ _holding = Lock()
 
 @contextmanager
 def held(kind: type[Holder], output: Output, number: int, term: Term) -> Iterator[Holder]:
-    """This process's holder of the id, for one task at a time. One of an earlier term ends; a former term's gets one of its own."""
-    place = (output.cluster.brokers, output.transactional_id(number))
+    """This process's holder of the id, for one task at a time. The holder of an earlier term is closed; a task of an earlier term gets one
+    of its own, which is closed behind it."""
+    place, former = (output.cluster.brokers, output.transactional_id(number)), None
     with _holding:
         found = _held.get(place)
         if found is None or found.term < term:
-            found = _held[place] = kind(output, number, term)
+            former, found = found, kind(output, number, term)
+            _held[place] = found
         elif found.term > term:
             found = kind(output, number, term)
-    with found.lock:
-        yield found
+    if former is not None:
+        _close_if_free(former)
+    try:
+        with found.lock:
+            yield found
+    finally:
+        with _holding:
+            is_kept = _held.get(place) is found
+        if not is_kept:
+            _close_if_free(found)
+
+
+def _close_if_free(holder: Holder) -> None:
+    """The task that is at work with it closes it when it ends. One that still waits for it opens it again."""
+    if holder.lock.acquire(blocking=False):
+        try:
+            holder.close()
+        finally:
+            holder.lock.release()
 
 
 def release() -> None:
@@ -149,9 +168,7 @@ def release() -> None:
         found = list(_held.values())
         _held.clear()
     for holder in found:
-        if holder.lock.acquire(blocking=False):
-            holder.close()
-            holder.lock.release()
+        _close_if_free(holder)
 
 
 atexit.register(release)
