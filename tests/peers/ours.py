@@ -21,7 +21,7 @@ from tests.peers.big import NAME, TABLE
 from tests.peers.system import kill_tree
 from tests.peers.topic_reader import TopicReader
 from tests.rig.rig import Rig
-from tests.rig.sidecar_process import SidecarProcess
+from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from ticdc_dump.v1 import control_pb2 as pb
 
 BOUND = "delivery_bound_s"
@@ -35,14 +35,21 @@ def has_bound() -> bool:
 
 
 class Ours:
-    """`bound_s`: the dump's bound, None for the default; where the setting does not exist it must be None."""
+    """`bound_s`: the dump's bound, None for the default; where the setting does not exist it must be None. `slow_job_s`: by how much each
+    of its Spark's jobs takes longer."""
 
-    def __init__(self, rig: Rig, *, bound_s: float | None = None, sink: str = "") -> None:
+    def __init__(self, rig: Rig, *, bound_s: float | None = None, sink: str = "", slow_job_s: float = 0.0) -> None:
         self._rig = rig
         self._out = rig.folder / "output"
         dump: dict[str, Any] = {} if bound_s is None else {BOUND: bound_s}
-        config = rig.sidecar_config(sinks=[sink or f"file://{self._out}?format=parquet"], log=f"file://{rig.folder}/log", dump=dump)
+        config = rig.sidecar_config(
+            sinks=[sink or f"file://{self._out}?format=parquet"],
+            log=f"file://{rig.folder}/log",
+            dump=dump,
+            spark={"managed": not slow_job_s},
+        )
         self._sidecar = SidecarProcess(config, rig.folder / "sidecar.log")
+        self._worker = MergeWorkerProcess(config, rig.folder / "worker.log", slow_job_s=slow_job_s) if slow_job_s else None
         self._changefeed = pb.Changefeed(id=self._sidecar.changefeed_id)
         self._asked = False
         self._published_ts: int | None = None
@@ -50,7 +57,9 @@ class Ours:
     def __enter__(self) -> Self:
         self._sidecar.start()
         try:
-            self._sidecar.await_status(lambda found: found["merge_worker"] == "running", timeout_s=START_S_MAX)
+            if self._worker is not None:
+                self._worker.start()
+            self._sidecar.await_status(lambda found: found["merge_worker"] in ("running", "external"), timeout_s=START_S_MAX)
         except BaseException:
             self.__exit__()
             raise
@@ -60,6 +69,8 @@ class Ours:
         if self._sidecar.ended() is None:
             kill_tree(self._sidecar.pid)
         self._sidecar.kill()
+        if self._worker is not None:
+            self._worker.kill()
 
     @property
     def pid(self) -> int:

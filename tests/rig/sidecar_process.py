@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,8 @@ from ticdc_dump.v1 import control_pb2
 
 BIN = Path(sys.executable).parent
 POLL_S = 0.2
+
+_REPOSITORY = Path(__file__).parents[2]
 
 
 class SidecarProcess:
@@ -115,11 +117,13 @@ class SidecarProcess:
 
 
 class MergeWorkerProcess:
-    """`ticdc-dump merge --config`, for a sidecar whose settings leave the worker to others. Started again by whoever kills it."""
+    """`ticdc-dump merge --config`, for a sidecar whose settings leave the worker to others. Started again by whoever kills it.
+    `slow_job_s`: by how much each of its Spark's jobs takes longer."""
 
-    def __init__(self, config: Path, log: Path) -> None:
+    def __init__(self, config: Path, log: Path, *, slow_job_s: float = 0.0) -> None:
         self.config = config
         self.log = log
+        self._program = [sys.executable, "-m", "tests.rig.slow_worker", str(slow_job_s)] if slow_job_s else [str(BIN / "ticdc-dump")]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -130,7 +134,7 @@ class MergeWorkerProcess:
         self.kill()
 
     def start(self) -> None:
-        self._process = _started("merge", self.config, self.log)
+        self._process = _started("merge", self.config, self.log, program=self._program)
 
     @property
     def pid(self) -> int | None:
@@ -150,8 +154,8 @@ class MergeWorkerProcess:
             self._process.wait()
 
 
-def _started(command: str, config: Path, log: Path) -> subprocess.Popen[bytes]:
+def _started(command: str, config: Path, log: Path, *, program: Sequence[str] = (str(BIN / "ticdc-dump"),)) -> subprocess.Popen[bytes]:
     """`ticdc-dump {command} --config`, in a process group of its own."""
-    words = [str(BIN / "ticdc-dump"), command, "--config", str(config)]
+    words = [*program, command, "--config", str(config)]
     with log.open("ab") as out:
-        return subprocess.Popen(words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
+        return subprocess.Popen(words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True, cwd=_REPOSITORY)

@@ -1,0 +1,63 @@
+"""A default dump beside writes where Spark's jobs take long, marks come as seldom as TiCDC sends them, or others want the cores.
+
+The whole product on the rig: MariaDB, Kafka, etcd, `ticdc-dump run`, Parquet on the local disk. Resolved marks come once a second, as
+TiCDC's do. Each figure has the live delivery of the same run beside it: from the moment before the UPDATE to the file that has its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.bench.bench import Bench
+from tests.bench.figures import Figure
+from tests.peers.measure import Sizes, filled_rig, measure
+from tests.peers.ours import Ours
+from tests.rig.load import busy_loops
+
+ROWS = 300_000
+MARK_EVERY_S = 1.0
+AIM = "half of a dump without a bound, or live p99 within the bound"
+
+
+class Variant(NamedTuple):
+    """`job_s`: by how much each job of Spark takes longer. `loops`: processes that want a core each. `bound_s`: None for the default."""
+
+    name: str
+    job_s: float
+    loops: int
+    bound_s: float | None = None
+
+
+VARIANTS = (
+    Variant("as it is", 0.0, 0),
+    Variant("as it is, no bound", 0.0, 0, bound_s=3600.0),
+    Variant("Spark's jobs 0.3 s longer", 0.3, 0),
+    Variant("Spark's jobs 0.5 s longer", 0.5, 0),
+    Variant("Spark's jobs 1 s longer", 1.0, 0),
+    Variant("Spark's jobs 3 s longer", 3.0, 0),
+    Variant("one busy loop", 0.0, 1),
+    Variant("two busy loops", 0.0, 2),
+)
+
+
+def measure_variant(bench: Bench, variant: Variant) -> Figure:
+    sizes = Sizes(rows=bench.sized(ROWS), warm_up_s=5.0, live_s=5.0 if bench.quick else 10.0)
+    folder = bench.new_folder("slow-spark")
+    with filled_rig(folder, sizes, protocol="open-protocol", published=True, mark_every_s=MARK_EVERY_S) as rig, busy_loops(variant.loops):
+        found = measure(rig, Ours(rig, bound_s=variant.bound_s, slow_job_s=variant.job_s), sizes)
+    return Figure(
+        f"default dump of {sizes.rows:,} rows, resolved marks each second, {variant.name}",
+        found["beside_rows_per_s"],
+        "rows/s",
+        AIM,
+        "the machine's cores",
+        cpu_us=found["cpu_us_a_row"],
+        reference=f"live p50 {found['dump_p50_s']:.2f}, p99 {found['dump_p99_s']:.2f} s; without a dump {found['live_p50_s']:.2f},"
+        f" {found['live_p99_s']:.2f} s; nobody writing {found['alone_rows_per_s']:,.0f} rows/s",
+    )
+
+
+def measure_all(bench: Bench) -> Iterator[Figure]:
+    for variant in VARIANTS:
+        yield measure_variant(bench, variant)

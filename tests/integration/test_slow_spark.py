@@ -1,0 +1,77 @@
+"""A default dump on real servers beside a Spark whose jobs take long: it is neither starved nor silent about what it costs.
+
+How fast it is, `make bench ARGS="--only slow-spark"` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.core.model import CommitTs, TableName
+from sidecar.log.storage import open_folder
+from tests.rig.load import busy_loops
+from tests.rig.rig import Rig
+from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
+from tests.rig.truth import await_delivered
+
+pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.timeout(900)]
+
+DEADLINE_S = 300.0
+WRITES_PER_S = 100
+JOB_S = 1.5
+MARK_EVERY_S = 1.0
+"""As seldom as TiCDC sends resolved marks."""
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with Rig(tmp_path, initial_rows=300, mark_every_s=MARK_EVERY_S) as found:
+        yield found
+
+
+def dumped(rig: Rig, sidecar: SidecarProcess, *options: str) -> dict[str, Any]:
+    """The last status of a dump of all tables amid writes, whose output equals the tables."""
+    with rig.workload(writes_per_s=WRITES_PER_S, sessions=2):
+        sidecar.ask("dumpstart", *options)
+        status = sidecar.await_status(lambda found: found["state"] == "finished", timeout_s=DEADLINE_S)
+    complete_at = {TableName(t["schema"], t["table"]): CommitTs(int(t["complete_at_tso"])) for t in status["tables"]}
+    verdict = await_delivered(open_folder(f"{rig.folder}/output"), rig.truth(), complete_at=complete_at, timeout_s=DEADLINE_S)
+    assert verdict.ok, verdict.to_json()
+    return status
+
+
+def config(rig: Rig, *, worker_rows: int) -> Path:
+    sink, log = f"file://{rig.folder}/output?format=jsonl", f"file://{rig.folder}/log"
+    return rig.sidecar_config(sinks=[sink], log=log, spark={"managed": False, "worker_rows": worker_rows})
+
+
+def test_where_spark_merges_every_window_the_bound_is_exceeded_in_so_many_words(rig: Rig) -> None:
+    settings = config(rig, worker_rows=0)
+    with (
+        MergeWorkerProcess(settings, rig.folder / "worker.log", slow_job_s=JOB_S),
+        SidecarProcess(settings, rig.folder / "sidecar.log") as sidecar,
+    ):
+        sidecar.await_status(lambda found: bool(found["sinks"]), timeout_s=DEADLINE_S)
+        (sink,) = dumped(rig, sidecar, "--delivery-bound-seconds", "0.5")["sinks"]
+    assert sink["limit_s"] > sink["bound_s"] == 0.5
+    assert sink["fixed_s"] > JOB_S
+    log = (rig.folder / "sidecar.log").read_text()
+    assert log.count("live delivery above its bound") == 1
+    assert "each batch with dump rows takes" in log
+
+
+def test_small_windows_wait_for_no_spark_and_a_dump_ends_beside_busy_loops(rig: Rig) -> None:
+    settings = config(rig, worker_rows=20_000)
+    with (
+        MergeWorkerProcess(settings, rig.folder / "worker.log", slow_job_s=DEADLINE_S),
+        SidecarProcess(settings, rig.folder / "sidecar.log") as sidecar,
+        busy_loops(2),
+    ):
+        sidecar.await_status(lambda found: bool(found["sinks"]), timeout_s=DEADLINE_S)
+        (sink,) = dumped(rig, sidecar)["sinks"]
+    assert sink["limit_s"] < DEADLINE_S, "no batch has waited for a job"
+    assert "Spark ready" not in (rig.folder / "sidecar.log").read_text()
