@@ -156,8 +156,8 @@ class LogSection(_Section, frozen=True, kw_only=True):
 
 class SparkSection(_Section, frozen=True, kw_only=True):
     """`managed`: the sidecar starts the merge worker itself and starts it again when it dies; else run
-    `ticdc-dump merge --config …` (or spark-submit) beside it. `worker_rows`: live rows of a batch up to which it is done in the worker's
-    own process, at once; 0: everything is done by Spark's tasks."""
+    `ticdc-dump merge --config …` (or spark-submit) beside it. `worker_rows`: live rows of a batch up to which it always runs in the
+    worker's own process (a larger one does where that ends sooner); 0: everything runs on Spark."""
 
     master: Name = "local[*]"
     memory: Annotated[str, Meta(pattern="^[1-9][0-9]{0,9}[kmgtKMGT]$")] = "2g"

@@ -119,7 +119,7 @@ class SparkTasks:
     Python worker, and so fails (watchdog.py)."""
 
     def __init__(self, begin: Callable[[], SparkSession], *, hang_s: float = HANG_S) -> None:
-        self.parallel = 1
+        self._parallel = 1
         self._hang_s = hang_s
         self._jobs_s: deque[float] = deque(maxlen=JOBS_MEASURED)
         self._ready = Event()
@@ -143,8 +143,10 @@ class SparkTasks:
         self._starting.check()
 
     def cores(self, heads: Sequence[Head]) -> int:  # noqa: ARG002  # Spark has as many for each batch
-        self._session()
-        return self.parallel
+        context = self._session().sparkContext
+        with self._asking():
+            self._parallel = int(context.defaultParallelism)  # executors come and go
+        return self._parallel
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
         """Raises SparkLost where the session is gone: it does not come back in this process."""
@@ -154,7 +156,7 @@ class SparkTasks:
             began_s = monotonic()
             done = self._job(telling(partial(_carried_out, self._hang_s)), work)
         took_s = [seconds for seconds, _ in done]
-        self._jobs_s.append(max(monotonic() - began_s - max(max(took_s), sum(took_s) / self.parallel), 0.0))
+        self._jobs_s.append(max(monotonic() - began_s - max(max(took_s), sum(took_s) / self._parallel), 0.0))
         return [outcome for _, outcome in done]
 
     def _session(self) -> SparkSession:
@@ -168,7 +170,7 @@ class SparkTasks:
         may; what fails each time is what keeps every task from running."""
         try:
             self._spark = begin()
-            self.parallel = int(self._spark.sparkContext.defaultParallelism)
+            self._parallel = int(self._spark.sparkContext.defaultParallelism)
             for attempt in stamina.retry_context(on=(PySparkException, Py4JJavaError), attempts=LOAD_TRIES):
                 with attempt:
                     self._empty_job()
@@ -182,7 +184,7 @@ class SparkTasks:
             ) from error
 
     def _empty_job(self) -> None:
-        self._job(_nothing, range(self.parallel))
+        self._job(_nothing, range(self._parallel))
 
     def _job(self, task: Callable[[T], R], over: Sequence[T]) -> list[R]:
         """A task for each of `over`."""

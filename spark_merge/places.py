@@ -56,10 +56,6 @@ class SparkPlace(Tasks, Protocol):
     def job_s(self) -> float:
         """What a job takes besides its tasks. Known when `ready`."""
 
-    @property
-    def parallel(self) -> int:
-        """How many tasks run at once. Known when `ready`."""
-
 
 class Places:
     """`delivery.Tasks` of one sink: each batch where it ends first. `rows`: written or dropped so far, by place. `cache`: of decoded rows,
@@ -86,15 +82,16 @@ class Places:
     def cores(self, heads: Sequence[Head]) -> int:
         """Waits for Spark where it is needed."""
         whole = [Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads]
-        return 1 if self._ends_here_first(*_cost({head.seq: head for head in heads}, whole)) else self._spark.cores(heads)
+        return 1 if self._ends_here_first({head.seq: head for head in heads}, whole) else self._spark.cores(heads)
 
     def run(self, work: Sequence[Work]) -> list[Outcome]:
         heads = {seq: head for one in work for seq, head in one.source.heads.items()}
-        cost, size = _cost(heads, [unit for one in work for unit in one.task.units])
-        if self._ends_here_first(cost, size):
+        units = [unit for one in work for unit in one.task.units]
+        if self._ends_here_first(heads, units):
             began_s = monotonic()
             with self._watched():
                 outcomes, place = [one.carry_out(self._cache) for one in work], WORKER
+            cost, _ = _cost(heads, units)
             if cost >= MEASURED_COST_MIN:
                 self._row_s.append((monotonic() - began_s) / cost)
         else:
@@ -102,8 +99,8 @@ class Places:
         self.rows[place] += sum(sum(rows) for outcome in outcomes for rows in outcome.counts.values())
         return outcomes
 
-    def _ends_here_first(self, cost: int, size: int) -> bool:
-        """`cost`: of rows, as one row of a chunk; `size`: bytes of the files."""
+    def _ends_here_first(self, heads: Mapping[Seq, Head], units: Sequence[Unit]) -> bool:
+        cost, size = _cost(heads, units)
         if not self._rows_max or size > WORKER_BYTES_MAX:
             return False
         if cost <= self._rows_max * LIVE_ROW_COST or not self._spark.ready:
@@ -111,7 +108,7 @@ class Places:
         if not self._row_s:
             return False
         here_s = cost * median(self._row_s)
-        return here_s <= self._spark.job_s + here_s / self._spark.parallel
+        return here_s <= self._spark.job_s + here_s / self._spark.cores(list(heads.values()))
 
 
 def _cost(heads: Mapping[Seq, Head], units: Sequence[Unit]) -> tuple[int, int]:

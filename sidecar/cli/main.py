@@ -94,7 +94,7 @@ def replay(
     out: Annotated[Path | None, typer.Option(help="Folder for the log and the default sink; default: out/NAME-FEED-BRACKETS.")] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     worker_rows: Annotated[
-        int | None, typer.Option(min=0, help="Live rows of a batch that are not left to Spark's tasks; default: 20,000; 0: all are.")
+        int | None, typer.Option(min=0, help="Live rows of a batch up to which it never runs on Spark; default: 20,000; 0: all batches do.")
     ] = None,
     verify: Annotated[bool, typer.Option(help="Hold the output against the recording's truth.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,

@@ -34,10 +34,6 @@ class Here:
     ready: bool = True
     job_s: float = 0.0
 
-    @property
-    def parallel(self) -> int:
-        return self.at_once
-
     def limits(self, most: BatchLimits) -> BatchLimits:
         return most
 

@@ -46,7 +46,7 @@ from spark_merge import worker
 from spark_merge.delivery import JobSettings
 
 class Here:
-    ready, job_s, parallel = True, 0.0, 2
+    ready, job_s = True, 0.0
     def __init__(self, begin): pass
     def check(self): pass
     def limits(self, most): return most
