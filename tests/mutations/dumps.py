@@ -14,6 +14,13 @@ DDL_SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_ddl]"
 
 DUMPS = [
     Mutation(
+        "what a dump reads again is of the pass before",
+        "sidecar/core/plan.py",
+        "since_seq=next_seq) if fate is Fate.AGAIN",
+        "since_seq=table.since_seq) if fate is Fate.AGAIN",
+        "tests/unit/test_pipeline.py::test_a_table_that_a_dump_reads_again_has_a_pass_of_its_own_in_the_log_whoever_owns_the_dump",
+    ),
+    Mutation(
         "a chunk read with the columns before a DDL stays in its window",
         "sidecar/core/dump_run.py",
         "        self.windows.drop(before)\n",
