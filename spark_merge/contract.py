@@ -26,8 +26,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 
 import pyarrow as pa
 
-from sidecar.core.chunk import ClosedWindow
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
+from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpTold
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import DdlRecord, Manifest
@@ -55,10 +55,21 @@ RAW_CHANGES = pa.schema(
 # ---- what there is to deliver --------------------------------------------------------------------------------------
 
 
+class DumpPass(NamedTuple):
+    """One reading of a table by a dump, from its beginning to its end: a key is in one chunk of it at most (sidecar/core/plan.py). It has
+    no chunk in segments before `since_seq`. As text it tells the passes over a table apart."""
+
+    dump_id: str
+    since_seq: Seq
+
+    def __str__(self) -> str:
+        return f"{self.dump_id} {self.since_seq}" if self.since_seq else self.dump_id
+
+
 @dataclass(frozen=True, slots=True)
 class DueChunk:
     """A chunk whose window closed in segment `seq`; `number` is its place among the segment's chunks. Changes of its window begin in
-    segment `first_seq`."""
+    segment `first_seq`. `since_seq`: as of its ChunkFile."""
 
     table: TableName
     low_ts: CommitTs
@@ -69,7 +80,12 @@ class DueChunk:
     dump_id: str
     path: str
     rows: int
+    since_seq: Seq = FIRST_SEQ
     bytes: int = 0
+
+    @property
+    def dump_pass(self) -> DumpPass:
+        return DumpPass(self.dump_id, self.since_seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +122,12 @@ class Head:
     def due_chunks(self) -> list[DueChunk]:
         """The chunks of the windows that closed in it, but empty ones."""
         chunks = [(window, chunk) for window in self.windows for chunk in window.chunks]
-        return [
-            DueChunk(
-                chunk.table, window.low_ts, window.high_ts, window.first_seq, self.seq, number, window.dump_id, chunk.path, chunk.rows,
-                chunk.bytes,
-            )
-            for number, (window, chunk) in enumerate(chunks)
-            if chunk.rows
-        ]  # fmt: skip
+        return [self._due(number, window, chunk) for number, (window, chunk) in enumerate(chunks) if chunk.rows]
+
+    def _due(self, number: int, window: ClosedWindow, chunk: ChunkFile) -> DueChunk:
+        times = window.low_ts, window.high_ts, window.first_seq
+        rows, size = chunk.rows, chunk.bytes
+        return DueChunk(chunk.table, *times, self.seq, number, window.dump_id, chunk.path, rows, chunk.since_seq, size)
 
 
 # ---- how a sink cuts it ---------------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class Run:
         self.windows.drop(before)
         self._doubts.forget(before)
         self._readers = [overtaken(reader, before) for reader in self._readers]
-        self._plan.change(mine)
+        self._plan.change(mine, next_seq=self._ground.next_seq)
         return True
 
     def full(self) -> bool:
@@ -303,13 +303,14 @@ class Run:
         if isinstance(work, Overtaken):
             return self._without_chunk(place, reader)
         self._doubts.fitted(work.table)
+        chunk = self._plan.chunk(work, event)
         if isinstance(reader, Snapshot):
             try:
-                self.windows.add_snapshot(reader.window, event.file, after_ts=reader.asked_ts)
+                self.windows.add_snapshot(reader.window, chunk, after_ts=reader.asked_ts)
             except SourceError as error:
                 return Failure(str(error))
         else:
-            self.windows.add(reader.window, event.file)
+            self.windows.add(reader.window, chunk)
         self._plan.read(work, event)
         if event.exhausted:
             return self._go_on(place, reader.window, chunks_left=reader.chunks_left, work=None)

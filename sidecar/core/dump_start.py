@@ -94,7 +94,7 @@ def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Pr
         epoch=ground.epoch,
         revision=after.revision + 1 if after else 0,
         seq=Seq(ground.next_seq - 1),
-        tables=tuple(TableProgress(table, where=where.get(table)) for table in request.tables),
+        tables=tuple(TableProgress(table, where=where.get(table), since_seq=ground.next_seq) for table in request.tables),
         pace=request.pace,
         grows=request.grows,
     )

@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple, NewType
 
 CommitTs = NewType("CommitTs", int)
 Seq = NewType("Seq", int)
+FIRST_SEQ = Seq(0)
+"""Of every log."""
 Lane = NewType("Lane", str)
 """A part of the feed that advances by itself, named for people: `kafka/orders/2`."""
 

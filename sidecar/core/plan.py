@@ -5,6 +5,10 @@ highest key at that moment: so the ranges can be read side by side, and a table 
 (what is born above it is in the feed). A range is read by one reader at a time, so its chunks follow one another and, marks
 being serial, their windows close in the order of the chunks: the end of the last closed chunk is the range's cursor.
 Reading may be ahead of the cursor; what is ahead is read again after a crash.
+
+One reading of a table from its beginning to its end is a pass. A table that a DDL has the dump read again, and one that is BORN, begins
+another pass with the segment behind the DDL. The chunks of a pass that are in the log have disjoint key ranges: those of one range follow
+one another from its cursor, and ranges do not overlap. So a key is in one chunk of a pass at most, whoever owned the dump.
 """
 
 from __future__ import annotations
@@ -15,9 +19,9 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
 
-from sidecar.core.chunk import ClosedWindow
+from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.messages import ChunkRead
-from sidecar.core.model import TableName
+from sidecar.core.model import Seq, TableName
 from sidecar.core.progress import Key, Span, TableProgress
 from sidecar.core.schema_step import Fate, TableStep
 
@@ -128,6 +132,10 @@ class Plan:
         """Into how many ranges the rest of the table may be cut after its first chunk; 0 for any other chunk."""
         return SPANS_MAX if self._uncut(work) and self.after(work) is None else 0
 
+    def chunk(self, work: Work, event: ChunkRead) -> ChunkFile:
+        """The chunk that was read, of the table's present pass."""
+        return replace(event.file, since_seq=self.progress[work.table].since_seq)
+
     def read(self, work: Work, event: ChunkRead) -> None:
         """A chunk of a claimed range is durable, its window open."""
         chunk, reading = event.file, self._reading[work.table][work.span]
@@ -161,11 +169,11 @@ class Plan:
     def complete(self) -> bool:
         return self._incomplete == 0
 
-    def change(self, steps: Sequence[TableStep]) -> None:
+    def change(self, steps: Sequence[TableStep], *, next_seq: Seq) -> None:
         """A DDL has passed: of its tables, what is read and not in the log is forgotten, and who claimed a range of them has none.
-        A table that is GONE is no table of the dump any more, one that is BORN becomes one."""
+        A table that is GONE is no table of the dump any more, one that is BORN becomes one. `next_seq`: the segment behind the DDL's."""
         step_of = {step.before: step for step in steps if step.before is not None}
-        born = [TableProgress(step.after, where=step.where) for step in steps if step.before is None and step.after is not None]
+        born = [TableProgress(s.after, where=s.where, since_seq=next_seq) for s in steps if s.before is None and s.after is not None]
         self._free = [work for work in self._free if work.table not in step_of]
         self._open = {path: work for path, work in self._open.items() if work.table not in step_of}
         old, old_order, old_reading = self.progress, self._order, self._reading
@@ -174,7 +182,7 @@ class Plan:
             step, order = step_of.get(table.table), old_order.get(table.table, self._orders)
             if step is not None and step.after is None:
                 continue
-            now = table if step is None or step.after is None else _after(table, step.after, step.fate)
+            now = table if step is None or step.after is None else _after(table, step.after, step.fate, next_seq)
             self._orders += order == self._orders
             self.progress[now.table], self._order[now.table] = now, order
             if step is None and table.table in old_reading:
@@ -201,5 +209,5 @@ class Plan:
             self._sizes[file.table] = self._sizes.get(file.table, _Size()).after(file.rows, file.bytes, event.read_s)
 
 
-def _after(table: TableProgress, name: TableName, fate: Fate) -> TableProgress:
-    return TableProgress(name, where=table.where) if fate is Fate.AGAIN else replace(table, table=name)
+def _after(table: TableProgress, name: TableName, fate: Fate, next_seq: Seq) -> TableProgress:
+    return TableProgress(name, where=table.where, since_seq=next_seq) if fate is Fate.AGAIN else replace(table, table=name)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from sidecar.core.messages import UNBOUNDED, Brackets, Pace
-from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.errors import with_hint
 
 
@@ -42,7 +42,8 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class TableProgress:
     """`spans`: what is left, none when the table is complete. `complete_at`: the table is complete from this position on
-    (P1), None while it is not. `where`: only rows for which this SQL predicate is true are dumped."""
+    (P1), None while it is not. `where`: only rows for which this SQL predicate is true are dumped. `since_seq`: as of ChunkFile, of the
+    pass that reads the table."""
 
     table: TableName
     spans: tuple[Span, ...] = (Span(),)
@@ -51,6 +52,7 @@ class TableProgress:
     bytes: int = 0
     complete_at: CommitTs | None = None
     where: str | None = None
+    since_seq: Seq = FIRST_SEQ
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
                 bytes=int(table["bytes"]),
                 complete_at=None if table["complete_at"] is None else CommitTs(int(table["complete_at"])),
                 where=table["where"],
+                since_seq=Seq(int(table.get("since_seq", FIRST_SEQ))),
             )
             for table in found["tables"]
         ),
@@ -150,10 +153,11 @@ def newest(logged: Progress | None, stored: Progress | None, *, log: str, last_s
     if stored is None:
         return logged
     if stored.log not in (log, ""):
-        return logged or _without_rows(stored, log=log, why=f"its rows are in log {stored.log}, and this is log {log}")
+        why = f"its rows are in log {stored.log}, and this is log {log}"
+        return logged or _without_rows(stored, log=log, last_seq=last_seq, why=why)
     if stored.seq > last_seq:
         why = f"it had come to segment {stored.seq}, and " + (f"this log ends at {last_seq}" if last_seq >= 0 else "this log is empty")
-        return _without_rows(stored, log=log, why=why)
+        return _without_rows(stored, log=log, last_seq=last_seq, why=why)
     if logged is None:
         return stored
     return stored if stored.revision > logged.revision else logged
@@ -164,13 +168,14 @@ _ANOTHER_LOG_HINT = (
 )
 
 
-def _without_rows(stored: Progress, *, log: str, why: str) -> Progress:
+def _without_rows(stored: Progress, *, log: str, last_seq: Seq, why: str) -> Progress:
+    since_seq = Seq(last_seq + 1)
     return replace(
         stored,
         state=DumpState.FAILED,
         reason=with_hint(f"its log is another one: {why}", _ANOTHER_LOG_HINT),
         seq=Seq(-1),
-        tables=tuple(TableProgress(table.table, where=table.where) for table in stored.tables),
+        tables=tuple(TableProgress(table.table, where=table.where, since_seq=since_seq) for table in stored.tables),
         log=log,
     )
 
@@ -185,6 +190,7 @@ def _table_to_json(table: TableProgress) -> dict[str, Any]:
         "bytes": table.bytes,
         "complete_at": None if table.complete_at is None else str(table.complete_at),
         "where": table.where,
+        "since_seq": table.since_seq,
     }
 
 

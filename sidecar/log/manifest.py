@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Seq, TableName
+from sidecar.core.model import FIRST_SEQ, MARK_TABLE, CommitTs, Lane, Seq, TableName
 
 FORMAT_VERSION = 1
 
@@ -120,6 +120,7 @@ class _Chunk(msgspec.Struct):
     after: tuple[str, ...] | None
     last: tuple[str, ...] | None
     read_tso: _Ts | None
+    since_seq: _Seq = FIRST_SEQ
 
 
 class _Window(msgspec.Struct):
@@ -223,6 +224,7 @@ def _window_to_json(window: ClosedWindow) -> dict[str, Any]:
                 "last": chunk.last,
                 "read_tso": None if chunk.read_tso is None else str(chunk.read_tso),
             }
+            | ({"since_seq": chunk.since_seq} if chunk.since_seq else {})
             for chunk in window.chunks
         ],
     }
@@ -263,5 +265,7 @@ def _large_numbers(found: _Manifest) -> Iterator[int]:
 
 
 def _window(found: _Window) -> ClosedWindow:
-    chunks = (ChunkFile(TableName(c.schema, c.table), c.path, c.rows, c.bytes, c.after, c.last, c.read_tso) for c in found.chunks)
+    chunks = (
+        ChunkFile(TableName(c.schema, c.table), c.path, c.rows, c.bytes, c.after, c.last, c.read_tso, c.since_seq) for c in found.chunks
+    )
     return ClosedWindow(found.dump_id, found.low_ts, found.high_ts, found.first_seq, tuple(chunks))

@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import ChunkPiece, Piece, Survivors
+from spark_merge.contract import ChunkPiece, DumpPass, Piece, Survivors
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """`ordinal`, `commit_ts`: pa.int64; `op`: pa.string; `before`, `after`: structs of pa.string fields in schema order.
-    `dump_id` is None for rows of the log."""
+    `dump_pass` is None for rows of the log."""
 
     schema: TableSchema
     seq: int
@@ -34,7 +34,11 @@ class Block:
     op: pa.Array
     before: pa.StructArray
     after: pa.StructArray
-    dump_id: str | None
+    dump_pass: DumpPass | None
+
+    @property
+    def dump_id(self) -> str | None:
+        return None if self.dump_pass is None else self.dump_pass.dump_id
 
     @property
     def rows(self) -> int:
@@ -42,7 +46,7 @@ class Block:
 
     @property
     def origin(self) -> Literal["log", "dump"]:
-        return "log" if self.dump_id is None else "dump"
+        return "log" if self.dump_pass is None else "dump"
 
 
 def schema_of(schemas: Mapping[TableName, TableSchema], table: TableName) -> TableSchema:
@@ -59,7 +63,7 @@ def schema_of(schemas: Mapping[TableName, TableSchema], table: TableName) -> Tab
 def blocks(schema: TableSchema, seq: int, piece: Piece) -> Iterator[Block]:
     """All rows of a piece of segment `seq`. Raises as `of_changes`."""
     if isinstance(piece, ChunkPiece):
-        yield of_chunk(schema, seq, commit_ts=piece.due.high_ts, dump_id=piece.due.dump_id, survivors=piece.survivors)
+        yield of_chunk(schema, seq, commit_ts=piece.due.high_ts, dump_pass=piece.due.dump_pass, survivors=piece.survivors)
     else:
         for rows in piece.combine_chunks().to_batches():
             yield of_changes(schema, seq, rows)
@@ -76,7 +80,7 @@ def of_changes(schema: TableSchema, seq: int, rows: pa.RecordBatch) -> Block:
     return Block(schema, seq, rows.column("ordinal"), rows.column("commit_ts"), rows.column("op"), before, after, None)
 
 
-def of_chunk(schema: TableSchema, seq: int, *, commit_ts: int, dump_id: str, survivors: Survivors) -> Block:
+def of_chunk(schema: TableSchema, seq: int, *, commit_ts: int, dump_pass: DumpPass, survivors: Survivors) -> Block:
     """A chunk's surviving rows, inserts as of `commit_ts` (the window's high_ts)."""
     count = survivors.rows.num_rows
     columns = [_one_array(column) for column in survivors.rows.columns]
@@ -89,7 +93,7 @@ def of_chunk(schema: TableSchema, seq: int, *, commit_ts: int, dump_id: str, sur
         op=pa.repeat("insert", count),
         before=pa.nulls(count, after.type),
         after=after,
-        dump_id=dump_id,
+        dump_pass=dump_pass,
     )
 
 

@@ -174,7 +174,7 @@ class Story:
         self.history = histories.random_history(self.random)
         self.log = open_folder(str(folder / "log"))
         self.manifests: list[Manifest] = histories.write_log(self.log, self.history)
-        self.tables = {row.table for row in self.history.rows}
+        self.tables = {row.table for row in self.history.merged(self.manifests)}
         self.shown: dict[tuple[TableName, tuple[str | None, ...]], int] = {}
         """How many of each row's changes had taken effect, at the least, when a target that keeps the newest was looked at last."""
 

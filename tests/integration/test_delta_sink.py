@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -27,6 +29,7 @@ from tests.support import histories
 from tests.support.delta_place import delta_table, folder_of, history_place
 from tests.support.services.ports import free_port
 from tests.support.sinks import Here, Place
+from tests.support.true_histories import true_history
 
 WHERE = ["append", "merge", *(["append on s3", "merge on s3"] if LANE.whole else [])]
 
@@ -84,6 +87,19 @@ class TestDelta(SinkPort):
         folder = folder_of(story.place.uri)
         assert not [name for name in storage.list_names(folder, deep=True) if name.startswith("_staged/")]
         story.check_end()
+
+
+@pytest.mark.parametrize("seed", range(100) if LANE.whole else [1, 3])
+def test_tables_are_as_they_are_however_often_a_dump_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Of tables that are really there, among them some without any live row for long, to which a dump's files are added as they are."""
+    rng = Random(seed)
+    monkeypatch.setattr(histories, "TABLES", TABLES)
+    monkeypatch.setattr(histories, "random_history", partial(true_history, passes=3))
+    story = Story(tmp_path, history_place(f"delta://{tmp_path}/out?mode=merge", tables=TABLES), seed=seed)
+    delivery = story.delivery(segments_max=rng.choice([1, 2, 6]))
+    while delivery.deliver():
+        story.check_beginning()
+    story.check_end()
 
 
 def test_of_two_commits_from_one_version_delta_takes_one(tmp_path: Path) -> None:

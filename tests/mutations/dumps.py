@@ -29,6 +29,13 @@ DUMPS = [
         f"{READ_AHEAD}::test_it_serves_nobody_once_the_schemas_are_others",
     ),
     Mutation(
+        "what a dump reads again is of the pass before",
+        "sidecar/core/plan.py",
+        "since_seq=next_seq) if fate is Fate.AGAIN",
+        "since_seq=table.since_seq) if fate is Fate.AGAIN",
+        "tests/unit/test_pipeline.py::test_a_table_that_a_dump_reads_again_has_a_pass_of_its_own_in_the_log_whoever_owns_the_dump",
+    ),
+    Mutation(
         "a chunk read with the columns before a DDL stays in its window",
         "sidecar/core/dump_run.py",
         "        self.windows.drop(before)\n",

@@ -8,6 +8,7 @@ EDGES = "tests/unit/merge/test_merge.py::test_a_window_is_open_at_its_low_edge_a
 WATCHDOG = "tests/unit/merge/test_watchdog.py"
 MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the_rules[0]"
 SPOOL = "tests/unit/sinks/test_spool.py"
+LAKES = "tests/contract/test_merged_lakes.py"
 
 MERGING = [
     Mutation(
@@ -205,5 +206,26 @@ MERGING = [
         "        with self._watched():\n            self.sink.accept(batch, outcomes)\n",
         "        self.sink.accept(batch, outcomes)\n",
         "tests/unit/merge/test_delivery.py::test_each_call_of_the_sink_is_watched_and_no_task_is_within_that_watch",
+    ),
+    Mutation(
+        "an Iceberg table takes any dump's rows below its live ones",
+        "spark_merge/sinks/iceberg/merge.py",
+        "return self.dump == str(only) if self.dump else",
+        "return True if self.dump else",
+        f"{LAKES}::test_one_pass_alone_comes_below_live_rows_and_those_are_of_its_time",
+    ),
+    Mutation(
+        "a dump's second reading of a table is the first one",
+        "spark_merge/contract.py",
+        'return f"{self.dump_id} {self.since_seq}" if self.since_seq else self.dump_id',
+        "return self.dump_id",
+        f"{LAKES}::test_a_table_that_a_dump_reads_again_has_each_row_once[batches0-delta]",
+    ),
+    Mutation(
+        "an Iceberg table takes a dump below live rows of before it",
+        "spark_merge/sinks/iceberg/merge.py",
+        "self.live is None or self.live >= only.since_seq",
+        "True",
+        f"{LAKES}::test_a_first_dump_brings_a_row_back_that_the_stream_had_brought_wrong_before_it[batches0-iceberg]",
     ),
 ]

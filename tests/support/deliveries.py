@@ -52,12 +52,20 @@ def change(seq: int, commit_ts: int, *, before: Image = None, after: Image = Non
 
 
 def chunk(
-    seq: int, high_ts: int, path: str, *, touched: Sequence[str] = (), table: TableName = ORDERS, ordinal: int = 0, dump_id: str = "d1"
+    seq: int,
+    high_ts: int,
+    path: str,
+    *,
+    touched: Sequence[str] = (),
+    table: TableName = ORDERS,
+    ordinal: int = 0,
+    dump_id: str = "d1",
+    since_seq: int = 0,
 ) -> Row:
     """`touched`: texts of a key of one column."""
     return {
         "seq": seq, "commit_ts": high_ts, "rank": RANK_CHUNK, "ordinal": ordinal, "schema": table.schema, "table": table.table,
-        "dump_id": dump_id, "path": path, "touched": key_text([pa.array(touched, pa.string())]),
+        "dump_id": dump_id, "path": path, "since_seq": since_seq, "touched": key_text([pa.array(touched, pa.string())]),
     }  # fmt: skip
 
 
@@ -126,13 +134,13 @@ class Segments:
 
 
 def _chunk_file(row: Row) -> ChunkFile:
-    return ChunkFile(TableName(row["schema"], row["table"]), row["path"], 1, 1, None, None)
+    return ChunkFile(TableName(row["schema"], row["table"]), row["path"], 1, 1, None, None, since_seq=Seq(row["since_seq"]))
 
 
 def _opened(row: Row, schemas: Schemas, log: Folder) -> ChunkPiece:
     table = TableName(row["schema"], row["table"])
     high_ts, seq = CommitTs(row["commit_ts"]), Seq(row["seq"])
-    due = DueChunk(table, CommitTs(0), high_ts, seq, seq, row["ordinal"], row["dump_id"], row["path"], 1)
+    due = DueChunk(table, CommitTs(0), high_ts, seq, seq, row["ordinal"], row["dump_id"], row["path"], 1, Seq(row["since_seq"]))
     return open_chunk(log, schema_of(schemas, table), due, row["touched"])
 
 

@@ -72,7 +72,9 @@ def history_place(uri: str, *, tables: int) -> Place:
 
 def _shown(folder: Folder, mode: Mode, schema: TableSchema) -> Iterator[Shown]:
     if mode == "merge":
-        yield from ((0, 0, "insert", row[:2], row) for row in rows_of(folder, mode, schema))
+        found = rows_of(folder, mode, schema)
+        assert len({row[:2] for row in found}) == len(found), f"{schema.name} has a key twice: {sorted(map(repr, found))}"
+        yield from ((0, 0, "insert", row[:2], row) for row in found)
         return
     for row, image in logged(folder, schema):
         yield row["seq"], row["commit_ts"], row["op"], image[:2], None if row["op"] == "delete" else image

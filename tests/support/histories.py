@@ -1,5 +1,6 @@
 """Random logs for the merge: many tables, each with a random history of its own: windows that overlap, close out of order, are
-empty or drop all their rows; deletes; changes of the key; equal commit_ts; windows that begin in earlier batches."""
+empty or drop all their rows; deletes; changes of the key; equal commit_ts; windows that begin in earlier batches. One dump reads each table
+several times: each window is a pass of its own."""
 
 from __future__ import annotations
 
@@ -131,9 +132,9 @@ def _add_window(rng: Random, history: History, table: TableName, number: int) ->
         rows = list(found.values())
         keys |= found.keys()
         history.chunk_rows[path] = rows
-        chunks.append(ChunkFile(table, path, len(rows), 1, None, None))
+        chunks.append(ChunkFile(table, path, len(rows), 1, None, None, since_seq=Seq(number)))
     closes = (high - 1) // SEGMENT_TS
-    window = ClosedWindow(f"{number:016d}", CommitTs(low), CommitTs(high), Seq(min(low // SEGMENT_TS, closes)), tuple(chunks))
+    window = ClosedWindow(f"{0:016d}", CommitTs(low), CommitTs(high), Seq(min(low // SEGMENT_TS, closes)), tuple(chunks))
     history.windows[closes].append(window)
 
 

@@ -1,5 +1,6 @@
 """Random logs of tables that are really there (tests/support/histories.py has any rows in chunks): rows from before the log, changes of
-them in transactions, and dumps whose chunks have what a SELECT has found between their marks. Of a dump no two chunks have one key.
+them in transactions, and dumps whose chunks have what a SELECT has found between their marks. Of a pass no two chunks have one key. Some
+tables have no change before the last segment.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class _Table:
         return str(self.written)
 
 
-def true_history(rng: Random, *, dumps: int = 2) -> History:
-    """As histories.random_history. `dumps`: at most that many of a table, one after another."""
+def true_history(rng: Random, *, passes: int = 2) -> History:
+    """As histories.random_history. `passes`: at most that many over a table, one after another."""
     history = History([[] for _ in range(SEGMENTS)], [], [[] for _ in range(SEGMENTS)], {})
     for number in range(histories.TABLES):
         table = _Table(TableName("s", f"t{number}"), {})
@@ -47,10 +48,11 @@ def true_history(rng: Random, *, dumps: int = 2) -> History:
             if rng.random() < 0.5:
                 table.rows[key] = (*key, table.value())
         table.states.append((-1, dict(table.rows)))
-        for seq in range(SEGMENTS):
+        quiet = SEGMENTS - 1 if number % 3 == 2 else 0
+        for seq in range(quiet, SEGMENTS):
             for ts in sorted(rng.sample(range(1, SEGMENT_TS + 1), rng.randrange(CHANGES_A_SEGMENT))):
                 history.changes[seq] += _transaction(rng, table, CommitTs(seq * SEGMENT_TS + ts))
-        _add_dumps(rng, history, table, rng.randrange(1, dumps + 1))
+        _add_passes(rng, history, table, rng.randrange(1, passes + 1))
     for seq, changes in enumerate(history.changes):
         changes.sort(key=lambda change: (change.commit_ts, change.rank))
         history.rows += [row for ordinal, change in enumerate(changes) for row in rows_of_change(seq, ordinal, change)]
@@ -90,10 +92,15 @@ def _change(rng: Random, table: _Table, ts: CommitTs, key: Image) -> Iterator[Ch
         yield change_of(table.name, ts, "UPDATE", new=new, old=old)
 
 
-def _add_dumps(rng: Random, history: History, table: _Table, dumps: int) -> None:
-    edges = sorted(rng.sample(range(SEGMENTS * SEGMENT_TS), 2 * dumps))
+def _add_passes(rng: Random, history: History, table: _Table, passes: int) -> None:
+    """Of one dump, where each begins with a segment of its own; else of another one. The stream may lack changes of before the first."""
+    edges = sorted(rng.sample(range(SEGMENTS * SEGMENT_TS), 2 * passes))
+    begun = [(0, edges[0] // SEGMENT_TS)]
+    for begin in edges[2::2]:
+        (dump, last), since = begun[-1], begin // SEGMENT_TS
+        begun.append((dump + (since == last), since))
     number = 0
-    for dump, (begin, end) in enumerate(zip(edges[::2], edges[1::2], strict=True)):
+    for (dump, since), begin, end in zip(begun, edges[::2], edges[1::2], strict=True):
         keys = _keys()
         rng.shuffle(keys)
         for part in range(CHUNKS):
@@ -105,6 +112,9 @@ def _add_dumps(rng: Random, history: History, table: _Table, dumps: int) -> None
             number += 1
             history.chunk_rows[path] = rows
             closes = (high - 1) // SEGMENT_TS
-            chunks = (ChunkFile(table.name, path, len(rows), 1, None, None),)
+            chunks = (ChunkFile(table.name, path, len(rows), 1, None, None, since_seq=Seq(since)),)
             window = ClosedWindow(f"{dump:016d}", CommitTs(low), CommitTs(high), Seq(min(low // SEGMENT_TS, closes)), chunks)
             history.windows[closes].append(window)
+    kept = rng.choice([1.0, 0.5])
+    for changes in history.changes[: begun[0][1]]:
+        changes[:] = [change for change in changes if change.table != table.name.table or rng.random() < kept]

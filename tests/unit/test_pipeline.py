@@ -302,6 +302,7 @@ class Stage:
         self.deliveries: FakeDeliveries | None = None
         self.schemas: Schemas = StillSchemas(SCHEMAS)
         self.beside = Beside.RIGHT
+        self.limits = DumpLimits(readers=1)
         self.through: Callable[[TableName], tuple[bool, str]] = lambda _: (True, "")
 
     def attach(self, *, epoch: int = 1) -> Pipeline:
@@ -319,7 +320,7 @@ class Stage:
             through=self.through,
             beside=self.beside,
         )
-        return attach(outside, changefeed_id="cf", epoch=epoch, limits=Limits(dump=DumpLimits(readers=1)))
+        return attach(outside, changefeed_id="cf", epoch=epoch, limits=Limits(dump=self.limits))
 
     def manifests(self) -> list[Manifest]:
         log = MemoryLog(self.disk)
@@ -1040,6 +1041,33 @@ def test_a_table_beside_whose_ddl_rows_may_be_wrong_is_read_again_by_a_dump_wher
     assert ("ask chunk" in stage.notes.calls[asked:]) is (beside is Beside.READ_AGAIN)
 
 
+def test_a_table_that_a_dump_reads_again_has_a_pass_of_its_own_in_the_log_whoever_owns_the_dump() -> None:
+    """A sink knows by the pass which chunks share no key; chunks of one pass may be of several owners."""
+    stage = Stage()
+    stage.limits = DumpLimits(readers=1, window_chunks_max=1)
+    apart = {number: {TABLE: replace(SCHEMAS[TABLE], physical_ids=ids)} for number, ids in {0: (5, 6), 200: (7, 8)}.items()}
+    stage.schemas = MovingSchemas({number: SCHEMAS | table for number, table in apart.items()})
+    pipeline = stage.attach()
+    stage.feed.say(put(5, "x"), resolved(6))
+    pipeline.step(poll_s=0)
+    stage.requests.waiting.append(replace(start(), tables=(TABLE, MORE)))
+    while not stage.manifests()[-1].windows:
+        pipeline.step(poll_s=0)
+        stage.feed.say(resolved(stage.source.ts + 1))
+        assert stage.source.ts < 190
+    stage.source.ts = 210
+    stage.feed.say(ddl(200, query="ALTER TABLE t REORGANIZE PARTITION p0 INTO (PARTITION p1 VALUES LESS THAN (9))"), resolved(205))
+    pipeline.step(poll_s=0)
+    pipeline = stage.attach(epoch=2)
+    while state(pipeline) is not DumpState.FINISHED:
+        pipeline.step(poll_s=0)
+        stage.feed.say(resolved(stage.source.ts + 1))
+        assert stage.source.ts < 400
+    found = [(chunk.table, window.dump_id, chunk.since_seq) for m in stage.manifests() for window in m.windows for chunk in window.chunks]
+    (behind,) = [m.seq + 1 for m in stage.manifests() if m.ddls]
+    assert sorted(found) == [(TABLE, DUMP, 1), (TABLE, DUMP, behind), (MORE, DUMP, 1)]
+
+
 # ---- where a new log begins -----------------------------------------------------------------------------------------
 
 
@@ -1346,6 +1374,7 @@ def test_a_store_that_is_ahead_of_a_log_that_was_restored_is_not_believed() -> N
     assert state(pipeline) is DumpState.FAILED
     assert pipeline.dump.progress is not None
     assert "it had come to segment 7, and this log ends at 0" in (pipeline.dump.progress.reason or "")
+    assert {table.since_seq for table in pipeline.dump.progress.tables} == {1}, "if it goes on, it is no pass that this log has chunks of"
 
 
 def test_a_log_that_knows_its_dump_goes_on_with_it_whatever_another_log_left_in_the_store() -> None:

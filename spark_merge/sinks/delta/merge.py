@@ -2,8 +2,11 @@
 
     files of the batch ─► of each key the last row by (commit_ts, rank) ─► MERGE by the handle key: delete, update, insert
 
-- A dump's files are added as they are where the table was empty when the dump's first ones came and nothing else has come since: the chunks
-  of one dump share no key. Two more transactions of the table remember it: `… dump {id}` whose rows it has, `… live` 1 where it has others.
+- A dump's files are added as they are where the table was empty when the first ones of their pass came and nothing else has come since: the
+  chunks of one pass share no key (contract.DumpPass). Chunks of a second pass share keys with those of the first, also within one dump, so
+  they are merged; a batch that has both is merged as a whole. Two more transactions of the table remember it: `… dump {pass}` whose rows it
+  has, `… live` 1 where it has others. They are in the commit of the rows, and the log says which pass a chunk is of, so a worker that dies
+  changes nothing.
 - Memory: the keys of a batch's rows of a table, then a piece of them at a time; of the MERGE itself MERGE_BYTES_MAX, after which delta-rs
   spills to the disk. A MERGE rewrites the files in which it finds a key, so it costs what these are large: files that the least and the
   greatest key of a batch leave out are not read.
@@ -24,7 +27,7 @@ from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
+from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.latest import are_last, key_codes
 from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app
 from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
@@ -48,9 +51,9 @@ def merge(table: Table, place: TablePlace, files: Sequence[WrittenFile], moment:
         new = [file for file in files if file.seq >= due]
         if not new:
             return None
-        dump = _only_dump(new)
-        if dump and (not found.file_uris() or _is_of_dump(found, table, dump, moment.log_id)):
-            return with_transactions(adding(new), Transaction(_live(moment.log_id), 0), Transaction(_dump(moment.log_id, dump), 1))
+        only = _only_pass(new)
+        if only is not None and (not found.file_uris() or _is_of_pass(found, table, only, moment.log_id)):
+            return with_transactions(adding(new), Transaction(_live(moment.log_id), 0), Transaction(_pass(moment.log_id, only), 1))
         return with_transactions(_merging(place, new, folder), Transaction(_live(moment.log_id), 1))
 
     table.bring(place.layout, moment, act)
@@ -65,19 +68,19 @@ def _live(log_id: str) -> str:
     return f"{app(log_id)} live"
 
 
-def _dump(log_id: str, dump_id: str) -> str:
-    return f"{app(log_id)} dump {dump_id}"
+def _pass(log_id: str, of: DumpPass) -> str:
+    return f"{app(log_id)} dump {of}"
 
 
-def _only_dump(files: Sequence[WrittenFile]) -> str:
-    """The dump whose rows these are and nobody else's; else empty."""
-    found = {file.dump_ids for file in files}
-    ids = next(iter(found)) if len(found) == 1 else ()
-    return ids[0] if len(ids) == 1 else ""
+def _only_pass(files: Sequence[WrittenFile]) -> DumpPass | None:
+    """The pass whose rows these are and nobody else's."""
+    found = {file.passes for file in files}
+    (first, *others) = next(iter(found)) or (None,)
+    return first if len(found) == 1 and not others else None
 
 
-def _is_of_dump(found: DeltaTable, table: Table, dump: str, log_id: str) -> bool:
-    return not table.transaction(found, _live(log_id)) and table.transaction(found, _dump(log_id, dump)) == 1
+def _is_of_pass(found: DeltaTable, table: Table, only: DumpPass, log_id: str) -> bool:
+    return not table.transaction(found, _live(log_id)) and table.transaction(found, _pass(log_id, only)) == 1
 
 
 def with_transactions(act: Act | None, *more: Transaction) -> Act | None:
@@ -140,11 +143,11 @@ class Folded:
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         op = self._place.layout.envelope("op")
         for file, keep in zip(self._files, self._keep, strict=True):
-            names, at = schema.names[:-1] + ([] if file.dump_ids else [op]), 0
+            names, at = schema.names[:-1] + ([] if file.passes else [op]), 0
             for rows in _read(self._folder, file, names):
                 kept = pa.Table.from_batches([rows]).filter(pa.array(keep[at : at + rows.num_rows]))
                 at += rows.num_rows
-                gone = pa.repeat(pa.scalar(value=False), kept.num_rows) if file.dump_ids else pc.equal(kept[op], "delete")
+                gone = pa.repeat(pa.scalar(value=False), kept.num_rows) if file.passes else pc.equal(kept[op], "delete")
                 yield from kept.select(schema.names[:-1]).append_column(self.gone, gone).cast(schema).to_batches()
 
     def _last_of_each_key(self) -> tuple[list[Any], dict[str, tuple[int, int]]]:
@@ -152,10 +155,10 @@ class Folded:
         op, commit_ts = layout.envelope("op"), layout.envelope("commit_ts")
         keys, times, ranks = list[pa.Table](), list[Any](), list[Any]()
         for file in self._files:
-            for rows in _read(self._folder, file, [*self._key, commit_ts, *([] if file.dump_ids else [op])]):
+            for rows in _read(self._folder, file, [*self._key, commit_ts, *([] if file.passes else [op])]):
                 keys.append(pa.Table.from_batches([rows.select(self._key)]))
                 times.append(rows.column(commit_ts).to_numpy())
-                ranks.append(np.full(rows.num_rows, RANK_CHUNK) if file.dump_ids else _ranks(rows.column(op)))
+                ranks.append(np.full(rows.num_rows, RANK_CHUNK) if file.passes else _ranks(rows.column(op)))
         found = pa.concat_tables(keys)
         self._check_comparable(found)
         keep = are_last(key_codes(found), ranks=np.concatenate(ranks), commit_ts=np.concatenate(times))

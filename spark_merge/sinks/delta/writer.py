@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from sidecar.core.model import Seq, TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import Counts, Outcome, Owner, Piece, Portion, Rows, Task
+from spark_merge.contract import Counts, DumpPass, Outcome, Owner, Piece, Portion, Rows, Task
 from spark_merge.encode.block import Block, blocks
 from spark_merge.encode.typed import typed
 from spark_merge.sinks.delta.columns import Layout, Mode
@@ -43,8 +43,8 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """`path` is relative to the output's folder, `name` to the table's. `stats` as Delta's log has them, JSON. `dump_ids`: of its rows,
-    empty for live ones."""
+    """`path` is relative to the output's folder, `name` to the table's. `stats` as Delta's log has them, JSON. `passes`: of a
+    dump's rows, empty for live ones."""
 
     seq: Seq
     table: TableName
@@ -54,7 +54,7 @@ class WrittenFile:
     bytes: int
     stats: str
     written_ms: int
-    dump_ids: tuple[str, ...] = ()
+    passes: frozenset[DumpPass] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class DeltaWriter:
         stats = _stats(told_of_file[0], {to.layout.envelope(n) for n in ("seq", "commit_ts")} | {*to.key})
         rows = told_of_file[0].num_rows
         seq, table, now_ms = portion.unit.seq, portion.schema.name, time.time_ns() // 1_000_000
-        yield WrittenFile(seq, table, path, name, rows, size, stats, now_ms, tuple(sorted(told.dump_ids)))
+        yield WrittenFile(seq, table, path, name, rows, size, stats, now_ms, frozenset(told.passes))
 
 
 def merged_columns(layout: Layout) -> pa.Schema:
@@ -114,14 +114,14 @@ class _Told:
 
     def __init__(self) -> None:
         self.rows = Rows()
-        self.dump_ids: set[str] = set()
+        self.passes: set[DumpPass] = set()
 
 
 def _blocks(portion: Portion, told: _Told) -> Iterator[Block]:
     for piece in _counted(portion.pieces, told):
         for block in blocks(portion.schema, portion.unit.seq, piece):
-            if block.dump_id is not None and block.rows:
-                told.dump_ids.add(block.dump_id)
+            if block.dump_pass is not None and block.rows:
+                told.passes.add(block.dump_pass)
             yield block
 
 

@@ -1,10 +1,10 @@
 """The driver's part of a table's rows in `mode=merge`: of a batch each key is to be in data files once, whatever the tasks were.
 
-A file of a task has a key once; where a table has several, their keys are read, and a row that a later one of another file follows is
-named by a position delete in the same commit. Rows themselves are neither read nor written again.
+A file of a task has a key once, unless it has rows of several passes of dumps. Where a table has several files or passes, their keys are
+read, and a position delete in the same commit names each row that a later one follows. Rows themselves are neither read nor written again.
 
 Memory: the keys and commit_ts of a table's rows in a batch, those of live puts twice; nothing where a table has one file of live rows and
-its dump's rows come below them.
+its dump's rows come below them, or has rows of one pass alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from sidecar.core.model import Seq
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
+from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.latest import are_last, key_codes
 from spark_merge.sinks.files.layout import storage_errors
 from spark_merge.sinks.iceberg.partitions import Place
@@ -47,17 +47,17 @@ def with_keys(files: Sequence[Written], target: Target, key: Sequence[int], into
         if file.content == DataFileContent.DATA and not file.keyed:
             for rows in _read(target.folder, file, names):
                 found = pa.Table.from_arrays(rows.columns, schema=fields)
-                told = {"dump_ids": file.dump_ids, "content": DataFileContent.EQUALITY_DELETES, "key": tuple(key)}
+                told = {"passes": file.passes, "content": DataFileContent.EQUALITY_DELETES, "key": tuple(key)}
                 into.put(target, file.table, (file.first, file.last), schema, found, **told)
 
 
 def without_repeats(files: Sequence[Written], target: Target, key: Sequence[int], into: Files) -> None:
     """A file of position deletes a partition, if these files have rows that later ones follow."""
     data = [file for file in files if file.content == DataFileContent.DATA]
-    keys = [file for file in files if file.content == DataFileContent.EQUALITY_DELETES and not file.dump_ids]
-    alone = len(data) == len(keys) == 1 and not data[0].dump_ids
-    of_one_dump = not keys and len(dump_ids(data)) == 1
-    if not data or alone or of_one_dump:
+    keys = [file for file in files if file.content == DataFileContent.EQUALITY_DELETES and not file.passes]
+    alone = len(data) == len(keys) == 1 and not data[0].passes
+    of_one_pass = not keys and len(passes(data)) == 1
+    if not data or alone or of_one_pass:
         return
     found: defaultdict[tuple[int, Place], list[tuple[Written, Any]]] = defaultdict(list)
     for file, places in _repeats([*data, *keys], target, key):
@@ -93,7 +93,7 @@ def _rank(file: Written) -> int:
     """Of its rows: a key that was touched comes before the put that it has become."""
     if file.content != DataFileContent.DATA:
         return RANK_DELETE
-    return RANK_CHUNK if file.dump_ids else RANK_PUT
+    return RANK_CHUNK if file.passes else RANK_PUT
 
 
 def _read(folder: Folder, file: Written, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -110,9 +110,9 @@ def _required(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(False) for field in schema])
 
 
-def dump_ids(files: Iterable[Written]) -> frozenset[str]:
-    return frozenset(one for file in files for one in file.dump_ids)
+def passes(files: Iterable[Written]) -> frozenset[DumpPass]:
+    return frozenset(one for file in files for one in file.passes)
 
 
 def live(files: Iterable[Written]) -> list[Written]:
-    return [file for file in files if not file.dump_ids]
+    return [file for file in files if not file.passes]

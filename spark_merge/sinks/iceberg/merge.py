@@ -7,19 +7,31 @@ its rows cost.
 
 Why a chunk's row may come at `base`, below live rows that are older than it. Take a row of key k that a chunk has at high_ts (so no change
 of k is in its window), and the table at a commit that has all live rows up to some R >= high_ts.
-- No live row of k up to R: the row is the table's only one of k, and TiDB's (a dump has a key in one chunk).
+- No live row of k up to R: the row is the table's only one of k, and TiDB's. All rows at `base` are of one pass of a dump, and a pass has a
+  key in one chunk at most (contract.DumpPass). A dump that reads the table again begins another pass, which does not come at `base`.
 - Otherwise the last one has left an equality delete of k at its number, above `base`: the chunk's row is hidden, before and after it
   comes. The table has what that live row made. Is it above high_ts, it is the newer one. Else none is between it and high_ts, and the
   chunk has read what it made: the same row; was it a delete, no chunk would have k.
 So each snapshot has per key the state after its last live row, or else the dump's (P1, P2). A repeat adds nothing (tables.py, P5).
 
-It takes all live rows since the table had no file, one dump, and delete files that stay. So `base` is forgotten for ever, in the commit
-that sees it, when (a) another dump comes, (b) the table's snapshot is not our last one: `rewrite_data_files` moves rows to later numbers
-and drops delete files, (c) the table gets another key, or the operator did a DDL by hand. From then on a dump's rows are merged, with
-equality deletes of their keys at the commit's own number. A TRUNCATE removes all files, and is the next `base`.
+The last step holds only if the stream brought every change of k. A dump must also repair a row of which the stream lacks a change
+(sidecar/log/skips.py), and then a live row from before the dump is wrong and must not hide the chunk's row. So a pass comes at `base` only
+if every live row of the table is of the pass's first segment or a later one (`live` >= `since_seq`): what the log had before the pass began
+hides nothing. Live rows that come while the pass runs do not matter. A change that the stream lacks after the pass has begun is repaired by
+the next pass, which is merged.
 
-    ticdc-dump.base   that number, or empty      ticdc-dump.dump       whose rows are at `base`
-    ticdc-dump.keys   field ids of all deletes   ticdc-dump.snapshot   our last one
+The argument needs all live rows since the table had no file, one pass, and delete files that stay. So `base` is forgotten for ever, in the
+commit that sees it, when (a) a second pass comes, or the first one finds live rows from before it, (b) the table's snapshot is not our last
+one: `rewrite_data_files` moves rows to later numbers and drops delete files, (c) the table gets another key, or the operator did a DDL by
+hand. From then on a dump's rows are merged, with equality deletes of their keys at the commit's own number. A TRUNCATE removes all files,
+and is the next `base`.
+
+A worker that dies changes none of this. The log says which pass a chunk is of, and `dump` and `live` are in the commit of the rows that
+they describe. A batch with rows of two passes is merged as a whole.
+
+    ticdc-dump.base   that number, or empty      ticdc-dump.dump       the pass whose rows are at `base`
+    ticdc-dump.keys   field ids of all deletes   ticdc-dump.live       first segment of live rows since `base`
+                                                 ticdc-dump.snapshot   our last one
 """
 
 from __future__ import annotations
@@ -31,12 +43,12 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sidecar.core.model import TableName, TableSchema
+from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, Head
+from spark_merge.contract import Accepted, DumpPass, Head
 from spark_merge.sinks.iceberg.ddl import Altered, alterations, check_key, check_parted, refusal
 from spark_merge.sinks.iceberg.evolution import evolved
-from spark_merge.sinks.iceberg.fold import dump_ids, live, with_keys, without_repeats
+from spark_merge.sinks.iceberg.fold import live, passes, with_keys, without_repeats
 from spark_merge.sinks.iceberg.lake import Change, Identifier, Rows
 from spark_merge.sinks.iceberg.merge_writer import key_ids
 from spark_merge.sinks.iceberg.partitions import check_stays
@@ -49,28 +61,43 @@ SNAPSHOT = f"{PREFIX}snapshot"
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """What a table remembers of its dump. `base` None: its rows are merged. `keys`: fields that delete files go by."""
+    """What a table remembers of its dump. `base` None: its rows are merged. `dump`: a DumpPass as text. `keys`: fields that delete files go
+    by. `live`: None: no live row has come since `base`."""
 
     base: int | None = None
     dump: str = ""
     keys: frozenset[int] = frozenset()
+    live: Seq | None = None
 
     @classmethod
     def of(cls, table: Table) -> Below:
-        """Nobody else has committed a snapshot since, or `base` is forgotten."""
+        """Nobody else has committed a snapshot since, or `base` is forgotten. A table of an earlier version does not say since when it has
+        live rows: they may be of any segment."""
         base, dump, keys, last = (table.properties.get(name, "") for name in (*_NAMES, SNAPSHOT))
+        live = table.properties.get(LIVE, "0")
         ours = last == str(table.metadata.current_snapshot_id)
-        return cls(int(base) if base and ours else None, dump, frozenset(map(int, keys.split(","))) if keys else frozenset())
+        fields = frozenset(map(int, keys.split(","))) if keys else frozenset[int]()
+        return cls(int(base) if base and ours else None, dump, fields, Seq(int(live)) if live else None)
 
     def properties(self) -> dict[str, str]:
         keys = ",".join(map(str, sorted(self.keys)))
-        return dict(zip(_NAMES, ("" if self.base is None else str(self.base), self.dump, keys), strict=True))
+        found = dict(zip(_NAMES, ("" if self.base is None else str(self.base), self.dump, keys), strict=True))
+        return found | {LIVE: "" if self.live is None else str(self.live)}
 
-    def takes(self, dumps: frozenset[str]) -> bool:
-        return self.base is not None and len(dumps) == 1 and (not self.dump or {self.dump} == dumps)
+    def with_live(self, files: Sequence[Written]) -> Below:
+        """With these files of live rows, which are of no earlier segments than those before them."""
+        return replace(self, live=min(file.first for file in files)) if files and self.live is None else self
+
+    def takes(self, passes: frozenset[DumpPass]) -> bool:
+        """Rows of these passes at `base`, beside all live rows of the commit."""
+        if self.base is None or len(passes) != 1:
+            return False
+        (only,) = passes
+        return self.dump == str(only) if self.dump else self.live is None or self.live >= only.since_seq
 
 
 _NAMES = tuple(PREFIX + name for name in ("base", "dump", "keys"))
+LIVE = f"{PREFIX}live"
 
 
 class MergedTables(Tables):
@@ -133,17 +160,17 @@ class MergedTables(Tables):
         if not files:
             return below, [], []
         schema, target = self._targets[name]
-        dumps = dump_ids(files)
+        due, below = passes(files), below.with_live(live(files))
         key = key_ids(Schema.model_validate_json(target.schema), schema.key)
         more = Files(self._owner)
-        if below.takes(dumps):
-            low = [file for file in files if file.dump_ids and file.content == DataFileContent.DATA]
-            below, merged = replace(below, dump=next(iter(dumps))), live(files)
+        if below.takes(due):
+            low = [file for file in files if file.passes and file.content == DataFileContent.DATA]
+            below, merged = replace(below, dump=str(next(iter(due)))), live(files)
         else:
             low, merged = [], list(files)
-            below = replace(below, base=None) if dumps else below
-            with_keys([file for file in files if file.dump_ids], target, key, more)
-            self._targets[name] = schema, replace(target, merges=target.merges or bool(dumps))
+            below = replace(below, base=None) if due else below
+            with_keys([file for file in files if file.passes], target, key, more)
+            self._targets[name] = schema, replace(target, merges=target.merges or bool(due))
         without_repeats(merged, target, key, more)
         more.make_durable()
         return replace(below, keys=below.keys | frozenset(key)), [*merged, *low, *more.written], low

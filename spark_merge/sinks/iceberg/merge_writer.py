@@ -5,7 +5,8 @@
                  apart)
     dump's rows  a data file; where the table takes them among its live rows (merge.py) their keys in a file beside it
 
-Each file has a key once at most. Memory: HELD_BYTES_MAX (writer.py), and the keys of what is held once more.
+A file has a key once at most. Only a file with rows of several passes of dumps may repeat one (fold.py).
+Memory: HELD_BYTES_MAX (writer.py), and the keys of what is held once more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pyiceberg.schema import Schema
 
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Counts, Outcome, Owner, Portion, Task
+from spark_merge.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
 from spark_merge.encode.block import Block
 from spark_merge.latest import are_last, key_codes
 from spark_merge.sinks.iceberg import writer
@@ -63,7 +64,7 @@ class _Rows:
 
     rows: list[pa.Table] = field(default_factory=list)
     puts: list[pa.Array] = field(default_factory=list)
-    dump_ids: set[str] = field(default_factory=set)
+    passes: set[DumpPass] = field(default_factory=set)
     seqs: tuple[Seq, Seq] = (Seq(0), Seq(0))
 
 
@@ -85,12 +86,12 @@ class _Table:
         return cls(target, table, schema, written_schema(schema, table, "merge"))
 
     def add(self, seq: Seq, block: Block) -> None:
-        held, rows = self.live if block.dump_id is None else self.dump, rows_of_block(block, self.into, "merge")
+        held, rows = self.live if block.dump_pass is None else self.dump, rows_of_block(block, self.into, "merge")
         held.seqs = (min(held.seqs[0], seq), max(held.seqs[1], seq)) if held.rows else (seq, seq)
         held.rows.append(rows)
         held.puts.append(pc.not_equal(block.op, "delete"))
-        if block.dump_id is not None:
-            held.dump_ids.add(block.dump_id)
+        if block.dump_pass is not None:
+            held.passes.add(block.dump_pass)
         self.bytes += rows.nbytes
 
     def write(self, files: Files) -> None:
@@ -115,12 +116,12 @@ class _Table:
         )
 
     def _write_dump(self, files: Files, held: _Rows) -> None:
-        rows, told = pa.concat_tables(held.rows), frozenset(held.dump_ids)
+        rows, told = pa.concat_tables(held.rows), frozenset(held.passes)
         keys = self._keys(rows)
-        self._put(files, held, rows, dump_ids=told, keyed=self.target.merges)
+        self._put(files, held, rows, passes=told, keyed=self.target.merges)
         if self.target.merges:
             ids = key_ids(self.schema, self.table.key)
-            self._put(files, held, keys, dump_ids=told, content=DataFileContent.EQUALITY_DELETES, key=ids)
+            self._put(files, held, keys, passes=told, content=DataFileContent.EQUALITY_DELETES, key=ids)
 
     def _put(self, files: Files, held: _Rows, rows: pa.Table, **told: object) -> None:
         files.put(self.target, self.table.name, held.seqs, self.schema, rows, **told)

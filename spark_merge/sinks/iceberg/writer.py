@@ -25,7 +25,7 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import Counts, Outcome, Owner, Portion, Rows, Task
+from spark_merge.contract import Counts, DumpPass, Outcome, Owner, Portion, Rows, Task
 from spark_merge.encode.block import Block, blocks
 from spark_merge.sinks.files.layout import file_path, storage_errors
 from spark_merge.sinks.files.writer import ROW_GROUP_ROWS_MAX
@@ -62,8 +62,8 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Written:
     """A file of one table, of these segments. `version`: as of its Target. `statistics`: arguments of pyiceberg's DataFile. `spec_id`,
-    `place`: which partitions, and which of them. `key`: field ids, of a file of keys whose rows of before go. `dump_ids`: of its rows in
-    `mode=merge`, none for live ones. `keyed`: another file has the keys of these rows."""
+    `place`: which partitions, and which of them. `key`: field ids, of a file of keys whose rows of before go. `passes`: of a dump's rows
+    in `mode=merge`, none for live ones. `keyed`: another file has the keys of these rows."""
 
     first: Seq
     last: Seq
@@ -76,7 +76,7 @@ class Written:
     place: Place = ()
     content: DataFileContent = DataFileContent.DATA
     key: tuple[int, ...] = ()
-    dump_ids: frozenset[str] = frozenset()
+    passes: frozenset[DumpPass] = frozenset()
     keyed: bool = False
 
     @property

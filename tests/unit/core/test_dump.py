@@ -97,7 +97,7 @@ def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
     )
     d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), done, reason="no table"))
     d.request(RestartDump(SECOND))
-    fresh = (TableProgress(A), TableProgress(B, where="v > 1"))
+    fresh = (TableProgress(A, since_seq=Seq(5)), TableProgress(B, where="v > 1", since_seq=Seq(5)))
     assert d.progress == Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None)
 
 

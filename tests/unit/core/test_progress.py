@@ -21,6 +21,7 @@ tables = st.builds(
     rows=numbers,
     bytes=numbers,
     complete_at=st.none() | numbers.map(CommitTs),
+    since_seq=numbers.map(Seq),
 )
 progresses = st.builds(
     Progress,
@@ -44,9 +45,11 @@ def test_comes_back_from_json_as_it_was(progress: Progress) -> None:
 
 
 def test_a_progress_of_version_0_1_0_is_read() -> None:
-    found = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), (), pace=Pace(2, 3, 4)).to_json()
-    del found["pace"]["delivery_bound_s"], found["log"]
-    assert progress_from_json(found).pace == Pace(2, 3, 4, 0.0)
+    tables = (TableProgress(TableName("s", "t"), since_seq=Seq(7)),)
+    found = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables, pace=Pace(2, 3, 4)).to_json()
+    del found["pace"]["delivery_bound_s"], found["log"], found["tables"][0]["since_seq"]
+    read = progress_from_json(found)
+    assert (read.pace, read.tables[0].since_seq) == (Pace(2, 3, 4, 0.0), 0)
 
 
 def test_a_ts_is_text_so_that_no_reader_rounds_it() -> None:

@@ -35,7 +35,7 @@ ts = st.integers(0, (1 << 64) - 1).map(CommitTs)
 seqs = numbers.map(Seq)
 names = st.builds(TableName, texts, texts)
 keys = st.none() | st.lists(texts, min_size=1, max_size=2).map(tuple)
-chunk_files = st.builds(ChunkFile, names, texts, numbers, numbers, keys, keys, st.none() | ts)
+chunk_files = st.builds(ChunkFile, names, texts, numbers, numbers, keys, keys, st.none() | ts, seqs)
 windows = st.builds(ClosedWindow, texts, ts, ts, seqs, st.lists(chunk_files, max_size=2).map(tuple))
 json_values = st.dictionaries(texts, st.none() | st.booleans() | numbers | texts | st.lists(texts, max_size=2), max_size=2)
 manifests = st.builds(

@@ -59,7 +59,7 @@ def test_a_dumps_row_comes_at_its_high_mark(tmp_path: Path) -> None:
 def test_live_rows_are_aside_and_a_dumps_where_the_table_can_take_them(tmp_path: Path) -> None:
     write_chunk(open_folder(str(tmp_path / "log")), "c1", [("1", "dump")])
     _, files = written(tmp_path, [1], [change(1, 10, after=("2", "x")), chunk(1, 20, "c1")])
-    assert {(file.path.startswith(f"{STAGED}/"), file.dump_ids) for file in files} == {(True, ()), (False, ("d1",))}
+    assert {(file.path.startswith(f"{STAGED}/"), file.passes) for file in files} == {(True, frozenset()), (False, frozenset({("d1", 0)}))}
 
 
 def test_keys_bound_the_files_that_are_read(tmp_path: Path) -> None:
