@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from subprocess import Popen
 from threading import Event, Lock, current_thread
 from time import monotonic
 from typing import TypeVar
@@ -52,6 +53,8 @@ LOAD_TRIES = 3
 
 CLOSE_WAIT_S = 15.0
 """For the batches that are under way; one that is cut off is done again. Below what the sidecar gives its worker to end."""
+
+_LOST_HINT = "nothing: the worker ends, and begins where the sinks are"
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process."""
@@ -124,6 +127,7 @@ class SparkTasks:
         self._jobs_s: deque[float] = deque(maxlen=JOBS_MEASURED)
         self._ready = Event()
         self._spark: SparkSession | None = None
+        self._jvm: Popen[bytes] | None = None
         self._starting = Background(lambda _: self._start(begin), name="spark")
 
     @property
@@ -139,8 +143,11 @@ class SparkTasks:
         return most
 
     def check(self) -> None:
-        """Raises what kept it from starting."""
+        """Raises what kept it from starting, and SparkLost when its JVM has ended since. Under spark-submit, where the JVM is no child of
+        this process, and where only the session has ended, the next job reports it."""
         self._starting.check()
+        if self._jvm is not None and self._jvm.poll() is not None:
+            raise SparkLost(f"Spark's JVM has ended with exit code {self._jvm.returncode}", hint=_LOST_HINT)
 
     def cores(self, heads: Sequence[Head]) -> int:  # noqa: ARG002  # Spark has as many for each batch
         context = self._session().sparkContext
@@ -170,6 +177,7 @@ class SparkTasks:
         may; what fails each time is what keeps every task from running."""
         try:
             self._spark = begin()
+            self._jvm = getattr(self._spark.sparkContext._gateway, "proc", None)
             self._parallel = int(self._spark.sparkContext.defaultParallelism)
             for attempt in stamina.retry_context(on=(PySparkException, Py4JJavaError), attempts=LOAD_TRIES):
                 with attempt:
@@ -206,7 +214,7 @@ class SparkTasks:
         except (Py4JError, OSError, AttributeError):  # the JVM does not answer; a context that was stopped here has none
             gone = True
         if gone:
-            return SparkLost(f"Spark's session is gone: {error}", hint="nothing: the worker ends, and begins where the sinks are")
+            return SparkLost(f"Spark's session is gone: {error}", hint=_LOST_HINT)
         return SinkError(
             f"a Spark task failed: {error}",
             hint="see the task's error above; nothing accepted is lost, the batch is done again",

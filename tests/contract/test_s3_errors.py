@@ -17,6 +17,7 @@ from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import to_json
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.storage import Folder, open_folder
+from sidecar.log.storage import s3 as storage_of_s3
 from tests.contract.test_segment_log import CHUNK, change, manifest
 from tests.support.services.s3 import KEYS, S3, ErrorAnswer
 
@@ -44,7 +45,7 @@ def s3() -> Iterator[S3]:
 @pytest.fixture
 def folder(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Folder:
     """Of a client that asks once: its own tries would hide an error that comes once, and take many seconds for one that stays."""
-    monkeypatch.setattr(S3FileSystem, "retries", 1)
+    monkeypatch.setattr(storage_of_s3, "REQUEST_TRIES", 1)
     return asked(s3, monkeypatch, times=1)
 
 

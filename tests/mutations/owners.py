@@ -26,7 +26,7 @@ FENCES = [
     Mutation(
         "a storage that creates a file twice is taken",
         "sidecar/log/segment_log.py",
-        "if not storage.keeps_exclusive(folder, _EXCLUSIVE_PROBE):",
+        "if not self._proven and not storage.keeps_exclusive(self.folder, _EXCLUSIVE_PROBE):",
         "if False:",
         f"{OF_THE_LOG}::test_a_storage_without_exclusive_create_is_refused",
     ),

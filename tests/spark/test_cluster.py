@@ -1,5 +1,5 @@
 """A real Spark cluster (standalone, authenticated, encrypted) merges what `ticdc-dump merge` delivers: the log and the sinks on S3, and
-whatever dies in the middle, the output is the slow rule's.
+whatever dies in the middle, the output is the slow rule's. The cluster runs every batch (`spark.worker_rows` is 0).
 
 In the middle is where the test holds it: S3 lets the writes of tasks wait until somebody has died.
 """
@@ -78,7 +78,7 @@ class Story:
     def command(self, cluster: SparkCluster, name: str, *, conf: Path | None = None, epoch: int = 1, submit: bool = False) -> MergeCommand:
         """With `submit` by spark-submit, whose master holds then."""
         sinks = tuple(self.uris(keys=False).values())
-        settings = MergeSettings(self.storage.uri(f"{self.name}/log"), sinks, "local[1]" if submit else cluster.url)
+        settings = MergeSettings(self.storage.uri(f"{self.name}/log"), sinks, "local[1]" if submit else cluster.url, worker_rows=0)
         options = ("--master", cluster.url, "--deploy-mode", "client", "--driver-memory", "512m") if submit else None
         return MergeCommand(self.folder / name, settings, conf=conf or cluster.conf, environment=KEYS, epoch=epoch, submit=options)
 

@@ -100,7 +100,7 @@ Worker(WorkerSettings(JobSettings(open_folder(log)), (f"file://{out}?format=json
 
 @pytest.mark.spark
 def test_a_worker_whose_jvm_is_killed_says_so_and_the_next_one_delivers_the_rest(tmp_path: Path) -> None:
-    """At rest: the first to notice is the next window."""
+    """Small windows need no Spark: the worker notices without a job."""
     history = random_history(Random(3))
     log, out = open_folder(str(tmp_path / "log")), Folder("file", str(tmp_path / "out"))
     segments = written(log, history)

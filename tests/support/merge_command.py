@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 import sidecar
+from spark_merge.places import WORKER_ROWS
 from tests.support.services.spark import HOME
 
 ENTRY = Path(sidecar.__file__).with_name("__main__.py")
@@ -21,16 +22,17 @@ END_S_MAX = 240.0
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """What it delivers, and with which Spark; the rest of a settings file it does not ask."""
+    """What it delivers, and with which Spark. The merge worker reads no other settings."""
 
     log: str
     sinks: tuple[str, ...]
     master: str
     memory: str = "512m"
+    worker_rows: int = WORKER_ROWS
 
     def toml(self) -> str:
         elsewhere = '[changefeed]\nid = "any"\n[etcd]\nendpoints = ["127.0.0.1:1"]\n[source]\nhost = "nowhere"\nuser = "nobody"\n'
-        spark = f'[spark]\nmaster = "{self.master}"\nmemory = "{self.memory}"\n'
+        spark = f'[spark]\nmaster = "{self.master}"\nmemory = "{self.memory}"\nworker_rows = {self.worker_rows}\n'
         return f'sinks = {list(self.sinks)}\n{elsewhere}[log]\nuri = "{self.log}"\n{spark}'
 
 
