@@ -45,6 +45,7 @@ _BELOW = {
     "replay": "verify feeds adapters pipeline ports log ticdc codecs rowcodec schema partition pace core errors process spark_merge",
     "cli": "pump replay verify preflight run control adapters log ticdc core config errors process spark_merge",
     "__main__": "cli",
+    "spark_merge.ddl": "log rowcodec schema core errors spark_merge.contract",
     "spark_merge": "log ticdc codecs rowcodec schema partition pace core errors process",
 }
 """Design 12, a line a room, lowest first: the rooms that it may look into, besides itself. Each names only rooms above its own line, so no
@@ -128,15 +129,14 @@ TESTED_THROUGH = {
     "spark_merge.sinks.files.uri": "tests/unit/sinks/test_storage_options.py",
     "spark_merge.sinks.spool.writer": "tests/unit/sinks/test_spool.py",
     "spark_merge.sinks.kafka.topics": "tests/integration/test_kafka_sink.py",
-    "spark_merge.sinks.mysql.ddl_alter": "tests/unit/sinks/test_sql_ddl_parser.py",
-    "spark_merge.sinks.mysql.ddl_columns": "tests/unit/sinks/test_sql_ddl_parser.py",
-    "spark_merge.sinks.mysql.ddl_partitions": "tests/unit/sinks/test_sql_ddl_parser.py",
+    "spark_merge.ddl.alter_table": "tests/unit/ddl/test_parser.py",
+    "spark_merge.ddl.column_syntax": "tests/unit/ddl/test_parser.py",
+    "spark_merge.ddl.partition_syntax": "tests/unit/ddl/test_parser.py",
     "spark_merge.sinks.opensearch.ddl": "tests/integration/test_opensearch_ddl.py",
     "spark_merge.task_errors": "tests/spark/test_job.py",
     "spark_merge.sinks.iceberg.ddl": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.fold": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.merge_writer": "tests/contract/test_iceberg_merge.py",
-    "spark_merge.sinks.table_ddl": "tests/unit/sinks/test_delta_ddl.py",
 }
 """Parts of a module that only that module uses, each with the test of the module that goes through it: one step, no more."""
 

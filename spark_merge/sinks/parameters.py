@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, SinkError
+from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.durations import seconds_of, text_of
-from spark_merge.sinks.mysql.ddl_routes import Routes, routes_of
 
 Word = TypeVar("Word", bound=str)
 

@@ -4,18 +4,16 @@ what no such target can follow, for TiDB changes rows without telling of each on
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecar.core.model import TableName, TableSchema, lowered
-from sidecar.errors import SinkError, UnsupportedDdl
+from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
-from spark_merge.sinks.mysql.ddl_parser import parsed
-from spark_merge.sinks.mysql.ddl_routes import Routes
-from spark_merge.sinks.mysql.ddl_statement import Kind, SchemaPiece, Statement
-
-_MOVED_ROWS = re.compile(r"\b(?:DROP|TRUNCATE|EXCHANGE)\s+PARTITION\b", re.IGNORECASE)
+from spark_merge.contract import Head
+from spark_merge.ddl.logged import LoggedDdl, logged_ddls
+from spark_merge.ddl.routes import Routes
+from spark_merge.ddl.statement import Kind, Partitions, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +33,41 @@ class Merged:
         )
 
 
-def emptied(ddls: Sequence[DdlRecord], schemas: Mapping[TableName, TableSchema], routes: Routes, of: Merged) -> set[TableName]:
-    """The tables that have no row after these. Raises SinkError for what cannot be followed."""
-    statements = [(ddl, _parsed(ddl, of)) for ddl in ddls]
-    for ddl, statement in statements:
-        _check_followed(ddl, statement, schemas, routes, of)
-    return {name for ddl, statement in statements for name in _emptied(ddl, statement, schemas)}
+def statements(head: Head, ddls: Sequence[DdlRecord], routes: Routes, of: Merged) -> list[Statement]:
+    """Of `ddls`, which are `head`'s. Raises SinkError for what cannot be followed."""
+    found = logged_ddls(head, ddls)
+    for ddl in found:
+        if ddl.problem is not None:
+            raise of.refused(ddl.record.query, ddl.problem.message, (ddl.record,)) from ddl.problem
+        _check_followed(ddl, head.schemas, routes, of)
+    return [ddl.statement for ddl in found]
 
 
-def _parsed(ddl: DdlRecord, of: Merged) -> Statement:
-    try:
-        return parsed(ddl.query, ddl.schema)
-    except UnsupportedDdl as error:
-        raise of.refused(ddl.query, error.message, (ddl,)) from error
+def emptied(statements: Iterable[Statement], schemas: Mapping[TableName, TableSchema]) -> set[TableName]:
+    """The tables that have no row after these."""
+    return {name for statement in statements for name in _emptied(statement, schemas)}
 
 
-def _emptied(ddl: DdlRecord, statement: Statement, schemas: Mapping[TableName, TableSchema]) -> Iterator[TableName]:
-    pieces = [piece for part in (statement.head, *statement.items, statement.tail) for piece in part]
+def _emptied(statement: Statement, schemas: Mapping[TableName, TableSchema]) -> Iterator[TableName]:
     if statement.kind in (Kind.DROP_TABLE, Kind.TRUNCATE):
-        named = {piece.folded() for piece in pieces if isinstance(piece, TableName)} or {TableName(ddl.schema, ddl.table).folded()}
+        named = {name.folded() for name in statement.tables()}
         yield from (name for name in schemas if name.folded() in named)
     elif statement.kind is Kind.DROP_SCHEMA:
-        whole = {lowered(piece.schema) for piece in pieces if isinstance(piece, SchemaPiece)} or {lowered(ddl.schema)}
+        whole = {lowered(name) for name in statement.schemas()}
         yield from (name for name in schemas if lowered(name.schema) in whole)
 
 
-def _check_followed(ddl: DdlRecord, statement: Statement, schemas: Mapping[TableName, TableSchema], routes: Routes, of: Merged) -> None:
+def _check_followed(ddl: LoggedDdl, schemas: Mapping[TableName, TableSchema], routes: Routes, of: Merged) -> None:
+    record, statement = ddl.record, ddl.statement
     ours = {name.folded() for name, schema in schemas.items() if schema.key}
     moves = [move for move in statement.moves if statement.kind is not Kind.CREATE_LIKE and ours & {name.folded() for name in move}]
     if statement.kind is Kind.EXCHANGE and moves:
-        raise of.refused(ddl.query, "rows change places without a change of each", (ddl,))
+        raise of.refused(record.query, "rows change places without a change of each", (record,))
     for source, to in moves:
         if routes.target(source).folded() != routes.target(to).folded():
             raise SinkError(
-                f"the DDL {ddl.query!r} cannot be carried out on {of.tables}: {of.stays}",
+                f"the DDL {record.query!r} cannot be carried out on {of.tables}: {of.stays}",
                 hint=f"add the route {to}=>{routes.target(source)} to routes=, so that its rows stay where they are",
             )
-    if statement.kind is Kind.ALTER_TABLE and _MOVED_ROWS.search(ddl.query):
-        raise of.refused(ddl.query, "rows go without a change of each", (ddl,))
+    if statement.partitions is Partitions.ROWS_LEAVE and statement.tables()[0].folded() in ours:
+        raise of.refused(record.query, "rows go without a change of each", (record,))

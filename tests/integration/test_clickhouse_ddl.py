@@ -15,7 +15,6 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import open_folder
 from spark_merge.contract import Batch, Head, Outcome
-from spark_merge.sinks.clickhouse.alter import column_moves
 from spark_merge.sinks.clickhouse.ddl import Ddls
 from spark_merge.sinks.clickhouse.server import Server
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
@@ -338,11 +337,3 @@ def test_a_batch_is_written_from_before_its_ddl_until_it_is_accepted(
 
 def _dies(*_: object) -> None:
     raise Died
-
-
-def test_columns_that_an_alter_renames() -> None:
-    assert column_moves("alter table t change `a b` c int, rename column d to `e`, rename index i to j, modify f int") == {
-        "c": "a b",
-        "e": "d",
-    }
-    assert column_moves("alter table t change column a a bigint, rename to u") == {}

@@ -20,8 +20,8 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import Folder
 from sidecar.verify.rows import Key, Row, equal_rows
+from spark_merge.ddl.routes import routes_of
 from spark_merge.sinks.delta.columns import Mode
-from spark_merge.sinks.mysql.ddl_routes import routes_of
 from tests.lanes import LANE
 from tests.support.delta_place import Texts, delta_table, folder_of, rows_of
 from tests.support.recorded_target import Case, Judge, cases, counted, deliver, differences, recorded

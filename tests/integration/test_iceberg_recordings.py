@@ -19,10 +19,10 @@ from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
+from spark_merge.ddl.routes import routes_of
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.iceberg.types import Mode
-from spark_merge.sinks.mysql.ddl_routes import routes_of
 from spark_merge.sinks.registry import open_sink
 from tests.lanes import LANE
 from tests.support.lake import NAMESPACE, Texts, catalog_of, committed, fold, image, rows_at, tables_of, uri_of

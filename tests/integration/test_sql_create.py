@@ -18,8 +18,8 @@ from sidecar.core.model import (
     TableSchema,
 )
 from sidecar.errors import ConfigError, SinkError
+from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.mysql.create import Made, make_tables
-from spark_merge.sinks.mysql.ddl_routes import Routes, routes_of
 from tests.lanes import LANE
 from tests.support.recordings import recording
 from tests.support.services.mariadb import MariaDb

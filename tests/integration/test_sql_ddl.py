@@ -17,11 +17,11 @@ from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.rowcodec.kv_layout import kv_table_of
 from spark_merge.contract import Head
+from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Decided, Intent, MemoryDdlPosition
 from spark_merge.sinks.mysql.ddl_dialect import Dialect
 from spark_merge.sinks.mysql.ddl_picture import pictures
-from spark_merge.sinks.mysql.ddl_routes import Routes, routes_of
 from tests.lanes import LANE
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM

@@ -9,6 +9,8 @@ WATCHDOG = "tests/unit/merge/test_watchdog.py"
 MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the_rules[0]"
 SPOOL = "tests/unit/sinks/test_spool.py"
 LAKES = "tests/contract/test_merged_lakes.py"
+COLUMNS = "tests/unit/ddl/test_columns.py::test_a_column_is_followed_by_id_statement_and_name"
+LOGGED = "tests/unit/ddl/test_logged.py"
 
 MERGING = [
     Mutation(
@@ -227,5 +229,41 @@ MERGING = [
         "self.live is None or self.live >= only.since_seq",
         "True",
         f"{LAKES}::test_a_first_dump_brings_a_row_back_that_the_stream_had_brought_wrong_before_it[batches0-iceberg]",
+    ),
+    Mutation(
+        "a column that was added has the values of one that gave its name away",
+        "spark_merge/ddl/columns.py",
+        "if former is None and lowered(name) not in gone:",
+        "if former is None:",
+        COLUMNS,
+    ),
+    Mutation(
+        "columns are followed by the statements of other tables",
+        "spark_merge/ddl/columns.py",
+        "if one.columns and one.tables()[0].folded() == before.name.folded()]",
+        "if one.columns]",
+        COLUMNS,
+    ),
+    Mutation(
+        "columns are not followed by id",
+        "spark_merge/ddl/columns.py",
+        "return {name: names[id_] for name, id_ in new.items() if id_ in names}",
+        "return {}",
+        "tests/unit/ddl/test_columns.py::test_a_rename_that_no_statement_shows_is_followed_by_id",
+    ),
+    Mutation(
+        "DROP TABLE a, b takes b's rows at a's record",
+        "spark_merge/ddl/names.py",
+        "if len(statement.items) == 1:",
+        "if statement.items:",
+        f"{LOGGED}::test_a_record_empties_its_own_tables",
+    ),
+    Mutation(
+        "DROP PARTITION takes no rows",
+        "spark_merge/ddl/alter_table.py",
+        """            self.partitions = Partitions.ROWS_LEAVE
+            condition(reader)""",
+        "            condition(reader)",
+        f"{LOGGED}::test_what_a_statement_does_with_partitions_is_the_same_at_every_sink",
     ),
 ]

@@ -125,6 +125,8 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     found = parser.parse_args(arguments)
     if found.runs < 1 or found.rows < 1 or found.writes_per_second <= 0 or found.live_seconds <= 0 or found.warm_up_seconds < 0:
         parser.error("runs, rows, writes and seconds must be positive")
+    if found.page is not None and not found.page.is_file():
+        parser.error(f"{found.page} is no page: copy {PAGE.name} there")
     return found
 
 

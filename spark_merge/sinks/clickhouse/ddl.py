@@ -19,37 +19,38 @@ from sidecar.core.model import MARK_TABLE, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head
-from spark_merge.sinks.clickhouse.alter import change, column_moves
+from spark_merge.ddl.columns import column_effects
+from spark_merge.ddl.logged import logged_ddls
+from spark_merge.ddl.names import together
+from spark_merge.ddl.statement import Kind, Partitions, Statement
+from spark_merge.sinks.clickhouse.alter import change
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.server import identifier, quoted
 from spark_merge.sinks.clickhouse.tables import Note, Tables, There, has_rows
-from spark_merge.sinks.mysql.ddl_parser import parsed
-from spark_merge.sinks.mysql.ddl_statement import Kind, Statement
-from spark_merge.sinks.mysql.ddl_target import of_the_log, together
 
 _ASIDE = "__moving"
-
-_LOSES_ROWS = ("DROP PARTITION", "TRUNCATE PARTITION", "EXCHANGE PARTITION")
 
 
 @dataclass
 class Told:
-    """What the texts of a segment's DDLs say. `moved`: from the name before to the name after; `columns`: of a table by its name after, new
-    names to old."""
+    """What the statements of a segment's DDLs say. `moved`: from the name before to the name after."""
 
     dropped: set[TableName] = field(default_factory=set)
     truncated: set[TableName] = field(default_factory=set)
     moved: dict[TableName, TableName] = field(default_factory=dict)
-    columns: dict[TableName, dict[str, str]] = field(default_factory=dict)
+    statements: list[Statement] = field(default_factory=list)
 
 
 def told(head: Head) -> Told:
     """Raises UnsupportedDdl for a text that cannot be read, SinkError for a DDL that the target cannot follow."""
     found, moves = Told(), list[Statement]()
-    for record in head.ddls:
-        if not record.query or record.schema == MARK_TABLE.schema:
+    for ddl in logged_ddls(head, head.ddls):
+        record, statement = ddl.record, ddl.statement
+        if record.schema == MARK_TABLE.schema:
             continue
-        statement = of_the_log(parsed(record.query, record.schema), record, head)
+        if ddl.problem is not None:
+            raise ddl.problem
+        found.statements.append(statement)
         match statement.kind:
             case Kind.DROP_TABLE:
                 found.dropped |= set(statement.tables())
@@ -62,8 +63,6 @@ def told(head: Head) -> Told:
                 moves.append(statement)
             case Kind.ALTER_TABLE | Kind.EXCHANGE:
                 _check_keeps_rows(head, record, statement)
-                table = statement.moves[0][1] if statement.moves else statement.tables()[0]
-                found.columns[table] = column_moves(record.query)
                 moves += [statement] if statement.moves else []
     if moves:
         for source, target in together(moves, head).moves:
@@ -73,15 +72,13 @@ def told(head: Head) -> Told:
 
 
 def _check_keeps_rows(head: Head, record: DdlRecord, statement: Statement) -> None:
-    for item in statement.items:
-        text = " ".join("".join(str(piece) for piece in item).split()).upper()
-        if statement.kind is Kind.EXCHANGE or text.startswith(_LOSES_ROWS):
-            raise SinkError(
-                f"segment {head.seq}, DDL at commit_ts {record.commit_ts}, {record.query!r}: the target has no partitions",
-                hint=f"mark the rows that it takes away: INSERT INTO `…__rows` SELECT * REPLACE ({2 * record.commit_ts} AS _version, 1 AS"
-                f" _is_deleted) FROM `…__rows` FINAL WHERE …; rows that it brings have _version {2 * record.commit_ts + 1}; then name"
-                " the DDL's commit_ts in the sink's `ddl-done`",
-            )
+    if statement.partitions is Partitions.ROWS_LEAVE:
+        raise SinkError(
+            f"segment {head.seq}, DDL at commit_ts {record.commit_ts}, {record.query!r}: the target has no partitions",
+            hint=f"mark the rows that it takes away: INSERT INTO `…__rows` SELECT * REPLACE ({2 * record.commit_ts} AS _version, 1 AS"
+            f" _is_deleted) FROM `…__rows` FINAL WHERE …; rows that it brings have _version {2 * record.commit_ts + 1}; then name"
+            " the DDL's commit_ts in the sink's `ddl-done`",
+        )
 
 
 class Ddls:
@@ -107,7 +104,7 @@ class Ddls:
             was = before.get(came_from.get(name, name))
             if name not in came_from and name in moved:
                 was = None
-            step = _Step(schema, was, head.upto_ts, name in found.truncated, found.columns.get(name, {}))
+            step = _Step(schema, was, head.upto_ts, name in found.truncated, tuple(found.statements))
             if step.changes(moved=name in came_from):
                 self._check_owner()
                 self._by_hand(step) if by_hand else self._one(step)
@@ -186,7 +183,8 @@ class Ddls:
         else:
             self._tables.learn_key(step.schema, found)
             was = self._tables.kept(replace(step.was, name=step.schema.name))
-            due = change(was, self._tables.kept(step.schema), step.columns, found.columns)
+            columns = column_effects(step.was, step.schema, step.statements)
+            due = change(was, self._tables.kept(step.schema), columns, found.columns)
             if due.renames:
                 self._server.run(f"ALTER TABLE {identifier(name)} {', '.join(due.renames)}", doing=doing)
             others = due.others
@@ -223,13 +221,13 @@ class Ddls:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What the DDL at `upto` makes of one table. `was` None: it comes with it. `columns`: alter.column_moves."""
+    """What the DDLs at `upto` make of one table. `was` None: it comes with them. `statements`: all of the segment's."""
 
     schema: TableSchema
     was: TableSchema | None
     upto: int
     truncated: bool
-    columns: Mapping[str, str]
+    statements: tuple[Statement, ...]
 
     def __str__(self) -> str:
         return f"the DDL at commit_ts {self.upto}"

@@ -15,26 +15,21 @@ one commit with a transaction of its own, after new columns, which a repetition 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sidecar.core.model import Column, TableSchema, lowered
-from sidecar.rowcodec.kv_layout import kv_table_of
 from spark_merge.contract import Head
+from spark_merge.ddl.columns import ColumnEffect, column_effects
+from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.delta.columns import delta_type
-from spark_merge.sinks.mysql.ddl_routes import Routes
-from spark_merge.sinks.table_ddl import Merged, emptied
+from spark_merge.sinks.table_ddl import Merged, emptied, statements
 
-_NAME = r"(`(?:[^`]|``)+`|[\w$]+)"
-_MOVED_COLUMN = re.compile(rf"\b(?:RENAME\s+COLUMN|CHANGE(?:\s+COLUMN)?(?:\s+IF\s+EXISTS)?)\s+{_NAME}\s+(?:TO\s+)?{_NAME}", re.IGNORECASE)
-_QUOTED = re.compile(r"'((?:[^'\\]|'')*)'")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _CALENDAR = re.compile(r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 DELTA = Merged("Delta tables", "a table's folder is not renamed", "folder")
 _PLAIN_DIGITS_MAX = 38
-_ZERO = {"int": "0", "uint": "0", "decimal": "0", "float": "0", "double": "0", "text": "", "set": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,43 +51,33 @@ def alterations(head: Head, routes: Routes, done: frozenset[int]) -> list[Altere
     ddls = [ddl for ddl in head.ddls if ddl.commit_ts not in done and ddl.query]
     if not ddls and head.ddls:
         return []
-    gone = emptied(ddls, head.schemas, routes, DELTA)
+    read = statements(head, ddls, routes, DELTA)
+    gone = emptied(read, head.schemas)
     found = [Altered(head.schemas[name], head.next_schemas.get(name), emptied=True) for name in sorted(gone)]
-    text = " ".join(ddl.query for ddl in ddls)
     for name in sorted(head.schemas.keys() & head.next_schemas.keys() - gone):
         before, after = head.schemas[name], head.next_schemas[name]
         if before.undefined() != after.undefined():
-            found.append(_altered(before, after, text))
+            found.append(_altered(before, after, column_effects(before, after, read)))
     return found
 
 
-def _altered(before: TableSchema, after: TableSchema, text: str) -> Altered:
-    old = {lowered(column.name): column for column in before.columns}
-    new = {lowered(column.name): column for column in after.columns}
-    pairs = [(old[one], new[two]) for one, two in _moved(text) if one in old.keys() - new.keys() and two in new.keys() - old.keys()]
-    begun = new.keys() - old.keys() - {lowered(column.name) for _, column in pairs}
-    pairs += [(old[name], new[name]) for name in sorted(old.keys() & new.keys()) if not _is_as_it_was(old[name], new[name])]
+def _altered(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEffect]) -> Altered:
     moved: list[tuple[str, str, str]] = []
     filled: list[tuple[str, str]] = []
     why: list[str] = []
-    for was, now in pairs:
-        if (value := conversion(was, now)) is None:
-            why.append(f"column {now.name} has values of a {was.kind}, which may be others as a {now.kind}")
-        else:
-            moved.append((was.name, now.name, value))
-    for column in (new[name] for name in sorted(begun)):
-        try:
-            value = default_of(column, after)
-        except ValueError as error:
-            why.append(f"column {column.name} begins with {error}")
-        else:
-            filled += [(column.name, value)] if value is not None else []
+    for one in columns:
+        was, now = one.before, one.column
+        if was is None:
+            try:
+                filled += [(now.name, value)] if (value := existing_value(one)) is not None else []
+            except ValueError as error:
+                why.append(f"column {now.name} begins with {error}")
+        elif lowered(was.name) != lowered(now.name) or not _is_as_it_was(was, now):
+            if (value := conversion(was, now)) is None:
+                why.append(f"column {now.name} has values of a {was.kind}, which may be others as a {now.kind}")
+            else:
+                moved.append((was.name, now.name, value))
     return Altered(before, after, moved=tuple(moved), filled=tuple(filled), unless_empty="; ".join(why))
-
-
-def _moved(text: str) -> Iterator[tuple[str, str]]:
-    for one, two in _MOVED_COLUMN.findall(text):
-        yield lowered(one.strip("`").replace("``", "`")), lowered(two.strip("`").replace("``", "`"))
 
 
 def _is_as_it_was(old: Column, new: Column) -> bool:
@@ -129,29 +114,11 @@ def conversion(old: Column, new: Column) -> str | None:
     return None
 
 
-def default_of(column: Column, table: TableSchema) -> str | None:
-    """As SQL, what rows that were there have in a new column; None: null. Raises ValueError with what it is, if that is no plain value."""
-    if table.layout:
-        text = next(one.absent for one in kv_table_of(table).columns if one.column.name == column.name)
-        return None if text is None else _literal(column, text)
-    definition = next((one for one in table.definition.columns if one.name == column.name), None) if table.definition else None
-    if definition is None or definition.generated:
-        raise ValueError("a default that the log does not tell" if definition is None else "what a formula makes of each row")
-    default = definition.default
-    if default is None and column.nullable:
-        return None
-    if default is not None and default.upper() == "NULL":
-        return None
-    if default is None and column.kind == "enum":
-        return _literal(column, column.elements[0])
-    if default is None:
-        if column.kind not in _ZERO:
-            raise ValueError(f"the zero value of a {column.kind}")
-        return _literal(column, _ZERO[column.kind])
-    quoted = _QUOTED.fullmatch(default)
-    if quoted is None and not _NUMBER.fullmatch(default):
-        raise ValueError(f"the computed default {default}")
-    return _literal(column, quoted[1].replace("''", "'") if quoted else default)
+def existing_value(added: ColumnEffect) -> str | None:
+    """As SQL, what existing rows have in a new column; None: null. Raises ValueError with what it is, if that is no plain value."""
+    if added.unknown:
+        raise ValueError(added.unknown)
+    return None if added.existing is None else _literal(added.column, added.existing)
 
 
 def _literal(column: Column, text: str) -> str:

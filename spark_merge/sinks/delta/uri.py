@@ -11,10 +11,10 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage.folder import S3_PARAMETERS, place_problem
+from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.delta.columns import Mode
 from spark_merge.sinks.files.layout import IDENTITY, storage_errors
 from spark_merge.sinks.kind import SinkUri
-from spark_merge.sinks.mysql.ddl_routes import Routes
 from spark_merge.sinks.parameters import Parameters
 
 PARAMETERS = frozenset({"mode", "routes", "ddl-done", "commit-interval"})

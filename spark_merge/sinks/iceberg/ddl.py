@@ -13,22 +13,25 @@ that has no row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
 
-from sidecar.core.model import MARK_TABLE, TableName, TableSchema, lowered
+from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head
-from spark_merge.sinks.delta.ddl import conversion, default_of
+from spark_merge.ddl.columns import column_effects
+from spark_merge.ddl.logged import logged_ddls
+from spark_merge.ddl.statement import Statement
+from spark_merge.sinks.delta.ddl import conversion
 from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.iceberg.types import iceberg_type, widened
 from spark_merge.sinks.iceberg.uri import Settings
-from spark_merge.sinks.table_ddl import Merged, emptied
+from spark_merge.sinks.table_ddl import Merged, emptied, statements
 
 ICEBERG = Merged("Iceberg tables", "a table is not renamed in its catalog", "namespace")
 Identifier = tuple[str, ...]
@@ -51,7 +54,8 @@ def alterations(head: Head, settings: Settings) -> dict[Identifier, Altered]:
     if not head.ddls and head.schemas is head.next_schemas:
         return {}
     ddls = [ddl for ddl in head.ddls if ddl.commit_ts not in settings.ddl_done and ddl.query]
-    gone = {settings.identifier(name) for name in emptied(ddls, head.schemas, settings.routes, ICEBERG) if head.schemas[name].key}
+    read = statements(head, ddls, settings.routes, ICEBERG)
+    gone = {settings.identifier(name) for name in emptied(read, head.schemas) if head.schemas[name].key}
     by_hand = not ddls and bool(head.ddls)
     old, new = _placed(head.schemas, settings.identifier), _placed(head.next_schemas, settings.identifier)
     found: dict[Identifier, Altered] = {}
@@ -63,8 +67,8 @@ def alterations(head: Head, settings: Settings) -> dict[Identifier, Altered]:
             why = _left(before, head) if after is None and not by_hand else ""
             found |= {place: Altered(before, after, {}, unless_empty=why)} if why or after is not None else {}
         elif (by_hand and _of(head, before.name)) or before.undefined() != after.undefined():
-            names = renamed(before, after, _of(head, before.name))
-            why = "" if by_hand else "; ".join(_reasons(before, after, names))
+            names = renamed(before, after, [ddl.statement for ddl in logged_ddls(head, head.ddls)])
+            why = "" if by_hand else "; ".join(_reasons(before, after, read))
             found[place] = Altered(before, after, names, unless_empty=why, by_hand=by_hand)
     return found
 
@@ -109,17 +113,13 @@ def _left(before: TableSchema | None, head: Head) -> str:
     return f"{before.name} has no key any more, so its rows are not delivered"
 
 
-def _reasons(before: TableSchema, after: TableSchema, names: Mapping[str, str]) -> Iterator[str]:
-    old = {lowered(column.name): column for column in before.columns}
-    for column in after.columns:
-        former = old.get(names.get(lowered(column.name), lowered(column.name)))
+def _reasons(before: TableSchema, after: TableSchema, read: Sequence[Statement]) -> Iterator[str]:
+    for one in column_effects(before, after, read):
+        column, former = one.column, one.before
         if former is None:
-            try:
-                value = default_of(column, after)
-            except ValueError as error:
-                yield f"column {column.name} begins with {error}"
-            else:
-                if value is not None:
-                    yield f"column {column.name} begins with {value}, and rows that are there would have null"
+            if one.unknown:
+                yield f"column {column.name} begins with {one.unknown}"
+            elif one.existing is not None:
+                yield f"column {column.name} begins with {one.existing!r}, and rows that are there would have null"
         elif conversion(former, column) is None or widened(iceberg_type(former), iceberg_type(column)) is None:
             yield f"column {column.name} has values of a {former.kind}, which may be others as a {column.kind}"

@@ -2,8 +2,7 @@
 
     added     a field at the end; rows of before have null there
     dropped   gone; a read of an earlier snapshot has it
-    renamed   the same field by another name. Which one it is, TiDB's column ids tell (a feed of key-values), and the DDL's text: a CHANGE
-              that rewrites rows gives the column another id
+    renamed   the same field by another name (spark_merge/ddl/columns.py says which one it is)
     retyped   the wider one of both types, if Iceberg widens to it (types.widened): a narrower one is not asked for. Else the DDL is
               refused, or by `changed-types=anew` the column is dropped and added: what was written before is null in it
 
@@ -18,11 +17,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from sidecar.core.model import Column, TableSchema, lowered
-from sidecar.errors import SinkError, UnsupportedDdl
-from sidecar.log.manifest import DdlRecord
-from sidecar.rowcodec.kv_layout import kv_table_of
+from sidecar.errors import SinkError
+from spark_merge.ddl.columns import column_effects
+from spark_merge.ddl.statement import Statement
 from spark_merge.sinks.iceberg.types import Mode, envelope, envelope_fields, iceberg_type, widened
-from spark_merge.sinks.mysql.ddl_tokens import Token, tokens
 
 Renamed = Mapping[str, str]
 """A column's former name by the one that it has, both folded."""
@@ -60,17 +58,16 @@ def evolved(there: Schema, last_id: int, after: TableSchema, renamed: Renamed, *
     return None if _same(found, there.fields) else Schema(*found)
 
 
-def renamed(before: TableSchema | None, after: TableSchema, ddls: Iterable[DdlRecord]) -> Renamed:
+def renamed(before: TableSchema | None, after: TableSchema, statements: Iterable[Statement]) -> Renamed:
     """Which columns got other names by these DDLs. Of a table that is another one: none."""
     if before is None or before.table_id != after.table_id:
         return {}
-    found: dict[str, str] = {}
-    for ddl in ddls:
-        found |= _told(ddl.query)
-    if before.layout and after.layout:
-        found |= _by_id(before, after)
-    old, new = ({lowered(column.name) for column in schema.columns} for schema in (before, after))
-    return {name: former for name, former in found.items() if name in new and former in old}
+    pairs = [
+        (lowered(one.column.name), lowered(one.before.name))
+        for one in column_effects(before, after, statements)
+        if one.before is not None and one.renamed
+    ]
+    return {name: former for name, former in pairs if name != former}
 
 
 def same_columns(one: TableSchema, other: TableSchema) -> bool:
@@ -84,44 +81,3 @@ def _identity(column: Column) -> tuple[str, str]:
 
 def _same(some: Iterable[NestedField], others: Iterable[NestedField]) -> bool:
     return [(f.field_id, f.name, f.field_type) for f in some] == [(f.field_id, f.name, f.field_type) for f in others]
-
-
-def _by_id(before: TableSchema, after: TableSchema) -> dict[str, str]:
-    names = {column.id: lowered(column.column.name) for column in kv_table_of(before).columns}
-    found = {lowered(column.column.name): names[column.id] for column in kv_table_of(after).columns if column.id in names}
-    return {name: former for name, former in found.items() if name != former}
-
-
-def _told(query: str) -> dict[str, str]:
-    """`RENAME COLUMN a TO b` and `CHANGE [COLUMN] [IF EXISTS] a b …` of an ALTER TABLE."""
-    try:
-        found = tokens(query)
-    except UnsupportedDdl:
-        return {}
-    if not found or found[0].value != "ALTER":
-        return {}
-    pairs: dict[str, str] = {}
-    for at, token in enumerate(found):
-        if token.kind != "word":
-            continue
-        rest = found[at + 1 :]
-        if token.value == "CHANGE":
-            rest = _without(_without(rest, "COLUMN"), "IF", "EXISTS")
-            pair = rest[:2]
-        elif token.value == "RENAME" and rest[0].value == "COLUMN" and rest[2:3] and rest[2].value == "TO":
-            pair = [rest[1], *rest[3:4]]
-        else:
-            continue
-        if len(pair) == 2 and all(name.kind in ("word", "name") for name in pair):
-            former, name = (lowered(_name(one)) for one in pair)
-            if former != name:
-                pairs[name] = former
-    return pairs
-
-
-def _without(rest: list[Token], *words: str) -> list[Token]:
-    return rest[len(words) :] if [token.value for token in rest[: len(words)]] == list(words) else rest
-
-
-def _name(token: Token) -> str:
-    return token.value if token.kind == "name" else token.text

@@ -32,9 +32,9 @@ from pyiceberg.types import NestedField
 
 from sidecar.core.model import TableName, TableSchema, lowered
 from sidecar.errors import SinkError, UnsupportedDdl
+from spark_merge.ddl.tokens import Token, tokens
 from spark_merge.sinks.iceberg.partitions import fits
 from spark_merge.sinks.iceberg.types import Mode, iceberg_schema
-from spark_merge.sinks.mysql.ddl_tokens import Token, tokens
 
 HOW = (
     "write partitions=schema.table(days(a), bucket(16, b), d), of years, months, days, hours, bucket(N, …), truncate(WIDTH, …) and columns"

@@ -18,10 +18,10 @@ from sidecar.core.model import CommitTs, TableName
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage.folder import S3_PARAMETERS
+from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.iceberg.partition_rules import Partitions, partitions_of
 from spark_merge.sinks.iceberg.types import Mode
 from spark_merge.sinks.kind import SinkUri
-from spark_merge.sinks.mysql.ddl_routes import Routes
 from spark_merge.sinks.parameters import Parameters
 
 TABLES = "{schema}.{table}"

@@ -26,12 +26,12 @@ from sidecar.core.model import (
 )
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.rowcodec.definition import quoted_text
+from spark_merge.ddl.names import at_target
+from spark_merge.ddl.parser import parsed
+from spark_merge.ddl.routes import Routes
+from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, dialect_of, rendered
-from spark_merge.sinks.mysql.ddl_parser import parsed
 from spark_merge.sinks.mysql.ddl_picture import SqlSession
-from spark_merge.sinks.mysql.ddl_routes import Routes
-from spark_merge.sinks.mysql.ddl_target import at_target
-from spark_merge.sinks.mysql.ddl_tokens import quoted
 
 _NO_SUCH_PARTITIONS = frozenset({*range(1478, 1528), *range(1564, 1568), *range(1653, 1660), 1748})
 """The servers' errors of partitioning."""

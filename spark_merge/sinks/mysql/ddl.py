@@ -26,13 +26,13 @@ from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head
+from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
+from spark_merge.ddl.parser import parsed
+from spark_merge.ddl.routes import Routes
+from spark_merge.ddl.statement import Kind, Statement
 from spark_merge.sinks.mysql.ddl_clock import session_time
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, TableCharset, dialect_of, rendered
-from spark_merge.sinks.mysql.ddl_parser import parsed
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, SqlSession, done, pictures, wanted
-from spark_merge.sinks.mysql.ddl_routes import Routes
-from spark_merge.sinks.mysql.ddl_statement import Kind, Statement
-from spark_merge.sinks.mysql.ddl_target import at_target, of_the_log, places, table_of, together
 
 LOCK_WAIT_S = 60
 """For whoever holds a table of the target in an open transaction; then the sink says so and asks again."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from sidecar.core.model import TableName
 from sidecar.errors import UnsupportedDdl
-from spark_merge.sinks.mysql.ddl_statement import Feature, FeatureKind, Kind, Piece, Pieces, SchemaPiece, Statement
-from spark_merge.sinks.mysql.ddl_tokens import quoted
+from spark_merge.ddl.statement import Feature, FeatureKind, Kind, Piece, Pieces, SchemaPiece, Statement
+from spark_merge.ddl.tokens import quoted
 
 
 class Dialect(Enum):

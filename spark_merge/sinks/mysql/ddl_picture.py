@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, Protocol
 import pymysql
 
 from sidecar.core.model import TableName
+from spark_merge.ddl.statement import Kind, Statement
+from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.mysql.ddl_dialect import Dialect
-from spark_merge.sinks.mysql.ddl_statement import Kind, Statement
-from spark_merge.sinks.mysql.ddl_tokens import quoted
 
 
 class SqlSession(Protocol):

@@ -12,8 +12,8 @@ import pymysql
 
 from sidecar.core.model import TableName, TableSchema
 from spark_merge.contract import Owner
+from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.kind import SinkUri
-from spark_merge.sinks.mysql.ddl_tokens import quoted
 from spark_merge.sinks.mysql.position import Place, Position
 from spark_merge.sinks.mysql.session import Session, retried, sink_error
 from spark_merge.sinks.mysql.tables import TargetTable, read_tables

@@ -12,9 +12,9 @@ from urllib.parse import unquote
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import SinkError
+from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.mysql.ddl import Decided
-from spark_merge.sinks.mysql.ddl_routes import Routes
 from spark_merge.sinks.mysql.session import PASSWORD, SECRET_KIND, Server
 from spark_merge.sinks.parameters import Parameters
 from spark_merge.sinks.passwords import keep_password

@@ -11,7 +11,7 @@ from string import Formatter
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import SinkError
-from spark_merge.sinks.mysql.ddl_routes import Routes
+from spark_merge.ddl.routes import Routes
 
 PATTERN = "{schema}.{table}"
 BYTES_MAX = 230

@@ -10,8 +10,8 @@ from sidecar.core.model import Column, ColumnDefinition, CommitTs, Seq, TableDef
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
+from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.delta.ddl import Altered, alterations
-from spark_merge.sinks.mysql.ddl_routes import Routes, routes_of
 
 NAME, OTHER = TableName("s", "t"), TableName("s", "u")
 KEY = Column("id", "int", nullable=False)
@@ -128,7 +128,7 @@ def test_a_conversion_that_may_change_values_is_only_for_a_table_without_rows(be
     [
         (ColumnDefinition("a", "datetime", default="CURRENT_TIMESTAMP"), "computed default"),
         (ColumnDefinition("a", "int", generated="id + 1", stored=True), "formula"),
-        (ColumnDefinition("a", "datetime", nullable=False), "zero value of a datetime"),
+        (ColumnDefinition("a", "datetime", nullable=False), "'0000-00-00 00:00:00', a datetime"),
     ],
 )
 def test_a_new_column_whose_values_are_not_known_is_only_for_a_table_without_rows(definition: ColumnDefinition, why: str) -> None:

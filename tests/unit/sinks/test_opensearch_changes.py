@@ -114,7 +114,7 @@ def test_a_column_that_comes_is_null_or_the_log_must_tell_what_it_is() -> None:
     (kept,) = after("ALTER TABLE orders ADD COLUMN more int", [ORDERS], [defined]).kept
     assert kept.added == frozenset({"more"})
     assert not kept.reshaped
-    with pytest.raises(SinkError, match="in its new column more is not in this log"):
+    with pytest.raises(SinkError, match="in its new column more, which is not in this log"):
         after("ALTER TABLE orders ADD COLUMN more int", [ORDERS], [more])
 
 
@@ -144,14 +144,14 @@ def test_a_literal_default_is_what_rows_of_before_have(column: Column, default: 
 @pytest.mark.parametrize(
     ("column", "default"),
     [
-        (Column("c", "datetime"), "CURRENT_TIMESTAMP"), (Column("c", "timestamp"), "'2020-01-02 03:04:05'"),
+        (Column("c", "datetime"), "CURRENT_TIMESTAMP"),
         (Column("c", "text"), r"'a\n'"), (Column("c", "time"), "'1:2'"),
         (Column("c", "binary"), "'a'"), (Column("c", "bit"), "b'1'"), (Column("c", "decimal", length=3, scale=1), "'1.55'"),
     ],
 )  # fmt: skip
 def test_a_default_that_may_be_anything_is_refused(column: Column, default: str) -> None:
     now = replace(ORDERS, columns=(*ORDERS.columns, column), definition=TableDefinition((ColumnDefinition("c", "…", default=default),)))
-    with pytest.raises(SinkError, match="in its new column c is not in this log"):
+    with pytest.raises(SinkError, match="in its new column c, which is not in this log"):
         after("ALTER TABLE orders ADD COLUMN c …", [ORDERS], [now])
 
 

@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from sidecar.core.model import CommitTs, TableName, TableSchema, ts_at
+from spark_merge.ddl.parser import parsed
 from spark_merge.sinks.mysql.ddl import Intent, MemoryDdlPosition
 from spark_merge.sinks.mysql.ddl_clock import session_time
 from spark_merge.sinks.mysql.ddl_dialect import Dialect
-from spark_merge.sinks.mysql.ddl_parser import parsed
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, SqlSession, done, pictures, wanted
 
 A, B, TMP = (TableName("s", one) for one in ("a", "b", "tmp"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_merge.sinks.mysql.ddl_reader import Reader, words
-from spark_merge.sinks.mysql.ddl_statement import Feature, FeatureKind, Piece, Pieces
+from spark_merge.ddl.reader import Reader, words
+from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces
 
 _TYPES = words(
     "TINYINT SMALLINT MEDIUMINT INT INTEGER BIGINT INT1 INT2 INT3 INT4 INT8 MIDDLEINT BOOL BOOLEAN BIT FLOAT FLOAT4 FLOAT8 DOUBLE REAL"
@@ -66,10 +66,11 @@ class Charset:
 # ---- a column ---------------------------------------------------------------------------------------------------------
 
 
-def column(reader: Reader) -> None:
-    """`name type options`. What is said of charset and collation goes behind the type, as the grammar of the targets has it."""
-    reader.name()
+def column(reader: Reader) -> str:
+    """`name type options`; returns the name. Charset and collation go behind the type, as the grammar of the targets has it."""
+    name = reader.name()
     column_type(reader)
+    return name
 
 
 def column_type(reader: Reader) -> None:

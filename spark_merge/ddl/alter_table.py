@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sidecar.core.model import TableName
-from spark_merge.sinks.mysql.ddl_columns import Charset, column, condition, default, element, placement, table_option
-from spark_merge.sinks.mysql.ddl_partitions import definitions, partition_by
-from spark_merge.sinks.mysql.ddl_reader import Reader
-from spark_merge.sinks.mysql.ddl_statement import Feature, Kind, Pieces, Statement
+from spark_merge.ddl.column_syntax import Charset, column, condition, default, element, placement, table_option
+from spark_merge.ddl.partition_syntax import definitions, partition_by
+from spark_merge.ddl.reader import Reader
+from spark_merge.ddl.statement import Feature, Kind, Partitions, Pieces, Statement
 
 
 def alter_table(reader: Reader) -> Statement:
@@ -18,10 +19,19 @@ def alter_table(reader: Reader) -> Statement:
     found = _Alter(reader, table)
     found.changes()
     items = tuple(found.items)
-    if found.exchanged is not None:
-        partition, other = found.exchanged
-        return Statement(Kind.EXCHANGE, reader.text, (" ALTER TABLE", *head), items, moves=((table, other),), partition=partition)
-    return Statement(Kind.ALTER_TABLE, reader.text, (" ALTER TABLE", *head), items, moves=tuple(found.renames))
+    statement = Statement(
+        Kind.ALTER_TABLE,
+        reader.text,
+        (" ALTER TABLE", *head),
+        items,
+        moves=tuple(found.renames),
+        columns=tuple(found.columns),
+        partitions=found.partitions,
+    )
+    if found.exchanged is None:
+        return statement
+    partition, other = found.exchanged
+    return replace(statement, kind=Kind.EXCHANGE, moves=((table, other),), partition=partition)
 
 
 class _Alter:
@@ -31,6 +41,8 @@ class _Alter:
         self.items: list[Pieces] = []
         self.exchanged: tuple[str, TableName] | None = None
         self.renames: list[tuple[TableName, TableName]] = []
+        self.columns: list[tuple[str, str]] = []
+        self.partitions = Partitions.UNTOUCHED
 
     def changes(self) -> None:
         """`change, change, …`; one that is said without a comma after a partition's is one of its own, as in the grammar."""
@@ -40,19 +52,19 @@ class _Alter:
             self.items.append(reader.made())
             if not reader.skip(","):
                 if reader.sees("PARTITION BY"):
-                    partition_by(reader)
+                    self._partition_by()
                     self.items[-1] += reader.made()
                 if not (reader.sees("REMOVE PARTITIONING") and self.items[-1]):
                     return
 
     def _change(self) -> None:
         reader = self._reader
+        if reader.sees("PARTITION BY"):
+            return self._partition_by()
         for word, read in _BY_WORD.items():
             if reader.sees(word):
                 reader.take(word) if word in _COPIED else reader.skip(word)
                 return read(self)
-        if reader.sees("PARTITION BY"):
-            return partition_by(reader)
         charset = Charset()
         if not table_option(reader, charset):
             reader.refuse("a change of a table")
@@ -69,6 +81,7 @@ class _Alter:
         if reader.take("PARTITION"):
             condition(reader)
             if reader.take("PARTITIONS"):
+                self._rearranged()
                 return reader.number()
             return definitions(reader)
         if element(reader):
@@ -95,6 +108,7 @@ class _Alter:
         if reader.take("PRIMARY KEY"):
             return None
         if reader.take("PARTITION"):
+            self.partitions = Partitions.ROWS_LEAVE
             condition(reader)
             return reader.names()
         if reader.skip_any(("CHECK", "CONSTRAINT")):
@@ -137,8 +151,8 @@ class _Alter:
         reader = self._reader
         reader.take("COLUMN")
         condition(reader)
-        reader.name()
-        column(reader)
+        before = reader.name()
+        self.columns.append((before, column(reader)))
         self._position()
 
     def _position(self) -> None:
@@ -149,7 +163,11 @@ class _Alter:
 
     def _rename(self) -> None:
         reader = self._reader
-        if reader.take_any(("COLUMN", "INDEX|KEY")):
+        if reader.take("COLUMN"):
+            before = reader.name()
+            reader.need("TO")
+            self.columns.append((before, reader.name()))
+        elif reader.take("INDEX|KEY"):
             reader.name()
             reader.need("TO")
             reader.name()
@@ -169,18 +187,28 @@ class _Alter:
         for piece in charset.pieces():
             self._reader.write(piece)
 
-    def _partitions(self) -> None:
-        """TRUNCATE PARTITION, after its words."""
+    def _rearranged(self) -> None:
+        if self.partitions is Partitions.UNTOUCHED:
+            self.partitions = Partitions.REARRANGED
+
+    def _partition_by(self) -> None:
+        self._rearranged()
+        partition_by(self._reader)
+
+    def _truncate_partitions(self) -> None:
+        self.partitions = Partitions.ROWS_LEAVE
         if not self._reader.take("ALL"):
             self._reader.names()
 
     def _reorganize(self) -> None:
+        self._rearranged()
         self._reader.names()
         self._reader.need("INTO")
         definitions(self._reader)
 
     def _exchange(self) -> None:
         reader = self._reader
+        self.partitions = Partitions.ROWS_LEAVE
         partition = reader.name()
         reader.need("WITH TABLE")
         self.exchanged = partition, reader.table()
@@ -215,10 +243,8 @@ class _Alter:
     def _remove_ttl(self) -> None:
         self._reader.feature("ttl", " REMOVE TTL")
 
-    def _done(self) -> None:
-        pass
-
-    def _number(self) -> None:
+    def _coalesce(self) -> None:
+        self._rearranged()
         self._reader.number()
 
 
@@ -232,12 +258,13 @@ _BY_WORD: dict[str, Callable[[_Alter], None]] = {
     "MODIFY": _Alter._modify,
     "CHANGE": _Alter._change_column,
     "RENAME": _Alter._rename,
-    "TRUNCATE PARTITION": _Alter._partitions,
+    "TRUNCATE PARTITION": _Alter._truncate_partitions,
     "REORGANIZE PARTITION": _Alter._reorganize,
     "EXCHANGE PARTITION": _Alter._exchange,
-    "COALESCE PARTITION": _Alter._number,
-    "REMOVE PARTITIONING": _Alter._done,
+    "COALESCE PARTITION": _Alter._coalesce,
+    "REMOVE PARTITIONING": _Alter._rearranged,
     "REMOVE TTL": _Alter._remove_ttl,
+    "PARTITION": _Alter._of_partition,
     "ALGORITHM": _Alter._algorithm,
     "LOCK": _Alter._algorithm,
     "ATTRIBUTES": _Alter._attributes,

@@ -10,11 +10,11 @@ from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
+from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
+from spark_merge.ddl.parser import parsed
+from spark_merge.ddl.reader import Reader, words
+from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
-from spark_merge.sinks.mysql.ddl_parser import parsed
-from spark_merge.sinks.mysql.ddl_reader import Reader, words
-from spark_merge.sinks.mysql.ddl_routes import Routes, routes_of
-from spark_merge.sinks.mysql.ddl_target import at_target, of_the_log, places, table_of, together
 
 ROUTES = routes_of(" shop.*=>shop_copy.* , Shop.Orders => copy.orders2,`we,ird`.`a.b`=>x.`y z`")
 

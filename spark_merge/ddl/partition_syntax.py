@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_merge.sinks.mysql.ddl_columns import placement
-from spark_merge.sinks.mysql.ddl_reader import Reader
+from spark_merge.ddl.column_syntax import placement
+from spark_merge.ddl.reader import Reader
 
 
 def partition_by(reader: Reader) -> None:

@@ -9,9 +9,9 @@ from sidecar.core.model import TableName, TableSchema, lowered
 from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head
-from spark_merge.sinks.mysql.ddl_routes import Routes
-from spark_merge.sinks.mysql.ddl_statement import Kind, Piece, Pieces, SchemaPiece, Statement
-from spark_merge.sinks.mysql.ddl_tokens import REPORT
+from spark_merge.ddl.routes import Routes
+from spark_merge.ddl.statement import Kind, Piece, Pieces, SchemaPiece, Statement
+from spark_merge.ddl.tokens import REPORT
 
 Move = tuple[TableName, TableName]
 

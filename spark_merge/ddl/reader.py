@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from sidecar.core.model import TableName
 from sidecar.errors import UnsupportedDdl
-from spark_merge.sinks.mysql.ddl_statement import Feature, FeatureKind, Pieces, SchemaPiece
-from spark_merge.sinks.mysql.ddl_tokens import REPORT, Token, quoted, tokens
+from spark_merge.ddl.statement import Feature, FeatureKind, Pieces, SchemaPiece
+from spark_merge.ddl.tokens import REPORT, Token, quoted, tokens
 
 _OTHER_TABLES = frozenset({"SELECT", "NEXTVAL", "LASTVAL", "SETVAL", "NEXT", "TABLE", "WITH"})
 """In an expression of a DDL they lead to other tables or sequences."""

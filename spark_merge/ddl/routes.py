@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from sidecar.core.model import TableName, lowered
 from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
-from spark_merge.sinks.mysql.ddl_tokens import Token, tokens
+from spark_merge.ddl.tokens import Token, tokens
 
 _HINT = "write routes as schema.*=>other.* or schema.table=>other.table2, separated by commas"
 

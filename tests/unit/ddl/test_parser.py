@@ -10,10 +10,10 @@ import pytest
 from sidecar.core.model import Ddl, Message, TableName
 from sidecar.errors import UnsupportedDdl
 from sidecar.replay.recording import Recording
+from spark_merge.ddl.parser import parsed
+from spark_merge.ddl.statement import Feature, Kind
+from spark_merge.ddl.tokens import quoted, tokens
 from spark_merge.sinks.mysql.ddl_dialect import DECISIONS, Dialect, TableCharset, dialect_of, rendered
-from spark_merge.sinks.mysql.ddl_parser import parsed
-from spark_merge.sinks.mysql.ddl_statement import Feature, Kind
-from spark_merge.sinks.mysql.ddl_tokens import quoted, tokens
 from tests.support.recordings import recording
 
 RECORDINGS = ("demo", "shop", "shop-new", "ddl", "ddl-new", "filter", "rowformats", "restart", "large", "tz")

@@ -29,6 +29,17 @@ class Kind(Enum):
     CREATE_VIEW = "CREATE VIEW"
     NOTHING = "nothing for a target"
     """What concerns the source's cluster alone: placement policies, resource groups, locks."""
+    UNREAD = "not understood"
+
+
+class Partitions(Enum):
+    """What an ALTER TABLE does with the rows of partitions."""
+
+    UNTOUCHED = "untouched"
+    REARRANGED = "rearranged"
+    """Rows come to other partitions: REORGANIZE, COALESCE, REMOVE PARTITIONING, PARTITION BY, ADD PARTITION PARTITIONS n."""
+    ROWS_LEAVE = "rows leave"
+    """Rows leave or come without a change event of each: DROP, TRUNCATE, EXCHANGE."""
 
 
 class SchemaPiece(NamedTuple):
@@ -57,8 +68,8 @@ Pieces: TypeAlias = tuple[Piece, ...]
 class Statement:
     """`head items tail`; the items are separated by commas, and one of which a target needs nothing is left out. Of an ALTER TABLE without
     items left, nothing is carried out. `text` is the source's. `moves`: of RENAME each (from, to) in turn, of EXCHANGE the partitioned
-    table and the other one; `partition`: the one that is exchanged. `assumed`: the
-    names that had no schema in the text."""
+    table and the other one; `partition`: the one that is exchanged. `columns`: of ALTER TABLE the columns that CHANGE and RENAME COLUMN
+    name, (before, after) as written, in the order of the text. `assumed`: the names that had no schema in the text."""
 
     kind: Kind
     text: str
@@ -67,6 +78,8 @@ class Statement:
     tail: Pieces = ()
     moves: tuple[tuple[TableName, TableName], ...] = ()
     partition: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
+    partitions: Partitions = Partitions.UNTOUCHED
     assumed: frozenset[TableName] = frozenset()
 
     def pieces(self) -> Iterator[Piece]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.core.model import TableName
-from spark_merge.sinks.mysql.ddl_alter import alter_table
-from spark_merge.sinks.mysql.ddl_columns import Charset, column, condition, element, index_options, index_parts, placement, table_option
-from spark_merge.sinks.mysql.ddl_partitions import partition_by
-from spark_merge.sinks.mysql.ddl_reader import Reader
-from spark_merge.sinks.mysql.ddl_statement import Feature, Kind, Pieces, SchemaPiece, Statement
+from spark_merge.ddl.alter_table import alter_table
+from spark_merge.ddl.column_syntax import Charset, column, condition, element, index_options, index_parts, placement, table_option
+from spark_merge.ddl.partition_syntax import partition_by
+from spark_merge.ddl.reader import Reader
+from spark_merge.ddl.statement import Feature, Kind, Pieces, SchemaPiece, Statement
 
 _OF_THE_CLUSTER = (
     "CREATE PLACEMENT", "ALTER PLACEMENT", "DROP PLACEMENT", "CREATE OR REPLACE PLACEMENT", "CREATE RESOURCE", "ALTER RESOURCE",

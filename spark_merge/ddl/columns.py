@@ -1,0 +1,128 @@
+"""What a schema change makes of a table's columns: for each column after it, the column that its values come from, or the value that
+existing rows have. One answer for all sinks.
+
+Which column it was, in this order: by the column's id, where the log has ids (raw key-values; a change of type may give another id); by
+CHANGE and RENAME COLUMN of the statement; by its name.
+
+The value of existing rows in an added column is the column's default as of the DDL. Logs of raw key-values have it (TiDB's origin default).
+Otherwise it is read from the definition, if that is a plain literal. The definition's text is of a session in UTC (TiDB converts the
+default of a TIMESTAMP: pkg/executor/infoschema_reader.go, dataForColumnsInTable).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sidecar.core.model import Column, ColumnDefinition, TableSchema, lowered
+from sidecar.rowcodec.kv_layout import kv_table_of
+from sidecar.rowcodec.kv_table import default_text, zero_text
+from spark_merge.ddl.statement import Statement
+
+_LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'(?P<text>(?:[^'\\]|'')*)'")
+"""Of a definition: a number, or a text without a backslash."""
+
+_MOMENTS = {
+    "date": r"\d{4}-\d\d-\d\d",
+    "datetime": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?",
+    "timestamp": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?",
+    "time": r"-?\d{2,3}:\d\d:\d\d(\.\d+)?",
+}
+"""Literals that TiDB keeps as they are: it reads others, such as '20200102', and stores what it made of them."""
+
+_NOT_AS_TEXT = frozenset({"binary", "bit", "json", "vector"})
+"""Kinds whose default the definition does not give as their canonical text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnEffect:
+    """`before`: where the values of `column` come from, None for an added column. `existing`: what existing rows have in an added column,
+    as canonical text; None: NULL. `unknown`: why that is not known; then `existing` is None."""
+
+    column: Column
+    before: Column | None = None
+    existing: str | None = None
+    unknown: str = ""
+
+    @property
+    def renamed(self) -> bool:
+        return self.before is not None and self.before.name != self.column.name
+
+
+def column_effects(before: TableSchema, after: TableSchema, statements: Iterable[Statement]) -> tuple[ColumnEffect, ...]:
+    """Of each column of `after`, in order; both schemas are of one table. `statements`: those between the two, also of other tables."""
+    old = {column.name: column for column in before.columns}
+    own = [one for one in statements if one.columns and one.tables()[0].folded() == before.name.folded()]
+    names = _names_before(before, after, own)
+    return tuple(
+        ColumnEffect(column, old[names[column.name]]) if column.name in names else _added(column, after) for column in after.columns
+    )
+
+
+def _names_before(before: TableSchema, after: TableSchema, statements: Iterable[Statement]) -> dict[str, str]:
+    """By the name after; an added column is not in it."""
+    old = {lowered(name): name for name in before.column_names()}
+    found = _by_id(before, after)
+    moved = _by_statement(statements)
+    gone = {former for name, former in moved.items() if former != name}
+    for name in after.column_names():
+        if name in found:
+            continue
+        former = old.get(moved.get(lowered(name), ""))
+        if former is None and lowered(name) not in gone:
+            former = old.get(lowered(name))
+        if former is not None and former not in found.values():
+            found[name] = former
+    return found
+
+
+def _by_id(before: TableSchema, after: TableSchema) -> dict[str, str]:
+    old, new = _ids(before), _ids(after)
+    names = {id_: name for name, id_ in old.items()}
+    return {name: names[id_] for name, id_ in new.items() if id_ in names}
+
+
+def _ids(schema: TableSchema) -> dict[str, int]:
+    """Of the columns that rows have, by name."""
+    there = set(schema.column_names())
+    return {one.column.name: one.id for one in kv_table_of(schema).columns if one.column.name in there} if schema.layout else {}
+
+
+def _by_statement(statements: Iterable[Statement]) -> Mapping[str, str]:
+    """Names before by names after, folded. Of several changes of one column the way through all of them."""
+    found: dict[str, str] = {}
+    for statement in statements:
+        made = {lowered(name): found.get(lowered(former), lowered(former)) for former, name in statement.columns}
+        for former, _ in statement.columns:
+            found.pop(lowered(former), None)
+        found |= made
+    return found
+
+
+def _added(column: Column, after: TableSchema) -> ColumnEffect:
+    if after.layout:
+        return ColumnEffect(column, existing=next(one.absent for one in kv_table_of(after).columns if one.column.name == column.name))
+    definitions = after.definition.columns if after.definition else ()
+    made = next((one for one in definitions if one.name == column.name), None)
+    if made is None:
+        return ColumnEffect(column, unknown="a default that the log does not have")
+    if made.generated:
+        return ColumnEffect(column, unknown="what a formula makes of each row")
+    try:
+        return ColumnEffect(column, existing=_by_definition(column, made))
+    except (ValueError, ArithmeticError):
+        return ColumnEffect(column, unknown=f"the computed default {made.default}")
+
+
+def _by_definition(column: Column, made: ColumnDefinition) -> str | None:
+    """Raises ValueError, ArithmeticError for a default that is no plain literal of the column's kind."""
+    if made.default is None or made.default.upper() == "NULL":
+        return None if column.nullable else zero_text(column)
+    literal = _LITERAL.fullmatch(made.default)
+    if literal is None or column.kind in _NOT_AS_TEXT:
+        raise ValueError(made.default)
+    text = literal[0] if literal["text"] is None else literal["text"].replace("''", "'")
+    if column.kind in _MOMENTS and not re.fullmatch(_MOMENTS[column.kind], text):
+        raise ValueError(text)
+    return default_text(column, text)

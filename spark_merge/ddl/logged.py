@@ -1,0 +1,44 @@
+"""The DDLs that end a segment, as statements on the tables of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sidecar.errors import UnsupportedDdl
+from sidecar.log.manifest import DdlRecord
+from spark_merge.contract import Head
+from spark_merge.ddl.names import of_the_log
+from spark_merge.ddl.parser import parsed
+from spark_merge.ddl.reader import Reader
+from spark_merge.ddl.statement import Kind, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedDdl:
+    """`problem`: why the text is not understood. Then `statement` has no tables, and its kind only where the first words say it."""
+
+    record: DdlRecord
+    statement: Statement
+    problem: UnsupportedDdl | None = None
+
+
+def logged_ddls(head: Head, records: Iterable[DdlRecord]) -> list[LoggedDdl]:
+    """Of `records`, which are `head`'s, those that have a text."""
+    return [_logged(record, head) for record in records if record.query]
+
+
+def _logged(record: DdlRecord, head: Head) -> LoggedDdl:
+    try:
+        return LoggedDdl(record, of_the_log(parsed(record.query, record.schema), record, head))
+    except UnsupportedDdl as error:
+        return LoggedDdl(record, Statement(_kind(record), record.query), error)
+
+
+def _kind(record: DdlRecord) -> Kind:
+    try:
+        reader = Reader(record.query, record.schema)
+    except UnsupportedDdl:
+        return Kind.UNREAD
+    first = {"CREATE TABLE": Kind.CREATE_TABLE, "TRUNCATE": Kind.TRUNCATE, "ALTER TABLE": Kind.ALTER_TABLE}
+    return next((kind for words, kind in first.items() if reader.sees(words)), Kind.UNREAD)
