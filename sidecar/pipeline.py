@@ -3,7 +3,7 @@
     feed -> codec -> sequence -> segment log              marks, chunks -> dump -> windows -> the same manifest
 
 The order of durability carries weight: each step may rely on the ones above it, and a crash between any two loses
-nothing and repeats harmlessly (design 5 and 11; the simulation crashes between each pair).
+nothing and repeats harmlessly (the simulation crashes between each pair).
 
     1  chunk file        written by the source before it reports ChunkRead
     2  segment data      rows <= upto_ts, in order

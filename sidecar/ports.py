@@ -82,7 +82,7 @@ class Puller(Protocol):
 
 
 class SegmentLog(Protocol):
-    """The durable hand-off to Spark (design 5). `id` tells it from every other log, also of the same changefeed; empty: not known."""
+    """The durable hand-off to Spark. `id` tells it from every other log, also of the same changefeed; empty: not known."""
 
     @property
     def id(self) -> str: ...
@@ -232,7 +232,7 @@ class Deliveries(Protocol):
 
 
 class Ownership(Protocol):
-    """Who may write for a changefeed: at most one process at a time, by lease (design 10)."""
+    """Who may write for a changefeed: at most one process at a time, by lease."""
 
     def acquire(self, *, timeout_s: float) -> int | None:
         """Become the owner and return the new epoch, greater than every earlier one; None if another is, after the timeout."""

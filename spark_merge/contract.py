@@ -1,4 +1,4 @@
-"""The sink's port, and what a task hands to a sink. Design 8 and 9; the rules are in ARCHITECTURE.md, "From log to sink".
+"""The sink's port, and what a task hands to a sink. The rules are in ARCHITECTURE.md, "From log to sink".
 
     open ─► plan ─► [task, task, …] a stage ─► the next stage ─► accept ─► plan ─► …
 

@@ -1,4 +1,4 @@
-"""The Spark application: a loop for each sink, their tasks carried out here or by Spark (design 8). Only this file knows a session.
+"""The Spark application: a loop for each sink, their tasks carried out here or by Spark. Only this file knows a session.
 
     SinkLoop (a thread a sink) ─► Delivery: a batch ─► Places: here | SparkTasks ─► Work.carry_out ─► Outcome
 

@@ -1,4 +1,4 @@
-"""The merge rule, fast (design 6). The slow obvious twin is `rule.py`; a property test holds them equal.
+"""The merge rule, fast. The slow obvious twin is `rule.py`; a property test holds them equal.
 
 For a window `(low_ts, high_ts]` and a chunk of table T read inside it, let K be the keys of old and new images of all
 changes of T with `low_ts < commit_ts <= high_ts`. The chunk's survivors are its rows whose key is not in K. They come

@@ -1,4 +1,4 @@
-"""Reading the log (design 5, 8): manifests by exact name, rows and schemas by the names in them. Frames come later.
+"""Reading the log: manifests by exact name, rows and schemas by the names in them.
 
 A poll asks for the next manifest by its name and lists nothing; only the start of a log is found by listing. What is
 missing is never taken for "nothing new" when later segments exist, or when the position itself is retained away (P6).

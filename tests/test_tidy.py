@@ -48,7 +48,7 @@ _BELOW = {
     "spark_merge.ddl": "log rowcodec schema core errors spark_merge.contract",
     "spark_merge": "log ticdc codecs rowcodec schema partition pace core errors process",
 }
-"""Design 12, a line a room, lowest first: the rooms that it may look into, besides itself. Each names only rooms above its own line, so no
+"""A line a room, lowest first: the rooms that it may look into, besides itself. Each names only rooms above its own line, so no
 arrow runs up and there is no circle. Nothing else lies loose in `sidecar/`. The longest prefix of a module's name decides."""
 
 
@@ -390,6 +390,16 @@ def test_every_finding_has_a_line_with_a_test_or_why_it_has_none() -> None:
     assert found == set(FINDINGS)
     bare = [row[0] for row in of_findings if ".py::" not in "".join(row) and "told, not mended" not in row[-1]]
     assert not bare, f"neither a test nor why there is none: {bare}"
+
+
+_ELSEWHERE = re.compile(r"\b[Dd]esign [0-9]+\b|\b(?:port|design)\.md|\bfacts/[a-z_-]+\.md")
+
+
+@pytest.mark.parametrize("top", ["proto", "sidecar", "spark_merge", "tests", "deploy"])
+def test_no_page_and_no_docstring_cites_a_document_that_is_not_here(top: str) -> None:
+    files = {path for end in ("py", "md", "proto", "go", "toml") for path in (ROOT / top).rglob(f"*.{end}")} - {Path(__file__)}
+    cited = [f"{path.relative_to(ROOT)}: {found[0]}" for path in sorted(files) if (found := _ELSEWHERE.search(path.read_text()))]
+    assert not cited
 
 
 def test_every_command_has_help_and_is_in_the_readme() -> None:

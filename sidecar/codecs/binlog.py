@@ -12,7 +12,7 @@
   be have a capital letter as their kind: all rows are new, or all are gone, or there is but one.
 - DDL binlogs hold no table: the feed puts a DDL message in their place. One that comes here is refused.
 
-Source: pingcap/tipb proto/binlog, pingcap/tidb-binlog drainer/translator/sequence_iterator.go, facts/binlog.md.
+Source: pingcap/tipb proto/binlog, pingcap/tidb-binlog drainer/translator/sequence_iterator.go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The algorithm and nothing else (design 4, 6, 7): no I/O, no clock, no library. Commands out, events in.
+"""The algorithm and nothing else: no I/O, no clock, no library. Commands out, events in.
 
     model       the nouns                     messages   what a dump says and hears
     sequence    lanes to one commit-ts order, released in segments

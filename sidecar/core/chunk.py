@@ -1,4 +1,4 @@
-"""Chunks and the windows that they were read in, as they stand in a manifest once the window has closed (design 6)."""
+"""Chunks and the windows that they were read in, as they stand in a manifest once the window has closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dump that is there: its plan, readers, windows and marks, from the first command to the last window (design 6, 7).
+"""A dump that is there: its plan, readers, windows and marks, from the first command to the last window.
 
 Which chunk is read and which mark is sent when. What follows for the dump's state is `dump.Dump`'s: this tells a Failure, and whether
 all is `complete`, and reads the state only to know whether it may go on.

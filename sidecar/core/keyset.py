@@ -1,8 +1,8 @@
-"""SQL text for reading a table in the order of its key: names, literals, key predicates (design 7). Pure text, no server.
+"""SQL text for reading a table in the order of its key: names, literals, key predicates. Pure text, no server.
 
 - Keys are canonical text (model.Kind). They are never compared here: each literal is written so that the server compares it
   exactly as it orders the column, by its index, its collation and its type.
-- A range is one OR of ANDs: never a row constructor, which older TiDB cannot turn into a range (facts/tidb.md 7), and never an OR for
+- A range is one OR of ANDs: never a row constructor, which older TiDB cannot turn into a range, and never an OR for
   each bound, of which TiDB ranges the first column only and reads a chunk's whole prefix (pingcap/tidb 54337).
 - A table is read under the alias `ALIAS`, and a column is always qualified by it: a predicate outlives a RENAME of its table, and in
   ORDER BY a column's alias would hide the column and sort as text.

@@ -1,4 +1,4 @@
-"""Which watermark rows are ours, and that they come exactly once and in the order in which they were sent (design 6).
+"""Which watermark rows are ours, and that they come exactly once and in the order in which they were sent.
 
 A mark's uuid is `{dump_id:16}{epoch:08x}{number:08x}` (32 characters, the column's width). The dump id and the owner's
 epoch are durable before the first mark of them is sent, so every uuid this owner may send is on record beforehand

@@ -13,7 +13,7 @@ from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
 
 
 class Brackets(StrEnum):
-    """How a chunk's window is bracketed (design 6)."""
+    """How a chunk's window is bracketed."""
 
     WATERMARK = "watermark"
     SNAPSHOT = "snapshot"

@@ -3,7 +3,7 @@
     Message  --codec-->  Change | Ddl | Resolved  --sequence-->  Segment  --log-->  Manifest
 
 A ts is a TiDB TSO (uint64: physical milliseconds, then a logical counter). A position counts messages inside one
-lane and is never used as an order between changes (design 4).
+lane and is never used as an order between changes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Ddl(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """TiCDC's promise: nothing at or below `ts` is still to come in this lane (but see design 4 on DDL)."""
+    """TiCDC's promise: nothing at or below `ts` is still to come in this lane (but a DDL at `ts` may still come)."""
 
     lane: Lane
     ts: CommitTs

@@ -1,4 +1,4 @@
-"""What is read next: the tables of a dump, each cut into key ranges that are read by keyset (design 7).
+"""What is read next: the tables of a dump, each cut into key ranges that are read by keyset.
 
 A table begins as one range. Its first chunk may bring keys at which the rest can be cut, the last of them the table's
 highest key at that moment: so the ranges can be read side by side, and a table that grows at its end is not run after

@@ -1,4 +1,4 @@
-"""A dump's progress as it is stored: in every manifest and, as its projection, in the progress store (design 7).
+"""A dump's progress as it is stored: in every manifest and, as its projection, in the progress store.
 
 Only what the log holds counts: a range's `cursor` is the end of the contiguous run of chunks whose windows are closed
 in the log. What was read but is not there is read again. `revision` rises with each change, so the newer of two copies

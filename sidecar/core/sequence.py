@@ -1,4 +1,4 @@
-"""Commit-ts order out of lanes that advance by themselves (design 4).
+"""Commit-ts order out of lanes that advance by themselves.
 
     R = min over lanes of the last resolved ts;   released: everything with commit_ts < R, as (after_ts, R - 1]
 

@@ -1,4 +1,4 @@
-"""Windows: a chunk's rows are true somewhere in `(low_ts, high_ts]`, and this is where the interval comes from (design 6).
+"""Windows: a chunk's rows are true somewhere in `(low_ts, high_ts]`, and this is where the interval comes from.
 
 watermark   low mark, SELECTs, high mark: low_ts and high_ts are the marks' commit_ts as seen in the feed. The high mark is
             sent after the last chunk is durable, so a window whose high mark is seen is whole: it closes in that segment.

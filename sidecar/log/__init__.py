@@ -1,4 +1,4 @@
-"""THE HAND-OFF, shared with Spark: segments, chunks and schemas as files, and the storage that they are on (design 5).
+"""THE HAND-OFF, shared with Spark: segments, chunks and schemas as files, and the storage that they are on.
 
     manifest, layout   what is written beside a segment's data, and every file's name: the contract
     segment_log        writing: exclusive manifests are the fence against a former owner; recovery, sweep, retention

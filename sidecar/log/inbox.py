@@ -1,4 +1,4 @@
-"""What has come and has no place in the log's order yet, durable: a sender may forget it (design 5; feed.proto, messages).
+"""What has come and has no place in the log's order yet, durable: a sender may forget it (feed.proto, messages).
 
     inbox/{first}       entries from number `first` on, one after another; the number of the next file is where this one ends
     inbox/inbox.txt     which inbox it is, drawn when the first entry came

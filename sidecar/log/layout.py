@@ -1,4 +1,4 @@
-"""The names of the log's files, and what a listing of them means (design 5). Pure: a listing in, a verdict out.
+"""The names of the log's files, and what a listing of them means. Pure: a listing in, a verdict out.
 
     {seq}-{epoch}.parquet   rows            {seq}.json             the manifest, created exclusively
     schemas/{sha256}.json   by content      chunks/{dump}/{epoch}-{number}.parquet

@@ -1,4 +1,4 @@
-"""What is written beside each segment's data: the contract between the sidecar and Spark (design 5).
+"""What is written beside each segment's data: the contract between the sidecar and Spark.
 
 The log is `{log}/{seq:020d}-{epoch}.parquet` (rows, absent when there are none), then `{log}/{seq:020d}.json`, this
 manifest, created exclusively. A segment exists when its manifest exists. Paths in a manifest are relative to the log.

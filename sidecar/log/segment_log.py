@@ -1,4 +1,4 @@
-"""The segment log on a folder of any storage (design 5): Parquet rows, then the manifest that makes the segment exist.
+"""The segment log on a folder of any storage: Parquet rows, then the manifest that makes the segment exist.
 
 Each rule is against a former owner that is still alive, or a crash between two steps:
 - Only the manifest makes a segment, and only one owner can create it. The next seq is the last one + 1.

@@ -1,4 +1,4 @@
-"""Sorted runs of changes outside of memory (design 4): a file that has no name, so that a crash leaves nothing behind."""
+"""Sorted runs of changes outside of memory: a file that has no name, so that a crash leaves nothing behind."""
 
 from __future__ import annotations
 

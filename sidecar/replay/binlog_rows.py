@@ -3,7 +3,7 @@
     row     column id, value, column id, value, …    datums: 8 and a signed varint, 2 and bytes after their length
     event   update: the old row, the new row; insert: the handle as a datum, then the other columns
 
-From facts/binlog.md; pingcap/tidb pkg/util/codec, pkg/tablecodec (EncodeOldRow).
+From pingcap/tidb pkg/util/codec, pkg/tablecodec (EncodeOldRow).
 """
 
 from __future__ import annotations

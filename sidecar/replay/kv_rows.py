@@ -3,7 +3,7 @@
     key      t, table id, _r, the integer primary key; both ids as memcomparable int64
     value    row format 2, small: 128, flags, counts, column ids, end offsets, data; integers in as few bytes as hold them
 
-From facts/tidb.md 1.1 and 2; pingcap/tidb pkg/rowcodec.
+From pingcap/tidb pkg/rowcodec.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Keys are handle keys here, as texts, and not TiDB's handles: it is another way to the same end than the log's (rowcodec/binlog_fold.py).
 
-**UPDATE IGNORE** that moves a clustered key onto one that is taken changes nothing, and yet its binlog deletes the row (facts/binlog.md:
-TiDB undoes what it wrote to TiKV, not what it wrote down for the binlog). Such a deletion looks like any other; that it is false only the
-truth tells, where the row is still there as it was and nothing wrote it again.
+**UPDATE IGNORE** that moves a clustered key onto one that is taken changes nothing, and yet its binlog deletes the row: TiDB undoes
+what it wrote to TiKV, not what it wrote down for the binlog. Such a deletion looks like any other. Only the truth shows that it is false:
+the row is still there as it was, and nothing wrote it again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each `results()` is one step of time. A mark commits after some steps and is rep
 for that. A SELECT happens at one moment after some steps, its chunk file is written then, and is reported after some
 more: reads that are under way together finish in any order.
 
-`close` is a crash: a mark may be committed and a chunk file written of which nobody was told (design 11).
+`close` is a crash: a mark may be committed and a chunk file written of which nobody was told.
 
 `recorded_windows` reads the dump that was recorded beside the feed, for a run that plays its marks and chunks instead.
 """

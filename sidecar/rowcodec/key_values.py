@@ -4,7 +4,7 @@ Keys are TiKV's raw row keys as TiDB writes them, `t{table id}_r{handle}` (with 
 memcomparable-encoded nor with a timestamp. Ranges are half-open. A ts is a TiDB TSO.
 
 The DDL jobs of a cluster are rows too, of `mysql.tidb_ddl_job` (`DDL_JOB_TABLE_ID`): whoever pulls that table has them.
-Source: facts/tidb.md 1.1, 4.3, 6; pingcap/tidb pkg/ddl (JobTableID), pkg/tablecodec.
+Source: pingcap/kvproto proto/cdcpb.proto; pingcap/tidb pkg/ddl (JobTableID), pkg/tablecodec.
 """
 
 from __future__ import annotations

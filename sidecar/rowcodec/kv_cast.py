@@ -5,7 +5,7 @@ gets what TiDB has. Known are numbers among each other and as text, text among i
 Everything else (JSON, BIT, dates as text, time zones) is None, even where TiDB has a rule for it: rows of these few moments are
 rare, and what cannot be said exactly is refused by the caller.
 
-Source: pingcap/tidb pkg/ddl/modify_column.go; facts/tidb.md 5.
+Source: pingcap/tidb pkg/ddl/modify_column.go.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@
     decimal                         (int, scale)  digits with the column's scale, rounded half up as TiDB does
     text binary json vector         bytes         text, upper-case hex, kv_json
 
-From facts/tidb.md 1.2, 2.2 to 2.6. A value out of its column's range is refused: it was written for another type.
+From pingcap/tidb pkg/util/codec, pkg/util/rowcodec, pkg/types/{time,mydecimal,json_binary}.go.
+A value out of its column's range is refused: it was written for another type.
 """
 
 from __future__ import annotations

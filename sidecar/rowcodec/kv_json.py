@@ -4,7 +4,7 @@
     object    count u32, size u32, count × (key offset u32, key length u16), count × (type code u8, offset u32), keys, values
     array     the same without keys; offsets count from the body's first byte; a literal stands in its offset's first byte
 
-Little-endian throughout (facts/tidb.md 2.5; TiDB pkg/types/json_binary.go). Text as TiDB writes it: `", "` and `": "`,
+Little-endian throughout (pingcap/tidb pkg/types/json_binary.go). Text as TiDB writes it: `", "` and `": "`,
 a double with `.0` or an exponent outside [1e-15, 1e15), dates with six fractional digits, opaque values as base64.
 
 A body must fill the size that it names, keys must rise, elements must not overlap, and nesting ends at MySQL's depth of

@@ -6,7 +6,8 @@
     handle   8 bytes: an int64, memcomparable. Longer: one datum for each column of the clustered primary key, padded with
              zeros to 9 bytes if shorter
 
-From facts/tidb.md 1.1 to 1.3. The table id is the partition's where there are partitions. The handle bytes are a row's
+From pingcap/tidb pkg/tablecodec/tablecodec.go, pkg/util/codec, pkg/kv/key.go.
+The table id is the partition's where there are partitions. The handle bytes are a row's
 identity: a key of strings holds their sort keys under the new collation, which no text gives back.
 """
 

@@ -11,7 +11,7 @@
   group of regions, the lowest of theirs. It is dropped, and so is one before INITIALIZED.
 - Prewrites are held as long as their transactions are open; `held_bytes` counts them.
 
-From facts/tidb.md 6; tiflow cdc/kv/matcher.go, shared_region_worker.go; tikv components/cdc/src/{delegate,endpoint}.rs.
+From tiflow cdc/kv/matcher.go, shared_region_worker.go; tikv components/cdc/src/{delegate,endpoint}.rs.
 """
 
 from __future__ import annotations

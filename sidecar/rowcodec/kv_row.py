@@ -6,7 +6,8 @@
                data, [header u8, crc u32, [extra crc u32]]; ids and offsets are u8 and u16, large: u32; little-endian
     format 1   (column id, value) × n as datums; a row without columns is one zero byte
 
-From facts/tidb.md 2 and 3. Where a column's value comes from: the row, else the handle, else its successor (exact or refused,
+From pingcap/tidb pkg/util/rowcodec; tiflow cdc/entry/{mounter,codec}.go.
+Where a column's value comes from: the row, else the handle, else its successor (exact or refused,
 kv_cast.py), else `KvColumn.absent`. Ids that no output column has are skipped. Everything must fit to the last byte: ids and
 offsets rise, nothing trails, a checksum holds, a value is of its column's type. A row that breaks a rule has no value at all.
 What cannot be seen: a row of format 1 that was cut between two columns, and another value of the same type where there is no

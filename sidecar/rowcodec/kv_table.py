@@ -1,6 +1,6 @@
 """TiDB's TableInfo JSON to what decoding of raw key-values needs: column ids, handle layout, what an absent column means.
 
-Rules (facts/tidb.md 1.3, 2.7, 3; tiflow cdc/model/schema_storage.go, cdc/entry/mounter.go):
+Rules (pingcap/tidb pkg/table/tables; tiflow cdc/model/schema_storage.go, cdc/entry/mounter.go):
 - output columns are those of `table_info.table_schema`: public, not virtual, in offset order. Values are found by column
   id alone, never by position; ids that no output column has are skipped.
 - a column absent from a row has its origin default; without one it is NULL if nullable, else TiCDC's zero value.

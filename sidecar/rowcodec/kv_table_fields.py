@@ -4,7 +4,7 @@ Rules: a TableInfo comes from a status port, a table of TiDB or a log, and is ch
 Behind this check a field is there, of its type, and within the sizes that MySQL's types have, so that no width or scale makes a
 number or a text of absurd size. Fields that are not named here decide nothing.
 
-Source: facts/tidb.md 4.1; pingcap/tidb pkg/meta/model/{table,column,index}.go; MySQL's limits of types.
+Source: pingcap/tidb pkg/meta/model/{table,column,index}.go; MySQL's limits of types.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     core time  year 14 bits, month 4, day 5, hour 5, minute 6, second 6, microsecond 20, 4 bits unused (JSON alone)
     duration   signed nanoseconds
 
-From facts/tidb.md 2.2 and 2.3. Zero dates and dates that do not exist (2021-02-31) are values of MySQL and pass; fields
+From pingcap/tidb pkg/types/time.go (ToPackedUint).
+Zero dates and dates that do not exist (2021-02-31) are values of MySQL and pass; fields
 out of their range, and digits beyond the column's fraction, are refused: nothing is rounded or cut.
 """
 

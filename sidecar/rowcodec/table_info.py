@@ -1,6 +1,6 @@
 """TiDB's TableInfo JSON (status port `/schema/{db}/{table}`, DDL jobs) to the schema that the feed's rows have.
 
-Rules, as in TiCDC (tiflow cdc/model/schema_storage.go; facts/tidb.md 4.1):
+Rules, as in TiCDC (tiflow cdc/model/schema_storage.go):
 - columns are the public ones in offset order; virtual generated ones are not in the feed and are left out;
 - `Charset` binary tells binary from text, `Flag` tells unsigned integers;
 - the table's id and its partitions' are TiDB's;
@@ -8,7 +8,7 @@ Rules, as in TiCDC (tiflow cdc/model/schema_storage.go; facts/tidb.md 4.1):
 - the handle key is the primary key, else the unique index whose columns are all NOT NULL (and in the feed), with the
   fewest columns, then the smallest id; else there is none and TiCDC does not replicate the table.
 
-TiCDC itself does not look at a column's state; leaving columns that are not public out is on purpose (facts/tidb.md 3.3).
+TiCDC itself does not look at a column's state; leaving columns that are not public out is on purpose.
 A text column with the BINARY attribute is refused: TiCDC's new architecture goes by the flag and sends it as if it were
 VARBINARY, the classic one goes by the charset, and the rows do not tell which (ticdc pkg/sink/codec/open/codec.go).
 Views and sequences have no TableSchema: the caller leaves them out.

@@ -2,7 +2,7 @@
 
 `effect_of(action)` says what a finished job changes in the schemas, whatever TiCDC's filter makes of it (that is
 `ticdc/ddl_rules.py`). An action without a known effect stops the feed (P6), and so do those whose changes no feed carries.
-Source: pingcap/tidb pkg/meta/model/job.go, pkg/ddl; facts/tidb.md 4.2.
+Source: pingcap/tidb pkg/meta/model/job.go, pkg/ddl.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def effect_of(action: int, *, job: str) -> tuple[Action, Effect]:
 
 
 TableInfo = Mapping[str, Any]
-"""TiDB's TableInfo, parsed (facts/tidb.md 4.1)."""
+"""TiDB's TableInfo, parsed (pingcap/tidb pkg/meta/model/table.go)."""
 
 
 class JobTable(NamedTuple):

@@ -2,7 +2,7 @@
 
 Rules:
 - A job with commit_ts F decides lookups at ts >= F. A row is looked up at its commit_ts - 1, so that a row at F has the schema
-  before the DDL (facts/tidb.md 3.1). Order is commit_ts; `SchemaVersion` is not an order (tiflow#11714) and has gaps by itself.
+  before the DDL (tiflow cdc/entry/mounter.go). Order is commit_ts; `SchemaVersion` is not an order (tiflow#11714) and has gaps by itself.
 - All jobs count, also those that TiCDC discards. A job seen before is a repeat and changes nothing; one that comes late, or
   that speaks of a table or schema that is not there (a gap), raises and changes nothing.
 - Lookups are answered only between `floor_ts` (snapshot, then `collect`) and `complete_ts` (`advance`, then the last job):

@@ -4,7 +4,7 @@
 - Views and sequences take names and ids, and have no rows in a feed: nothing describes them.
 - A description is opaque here: a function of TableInfo and the schema's name made it. It must be immutable: it is shared.
 
-Source: pingcap/tidb pkg/meta/model/table.go; facts/tidb.md 4.1.
+Source: pingcap/tidb pkg/meta/model/table.go.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A changefeed as TiCDC has it in etcd (ChangeFeedInfo), cut down to what decides our stream. Plain values.
 
 `ticdc/changefeed_info.py` makes it from the JSON; `ticdc/event_filter.py` says what its filter lets through.
-Source: pingcap/tiflow cdc/model/changefeed.go, pkg/config; facts/ticdc.md sections 4 and 6.
+Source: pingcap/tiflow cdc/model/changefeed.go, pkg/config, pkg/etcd/etcdkey.go.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ there are; the others are compiled once, and stop at the first table or rule tha
 
 Regexes and wildcards are RE2's: Go's syntax, in a time that their size and the name's bound. Python's `re` would answer some
 otherwise than Go, and others never.
-Source: pingcap/tidb pkg/util/table-filter, pkg/util/filter; pingcap/ticdc pkg/filter; Go regexp/syntax; facts/ticdc.md section 6.
+Source: pingcap/tidb pkg/util/table-filter, pkg/util/filter; pingcap/ticdc pkg/filter; Go regexp/syntax.
 """
 
 from __future__ import annotations

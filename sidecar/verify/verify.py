@@ -4,7 +4,7 @@ The output of each table is replayed in its order into the table's rows. At ever
 `complete_at` on, and at the end, those rows must be exactly the truth's. On the way, for every key:
 
 - commit_ts never falls, in the whole table, and at one commit_ts no put is followed by a delete;
-- a dump row is the row as of its commit_ts (design 8): where the output has shown the key before, it must be the version
+- a dump row is the row as of its commit_ts: where the output has shown the key before, it must be the version
   shown last. One that differs from it, or that revives a deleted key, is an older version after a newer one.
 
 A snapshot is compared before the first row with a greater commit_ts, a DDL is carried out before the first row of the whole output

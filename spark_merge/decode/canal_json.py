@@ -1,6 +1,6 @@
 """canal-json rows: "data" and "old" are one-element arrays of {column: text or null}; a DELETE's row is in "data".
 
-As in open_protocol.py a struct type is made for each table. Value rules are those of facts/ticdc.md 1.2
+As in open_protocol.py a struct type is made for each table. Value rules are those of tiflow pkg/sink/codec/canal
 (tiflow pkg/sink/codec/canal): enum, set and bit are decimal numbers in text, binary is ISO-8859-1, all else is text.
 "mysqlType" names each column's type and is held against the schema: without it a text would pass for any kind.
 

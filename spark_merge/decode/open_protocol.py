@@ -1,7 +1,7 @@
 """open-protocol rows: {"u": new, "p": old} or {"d": old}, each {column: {"t": type, "h": handle, "f": flags, "v": value}}.
 
 A struct type is made for each table, so that one typed parse checks names, type codes and JSON types and yields cells
-without dictionaries. Value rules are those of facts/ticdc.md 1.1 (tiflow pkg/sink/codec/internal/column.go):
+without dictionaries. Value rules are those of tiflow pkg/sink/codec/internal/column.go:
 - type codes 249 to 252 are base64, of text too; on 15, 253 and 254 binary is the body of a Go `strconv.Quote` and text stands as it is;
 - which of both a column is its schema says, for both architectures encode by it. Flag bit 1 does not: the new one has flags from a cache
   by table id that outlives DDLs (ticdc pkg/sink/codec/open/encoder.go), so a new column has none and a column made anew its namesake's;

@@ -1,7 +1,7 @@
 """Dumps before, inside and after real schema changes, on any schedule, with crashes and resends: the merged output, with its DDLs
 carried out, equals the truth at every snapshot, and no row goes back (P1, P2, P4, P5).
 
-TiCDC's own Kafka feeds tell some rows wrongly or not at all (facts/tidb.md 5): amid MODIFY COLUMN it sends NULL for the column
+TiCDC's own Kafka feeds tell some rows wrongly or not at all: amid MODIFY COLUMN it sends NULL for the column
 (pingcap/ticdc#5548), and amid REMOVE PARTITIONING it loses a row. Nobody who reads Kafka can know. These rows are found here by
 comparing the feed with what TiKV sent, they are counted, and no other row may differ.
 """

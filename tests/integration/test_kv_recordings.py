@@ -2,7 +2,7 @@
 column, commit_ts for commit_ts; and they lead to the truth.
 
 What differs is listed with its count. `UPDATES_SPLIT`: TiCDC sends an update that changes a unique key as a delete and an
-insert of the same key (facts/tidb.md 3, rule 8). `NOT_REPLICATED`: entries of tables without a usable key (rule 10), which are
+insert of the same key (tiflow cdc/entry/mounter.go). `NOT_REPLICATED`: entries of tables without a usable key (rule 10), which are
 decoded all the same. `DELETES_OF_NOTHING`: neither value nor old value (rule 2).
 
 The `ddl` recordings need the schema at each commit: they are tested with the schema storage.

@@ -1,4 +1,4 @@
-"""Whatever the lanes' interleaving, batching and repeats, the released order is one and the same (design 4)."""
+"""Whatever the lanes' interleaving, batching and repeats, the released order is one and the same."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Die once between every two durable steps of a short life, one life for each point (of very many, at as many as the lane says):
-nothing is lost, repeats are harmless (design 11)."""
+nothing is lost, repeats are harmless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Row events and transactions as TiDB writes them to a pump, from facts/binlog.md: written from the format, not from the decoder.
+"""Row events and transactions as TiDB writes them to a pump, from pingcap/tidb table/tables/tables.go: written
+from the format, not from the decoder.
 
 `columns` are TableInfo's, values are plain ones (kv_encoder.py), both by column id. An **event** is a kind (I, U, D) and its row's bytes.
 """

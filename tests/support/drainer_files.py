@@ -3,7 +3,7 @@
     file     frames: magic u32, length u64, payload, crc32 u32, little-endian
     payload  protobuf: 1 type (0 DML, 1 DDL), 2 commit_ts, 3 DML {1 event, …}, 4 the DDL's text
 
-From pingcap/tidb-binlog pkg/binlogfile/encoder.go, proto/pb_binlog.proto; facts/binlog.md.
+From pingcap/tidb-binlog pkg/binlogfile/encoder.go, proto/pb_binlog.proto.
 """
 
 from __future__ import annotations

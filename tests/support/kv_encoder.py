@@ -1,4 +1,5 @@
-"""Rows and keys as TiDB writes them, from facts/tidb.md 1 and 2: written from the format, not from the decoder.
+"""Rows and keys as TiDB writes them, from pingcap/tidb pkg/tablecodec and pkg/util/rowcodec: written
+from the format, not from the decoder.
 
 A **plain** value is what TiDB's datum holds: int (integers, enum, set, bit, packed times, ns), float, bytes, or
 `Stored`, `Json` and `Vector`. `info` makes the TableInfo JSON of a table.

@@ -1,4 +1,4 @@
-"""The data plane's order: what is durable before what, and what stops it (design 5, 11).
+"""The data plane's order: what is durable before what, and what stops it.
 
 Every port is a fake that notes its calls in one list; the dump is the real one. Marks and chunks that the dump asks for are
 done by the fake source when its results are asked for, as an idle database would.

@@ -3,7 +3,7 @@
     /tidb/cdc/{cluster}/{namespace}/changefeed/info/{id}      ChangeFeedInfo, JSON
     /tidb/cdc/{cluster}/{namespace}/changefeed/status/{id}    ChangeFeedStatus, JSON
 
-The same for both architectures (tiflow pkg/etcd/etcdkey.go; facts/ticdc.md section 4). The JSON is returned as it is:
+The same for both architectures (tiflow pkg/etcd/etcdkey.go, cdc/model/changefeed.go). The JSON is returned as it is:
 `changefeed_info.py` reads it.
 """
 

@@ -1,4 +1,4 @@
-"""Who may write for a changefeed: `Ownership` by a lease in etcd, and the fence that every other write passes (design 10).
+"""Who may write for a changefeed: `Ownership` by a lease in etcd, and the fence that every other write passes.
 
     {root}/epoch    the last epoch granted; stays when the owner goes, so that epochs only rise
     {root}/owner    JSON of Holder; hangs on the lease and goes with it

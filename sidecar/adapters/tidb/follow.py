@@ -1,12 +1,13 @@
 """The changefeed's tables as DDLs change them: `Schemas` over a TiDB that can be asked what its tables were at a TSO.
 
-- A DDL's commit_ts F is the commit that made its last state public, so the tables after it are those of TSO F (facts/tidb.md 4.3).
+- A DDL's commit_ts F is the commit that made its last state public, so the tables after it are those of TSO F
+  (pingcap/tidb pkg/ddl/job_worker.go, runOneJobStep).
 - A new log begins at the TSO at which its tables were read: what is older in the feed was written under tables that nobody knows any
   more, and a dump brings its rows. Unless the operator has it otherwise: then DDLs up to that TSO, which the feed still brings, are
   contained in the tables, and the rows before them are taken for rows of the same form.
 - A TiDB server may not have loaded F yet. What it answers is believed if the tables that the DDLs name are not what they were, or when all
   servers have loaded what was made (ddl_jobs.py).
-- At F other tables may be amid a DDL of their own, and SQL hides then what the feed still carries (facts/tidb.md 5). So a table
+- At F other tables may be amid a DDL of their own, and SQL hides then what the feed still carries. So a table
   that no DDL names keeps its columns while its ids are the same.
 - What tables were made of (`definition`) comes with them. A log of 0.3.0 and before does not tell it: it is added where it fits the
   log's columns, and stops nothing where it does not.

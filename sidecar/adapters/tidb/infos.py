@@ -12,7 +12,7 @@ The second look is at a TSO of its own (`tidb_snapshot`), and so the TableInfos 
 must be among them under their ids, or the status port is that of another cluster.
 
 Rights: SELECT on mysql.tidb_ddl_job, mysql.tidb_ddl_history and mysql.tidb.
-Source: pingcap/tidb docs/tidb_http_api.md, pkg/server/handler/tikvhandler, pkg/ddl/job_worker.go; facts/tidb.md 4.
+Source: pingcap/tidb docs/tidb_http_api.md, pkg/server/handler/tikvhandler, pkg/ddl/job_worker.go.
 """
 
 from __future__ import annotations

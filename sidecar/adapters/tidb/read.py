@@ -3,10 +3,10 @@
 - Every value is text as the server sends it, so that no driver's types come between (packets.py). Most columns need no cast for that,
   as dumpling and mysqldump read them; a cast of each cost the server a third of the SELECT. What differs between servers is the
   spelling of floats, and the zeros of ZEROFILL: they are spelt again here.
-- Columns get positions for names: an alias that is a column's name would hide it (facts/measured.md).
+- Columns get positions for names: an alias that is a column's name would hide it.
 - A NULL in a NOT NULL column ends the read: a server gives it where it cannot tell a value, and nothing is guessed.
 - SQL shows what a DDL makes of a table before its commit_ts in part (a column that is being dropped, a type that is being
-  modified; facts/tidb.md 5), and the feed tells of the DDL later still. Rows whose columns are not those of the schema in force
+  modified), and the feed tells of the DDL later still. Rows whose columns are not those of the schema in force
   are no chunk but a Misfit. Columns only go forward, so what they are after the SELECT they were in it, if the schema in force
   was reached before: that is looked at when the table's key is learned.
 """

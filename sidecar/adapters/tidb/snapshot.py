@@ -1,6 +1,7 @@
 """TiDB's time: a TSO of the present, and what there was at one.
 
-- `SET @@tidb_snapshot` makes a session read data and schemas of exactly that TSO, information_schema too (facts/tidb.md 7). It is
+- `SET @@tidb_snapshot` makes a session read data and schemas of exactly that TSO, information_schema too
+  (pingcap/tidb pkg/sessiontxn/staleread). It is
   how a DDL's tables are read: at its commit_ts, whatever has followed since. A server that has not loaded it yet would answer with
   older ones, for as long as that SET holds (ddl_jobs.py): who asks for schemas looks for that, and asks again with a SET of its own.
 - What is older than the GC safe point is gone for good: an error that no other attempt can help, unlike that of a SELECT

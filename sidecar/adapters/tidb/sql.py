@@ -60,7 +60,7 @@ _PASSING = frozenset(
         8229, 8252, 8253, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9008, 9010, 9011, 9012, 9013,  # PD, TiKV, TiFlash
     }
 )  # fmt: skip
-"""Codes after which another attempt can succeed (facts/measured.md, TiDB's error list). 0: PyMySQL's closed connection."""
+"""Codes after which another attempt can succeed (pingcap/tidb pkg/errno/errcode.go). 0: PyMySQL's closed connection."""
 
 _WITHOUT_A_CODE = 1105
 _PASSING_TEXTS = re.compile(

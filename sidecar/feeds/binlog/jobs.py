@@ -5,7 +5,7 @@
   for; the table changes at the second one.
 - A job that was rolled back has a binlog too, and did nothing. `SELECT setval(…)` of a sequence comes as a DDL whose id is no job's.
 
-Source: pingcap/tidb ddl/ddl_worker.go writeBinlog; pingcap/tidb-binlog drainer/collector.go; facts/binlog.md.
+Source: pingcap/tidb ddl/ddl_worker.go writeBinlog; pingcap/tidb-binlog drainer/collector.go.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 - DDL jobs are rows of mysql.tidb_ddl_job since TiDB 6.2. In 8.0 to 8.2 with tidb_enable_fast_create_table, new tables never are.
 - Of `ignore-event`, DDLs are followed (ticdc/ddl_rules.py); so are ignored start-ts, by the feed.
 
-Source: pingcap/tiflow pkg/filter/filter.go, sql_event_filter.go, expr_filter.go; facts/tidb.md 4.3.
+Source: pingcap/tiflow pkg/filter/filter.go, sql_event_filter.go, expr_filter.go, cdc/entry/schema.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 - Every answer carries the cluster's id. The first one is kept, and another one later stops: endpoints of two clusters.
 - Not for several threads at once.
 
-From pd server/grpc_service.go; client-go's PD client; facts/tidb.md 7 for the layout of a TSO.
+From pd server/grpc_service.go; client-go's PD client; pd pkg/utils/tsoutil for the layout of a TSO.
 """
 
 from __future__ import annotations

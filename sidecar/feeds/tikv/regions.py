@@ -4,7 +4,7 @@ PD and TiKV compare memcomparable-encoded keys; everybody else here has raw ones
 encoded, and only a border inside a range is decoded. PD may know nothing of a part for a moment (just after a split), or of its
 leader: such parts come without a region, and are asked for again.
 
-From facts/tidb.md 1.2 and 1.5; tiflow cdc/kv/regionlock (CutRegionsLeftCoverSpan).
+From pingcap/tidb pkg/util/codec/bytes.go; tikv components/cdc; tiflow cdc/kv/regionlock (CutRegionsLeftCoverSpan).
 """
 
 from __future__ import annotations

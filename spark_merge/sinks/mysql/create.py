@@ -1,6 +1,7 @@
 """Tables that are not at the target yet, from what the log says they were made of: `create-tables=true` in the sink's URI.
 
-The statement is written in TiDB's words and goes the way of any DDL (ddl_parser.py, ddl_dialect.py), so there is one list of what each
+The statement is written in TiDB's words and goes the way of any DDL (spark_merge/ddl/parser.py,
+ddl_dialect.py), so there is one list of what each
 target has for them. A table that is there is compared: columns, types, what may be NULL, what is generated, and the key by which rows are
 found. What a copy does not need is not made: AUTO_INCREMENT and AUTO_RANDOM (values come with the rows), foreign keys, checks, comments,
 an index on an expression where the target has none, partitions that it cannot have.

@@ -4,7 +4,7 @@ The log is a recording's history; `advance` moves the cluster along it. A `Sessi
 gives the messages that it is owed: the incremental scan of each subscription in any order, mixed with what is live, heartbeats of
 open transactions, resolved marks by groups of regions. Everything goes by one seeded choice and under one lock.
 
-What a subscription is owed follows tikv components/cdc (facts/tidb.md 6): observed from some place of the log on, scanned at a later
+What a subscription is owed follows tikv components/cdc (delegate.rs): observed from some place of the log on, scanned at a later
 one, so that commits come without prewrites, and writes twice.
 """
 

@@ -1,4 +1,4 @@
-"""What holds for a dump in every life of it; single lives are told in tests/scenarios/dump_*.txt (design 6, 7)."""
+"""What holds for a dump in every life of it; single lives are told in tests/scenarios/dump_*.txt."""
 
 from __future__ import annotations
 

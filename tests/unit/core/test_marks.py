@@ -1,4 +1,4 @@
-"""Which watermark rows are ours, and in which order they must come (design 6)."""
+"""Which watermark rows are ours, and in which order they must come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read next, and when a table is complete (design 7)."""
+"""What is read next, and when a table is complete."""
 
 from __future__ import annotations
 

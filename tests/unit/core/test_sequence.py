@@ -1,4 +1,4 @@
-"""Order: what is released, when, in which order, and what comes back after a restart (design 4)."""
+"""Order: what is released, when, in which order, and what comes back after a restart."""
 
 from __future__ import annotations
 

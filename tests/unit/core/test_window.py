@@ -1,4 +1,4 @@
-"""Where the interval `(low_ts, high_ts]` of a chunk comes from (design 6)."""
+"""Where the interval `(low_ts, high_ts]` of a chunk comes from."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def rows_of(schema: TableSchema, images: Iterable[tuple[int, list[str | None] | 
 
 
 def as_ticdc_splits(schema: TableSchema, ts: int, old: Any, new: Any) -> Iterator[tuple[int, Any, Any]]:
-    """An update that changes a column of a unique index is a delete and an insert (facts/ticdc.md 1.6)."""
+    """An update that changes a column of a unique index is a delete and an insert (tiflow cdc/model/sink.go)."""
     assert schema.definition is not None
     unique = {part.column for index in schema.definition.indexes if index.unique for part in index.parts}
     places = [place for place, column in enumerate(schema.columns) if column.name in unique]

@@ -1,4 +1,4 @@
-"""The merge rule by hand: one window, one chunk, changes on and around its edges (design 6)."""
+"""The merge rule by hand: one window, one chunk, changes on and around its edges."""
 
 from __future__ import annotations
 

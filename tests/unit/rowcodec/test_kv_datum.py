@@ -1,4 +1,4 @@
-"""Values, from their bytes: literal vectors of facts/tidb.md 1.2, 2.2 to 2.4, bounds, and what is refused."""
+"""Values, from their bytes: literal vectors of tikv components/codec and codec/mysql, bounds, and what is refused."""
 
 from __future__ import annotations
 

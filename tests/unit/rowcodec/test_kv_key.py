@@ -1,4 +1,4 @@
-"""Keys of rows: literal vectors of facts/tidb.md 1, and what is refused."""
+"""Keys of rows: literal vectors of tikv components/codec and TiSpark's TableCodecV2Test, and what is refused."""
 
 from __future__ import annotations
 

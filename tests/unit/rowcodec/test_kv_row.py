@@ -1,4 +1,5 @@
-"""Whole rows: literal vectors of facts/tidb.md 2 and 8, where a column's value comes from, and what is refused."""
+"""Whole rows: literal vectors of tikv codec/row/v2 and TiSpark's TableCodecV2Test, where a column's value
+comes from, and what is refused."""
 
 from __future__ import annotations
 
