@@ -2,6 +2,7 @@
 
     cdc cli changefeed dumpstart …            ours, with TiCDC's flags wherever cobra takes them
     cdc cli changefeed [help | --help]        the real one's output, our commands after it, its exit code
+    cdc [cli [changefeed]] [help | --help]    our commands alone where there is no real one
     anything else                             the real cdc: same arguments, environment, output, exit code (exec)
 
 - The real binary is TICDC_CDC_BINARY, else the next `cdc` on PATH that is not this program, in whatever environment it is
@@ -59,6 +60,8 @@ def main() -> None:
             _run_ours([command, *rest])
         case ["cli", "changefeed", "help", command, *_] if command in COMMANDS:
             _run_ours([command, "--help"])
+        case [] | ["help"] | ["cli"] | ["cli", "help"] | ["cli", "changefeed"] | ["cli", "changefeed", "help"] if _is_missing(os.environ):
+            _show_ours_alone()
         case ["cli", "changefeed"] | ["cli", "changefeed", "help"]:
             _run_with_our_section(real_binary(os.environ), arguments)
         case _:
@@ -98,19 +101,39 @@ def _run_ours(arguments: list[str]) -> NoReturn:
 
 def real_binary(environment: Mapping[str, str]) -> str:
     """Ends the process with a message and exit code 127 if there is none."""
-    tried = set(environment.get(TRIED, "").split(os.pathsep))
     named = environment.get(REAL_BINARY, "")
     if named:
         if not _can_run(named):
             _end(EXIT_NOT_FOUND, f"{REAL_BINARY}={named} is not a program that can be run", "set it to the path of TiCDC's own cdc")
-        if _is_this_program(named) or os.path.realpath(named) in tried:
+        if _is_this_program(named) or os.path.realpath(named) in _tried(environment):
             _end(EXIT_NOT_FOUND, f"{REAL_BINARY}={named} leads back to this wrapper", "set it to the path of TiCDC's own cdc")
         return named
-    on_path = (os.path.join(folder or os.curdir, "cdc") for folder in environment.get("PATH", os.defpath).split(os.pathsep))
-    found = next((path for path in on_path if _can_run(path) and not _is_this_program(path) and os.path.realpath(path) not in tried), None)
+    found = _on_path(environment)
     if found is None:
         _end(EXIT_NOT_FOUND, "TiCDC's own cdc is not on PATH", f"install it, or set {REAL_BINARY} to its path; the dump commands need none")
     return found
+
+
+def _tried(environment: Mapping[str, str]) -> set[str]:
+    return set(environment.get(TRIED, "").split(os.pathsep))
+
+
+def _on_path(environment: Mapping[str, str]) -> str | None:
+    tried = _tried(environment)
+    paths = (os.path.join(folder or os.curdir, "cdc") for folder in environment.get("PATH", os.defpath).split(os.pathsep))
+    return next((path for path in paths if _can_run(path) and not _is_this_program(path) and os.path.realpath(path) not in tried), None)
+
+
+def _is_missing(environment: Mapping[str, str]) -> bool:
+    """None is named, and none is on PATH."""
+    return not environment.get(REAL_BINARY) and _on_path(environment) is None
+
+
+def _show_ours_alone() -> NoReturn:
+    usage = "Usage:\n  cdc cli changefeed [command]\n"
+    sys.stdout.write(f'{usage}{our_section().decode()}\nUse "cdc cli changefeed [command] --help" for a command\'s options.\n')
+    sys.stderr.write(f"TiCDC's own cdc is not on PATH, so its commands are not listed: install it, or set {REAL_BINARY} to its path\n")
+    raise SystemExit(0)
 
 
 def _can_run(path: str) -> bool:

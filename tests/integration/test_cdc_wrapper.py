@@ -202,11 +202,24 @@ def test_a_setting_that_leads_back_is_refused(machine: Machine) -> None:
 
 def test_without_a_real_one_it_says_so_and_the_dumps_commands_work_all_the_same(machine: Machine) -> None:
     machine.path.pop()
-    for arguments in (["cli", "changefeed", "list"], ["cli", "changefeed"]):
+    for arguments in (["cli", "changefeed", "list"], ["version"], ["cli", "capture", "--help"]):
         done = machine(*arguments)
         assert (done.returncode, done.stdout) == (127, b"")
         assert REAL_BINARY.encode() in done.stderr
     assert machine("cli", "changefeed", "dumpstart", "--help").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "line", ["", "--help", "help", "cli", "help cli", "cli changefeed", "cli changefeed --help", "help cli changefeed"]
+)
+def test_without_a_real_one_help_lists_the_dumps_commands(machine: Machine, line: str) -> None:
+    machine.path.pop()
+    done = machine(*line.split())
+    assert done.returncode == 0
+    assert our_section() in done.stdout
+    assert REAL_BINARY.encode() in done.stderr
+    named = machine(*line.split(), **{REAL_BINARY: str(machine.folder / "absent")})
+    assert (named.returncode, named.stdout) == (127, b"")
 
 
 def test_a_setting_that_cannot_be_run_is_told(machine: Machine) -> None:
