@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.errors import SinkError
 from sidecar.process.progress import progressed
@@ -88,5 +88,5 @@ class Tails:
         found = self._consumer.offsets_for_times(places, timeout_s)
         for place in found:
             if place.error is not None:
-                raise raised(place.error, f"where {place.topic}/{place.partition} ends")
+                raise KafkaException(place.error)
         return {(place.topic, place.partition): place.offset for place in found}
