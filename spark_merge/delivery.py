@@ -34,7 +34,7 @@ from spark_merge.contract import Accepted, Batch, Delivered, Gathers, Head, Outc
 from spark_merge.cut import BatchLimits, cut
 from spark_merge.decode.zone import Ambiguous
 from spark_merge.follow import check_follows, check_has
-from spark_merge.read import LoggedSchemas, kept, new_manifests
+from spark_merge.read import LoggedSchemas, beginning, new_manifests
 from spark_merge.segments import Source
 from spark_merge.task import needed, run
 
@@ -103,6 +103,8 @@ class Delivery:
             self._standing = sink.open(epoch=settings.epoch_max)
         if self._standing.accepted not in (before, None):
             check_has(settings.log, self._standing.accepted)
+        self.began = beginning(settings.log) if self.accepted is None else None
+        """The first segment for a sink that has none; None for one that has some."""
         self.skips = skipped_rows(settings.log)
 
     @property
@@ -153,16 +155,16 @@ class Delivery:
 
     def _next(self) -> list[Manifest]:
         log, standing = self._settings.log, self._standing
+        after = Seq((self.began or 0) - 1) if self.accepted is None else self.accepted
         if standing.begun is None:
             limits = self._tasks.limits(self._settings.limits)
-            there = new_manifests(log, after=self.accepted, limit=limits.segments_max)
+            there = new_manifests(log, after=after, limit=limits.segments_max)
             found = cut(there, limits)
             if not self.gather_s and self.accept_s <= ACCEPT_QUICK_S:
                 found = _ahead_of_windows(found) or found
             self.more = len(found) < len(there) or len(there) == limits.segments_max
             return found
-        first = kept(log).start if self.accepted is None else self.accepted + 1
-        return new_manifests(log, after=Seq(first - 1), limit=standing.begun + 1 - first)
+        return new_manifests(log, after=after, limit=standing.begun - after)
 
     def _check_owner(self, manifests: Sequence[Manifest]) -> None:
         epoch, known = max(manifest.epoch for manifest in manifests), self._settings.epoch_max

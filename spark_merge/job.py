@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.errors import ConfigError, SinkError, SparkLost
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
@@ -224,7 +224,8 @@ class SparkTasks:
 class Job:
     """Delivers one log to the sinks, by name, each in a loop of its own. It is `ports.Deliveries` for whoever runs it beside a sidecar.
 
-    `counts` and `delivered`: rows by table and segments, each counted once, when the first sink has it.
+    `counts` and `delivered`: rows by table and segments, each counted once, when the first sink has it. `before`: what an earlier worker
+    reported of the sinks.
     """
 
     def __init__(
@@ -235,6 +236,7 @@ class Job:
         *,
         worker_rows: int = WORKER_ROWS,
         watched: Callable[[], AbstractContextManager[None]] = nullcontext,
+        before: Iterable[SinkDelivery] = (),
     ) -> None:
         self.spark = spark
         self.changed = Event()
@@ -245,6 +247,9 @@ class Job:
         self._places = {name: Places(spark, rows_max=worker_rows, watched=watched, cache=cache) for name in sinks}
         self._counting, self._counted = Lock(), -1
         self._loops = [SinkLoop(name, sink, settings, self._places[name], self._told, watched=watched) for name, sink in sinks.items()]
+        began = {sink.sink: sink.began for sink in before}
+        for loop in self._loops:
+            loop.began = began.get(loop.name, FIRST_SEQ)
 
     def start(self) -> None:
         for loop in self._loops:

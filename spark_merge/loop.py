@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 
-from sidecar.core.model import CommitTs, Seq
+from sidecar.core.model import FIRST_SEQ, CommitTs, Seq
 from sidecar.errors import FeedError, LogUnreachable, SinkError, StorageFull, TicdcDumpError
 from sidecar.log.skips import Skips
 from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, SinkDelivery
@@ -56,17 +56,19 @@ class SinkLoop:
         """What is left out, as known when the sink was opened."""
         self.guessed = 0
         """TIMESTAMPs that stood for two moments, since this loop began."""
-        self._name, self._settings, self._tasks, self._told, self._watched = name, settings, tasks, told, watched
+        self.began = FIRST_SEQ
+        """As of SinkDelivery. Of a sink that has segments, the last report says it."""
+        self.name, self._settings, self._tasks, self._told, self._watched = name, settings, tasks, told, watched
         self._accepted: Seq | None = None
         self._batches: deque[BatchDone] = deque(maxlen=BATCHES_KEPT)
         self._to_the_end = False
         self._running: Background | None = None
 
     def start(self) -> None:
-        self._running = Background(self._run, name=f"deliver-{self._name}")
+        self._running = Background(self._run, name=f"deliver-{self.name}")
 
     def standing(self) -> SinkDelivery:
-        return SinkDelivery(self._name, self._accepted, tuple(self._batches), str(self.error or ""))
+        return SinkDelivery(self.name, self._accepted, tuple(self._batches), str(self.error or ""), self.began)
 
     def check(self) -> None:
         """Raises what ended the loop."""
@@ -105,6 +107,7 @@ class SinkLoop:
         delivery = Delivery(self.sink, self._settings, self._tasks, watched=self._watched)
         self._accepted, self.upto_ts = delivery.accepted, self._position(delivery.accepted)
         self.opened, self.skips = True, delivery.skips
+        self.began = self.began if delivery.began is None else delivery.began
         self._told([])
         gathers = False
         while not ending.is_set() or self._to_the_end:

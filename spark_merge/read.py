@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sidecar.core.model import Seq, TableName, TableSchema
-from sidecar.errors import LogBroken
+from sidecar.errors import LogBroken, SinkError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_files, read_manifest
@@ -49,6 +49,29 @@ def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifes
             asked = min(asked * 4, MANIFESTS_AT_ONCE_MAX)
         if not found and limit > 0:
             _check_nothing_is_lost(log, first, after)
+    return found
+
+
+def beginning(log: Folder) -> Seq:
+    """The first segment for a sink that has none. Where retention has removed segments, it is the first one behind which no window reaches
+    back to before it: the changes of such a window are not all in the log. The answer stays the same until segments are removed again,
+    which waits for that sink. Raises LogBroken, and SinkError while such a window is open."""
+    first = found = Seq(kept(log).start)
+    if not first:
+        return first
+    open_from: Seq | None = None
+    after = Seq(first - 1)
+    while manifests := new_manifests(log, after=after, limit=MANIFESTS_AT_ONCE_MAX):
+        for manifest in manifests:
+            if any(window.first_seq < found for window in manifest.windows):
+                found = Seq(manifest.seq + 1)
+        after, open_from = manifests[-1].seq, manifests[-1].open_from
+    if open_from is not None and open_from < found:
+        raise SinkError(
+            f"a sink that is new to segment log {log} cannot begin yet: a window of a dump may be open since segment {open_from}, and the"
+            f" segments before {first} were removed",
+            hint="nothing: the sink begins as soon as such windows have closed; dumppause closes them all",
+        )
     return found
 
 

@@ -93,7 +93,8 @@ class Worker:
         settings = self.settings
         sinks = open_sinks(settings.sinks, log_id=settings.log_id)
         spark = SparkTasks(partial(session, master=settings.master, memory=settings.memory))
-        return Job(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched)
+        before = self._former.sinks if self._former is not None else ()
+        return Job(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, before=before)
 
     def _mind(self, job: Job) -> None:
         report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S

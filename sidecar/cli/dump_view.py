@@ -112,7 +112,8 @@ def _sink(sink: pb.SinkStatus) -> Text:
     bound = f"bound {sink.bound_s:.2f} s"
     if sink.limit_s > sink.bound_s:
         bound = f"{sink.limit_s:.2f} s allowed as each batch of the dump takes {sink.fixed_s:.2f} s by itself, {bound}"
-    took = f"{sink.live_s:.2f} s, {bound}{without}, {sink.rows_allowed:,} dump rows at once, {sink.sink}"
+    late = f", has the log from segment {sink.began_seq:,} on only" if sink.began_seq else ""
+    took = f"{sink.live_s:.2f} s, {bound}{without}, {sink.rows_allowed:,} dump rows at once{late}, {sink.sink}"
     if sink.error:
         return Text(f"fails, {sink.lag_s:.0f} s behind: {sink.error}, {sink.sink}", style="red")
     return Text(f"holds the dump: {took}", style="yellow") if sink.holds else Text(took)

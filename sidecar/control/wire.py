@@ -85,6 +85,7 @@ def _sink(sink: SinkState) -> pb.SinkStatus:
         error=sink.error,
         limit_s=sink.limit_s,
         fixed_s=sink.fixed_s,
+        began_seq=sink.began,
     )
 
 

@@ -36,7 +36,7 @@ from math import ceil
 from typing import NamedTuple
 
 from sidecar.core.dump_start import UNLIMITED, Demand, Room
-from sidecar.core.model import Seq
+from sidecar.core.model import FIRST_SEQ, Seq
 from sidecar.pace.clocks import Clocks
 from sidecar.pace.cost import Cost
 from sidecar.pace.sinks import BatchDone, SinkDelivery, Told
@@ -82,7 +82,8 @@ class SinkState:
     """One sink for people. `live_s`: p99 of manifest -> accepted, or the age of what waits if that is more. `without_s`: what that is
     without a dump, 0 if not known. `rows`: those that a dump may have read and not delivered. `holds`: it keeps the dump from more.
     `lag_s`: how long the oldest segment that it has not accepted has been in the log. `error`: why it does not continue. `limit_s`: what
-    the dump keeps `live_s` within; above `bound_s` because a batch with dump rows takes `fixed_s`, however few they are."""
+    the dump keeps `live_s` within; above `bound_s` because a batch with dump rows takes `fixed_s`, however few they are. `began`: as of
+    SinkDelivery."""
 
     sink: str
     live_s: float
@@ -94,6 +95,7 @@ class SinkState:
     error: str = ""
     limit_s: float = 0.0
     fixed_s: float = 0.0
+    began: Seq = FIRST_SEQ
 
 
 class Bound(NamedTuple):
@@ -166,7 +168,7 @@ class SinkPace:
         self.waiting = deque(waiting)
         self.queued_rows, self.queued_bytes = sum(one.rows for one in self.waiting), sum(one.bytes for one in self.waiting)
         self.gain = Gain()
-        self.error = ""
+        self.error, self.began = "", FIRST_SEQ
         self._cost, self._live = Cost(), Live()
         self._waits = WAITS
         self._last: Seq | None = None
@@ -187,7 +189,7 @@ class SinkPace:
                 self._accepted(batch, clocks.at_s(batch.accepted_ms, at_most_s=now_s), bound)
         if told.accepted is not None and self.waiting and self.waiting[0].seq <= told.accepted:
             self._accepted(self._guessed(told.accepted, now_s), now_s, bound)
-        self._heard_s, self.error = now_s, told.error
+        self._heard_s, self.error, self.began = now_s, told.error, told.began
 
     def take(self, demand: Demand, bound: Bound) -> Room:
         """What this sink leaves to a dump that has so much open."""
@@ -315,7 +317,7 @@ class Controller:
         return tuple(
             SinkState(
                 name, sink.live_s(now_s), sink.bound_s(bound), sink.without_s, sink.width(bound)[0], self._holds == name,
-                sink.lag_s(now_s), sink.error, sink.limit_s(bound), sink.fixed_s,
+                sink.lag_s(now_s), sink.error, sink.limit_s(bound), sink.fixed_s, sink.began,
             )
             for name, sink in self._sinks.items()
             if name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.model import Seq
+from sidecar.core.model import FIRST_SEQ, Seq
 
 BATCHES_KEPT = 64
 """Of a sink, told in each report: more than it accepts between two reads of the report."""
@@ -28,12 +28,14 @@ class BatchDone:
 @dataclass(frozen=True, slots=True)
 class SinkDelivery:
     """`sink`: its URI without secrets. `accepted`: its last segment, None before the first. `batches`: the last BATCHES_KEPT of this
-    worker, oldest first. `error`: why it does not go on, empty while it does."""
+    worker, oldest first. `error`: why it does not go on, empty while it does. `began`: the first segment that it received, where the log
+    had no earlier ones any more when it began; 0: it received the log from its beginning, or no report says more."""
 
     sink: str
     accepted: Seq | None
     batches: tuple[BatchDone, ...] = ()
     error: str = ""
+    began: Seq = FIRST_SEQ
 
 
 @dataclass(frozen=True, slots=True)

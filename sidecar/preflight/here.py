@@ -39,7 +39,7 @@ from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import folder_problem
 from sidecar.log.storage import Folder
 from sidecar.process.addresses import ANSWER_S, Holder, address
-from sidecar.process.checks import Skip, Told, failed, of_error, ok, warning
+from sidecar.process.checks import Finding, Skip, Told, failed, of_error, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.run.beginning import check_beginning
 from spark_merge.follow import check_has
@@ -207,12 +207,27 @@ def sinks(config: Config, log_id: str) -> Told[None]:
             yield of_error(error, setting=setting)
             continue
         fit += 1
-        yield ok(f"sink {number} ({shown(uri)}): " + ("new" if accepted is None else f"has accepted segment {accepted.seq}"))
+        yield (
+            _begins(folder, f"sink {number} ({shown(uri)})", setting)
+            if accepted is None
+            else ok(f"sink {number} ({shown(uri)}): has accepted segment {accepted.seq}")
+        )
     if fit == len(config.sinks) and last_manifest(folder) is None:
         try:
             check_beginning(config, log_id, lambda uri, log_id: holds_rows(uri, log_id=log_id))
         except TicdcDumpError as error:
             yield of_error(error, setting="kafka.begin, push.begin")
+
+
+def _begins(log: Folder, sink: str, setting: str) -> Finding:
+    """Of a sink that has nothing of this log."""
+    if not (first := kept(log).start):
+        return ok(f"{sink}: new")
+    return warning(
+        f"{sink}: new, and the log has segments from {first} on only: its tables will lack the rows from before",
+        setting=setting,
+        hint="start a dump of the tables that it is to have, once the sidecar runs with it; a dump goes to all sinks",
+    )
 
 
 def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]) -> Told[None]:

@@ -162,6 +162,7 @@ class News:
         self._stands: dict[str, str] = {}
         self._skipped = self._guessed = 0
         self._above: set[tuple[str, str]] = set()
+        self._late: set[str] = set()
         self._dump: _DumpSeen | None = None
         self._segments: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
 
@@ -208,6 +209,9 @@ class News:
             if sink.error != self._stands.get(sink.sink, ""):
                 self._stands[sink.sink] = sink.error
                 yield _sink_stands(sink) if sink.error else Line("sink goes on", {"sink": sink.sink})
+            if sink.began and sink.sink not in self._late:
+                self._late.add(sink.sink)
+                yield _began_late(sink)
 
     def _above_bounds(self, now: SidecarStatus) -> Iterator[Line]:
         """Once for each dump and sink."""
@@ -322,6 +326,14 @@ def _outage(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[Line]:
 def _sink_stands(sink: SinkDelivery) -> Line:
     text, hint = parted(sink.error)
     return Line("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
+
+
+def _began_late(sink: SinkDelivery) -> Line:
+    text = (
+        f"it has the log from segment {sink.began} on only: its tables lack the rows from before that no later change or dump has brought"
+    )
+    hint = "unless a dump has run since, start one of the tables that it is to have whole"
+    return Line("sink began late", {"sink": sink.sink, "segment": sink.began, "text": text, "hint": hint}, "warning")
 
 
 def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[Line]:

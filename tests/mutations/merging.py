@@ -231,6 +231,20 @@ MERGING = [
         f"{LAKES}::test_a_first_dump_brings_a_row_back_that_the_stream_had_brought_wrong_before_it[batches0-iceberg]",
     ),
     Mutation(
+        "a new sink begins behind the first window that reaches back",
+        "spark_merge/read.py",
+        "if any(window.first_seq < found for window in manifest.windows):",
+        "if any(window.first_seq < first for window in manifest.windows):",
+        "tests/unit/merge/test_read.py::test_a_new_sink_begins_behind_the_windows_that_reach_back_to_what_was_removed",
+    ),
+    Mutation(
+        "a new sink begins although a window that reaches back is open",
+        "spark_merge/read.py",
+        "if open_from is not None and open_from < found:",
+        "if open_from is not None and open_from < first:",
+        "tests/unit/merge/test_read.py::test_a_new_sink_waits_for_a_window_that_reaches_back_and_is_open",
+    ),
+    Mutation(
         "a column that was added has the values of one that gave its name away",
         "spark_merge/ddl/columns.py",
         "if former is None and lowered(name) not in gone:",

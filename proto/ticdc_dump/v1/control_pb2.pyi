@@ -297,7 +297,7 @@ class DumpStatus(_message.Message):
     def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., ambiguous_timestamps: _Optional[int] = ...) -> None: ...
 
 class SinkStatus(_message.Message):
-    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s")
+    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s", "began_seq")
     SINK_FIELD_NUMBER: _ClassVar[int]
     LIVE_S_FIELD_NUMBER: _ClassVar[int]
     BOUND_S_FIELD_NUMBER: _ClassVar[int]
@@ -308,6 +308,7 @@ class SinkStatus(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LIMIT_S_FIELD_NUMBER: _ClassVar[int]
     FIXED_S_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_SEQ_FIELD_NUMBER: _ClassVar[int]
     sink: str
     live_s: float
     bound_s: float
@@ -318,7 +319,8 @@ class SinkStatus(_message.Message):
     error: str
     limit_s: float
     fixed_s: float
-    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ..., limit_s: _Optional[float] = ..., fixed_s: _Optional[float] = ...) -> None: ...
+    began_seq: int
+    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ..., limit_s: _Optional[float] = ..., fixed_s: _Optional[float] = ..., began_seq: _Optional[int] = ...) -> None: ...
 
 class SubscriberStatus(_message.Message):
     __slots__ = ("name", "next_seq", "segments", "heard_s", "connected")

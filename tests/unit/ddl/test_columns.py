@@ -65,6 +65,7 @@ CASES = (
     Case("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN c TO d", "a c", {"b": "a", "d": "c"}),
     Case("ALTER TABLE t CHANGE a b INT, DROP COLUMN c, ADD COLUMN d INT", "a c", {"b": "a", "d": ""}),
     Case("ALTER TABLE t RENAME COLUMN a TO b, ADD COLUMN a INT", "a", {"b": "a", "a": ""}),
+    Case("ALTER TABLE t RENAME COLUMN a TO b, ADD COLUMN a INT FIRST", "a", {"a": "", "b": "a"}),
     Case("ALTER TABLE t ADD COLUMN c INT, CHANGE b d INT, MODIFY a INT", "a b", {"a": "a", "d": "b", "c": ""}),
     # conditions
     Case("ALTER TABLE t CHANGE IF EXISTS a b INT", "a", {"b": "a"}),

@@ -170,3 +170,23 @@ def test_a_window_that_reaches_back_to_a_missing_segment_is_an_error_before_a_ta
     manifest.write_bytes(data)
     of(log, tmp_path, segments_max=4).deliver()
     assert target(str(tmp_path), "log-1").rows[len(seen) :][0].seq == 4
+
+
+def test_a_sink_that_is_added_to_a_log_begins_behind_the_windows_that_it_cannot_merge(
+    tmp_path: Path, log: Folder, history: History
+) -> None:
+    """Their changes were removed. It says where it began until it has a segment."""
+    chunk = next(chunk for windows in history.windows for window in windows for chunk in window.chunks if chunk.rows)
+    window = ClosedWindow("1" * 16, CommitTs(50), CommitTs(350), Seq(0), (chunk,))
+    without_windows(history).windows[3].append(window)
+    write_log(log, history)
+    owner = FolderLog(log)
+    owner.recover(epoch=1)
+    owner.retain(delivered=Seq(3), open_from=None)
+    for seq in (0, 1):  # as if those who had them had accepted them before
+        (tmp_path / "log" / manifest_name(Seq(seq))).unlink(missing_ok=True)
+    late = of(log, tmp_path, segments_max=2)
+    assert late.began == 4
+    delivered = [segment.seq for _ in range(SEGMENTS) for segment in late.deliver()]
+    assert delivered == list(range(4, SEGMENTS))
+    assert of(log, tmp_path, segments_max=2).began is None

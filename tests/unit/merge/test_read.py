@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,15 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sidecar.core.chunk import ClosedWindow
 from sidecar.core.model import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
-from sidecar.errors import LogBroken
+from sidecar.errors import LogBroken, SinkError
 from sidecar.log import storage
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import DATA_COLUMNS, DataFile, Manifest
 from sidecar.log.segment_log import ROW_GROUP_ROWS_MAX, FolderLog, write_chunk
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import DueChunk
-from spark_merge.read import new_manifests, read_rows, read_schemas
+from spark_merge.read import beginning, new_manifests, read_rows, read_schemas
 from spark_merge.task import open_chunk
 
 CHANGE = Change(CommitTs(1), Rank.PUT, "shop", "orders", b"k", b"v", Lane("kafka/orders/1"), 1)
@@ -299,3 +301,51 @@ def test_a_beginning_that_is_gone_without_a_note_is_broken(log: FolderLog, tmp_p
     for read in (lambda: seqs(log.folder, None), lambda: FolderLog(log.folder).recover(epoch=2)):
         with pytest.raises(LogBroken, match=r"0{20}\.json is missing"):
             read()
+
+
+# ---- where a sink that is new to the log begins ------------------------------------------------------------------------
+
+
+def retained(log: FolderLog, *, windows: dict[int, int], open_from: int | None = None) -> Folder:
+    """A log of segments 3 to 9, of ten; `windows`: by the segment that they close in, the one that they opened in."""
+    for seq in range(10):
+        due = tuple(ClosedWindow("d", CommitTs(0), CommitTs(seq), Seq(first), ()) for last, first in windows.items() if last == seq)
+        last = replace(manifest(seq, log.write_data(Seq(seq), epoch=1, codec="canal-json", changes=[])), windows=due)
+        log.commit(replace(last, open_from=None if open_from is None or seq < open_from else Seq(open_from)))
+    needed_until = max(seq for seq in windows if windows[seq] < 3) if any(first < 3 for first in windows.values()) else 3
+    log.retain(delivered=Seq(max(3, needed_until)), open_from=Seq(3))
+    return log.folder
+
+
+def test_a_new_sink_begins_with_the_log(log: FolderLog) -> None:
+    assert beginning(log.folder) == 0
+    append(log, *range(3))
+    assert beginning(log.folder) == 0
+
+
+@pytest.mark.parametrize(
+    ("windows", "first"),
+    [
+        ({}, 3),
+        ({4: 3, 6: 5}, 3),
+        ({4: 2}, 5),
+        ({4: 2, 6: 3}, 7),
+        ({4: 2, 6: 5}, 5),
+        ({4: 2, 5: 4, 7: 5, 9: 8}, 8),
+    ],
+)
+def test_a_new_sink_begins_behind_the_windows_that_reach_back_to_what_was_removed(
+    log: FolderLog, windows: dict[int, int], first: int
+) -> None:
+    folder = retained(log, windows=windows)
+    assert seqs(folder, None)[0] == 3
+    assert beginning(folder) == first
+
+
+def test_a_new_sink_waits_for_a_window_that_reaches_back_and_is_open(log: FolderLog) -> None:
+    folder = retained(log, windows={4: 2, 6: 3}, open_from=6)
+    with pytest.raises(SinkError, match="cannot begin yet: a window of a dump may be open since segment 6") as error:
+        beginning(folder)
+    assert "dumppause" in error.value.hint
+    log.commit(replace(manifest(10, log.write_data(Seq(10), epoch=1, codec="canal-json", changes=[])), open_from=None))
+    assert beginning(folder) == 7

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from threading import Event
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -28,6 +29,8 @@ from sidecar.feeds.encoded.checks import of_hidden_ddls
 from sidecar.feeds.kafka import checks as kafka_checks
 from sidecar.feeds.kafka.checks import lag, of_beginning, others, sharing
 from sidecar.feeds.kafka.tail import Tail
+from sidecar.log.segment_log import FolderLog
+from sidecar.log.storage import open_folder
 from sidecar.ports import TableEstimate
 from sidecar.preflight import changefeed, here
 from sidecar.preflight.preflight import Report, checks, preflight
@@ -51,7 +54,9 @@ from sidecar.process.checks import (
 )
 from sidecar.rowcodec.table_info import table_schema
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
+from spark_merge.read import kept
 from spark_merge.sinks.files.sink import FileSink
+from tests.support.histories import SEGMENTS, random_history, write_log
 from tests.support.services.fake_tidb import FakeTidb, Refused
 
 Body = Callable[[Found], Told[Any]]
@@ -454,6 +459,22 @@ def test_a_sink_is_told_without_its_secrets_and_one_that_cannot_be_meant_leaves_
     findings = list(here.sinks(msgspec.convert(found, Config), "cf/1"))
     assert [finding.status for finding in findings] == [Status.FAILED, Status.OK]
     assert findings[1].what == "sink 2 (s3://bucket/out?format=jsonl): new"
+
+
+def test_a_sink_that_is_new_to_a_log_without_its_beginning_is_warned_of(tmp_path: Path) -> None:
+    log = FolderLog(open_folder(f"{tmp_path}/log"))
+    write_log(log.folder, random_history(Random(1)))
+    log.recover(epoch=1)
+    found = {"sinks": [f"file://{tmp_path}/out?format=jsonl"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    found |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
+    config = msgspec.convert(found, Config)
+    (whole,) = here.sinks(config, "cf/1")
+    assert whole.status is Status.OK
+    log.retain(delivered=Seq(SEGMENTS - 1), open_from=None)
+    (partial,) = here.sinks(config, "cf/1")
+    assert (partial.status, partial.setting) == (Status.WARNING, "sinks (number 1)")
+    assert f"segments from {kept(log.folder).start} on only" in partial.what
+    assert "start a dump" in partial.hint
 
 
 class StoredEntries:

@@ -189,6 +189,16 @@ def test_the_first_delivery_of_a_term_is_told_once() -> None:
     assert told(replace(later, delivered_ts=CommitTs(AT + (2000 << 18)))) == []
 
 
+def test_a_sink_that_began_late_is_told_once_with_what_makes_it_whole() -> None:
+    told = Told(report=report(5))
+    assert told(BASE) == []
+    told.report = report(sinks=(SinkDelivery("file:///0", Seq(5), began=Seq(3)),))
+    line = told.one(BASE)
+    assert (line.event, line.level, line.values["segment"]) == ("sink began late", "warning", 3)
+    assert "start one of the tables" in str(line.values["hint"])
+    assert told(BASE) == []
+
+
 def test_a_sink_that_stands_is_told_with_the_way_out_and_when_it_goes_on() -> None:
     told = Told(report=report(5))
     assert told(BASE) == []
