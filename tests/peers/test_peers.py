@@ -250,12 +250,17 @@ class TestCommand:
             (["--runs", "3", "--rows", "1000"], None),
             (["--runs", "3", "--live-seconds", "5"], None),
             (["--runs", "3", "--warm-up-seconds", "60"], None),
-            (["--quick", "--page", "other.md"], Path("other.md")),
+            (["--quick", "--page", __file__], Path(__file__)),
         ],
     )
     def test_only_a_run_in_full_renews_the_projects_page(self, arguments: list[str], page: Path | None) -> None:
         options = options_of(arguments)
         assert page_of(options, sizes_of(options)) == page
+
+    def test_a_page_that_is_not_there_is_wrong_usage_before_anything_is_measured(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            options_of(["--page", "nowhere.md"])
+        assert f"copy {PAGE.name} there" in capsys.readouterr().err
 
     def test_quick_is_a_tenth_of_the_rows_that_were_asked_for(self) -> None:
         assert sizes_of(options_of(["--quick", "--rows", "50000"])).rows == 5_000

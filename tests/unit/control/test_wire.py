@@ -59,7 +59,7 @@ STATUS = SidecarStatus(
     strict_bound=True,
     skipped_rows=17,
     ambiguous_timestamps=18,
-    sinks=(SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader", limit_s=0.9, fixed_s=0.2),),
+    sinks=(SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, True, lag_s=0.7, error="no leader", limit_s=0.9, fixed_s=0.2, began=Seq(3)),),
     source_away_s=84.0,
 )
 
