@@ -167,6 +167,7 @@ class MariaDb:
         head = "create database mysql;\nuse mysql;\nset @auth_root_socket=NULL;\n"
         sql = head.encode() + b"\n".join((self._home / "share" / name).read_bytes() for name in scripts)
         command = [part if not part.startswith("--datadir=") else f"--datadir={fresh}" for part in self._command()]
+        command.append(f"--tmpdir={self.folder}")  # not the system's: a server that starts removes the temporary tables of all others
         with self._log.open("ab") as log:
             done = subprocess.run([*command, "--bootstrap"], input=sql, stdout=log, stderr=log, timeout=START_S_MAX, check=False)
         if done.returncode:
