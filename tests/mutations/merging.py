@@ -10,6 +10,7 @@ MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the
 SPOOL = "tests/unit/sinks/test_spool.py"
 LAKES = "tests/contract/test_merged_lakes.py"
 COLUMNS = "tests/unit/ddl/test_columns.py::test_a_column_is_followed_by_id_statement_and_name"
+POSITIONS = "tests/contract/test_positions.py::TestMemory"
 LOGGED = "tests/unit/ddl/test_logged.py"
 
 MERGING = [
@@ -279,5 +280,34 @@ MERGING = [
             condition(reader)""",
         "            condition(reader)",
         f"{LOGGED}::test_what_a_statement_does_with_partitions_is_the_same_at_every_sink",
+    ),
+    Mutation(
+        "a swap whose answer was lost is taken for done",
+        "spark_merge/sinks/position.py",
+        "            stored = self._read_own()\n            if stored.state == after:",
+        "            stored = self._read_own()\n            if result is Missed.UNKNOWN or stored.state == after:",
+        f"{POSITIONS}::test_an_answer_that_is_lost_is_looked_for",
+    ),
+    Mutation(
+        "whoever owns the output, its state is changed again",
+        "spark_merge/sinks/position.py",
+        "            stored = self._read_own()",
+        "            stored = self._read() or before",
+        f"{POSITIONS}::test_an_owner_that_is_replaced_while_its_answer_is_lost_stops",
+    ),
+    Mutation(
+        "a worker whose opening was not answered is the owner all the same",
+        "spark_merge/sinks/position.py",
+        "            result = self._store.compare_and_swap(before, after)\n",
+        "            result = self._store.compare_and_swap(before, after)\n"
+        "            result = Stored(after, before and before.version) if result is Missed.UNKNOWN else result\n",
+        f"{POSITIONS}::test_an_answer_that_is_lost_is_looked_for",
+    ),
+    Mutation(
+        "segments that do not follow the accepted ones are accepted",
+        "spark_merge/sinks/position.py",
+        "        self.check_next(first)\n",
+        "",
+        f"{POSITIONS}::test_a_step_back_and_a_gap_accept_nothing",
     ),
 ]

@@ -26,7 +26,7 @@ from sidecar.errors import SinkError
 from spark_merge.latest import last_places
 from spark_merge.sinks.opensearch import client
 from spark_merge.sinks.opensearch.client import AWAY, BUSY, CONFLICT, NOT_FOUND, Session, hint_of
-from spark_merge.sinks.opensearch.position import Place
+from spark_merge.sinks.opensearch.position import OwnedPosition
 
 TOLD_MAX = 3
 """Of the rows that a server refuses, as many are told."""
@@ -43,8 +43,8 @@ class Rows(NamedTuple):
 
 
 class Bulk:
-    def __init__(self, session: Session, place: Place, *, bytes_max: int, rows_max: int) -> None:
-        self._session, self._place = session, place
+    def __init__(self, session: Session, owned: OwnedPosition, *, bytes_max: int, rows_max: int) -> None:
+        self._session, self._owned = session, owned
         self._bytes_max, self._rows_max = bytes_max, rows_max
         self._waiting: list[Rows] = []
         self._bytes = self._rows = 0
@@ -101,7 +101,7 @@ class Bulk:
 
     def _once(self, body: bytes) -> Any:
         """Each time anew it is asked whose the output is."""
-        self._place.check(self._session)
+        self._owned.check(self._session)
         return self._session.call("POST", "/_bulk", body, _ANSWER)
 
     def _told(self, refused: Sequence[tuple[TableName, str, Any]]) -> SinkError:

@@ -23,7 +23,7 @@ from spark_merge.sinks.opensearch.client import Session
 from spark_merge.sinks.opensearch.ddl import DdlRunner
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
 from spark_merge.sinks.opensearch.indices import Indices
-from spark_merge.sinks.opensearch.position import Position, Written
+from spark_merge.sinks.opensearch.position import OwnedPosition, Written, position_of
 from spark_merge.sinks.opensearch.uri import PARAMETERS, POSITION_INDEX, Settings, settings_of
 from spark_merge.sinks.opensearch.writer import BulkWriter
 
@@ -35,38 +35,38 @@ class OpenSearchSink:
     def __init__(self, settings: Settings, *, log_id: str) -> None:
         self._settings = settings
         self._session = Session(settings.server)
-        self._position = Position(self._session, settings.position_index, log_id=log_id)
+        self._position = position_of(self._session, settings.position_index, log_id=log_id)
         self._indices = Indices(self._session, settings, log_id=log_id)
-        self._written: Written | None = None
         self._makes_indices = False
         self._fit: set[TableSchema] = set()
 
     def look(self) -> Accepted | None:
-        found = self._position.look()
-        return found.accepted if found else None
+        state = self._position.look()
+        return state.accepted if state else None
 
     def open(self, *, epoch: int | None) -> Standing:
-        found = self._position.open(epoch)
-        self._written, self._makes_indices = found.written, found.accepted is None
+        state = self._position.open(epoch)
+        self._makes_indices = state.accepted is None
         self._fit.clear()
-        return Standing(found.owner, found.accepted, None if found.written is None else found.written.seq)
+        return Standing(state.owner, state.accepted, None if state.detail is None else state.detail.seq)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
-        if self._written is None:
+        written = self._position.state.detail
+        if written is None:
             self._prepare(heads)
         found = stages(heads, chunk_parts=max(cores, 1), few_rows=FEW_CHUNK_ROWS)
         tasks = tuple(tuple(replace(task, order="table") for task in stage) for stage in found)
-        return Batch(tuple(heads), tasks, BulkWriter(self._settings, self._position.place, written=self._written is not None))
+        owned = OwnedPosition(self._settings.server, self._settings.position_index, self._position.state.owner)
+        return Batch(tuple(heads), tasks, BulkWriter(self._settings, owned, written=written is not None))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         first, last = batch.heads[0], batch.heads[-1]
-        self._position.place.check(self._session)
+        self._position.check()
         if last.ddls or last.manifest.next_schemas:
             self._carry_out(first, last)
         elif self._settings.refresh == "accept":
             self._refresh({table for outcome in outcomes for _, table in outcome.counts})
         self._position.accept(Accepted.of(last.manifest), first=first.seq)
-        self._written = None
 
     def close(self) -> None:
         self._session.close()
@@ -88,7 +88,7 @@ class OpenSearchSink:
             if index is not None:
                 self._indices.fit(schema, index)
             elif self._makes_indices:
-                self._position.place.check(self._session)
+                self._position.check()
                 self._indices.make(self._alias(schema), schema, heads[0].seq)
             else:
                 raise SinkError(
@@ -105,13 +105,14 @@ class OpenSearchSink:
             return
         settings.names.check(ours(last.next_schemas))
         found = changes(last, settings.forms, anew=bool(times & settings.anew))
-        if self._written is None:
+        written = self._position.state.detail
+        if written is None:
             there = self._indices.there(map(self._alias, ours(last.schemas).values()))
-            self._written = Written(last.seq, {alias: index.name for alias, index in there.items()})
-            self._position.wrote(self._written, first=first.seq)
+            written = Written(last.seq, {alias: index.name for alias, index in there.items()})
+            self._position.check_next(first.seq)
+            self._position.change(written)
         self._fit.clear()
-        still_ours = self._position.place.check
-        DdlRunner(self._indices, self._written.there, Seq(last.seq + 1), lambda: still_ours(self._session)).carry_out(found)
+        DdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(found)
         if settings.refresh == "accept":
             self._refresh(ours(last.next_schemas).keys())
 

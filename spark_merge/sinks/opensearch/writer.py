@@ -12,7 +12,7 @@ from spark_merge.sinks.opensearch import bulk
 from spark_merge.sinks.opensearch.bulk import Bulk
 from spark_merge.sinks.opensearch.client import Session
 from spark_merge.sinks.opensearch.documents import lines
-from spark_merge.sinks.opensearch.position import Place
+from spark_merge.sinks.opensearch.position import OwnedPosition
 from spark_merge.sinks.opensearch.uri import Settings
 
 
@@ -21,14 +21,14 @@ class BulkWriter:
     """`written`: the batch is there already, and only what it was is told again."""
 
     settings: Settings
-    place: Place
+    owned: OwnedPosition
     written: bool = False
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
         session = Session(self.settings.server)
         try:
-            requests = Bulk(session, self.place, bytes_max=self.settings.bulk_bytes, rows_max=self.settings.bulk_rows)
+            requests = Bulk(session, self.owned, bytes_max=self.settings.bulk_bytes, rows_max=self.settings.bulk_rows)
             for portion in portions:
                 self._take(portion, requests, counts)
             requests.flush()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sidecar.core.model import TableName
 from spark_merge.sinks.opensearch.bulk import Bulk, Rows
 from spark_merge.sinks.opensearch.client import Session
-from spark_merge.sinks.opensearch.position import Place
+from spark_merge.sinks.opensearch.position import OwnedPosition
 
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
 
@@ -30,7 +30,7 @@ class Server:
         return {"errors": False}
 
     def check(self, _: object) -> None:
-        """As `Place.check`."""
+        """As `OwnedPosition.check`."""
 
 
 def rows(table: TableName, *found: tuple[str, int]) -> Rows:
@@ -40,7 +40,7 @@ def rows(table: TableName, *found: tuple[str, int]) -> Rows:
 
 def sent(*parts: Rows, rows_max: int = 100) -> list[list[Any]]:
     server = Server()
-    bulk = Bulk(cast(Session, server), cast(Place, server), bytes_max=1 << 20, rows_max=rows_max)
+    bulk = Bulk(cast(Session, server), cast(OwnedPosition, server), bytes_max=1 << 20, rows_max=rows_max)
     for part in parts:
         bulk.add(part)
     bulk.flush()

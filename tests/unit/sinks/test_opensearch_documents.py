@@ -18,10 +18,11 @@ from spark_merge.sinks.opensearch import fields
 from spark_merge.sinks.opensearch.documents import lines
 from spark_merge.sinks.opensearch.fields import Forms
 from spark_merge.sinks.opensearch.names import Names, checked_pattern, physical
-from spark_merge.sinks.opensearch.position import Found, Place, Written
+from spark_merge.sinks.opensearch.position import OwnedPosition, Written, _state_of
 from spark_merge.sinks.opensearch.sink import OpenSearchSink
 from spark_merge.sinks.opensearch.uri import settings_of
 from spark_merge.sinks.opensearch.writer import BulkWriter
+from spark_merge.sinks.position import OutputState
 from spark_merge.sinks.registry import _read, leaves, name_of, open_sink
 
 T, FORMS = TableName("shop", "t"), Forms()
@@ -130,7 +131,7 @@ def test_a_uri_names_hosts_and_keeps_its_password_out_of_sight() -> None:
     assert settings.server.hosts == (("one", 9201), ("two", 9200))
     assert (settings.server.tls, settings.server.password()) == (True, "s#cret")
     assert (settings.bulk_rows, sorted(settings.done), settings.gc_deletes, settings.replicas) == (7, [5, 6], "2h", 0)
-    writer = BulkWriter(settings, Place(settings.server, "p", Owner(1, 1), "x"))
+    writer = BulkWriter(settings, OwnedPosition(settings.server, "p", Owner(1, 1)))
     assert b"cret" not in pickle.dumps(writer)
     assert pickle.loads(pickle.dumps(writer)) == writer
     assert "cret" not in name_of(uri) + repr(settings)
@@ -153,9 +154,12 @@ def test_what_cannot_be_meant_is_refused(tail: str, problem: str) -> None:
         open_sink(f"opensearch://{tail}", log_id="log")
 
 
-def test_the_position_reads_what_it_wrote() -> None:
-    ts = CommitTs((1 << 63) - 1)
-    found = Found("log", Owner(3, 4), "by", Accepted(Seq(5), ts, "id"), Written(Seq(6), {"a": "a-v1"}))
-    assert Found.of_json(json.loads(json.dumps(found.as_json()))) == found
-    bare = Found("log", Owner(0, 1), "by", Accepted(Seq(5), None, ""))
-    assert Found.of_json(json.loads(json.dumps(bare.as_json()))) == bare
+def test_a_position_that_0_4_wrote_is_read() -> None:
+    source = {
+        "log": "default/feed 1#ab", "epoch": 3, "incarnation": 4, "by": "0123456789abcdef",
+        "accepted": {"seq": 5, "upto_ts": "9223372036854775807", "manifest": "id"}, "written": {"seq": 6, "there": {"a": "a-v1"}},
+    }  # fmt: skip
+    accepted, written = Accepted(Seq(5), CommitTs((1 << 63) - 1), "id"), Written(Seq(6), {"a": "a-v1"})
+    assert _state_of(source) == OutputState("default/feed 1#ab", Owner(3, 4), accepted, written)
+    accepted_by_0_2 = {"seq": 5, "upto_ts": None, "manifest": ""}
+    assert _state_of(source | {"accepted": accepted_by_0_2, "written": None}).accepted == Accepted(Seq(5))
