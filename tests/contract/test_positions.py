@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.core.model import CommitTs, Seq
+from sidecar.log.storage import open_folder
+from spark_merge.contract import Accepted
+from spark_merge.sinks.files.commits import FolderPositions
+from spark_merge.sinks.files.layout import DeliveredSegment, Identity
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.opensearch.client import Server, Session
 from spark_merge.sinks.opensearch.position import DocumentPositions, Written
-from tests.contract.position_port import Output, PositionPort
+from tests.contract.position_port import LOG, Output, PositionPort
 from tests.support.services.opensearch import OpenSearchNode
 
 numbers = itertools.count()
@@ -21,6 +26,17 @@ class TestMemory(PositionPort):
     def output(self) -> Output:
         positions = MemoryPositions[str, str]()
         return Output(lambda: positions, details=("begun", "written"), payload=lambda accepted: f"rows up to {accepted.seq}")
+
+
+class TestFolder(PositionPort):
+    @pytest.fixture
+    def output(self, tmp_path: Path) -> Output:
+        folder, identity = open_folder(str(tmp_path / "out")), Identity(LOG, "jsonl", 0, 0)
+
+        def payload(accepted: Accepted) -> list[DeliveredSegment]:
+            return [DeliveredSegment(accepted.seq, accepted.upto_ts or CommitTs(0), (), None, accepted.manifest)]
+
+        return Output(lambda: FolderPositions(folder, identity), payload=payload)
 
 
 @pytest.mark.xdist_group("opensearch")

@@ -73,15 +73,15 @@ MERGING = [
     Mutation(
         "a former worker accepts",
         "spark_merge/sinks/files/commits.py",
-        "        if not self._create(commit):\n            raise taken(self._folder)\n",
+        "        if not self._create(commit):\n            return Missed.CONFLICT\n",
         "        self._create(commit)\n",
         f"{SINKS}::TestFiles::test_a_former_worker_that_wakes_up_can_not_accept[jsonl]",
     ),
     Mutation(
         "who opens an output leaves no trace",
         "spark_merge/sinks/files/commits.py",
-        "if self._create(opened):",
-        "if opened:",
+        "        if not self._create(commit):\n",
+        "        if not opening and not self._create(commit):\n",
         f"{SINKS}::TestFiles::test_a_former_worker_that_wakes_up_can_not_accept[jsonl]",
     ),
     Mutation(

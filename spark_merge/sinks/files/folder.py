@@ -15,27 +15,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Head, Owner, Standing
-from spark_merge.sinks.fence import check_log
-from spark_merge.sinks.files.commits import Commits
+from spark_merge.sinks.files.commits import FolderPositions
 from spark_merge.sinks.files.layout import (
-    FORMAT_VERSION,
-    IDENTITY,
-    SEGMENTS,
     DeliveredFile,
     DeliveredSegment,
     Identity,
     ddl_path,
     ddls_to_json,
-    identity_from_json,
-    identity_to_json,
     owner_of,
     seq_of,
     storage_errors,
 )
+from spark_merge.sinks.position import PositionKeeper
+
+_REMEDY = "deliver a new log to a new folder, and dump again; or set log.uri back to the log that the output is of"
 
 SWEPT_SEGMENTS = 1_000
 """How far beyond the last accepted segment a half-written batch can have left files: no batch is longer. Bounds the
@@ -48,33 +44,33 @@ class OutputFolder:
 
     def __init__(self, folder: Folder, identity: Identity, *, parameter: str = "format") -> None:
         self.folder = folder
-        self.identity = identity
-        self.owner = Owner(-1, 0)
-        self._parameter = parameter
-        self._commits = Commits(folder)
+        self._positions = FolderPositions(folder, identity, parameter=parameter)
+        self._position = PositionKeeper(self._positions, log_id=identity.log_id, remedy=_REMEDY)
+
+    @property
+    def identity(self) -> Identity:
+        return self._positions.identity
+
+    @property
+    def owner(self) -> Owner:
+        return self._position.state.owner
 
     def look(self) -> Accepted | None:
         """`Sink.look`."""
-        self._read_identity()
-        return self._commits.look()
+        state = self._position.look()
+        return None if state is None else state.accepted
 
     def open(self, epoch: int | None) -> Standing:
         """`Sink.open`."""
-        found = self._read_identity()
-        if found is not None and found.version == FORMAT_VERSION:
-            self.identity = replace(found, log_id=self.identity.log_id)
-        if found != self.identity:
-            with storage_errors(self.folder):
-                storage.write_atomically(self.folder, IDENTITY, identity_to_json(self.identity))
-        opened = self._commits.open(epoch)
-        self.owner = opened.owner
+        state = self._position.open(epoch)
         with storage_errors(self.folder):
-            storage.remove(self.folder, list(self._strays(opened.accepted)))
-        return Standing(opened.owner, self._commits.told(opened))
+            storage.remove(self.folder, list(self._strays(state.accepted and state.accepted.seq)))
+        return Standing(state.owner, state.accepted)
 
     def check(self, heads: Sequence[Head]) -> None:
-        """`Commits.check`."""
-        self._commits.check(heads[0].seq)
+        """What `accept` of these would raise by now; nothing is written."""
+        self._position.check_next(heads[0].seq)
+        self._position.check()
 
     def accept(self, heads: Sequence[Head], segments: Sequence[DeliveredSegment]) -> None:
         """`segments` are these heads'. As `Sink.accept`."""
@@ -82,24 +78,7 @@ class OutputFolder:
             for head in heads:
                 if head.ddls:
                     storage.write_atomically(self.folder, ddl_path(head.seq), ddls_to_json(head.seq, head.ddls))
-        self._commits.accept(segments)
-
-    def _read_identity(self) -> Identity | None:
-        with storage_errors(self.folder):
-            data = storage.read_files(self.folder, [IDENTITY]).get(IDENTITY)
-            if data is None and storage.list_names(replace(self.folder, root=self.folder.path(SEGMENTS)), deep=False):
-                raise SinkError(f"{self.folder} has segments but no {IDENTITY}", hint=f"restore {IDENTITY}, or deliver to a new folder")
-        if data is None:
-            return None
-        found = identity_from_json(data, name=f"{self.folder}/{IDENTITY}")
-        hint = "deliver a new log to a new folder, and dump again; or set log.uri back to the log that the output is of"
-        check_log(self.folder, found.log_id, self.identity.log_id, hint=hint)
-        if found.file_format != self.identity.file_format:
-            raise SinkError(
-                f"{self.folder} holds {found.file_format} files, not {self.identity.file_format}",
-                hint=f"add ?{self._parameter}={found.file_format}, or deliver to a new folder",
-            )
-        return found
+        self._position.accept(Accepted.of(heads[-1].manifest), first=heads[0].seq, payload=segments)
 
     # ---- the sweep --------------------------------------------------------------------------------------------------
 

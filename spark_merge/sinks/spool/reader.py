@@ -18,7 +18,7 @@ from sidecar.log import storage
 from sidecar.log.identity import known_id, own_of
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SubscriberState
-from spark_merge.sinks.files.commits import Commits
+from spark_merge.sinks.files.commits import accepted_in
 from spark_merge.sinks.files.layout import (
     IDENTITY,
     DeliveredSegment,
@@ -92,7 +92,7 @@ class SpoolReader:
         return None
 
     def subscribers(self) -> list[SubscriberState]:
-        accepted = Commits(self._folder).look()
+        accepted = accepted_in(self._folder)
         last, asked_ms = -1 if accepted is None else accepted.seq, now_ms()
         return [
             SubscriberState(one.name, Seq(one.acknowledged + 1), max(last - one.acknowledged, 0), max(asked_ms - one.heard_ms, 0) / 1000)

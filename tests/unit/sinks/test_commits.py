@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,11 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Owner
+from spark_merge.contract import Accepted, Owner
 from spark_merge.sinks.files import commits as module
-from spark_merge.sinks.files.commits import Commits
-from spark_merge.sinks.files.layout import COMMITS, HEAD, SEGMENTS, Commit, DeliveredSegment, commit_path, segment_path
+from spark_merge.sinks.files.commits import FolderPositions, accepted_in
+from spark_merge.sinks.files.layout import COMMITS, HEAD, SEGMENTS, Commit, DeliveredSegment, Identity, commit_path, segment_path
+from spark_merge.sinks.position import PositionKeeper
 
 KEPT = 3
 
@@ -29,15 +30,23 @@ def folder(tmp_path: Path) -> Folder:
     return open_folder(str(tmp_path / "out"))
 
 
+Commits = PositionKeeper[None, Sequence[DeliveredSegment]]
+
+
+def commits_of(folder: Folder) -> Commits:
+    return Commits(FolderPositions(folder, Identity("log", "jsonl", 0, 0)), log_id="log", remedy="use another folder")
+
+
 def opened(folder: Folder) -> Commits:
-    found = Commits(folder)
-    found.open(None)
-    return found
+    commits = commits_of(folder)
+    commits.open(None)
+    return commits
 
 
 def accept(commits: Commits, *seqs: int, manifest: str = "mine") -> None:
     for seq in seqs:
-        commits.accept([DeliveredSegment(Seq(seq), CommitTs(100 * seq), (), None, manifest)])
+        segment = DeliveredSegment(Seq(seq), CommitTs(100 * seq), (), None, manifest)
+        commits.accept(Accepted(segment.seq, segment.upto_ts, manifest), first=segment.seq, payload=[segment])
 
 
 def numbers(folder: Folder) -> list[int]:
@@ -50,8 +59,8 @@ def test_a_file_a_batch_does_not_stay(folder: Folder) -> None:
         accept(mine, seq)
         assert numbers(folder)[-1] == seq
         assert KEPT <= len(numbers(folder)) <= 2 * KEPT + 1 or seq < KEPT
-    assert Commits(folder).look() == (99, 9900, "mine")
-    assert len(storage.list_names(folder, deep=True)) == len(numbers(folder)) + 99 + 2, f"{SEGMENTS} are the readers', and stay"
+    assert accepted_in(folder) == (99, 9900, "mine")
+    assert len(storage.list_names(folder, deep=True)) == len(numbers(folder)) + 99 + 3, f"{SEGMENTS} are the readers', and stay"
 
 
 @pytest.mark.parametrize("behind", [1, KEPT, 2 * KEPT, 50])
@@ -60,13 +69,13 @@ def test_a_former_owner_can_not_accept_under_a_number_that_was_removed(folder: F
     accept(former, 1)
     mine = opened(folder)
     accept(mine, *range(2, 2 + behind))
-    asks: list[Callable[[], None]] = [lambda: former.check(Seq(2)), lambda: accept(former, 2, manifest="of the former")]
+    asks: list[Callable[[], None]] = [former.check, lambda: accept(former, 2, manifest="of the former")]
     for ask in [*asks, *asks]:
         with pytest.raises(OwnershipLost):
             ask()
-        assert Commits(folder).look() == (1 + behind, 100 * (1 + behind), "mine")
+        assert accepted_in(folder) == (1 + behind, 100 * (1 + behind), "mine")
     assert b"of the former" not in storage.read_file(folder, segment_path(Seq(2)))
-    mine.check(Seq(2 + behind))
+    mine.check()
     accept(mine, 2 + behind)
     accept(opened(folder), 3 + behind)
 
@@ -74,25 +83,27 @@ def test_a_former_owner_can_not_accept_under_a_number_that_was_removed(folder: F
 def test_one_that_opens_under_a_number_that_was_removed_opens_after_the_last(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has read the last one, and others go on for long before it makes its own."""
     accept(opened(folder), 1)
-    late, create, others = Commits(folder), Commits._create, list[Commits]()
+    create, others = FolderPositions._create, list[Commits]()
 
-    def amid(self: Commits, commit: Commit) -> bool:
-        if self is late and not others:
-            others.append(opened(folder))
+    def amid(self: FolderPositions, commit: Commit) -> bool:
+        if not others:
+            others.append(commits_of(folder))
+            others[0].open(None)
             accept(others[0], *range(2, 30))
         return create(self, commit)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Commits, "_create", amid)
-        commit = late.open(None)
-    assert (commit.accepted, commit.owner) == (29, Owner(0, 3))
+        patch.setattr(FolderPositions, "_create", amid)
+        late = commits_of(folder)
+        state = late.open(None)
+    assert (state.accepted, state.owner) == ((29, 2900, "mine"), Owner(0, 3))
     with pytest.raises(OwnershipLost):
         accept(others[0], 30)
     accept(late, 30)
 
 
 def test_a_reader_that_is_slow_reads_the_last_one(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine, reader = opened(folder), Commits(folder)
+    mine = opened(folder)
     accept(mine, 1)
     read, waiting = storage.read_files, [lambda: accept(mine, *range(2, 30))]
 
@@ -103,7 +114,7 @@ def test_a_reader_that_is_slow_reads_the_last_one(folder: Folder, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(storage, "read_files", slow)
-        assert reader.look() == (29, 2900, "mine")
+        assert accepted_in(folder) == (29, 2900, "mine")
 
 
 def test_what_gathered_before_goes_when_it_is_opened(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,4 +135,4 @@ def test_commits_that_are_lost_are_not_taken_for_none(folder: Folder, act: Calla
     accept(opened(folder), 1, 2)
     storage.remove(folder, [commit_path(number) for number in numbers(folder)])
     with pytest.raises(SinkError, match=f"{COMMITS} has no commit, and {HEAD} says that it had"):
-        act(Commits(folder))
+        act(commits_of(folder))
