@@ -9,6 +9,9 @@ from sidecar.log.identity import continues
 from sidecar.log.storage import Folder
 from spark_merge.sinks.files.layout import storage_errors
 
+ANOTHER_FOLDER = "deliver a new log to a new folder, and dump again; or set log.uri back to the log that the output is of"
+"""What an operator does who meets another log's output in a folder."""
+
 
 def check_log(place: object, found: str, mine: str, *, hint: str) -> None:
     """Raises SinkError where `place` has the output of another log than `mine`; `hint`: how a place of its own is named."""

@@ -15,6 +15,8 @@ from spark_merge.sinks.files.layout import DeliveredSegment, Identity
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.opensearch.client import Server, Session
 from spark_merge.sinks.opensearch.position import DocumentPositions, Written
+from spark_merge.sinks.storage.commits import StoragePositions
+from spark_merge.sinks.storage.options import options_of
 from tests.contract.position_port import LOG, Output, PositionPort
 from tests.support.services.opensearch import OpenSearchNode
 
@@ -37,6 +39,13 @@ class TestFolder(PositionPort):
             return [DeliveredSegment(accepted.seq, accepted.upto_ts or CommitTs(0), (), None, accepted.manifest)]
 
         return Output(lambda: FolderPositions(folder, identity), payload=payload)
+
+
+class TestStorageLayout(PositionPort):
+    @pytest.fixture
+    def output(self, tmp_path: Path) -> Output:
+        folder, options = open_folder(str(tmp_path / "out")), options_of({"protocol": "csv", "csv.include-commit-ts": "true"})
+        return Output(lambda: StoragePositions(folder, options))
 
 
 @pytest.mark.xdist_group("opensearch")

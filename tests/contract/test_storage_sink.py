@@ -15,8 +15,6 @@ from sidecar.log.storage import open_folder
 from spark_merge.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.storage import commits as committing
-from spark_merge.sinks.storage import publish as publishing
-from spark_merge.sinks.storage import sink as sinking
 from spark_merge.sinks.storage import writer
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.sinks.storage.sink import StorageSink
@@ -127,11 +125,14 @@ def test_a_worker_that_is_a_former_one_writes_no_index_and_no_checkpoint(story: 
     batch, work = story.begin(former)
     former.accept(batch, Here().run(work))
     assert isinstance(former, StorageSink)
-    last = former._opened().last
+    positions = former._position._store
+    assert isinstance(positions, committing.StoragePositions)
+    last, _ = positions._find()
+    assert last is not None
     story.finish()
     there = output(story.place.uri, CSV).files
     with pytest.raises(OwnershipLost):
-        publishing.publish(open_folder(story.place.uri), former._commits, last)
+        positions._publish(last)
     assert output(story.place.uri, CSV).files == there
 
 
@@ -230,8 +231,7 @@ def _numbers(place: str, uri: str) -> list[int]:
 
 @pytest.fixture
 def few_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sinking, committing):
-        monkeypatch.setattr(module, "HEAD_EVERY", 2)
+    monkeypatch.setattr(committing, "HEAD_EVERY", 2)
 
 
 @pytest.mark.usefixtures("few_commits")
@@ -240,20 +240,22 @@ def test_a_file_a_batch_does_not_stay_and_a_number_that_was_removed_lets_no_form
     batch, work = story.begin(former)
     outcomes = Here().run(work)
     delivery = story.delivery(segments_max=1)
-    before = former._opened() if isinstance(former, StorageSink) else None
+    assert isinstance(former, StorageSink)
+    positions = former._position._store
+    assert isinstance(positions, committing.StoragePositions)
+    before, names = positions._find()
+    assert before is not None
     while delivery.deliver():
         commits, heads = (_numbers(place, story.place.uri) for place in ("commits", "heads"))
         assert len(commits) <= 5
         assert (len(heads), commits[-1] - heads[0] < 2) == (1, True)
     assert commits[0] > 2, "the former worker's next number is free"
-    assert isinstance(former, StorageSink)
-    assert before is not None
     with pytest.raises(OwnershipLost):
-        former._commits.check_last(before.last.number)
+        positions._check_last(before.number)
     for _ in range(2):
         with pytest.raises(OwnershipLost):
             former.accept(batch, outcomes)
-    former._commits.write_head(before)
+    positions._write_head(before.number, names)
     assert accepted(story.place.sink()) == SEGMENTS - 1
     story.place.sink().open(epoch=None)
     story.check_end()

@@ -1,4 +1,5 @@
-"""The position of an output folder (`PositionStore`): commits one after another, each created exclusively, after its maker has read the last.
+"""The position of an output folder (`PositionStore`): commits one after another, each created exclusively by a worker that has read the one
+before.
 
     opening      _log.json says whose output it is → the next commit names the owner → _head.json
     accepting    the next commit names the segments with their files → `_segments` repeats them for readers
@@ -60,8 +61,8 @@ class FolderVersion:
 
 
 class FolderPositions:
-    """`PositionStore` in `folder`; the payload is the segments that are accepted. `identity`: what a folder that is new becomes; one that is
-    there keeps its own constants. `parameter`: the URI's, that names the identity's `file_format`."""
+    """`PositionStore` in `folder`; the payload is the segments that are accepted. `identity`: what a new folder becomes; an existing one
+    keeps its own constants. `parameter`: the URI's, that names the identity's `file_format`."""
 
     def __init__(self, folder: Folder, identity: Identity, *, parameter: str = "format") -> None:
         self._folder, self._parameter = folder, parameter

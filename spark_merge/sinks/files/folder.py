@@ -18,6 +18,7 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Head, Owner, Standing
+from spark_merge.sinks.fence import ANOTHER_FOLDER
 from spark_merge.sinks.files.commits import FolderPositions
 from spark_merge.sinks.files.layout import (
     DeliveredFile,
@@ -31,8 +32,6 @@ from spark_merge.sinks.files.layout import (
 )
 from spark_merge.sinks.position import PositionKeeper
 
-_REMEDY = "deliver a new log to a new folder, and dump again; or set log.uri back to the log that the output is of"
-
 SWEPT_SEGMENTS = 1_000
 """How far beyond the last accepted segment a half-written batch can have left files: no batch is longer. Bounds the
 sweep to two listings a table on S3, however much has been delivered."""
@@ -45,7 +44,7 @@ class OutputFolder:
     def __init__(self, folder: Folder, identity: Identity, *, parameter: str = "format") -> None:
         self.folder = folder
         self._positions = FolderPositions(folder, identity, parameter=parameter)
-        self._position = PositionKeeper(self._positions, log_id=identity.log_id, remedy=_REMEDY)
+        self._position = PositionKeeper(self._positions, log_id=identity.log_id, remedy=ANOTHER_FOLDER)
 
     @property
     def identity(self) -> Identity:

@@ -1,12 +1,13 @@
-"""The output's position: commits one after another, each created exclusively. Whoever makes the next one has read all before it.
+"""The position of an output in TiCDC's storage layout (`PositionStore`): commits one after another, each created exclusively, after its
+maker has read the last.
 
-    open     what the last commit accepted has appeared (publish.py), and the next commit says who the owner is: a former one, who counts on
-             that number for itself, can commit no more
-    accept   the next commit says under which names what was staged appears; then it does
+    opening      identity.py says whose output it is → what the last commit accepted has appeared (publish.py) → the next commit names
+                 the owner → a head
+    accepting    the next commit says under which names what was staged appears → it does
 
-Every now and then a head says what the commits come to, and commits well before it are removed. A former owner may then make again a
-number that was removed: so whoever makes one, or asks whether its own is the last, looks whether there is a later head; and there is, or
-the number would still be there.
+Every now and then a head says what the commits come to, and commits well before it are removed. A previous owner that was frozen may create
+a number again that was removed: so who has created a commit, or asks whether its own is the last, looks for a later head; and there is one,
+or the number would still be there.
 
 Before that commit nothing of a batch is seen, and after it all of it comes under these names, whoever dies: so a batch may be done again in
 any cut, date and number are fixed once, and a file has one content for ever.
@@ -19,18 +20,23 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import SinkError
+from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Owner
-from spark_merge.sinks.fence import taken
+from spark_merge.sinks.fence import check_exclusive, taken
 from spark_merge.sinks.files.layout import storage_errors
-from spark_merge.sinks.storage.layout import COMMITS, HEAD_OF_VERSION_1, HEADS, Place, commit_path, head_path
+from spark_merge.sinks.position import Missed, OutputState, Stored
+from spark_merge.sinks.storage.identity import Identity, claim_identity, read_identity
+from spark_merge.sinks.storage.layout import COMMITS, HEAD_OF_VERSION_1, HEADS, PROBE, Place, commit_path, head_path
 from spark_merge.sinks.storage.names import Change, Last, Named, Names, Version
+from spark_merge.sinks.storage.options import Options
+from spark_merge.sinks.storage.publish import publish
 
 FORMAT_VERSION = 1
 HEAD_EVERY = 50
@@ -38,6 +44,9 @@ HEAD_EVERY = 50
 
 _LOOK_FIRST = 4
 """Commits that are asked for at once at first: mostly the head is one of the last."""
+
+NO_OWNER = Owner(0, 0)
+"""Of a folder that has an identity and no commit: its first opening died."""
 
 _RESTORE = "restore it, or deliver to a new folder, and dump again"
 
@@ -54,35 +63,90 @@ class Commit:
     named: Named
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The last commit, and what the names are after it."""
+class StorageVersion(NamedTuple):
+    """What the next swap is compared with; `last` None where no commit is."""
 
-    last: Commit
-    names: Names
+    identity: Identity
+    last: Commit | None
 
 
-class Commits:
-    """For one owner at a time."""
+class StoragePositions:
+    """`PositionStore` in `folder`. The detail is what the names are after all commits, the payload what appears."""
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    def __init__(self, folder: Folder, options: Options) -> None:
+        self._folder, self._options = folder, options
         self._by = secrets.token_hex(8)
+        self.place = str(folder)
 
-    def find(self) -> Position | None:
-        """Nothing is written. What is read while another writes a head, and removes what is before it, is read again."""
+    def read(self) -> Stored[Names] | None:
+        identity = read_identity(self._folder, self._options)
+        if identity is None:
+            return None
+        last, names = self._find()
+        version = StorageVersion(identity, last)
+        if last is None:
+            return Stored(OutputState(identity.log_id, NO_OWNER), version)
+        return Stored(OutputState(identity.log_id, last.owner, last.accepted, None if names == Names() else names), version)
+
+    def compare_and_swap(
+        self, before: Stored[Names] | None, after: OutputState[Names], payload: Named | None = None
+    ) -> Stored[Names] | Missed:
+        if before is None or after.owner != before.state.owner:
+            return self._opened(before, after)
+        version, named = _version(before), payload or _nothing(after.detail)
+        commit = Commit(_number_after(version), after.owner, self._by, after.accepted, named)
+        if not self._create(commit):
+            return Missed.CONFLICT
+        self._publish(commit)
+        if commit.number % HEAD_EVERY == 0:
+            self._write_head(commit.number, after.detail)
+        return Stored(after, version._replace(last=commit))
+
+    def _opened(self, before: Stored[Names] | None, after: OutputState[Names]) -> Stored[Names] | Missed:
+        check_exclusive(self._folder, PROBE)
+        known = None if before is None else _version(before)
+        identity = claim_identity(self._folder, known and known.identity, Identity(after.log_id, self._options))
+        if identity is None:
+            return Missed.CONFLICT
+        version = StorageVersion(identity, known and known.last)
+        try:
+            if version.last is not None:
+                self._publish(version.last)
+        except OwnershipLost:
+            return Missed.CONFLICT
+        commit = Commit(_number_after(version), after.owner, self._by, after.accepted, _nothing(after.detail))
+        if not self._create(commit):
+            return Missed.CONFLICT
+        self._write_head(commit.number, after.detail)
+        return Stored(after, version._replace(last=commit))
+
+    def _publish(self, commit: Commit) -> None:
+        """What it accepted appears. Raises OwnershipLost where there is a later one."""
+        publish(self._folder, commit.named, commit.accepted, partial(self._check_last, commit.number))
+
+    def _check_last(self, number: int) -> None:
+        with storage_errors(self._folder):
+            later = storage.exists(self._folder, commit_path(number + 1))
+        if later or self._has_head_after(number):
+            raise taken(self._folder)
+
+    # ---- files ------------------------------------------------------------------------------------------------------
+
+    def _find(self) -> tuple[Commit | None, Names]:
+        """The last commit, and what the names are after it. What is read while another writes a head, and removes what is before it, is
+        read again."""
         while True:
             heads = self._numbers(HEADS)
-            found = self._from(head_path(max(heads)) if heads else HEAD_OF_VERSION_1)
+            last, names = self._from(head_path(max(heads)) if heads else HEAD_OF_VERSION_1)
             if self._numbers(HEADS) == heads:
                 break
         with storage_errors(self._folder):
-            if found is None and (heads or storage.exists(self._folder, HEAD_OF_VERSION_1)):
+            if last is None and (heads or storage.exists(self._folder, HEAD_OF_VERSION_1)):
                 raise SinkError(f"{self._folder}/{COMMITS} has no commit of its head's number", hint=_RESTORE)
-        return found
+        return last, names
 
-    def _from(self, head_name: str) -> Position | None:
-        """The last commit from a head on; where that is not there, from the first one on."""
+    def _from(self, head_name: str) -> tuple[Commit | None, Names]:
+        """Of the commits from a head on; where that is not there, from the first one on."""
         with storage_errors(self._folder):
             head = storage.read_files(self._folder, [head_name]).get(head_name)
         number, names = (0, Names()) if head is None else _head_of(head, f"{self._folder}/{head_name}")
@@ -97,42 +161,14 @@ class Commits:
             if len(found) < len(paths):
                 break
             at, step = at + step, min(2 * step, HEAD_EVERY)
-        return None if last is None else Position(last, names)
+        return last, names
 
-    def opened(self, before: Position | None, epoch: int | None) -> Position | None:
-        """Become the owner after `before`; None: another one was quicker. Raises OwnershipLost if a later epoch has opened it."""
-        last = None if before is None else before.last
-        owner = Owner.after(last.owner if last else None, epoch, of=self._folder)
-        names = Names() if before is None else before.names
-        opening = Commit(
-            last.number + 1 if last else 0, owner, self._by, last.accepted if last else None, Named(Change(names.begin_ts, names.date))
-        )
-        if not self._create(opening):
-            return None
-        found = Position(opening, names)
-        self.write_head(found)
-        return found
-
-    def accept(self, before: Position, accepted: Accepted, named: Named) -> Position:
-        """Raises OwnershipLost for a former owner."""
-        commit = Commit(before.last.number + 1, before.last.owner, self._by, accepted, named)
-        if not self._create(commit):
-            raise taken(self._folder)
-        return Position(commit, before.names.after(named.change))
-
-    def check_last(self, number: int) -> None:
-        """Raises OwnershipLost where there are later ones."""
+    def _write_head(self, number: int, names: Names | None) -> None:
+        head = {"version": FORMAT_VERSION, "number": number, "names": _change_to_plain(_whole(names or Names()))}
         with storage_errors(self._folder):
-            later = storage.exists(self._folder, commit_path(number + 1))
-        if later or self._has_head_after(number):
-            raise taken(self._folder)
-
-    def write_head(self, position: Position) -> None:
-        head = {"version": FORMAT_VERSION, "number": position.last.number, "names": _change_to_plain(_whole(position.names))}
-        with storage_errors(self._folder):
-            storage.create_exclusively(self._folder, head_path(position.last.number), _json(head))
-        gone = [head_path(number) for number in self._numbers(HEADS) if number < position.last.number]
-        gone += [commit_path(number) for number in self._numbers(COMMITS) if number < position.last.number - HEAD_EVERY]
+            storage.create_exclusively(self._folder, head_path(number), _json(head))
+        gone = [head_path(one) for one in self._numbers(HEADS) if one < number]
+        gone += [commit_path(one) for one in self._numbers(COMMITS) if one < number - HEAD_EVERY]
         with storage_errors(self._folder):
             storage.remove(self._folder, gone)
 
@@ -148,6 +184,21 @@ class Commits:
         with storage_errors(self._folder):
             names = storage.list_names(replace(self._folder, root=self._folder.path(place)), deep=False)
         return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _version(stored: Stored[Names]) -> StorageVersion:
+    assert isinstance(stored.version, StorageVersion)
+    return stored.version
+
+
+def _number_after(version: StorageVersion) -> int:
+    return version.last.number + 1 if version.last else 0
+
+
+def _nothing(names: Names | None) -> Named:
+    """What a commit says where nothing appears."""
+    names = names or Names()
+    return Named(Change(names.begin_ts, names.date))
 
 
 # ---- as JSON -------------------------------------------------------------------------------------------------------------

@@ -12,41 +12,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
+from spark_merge.contract import Accepted
 from spark_merge.sinks.files.layout import storage_errors
-from spark_merge.sinks.storage.commits import Commit, Commits
 from spark_merge.sinks.storage.layout import CHECKPOINT, index_of
+from spark_merge.sinks.storage.names import Named
 
 
-def publish(folder: Folder, commits: Commits, commit: Commit) -> None:
-    """May be done again, and by several at once. Raises OwnershipLost where there is a later commit."""
+def publish(folder: Folder, named: Named, accepted: Accepted | None, check_last: Callable[[], None]) -> None:
+    """What a commit says; `check_last` raises OwnershipLost where there is a later one. May be done again, and by several at once."""
     with storage_errors(folder):
-        _create(folder, commit.named.before)
-        _copy(folder, commit)
-        commits.check_last(commit.number)
-        storage.write_all(folder, dict(index_of(path) for _, path in commit.named.files))
-        _create(folder, commit.named.after)
-        commits.check_last(commit.number)
-        if commit.accepted is not None:
-            storage.write_atomically(
-                folder, CHECKPOINT, json.dumps({"checkpoint-ts": commit.accepted.upto_ts}, separators=(",", ":")).encode()
-            )
-        storage.remove(folder, [staged for staged, _ in commit.named.files])
+        _create(folder, named.before)
+        _copy(folder, named, accepted)
+        check_last()
+        storage.write_all(folder, dict(index_of(path) for _, path in named.files))
+        _create(folder, named.after)
+        check_last()
+        if accepted is not None:
+            storage.write_atomically(folder, CHECKPOINT, json.dumps({"checkpoint-ts": accepted.upto_ts}, separators=(",", ":")).encode())
+        storage.remove(folder, [staged for staged, _ in named.files])
 
 
-def _copy(folder: Folder, commit: Commit) -> None:
+def _copy(folder: Folder, named: Named, accepted: Accepted | None) -> None:
     """Where a staged file is gone, all had appeared: readers may have removed what they have read."""
     try:
-        storage.copy_files(folder, commit.named.files)
+        storage.copy_files(folder, named.files)
         return
     except storage.Absent:
-        if commit.accepted is not None and _checkpoint(folder) >= int(commit.accepted.upto_ts or 0):
+        if accepted is not None and _checkpoint(folder) >= int(accepted.upto_ts or 0):
             return
-    left = [(staged, path) for staged, path in commit.named.files if not storage.exists(folder, path)]
+    left = [(staged, path) for staged, path in named.files if not storage.exists(folder, path)]
     try:
         storage.copy_files(folder, left)
     except storage.Absent as error:
