@@ -128,6 +128,8 @@ TESTED_THROUGH = {
     "spark_merge.sinks.files.folder": "tests/unit/sinks/test_file_sink.py",
     "spark_merge.sinks.files.uri": "tests/unit/sinks/test_storage_options.py",
     "spark_merge.sinks.spool.writer": "tests/unit/sinks/test_spool.py",
+    "spark_merge.sinks.storage.identity": "tests/contract/test_storage_sink.py",
+    "spark_merge.sinks.storage.publish": "tests/contract/test_storage_sink.py",
     "spark_merge.sinks.kafka.topics": "tests/integration/test_kafka_sink.py",
     "spark_merge.ddl.alter_table": "tests/unit/ddl/test_parser.py",
     "spark_merge.ddl.column_syntax": "tests/unit/ddl/test_parser.py",

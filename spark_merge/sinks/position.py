@@ -113,7 +113,9 @@ class PositionKeeper(Generic[Detail, Payload]):
 
     def check(self) -> None:
         """Raises OwnershipLost if another worker has opened the output since."""
-        self._read_own()
+        stored = self._read_own()
+        if stored.state == self.state:
+            self._known = stored
 
     def check_next(self, first: Seq) -> None:
         """Raises SinkError if `first` is not the segment after the last accepted one."""
@@ -176,11 +178,18 @@ class PositionKeeper(Generic[Detail, Payload]):
 
 
 def check_owner(place: object, stored: Stored[Any] | None, mine: Owner) -> None:
-    """Raises OwnershipLost if `mine` is not the owner in `stored`, the state of the output at `place`. For the driver, and for tasks."""
-    owner = None if stored is None else stored.state.owner
+    """For the driver, and for tasks. `stored`: the state of the output at `place`. Raises OwnershipLost if its owner is not `mine`,
+    SinkError where there is no state."""
+    if stored is None:
+        raise gone(place)
+    owner = stored.state.owner
     if owner != mine:
-        other = "no owner" if owner is None else f"owner {owner.epoch}-{owner.incarnation}"
         raise OwnershipLost(
-            f"{place} has {other}, and this worker is owner {mine.epoch}-{mine.incarnation}: it can write nothing more",
+            f"{place} has owner {owner.epoch}-{owner.incarnation}, and this worker is owner {mine.epoch}-{mine.incarnation}: it can write"
+            " nothing more",
             hint="nothing, if the other worker was started in place of this one; else stop one of them: a log has one merge worker",
         )
+
+
+def gone(place: object) -> SinkError:
+    return SinkError(f"{place}, which held the position, is gone", hint="restore it, or deliver to a new output and dump again")

@@ -18,8 +18,8 @@ from sidecar.log import segment_log, storage
 from spark_merge.sinks.iceberg import lake, merge, writer
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
-from spark_merge.sinks.iceberg.position import Position
 from spark_merge.sinks.iceberg.tables import Tables
+from spark_merge.sinks.position import PositionKeeper
 from tests.contract.sink_port import Died, SinkPort, Story, die_after_each, mortal, of
 from tests.lanes import LANE
 from tests.support import histories
@@ -87,7 +87,7 @@ def test_a_former_worker_that_is_frozen_while_it_accepts_takes_nothing_back(
     kind, name = {
         "before its tables": (Tables, "bring"),
         "within a table's commit": (Lake, "commit"),
-        "before the position": (Position, "accept"),
+        "before the position": (PositionKeeper, "accept"),
     }[where]
     call, thawed = getattr(kind, name), list[bool]()
 

@@ -17,9 +17,10 @@ from spark_merge.contract import Batch, Head, Outcome
 from spark_merge.sinks.iceberg import lake, writer
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
-from spark_merge.sinks.iceberg.position import SNAPSHOTS_KEPT, Position
+from spark_merge.sinks.iceberg.position import SNAPSHOTS_KEPT
 from spark_merge.sinks.iceberg.tables import Tables
 from spark_merge.sinks.iceberg.writer import Written
+from spark_merge.sinks.position import PositionKeeper
 from tests.contract.sink_port import SinkPort, Story, die_after_each, mortal, of
 from tests.lanes import LANE
 from tests.support import histories
@@ -117,7 +118,7 @@ class TestIceberg(SinkPort):
         kind, name = {
             "before its tables": (Tables, "bring"),
             "within a table's commit": (Lake, "commit"),
-            "before the position": (Position, "accept"),
+            "before the position": (PositionKeeper, "accept"),
         }[where]
         call, thawed = getattr(kind, name), list[bool]()
 

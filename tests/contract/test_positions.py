@@ -8,16 +8,22 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.model import CommitTs, Seq
+from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
 from spark_merge.contract import Accepted
 from spark_merge.sinks.files.commits import FolderPositions
 from spark_merge.sinks.files.layout import DeliveredSegment, Identity
+from spark_merge.sinks.iceberg.lake import Lake
+from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows
+from spark_merge.sinks.iceberg.sink import IcebergSink
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.opensearch.client import Server, Session
 from spark_merge.sinks.opensearch.position import DocumentPositions, Written
+from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.storage.commits import StoragePositions
 from spark_merge.sinks.storage.options import options_of
 from tests.contract.position_port import LOG, Output, PositionPort
+from tests.support.lake import uri_of
 from tests.support.services.opensearch import OpenSearchNode
 
 numbers = itertools.count()
@@ -46,6 +52,20 @@ class TestStorageLayout(PositionPort):
     def output(self, tmp_path: Path) -> Output:
         folder, options = open_folder(str(tmp_path / "out")), options_of({"protocol": "csv", "csv.include-commit-ts": "true"})
         return Output(lambda: StoragePositions(folder, options))
+
+
+@pytest.mark.xdist_group("iceberg")
+class TestIceberg(PositionPort):
+    @pytest.fixture
+    def output(self, tmp_path: Path) -> Output:
+        sink = open_sink(uri_of(tmp_path / "lake"), log_id=LOG)
+        assert isinstance(sink, IcebergSink)
+        settings = sink._lake.settings
+
+        def payload(accepted: Accepted) -> RecordRows:
+            return [("ddl", DdlRecord(accepted.upto_ts or CommitTs(0), "shop", "orders", "DROP TABLE orders"))]
+
+        return Output(lambda: RecordPositions(Lake(settings)), payload=payload)
 
 
 @pytest.mark.xdist_group("opensearch")

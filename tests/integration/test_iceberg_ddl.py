@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.core.model import Column
 from sidecar.errors import SinkError
-from spark_merge.sinks.iceberg.position import Position
+from spark_merge.sinks.position import PositionKeeper
 from tests.support.lake import NAMESPACE, catalog_of
 from tests.support.lake_target import Target, columns
 
@@ -84,7 +84,7 @@ def test_a_change_whose_batch_is_done_again_is_made_once(tmp_path: Path, monkeyp
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(Position, "accept", dies)
+        patch.setattr(PositionKeeper, "accept", dies)
         with pytest.raises(Died):
             to.sink.accept(batch, outcomes)
     snapshots = len(to.table().metadata.snapshots)

@@ -21,12 +21,13 @@ from spark_merge.sinks.iceberg.ddl import check_key, check_parted
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.merge import MergedTables
 from spark_merge.sinks.iceberg.merge_writer import MergeWriter
-from spark_merge.sinks.iceberg.position import Position
+from spark_merge.sinks.iceberg.position import ANOTHER_NAMESPACE, RecordPositions
 from spark_merge.sinks.iceberg.tables import Tables
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import PARAMETERS, RECORD, Settings, settings_of
 from spark_merge.sinks.iceberg.writer import IcebergWriter, Written
 from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.sinks.position import PositionKeeper
 
 CHUNK_PARTS = 16
 """A large dump keeps that many cores busy; each has a file of a segment and table."""
@@ -36,28 +37,31 @@ class IcebergSink:
     def __init__(self, settings: Settings, *, log_id: str) -> None:
         self.gather_s = settings.commit_s
         self._lake = Lake(settings)
-        self._position = Position(self._lake, log_id=log_id)
+        self._record = RecordPositions(self._lake)
+        self._position = PositionKeeper(self._record, log_id=log_id, remedy=ANOTHER_NAMESPACE)
         self._merges = settings.mode == "merge"
-        self._tables = (MergedTables if self._merges else Tables)(self._lake, self._position, log_id=log_id)
+        self._tables = (MergedTables if self._merges else Tables)(self._lake, log_id=log_id)
 
     def look(self) -> Accepted | None:
-        return self._position.look()
+        state = self._position.look()
+        return None if state is None else state.accepted
 
     def open(self, *, epoch: int | None) -> Standing:
-        found, known = self._position.open(epoch)
-        self._tables.opened(self._position.owner, known)
-        return Standing(self._position.owner, found.accepted)
+        state = self._position.open(epoch)
+        self._tables.opened(state.owner, self._record.tables())
+        return Standing(state.owner, state.accepted)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         targets = self._tables.targets(heads)
         found = units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(spread(found, heads, cores=cores)))
         writer = MergeWriter if self._merges else IcebergWriter
-        return Batch(tuple(heads), (tasks,), writer(targets, self._position.owner))
+        return Batch(tuple(heads), (tasks,), writer(targets, self._position.state.owner))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         first, last = batch.heads[0], batch.heads[-1]
-        self._position.check(first.seq)
+        self._position.check_next(first.seq)
+        self._position.check()
         files: defaultdict[TableName, list[Written]] = defaultdict(list)
         for outcome in outcomes:
             for written in outcome.note:
@@ -66,7 +70,7 @@ class IcebergSink:
         new = sorted(files.keys() - self._tables.known)
         rows = [("table", DdlRecord(last.upto_ts, *name, ".".join(self._lake.settings.identifier(name)))) for name in new]
         rows += [("ddl", ddl) for ddl in last.ddls if TableName(ddl.schema, ddl.table) != MARK_TABLE]
-        self._position.accept(Accepted.of(last.manifest), first=first.seq, rows=rows)
+        self._position.accept(Accepted.of(last.manifest), first=first.seq, payload=rows)
         self._tables.known.update(new)
 
     def close(self) -> None:

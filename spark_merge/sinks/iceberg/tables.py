@@ -30,7 +30,7 @@ from spark_merge.sinks.files.layout import owner_of, seq_of, storage_errors, tab
 from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
 from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Change, Lake, Outpaced, outpaced
 from spark_merge.sinks.iceberg.partitions import check_stays, check_writable
-from spark_merge.sinks.iceberg.position import Position, Standings, data_location, standing_of, version_of
+from spark_merge.sinks.iceberg.position import Standings, data_location, standing_of, version_of
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.writer import Target, Written
 
@@ -40,8 +40,8 @@ _METRICS = "write.metadata.metrics."
 class Tables:
     """For one owner at a time."""
 
-    def __init__(self, lake: Lake, position: Position, *, log_id: str) -> None:
-        self._lake, self._position, self._log_id = lake, position, log_id
+    def __init__(self, lake: Lake, *, log_id: str) -> None:
+        self._lake, self._log_id = lake, log_id
         self._mode = lake.settings.mode
         self._owner = Owner(-1, 0)
         self.known: set[TableName] = set()
