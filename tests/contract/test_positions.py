@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from sidecar.log.storage import open_folder
 from spark_merge.contract import Accepted
 from spark_merge.sinks.files.commits import FolderPositions
 from spark_merge.sinks.files.layout import DeliveredSegment, Identity
+from spark_merge.sinks.http.client import Receiver
+from spark_merge.sinks.http.position import ReceiverPositions
+from spark_merge.sinks.http.state import Begun
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows
 from spark_merge.sinks.iceberg.sink import IcebergSink
@@ -24,6 +28,7 @@ from spark_merge.sinks.storage.commits import StoragePositions
 from spark_merge.sinks.storage.options import options_of
 from tests.contract.position_port import LOG, Output, PositionPort
 from tests.support.lake import uri_of
+from tests.support.services.http_receiver import HttpReceiver
 from tests.support.services.opensearch import OpenSearchNode
 
 numbers = itertools.count()
@@ -52,6 +57,14 @@ class TestStorageLayout(PositionPort):
     def output(self, tmp_path: Path) -> Output:
         folder, options = open_folder(str(tmp_path / "out")), options_of({"protocol": "csv", "csv.include-commit-ts": "true"})
         return Output(lambda: StoragePositions(folder, options))
+
+
+class TestHttp(PositionPort):
+    @pytest.fixture
+    def output(self, tmp_path: Path) -> Iterator[Output]:
+        with HttpReceiver(tmp_path / "receiver") as server:
+            receiver = Receiver(f"http://127.0.0.1:{server.port}/orders")
+            yield Output(lambda: ReceiverPositions(receiver), details=(Begun(Seq(0), "m", 3), Begun(Seq(7), "n", 1)))
 
 
 @pytest.mark.xdist_group("iceberg")

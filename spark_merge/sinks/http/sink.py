@@ -8,49 +8,37 @@ order as bodies come, and nothing is told twice: a batch that is done again, in 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task, Unit
-from spark_merge.sinks.fence import check_log, check_next
-from spark_merge.sinks.http.client import Body, Receiver, client_of
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task, Unit
+from spark_merge.sinks.fence import check_next
+from spark_merge.sinks.http.client import Receiver, client_of
+from spark_merge.sinks.http.position import ReceiverPositions
 from spark_merge.sinks.http.records import ending_of
-from spark_merge.sinks.http.state import State, state_of
+from spark_merge.sinks.http.state import State
 from spark_merge.sinks.http.writer import HttpWriter, Limits, mine
-
-OPEN_TRIES = 5
-"""Others who open at the same time come between."""
+from spark_merge.sinks.position import PositionKeeper
 
 
 class HttpSink:
     """`log_id` names the log for ever."""
 
     def __init__(self, receiver: Receiver, limits: Limits, *, log_id: str) -> None:
-        self.receiver, self._limits, self._log_id = receiver, limits, log_id
+        self.receiver, self._limits = receiver, limits
+        self._positions = ReceiverPositions(receiver)
+        remedy = "name another output (another path, if the receiver keeps one for each), and dump again"
+        self._position = PositionKeeper(self._positions, log_id=log_id, remedy=remedy)
         self._state: State | None = None
 
     def look(self) -> Accepted | None:
-        _, found = self._read()
-        return found.accepted if found else None
+        state = self._position.look()
+        return None if state is None else state.accepted
 
     def open(self, *, epoch: int | None) -> Standing:
-        reason = ""
-        for _ in range(OPEN_TRIES):
-            text, found = self._read()
-            owner = Owner.after(found.owner if found else None, epoch, of=self.receiver)
-            by = secrets.token_hex(8)
-            state = (found or State(self._log_id, -1, 0, "")).owned(self._log_id, owner, by)
-            body = Body(b"", f'"{self._log_id}/open/{owner.epoch}.{owner.incarnation}.{by}"', "that it has a new owner, a body")
-            conflict = client_of(self.receiver).post(body, after=text, state=state.text)
-            if conflict is None:
-                self._state = state
-                return Standing(owner, state.accepted)
-            reason = conflict.reason
-        raise SinkError(
-            f"{self.receiver} answers 409 to each new owner: {reason}",
-            hint="see that GET answers with the last Ticdc-Dump-State, letter by letter, and that one sidecar alone sends there",
-        )
+        self._position.open(epoch)
+        self._state = state = self._positions.swapped()
+        return Standing(state.owner, state.accepted)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - one task alone is in order
         state = self._opened()
@@ -83,13 +71,3 @@ class HttpSink:
         if self._state is None:
             raise SinkError(f"{self.receiver} was not opened", hint="report this: it is a defect of ticdc-dump")
         return self._state
-
-    def _read(self) -> tuple[str | None, State | None]:
-        """Raises SinkError for another log's."""
-        text = client_of(self.receiver).state()
-        if text is None:
-            return None, None
-        found = state_of(text, where=self.receiver)
-        hint = "name another output (another path, if the receiver keeps one for each), and dump again"
-        check_log(self.receiver, found.log, self._log_id, hint=hint)
-        return text, found

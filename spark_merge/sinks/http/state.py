@@ -69,8 +69,8 @@ class State(msgspec.Struct, frozen=True):
             return Place(self.begun.seq, self.begun.rows)
         return Place(-1 if self.seq is None else self.seq + 1, 0)
 
-    def owned(self, log: str, owner: Owner, by: str) -> State:
-        return msgspec.structs.replace(self, log=log, epoch=owner.epoch, incarnation=owner.incarnation, by=by)
+    def standing(self, accepted: Accepted | None, begun: Begun | None) -> State:
+        return msgspec.structs.replace(self if accepted is None else self.ended(accepted), begun=begun)
 
     def within(self, seq: Seq, manifest: str, rows: int) -> State:
         return msgspec.structs.replace(self, begun=Begun(seq, manifest, rows))
