@@ -21,8 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.codecs.binlog import CODEC as BINLOG
-from sidecar.codecs.kv import CODEC as KV
 from sidecar.codecs.registry import CARRIERS
 from sidecar.core.model import MARK_TABLE, Message, TableName, TableSchema
 from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
@@ -55,8 +53,8 @@ def _reader_of_values(read: Callable[[list[bytes], TableSchema, ServerZone], Ima
 
 _READERS: dict[str, tuple[_Reader, int]] = {
     **{protocol: (_reader_of_values(decoder_module(protocol).read), _BLOCK_ROWS_MAX) for protocol in CARRIERS},
-    KV: (kv_rows.read, _KV_BLOCK_ROWS_MAX),
-    BINLOG: (binlog_rows.read, _KV_BLOCK_ROWS_MAX),
+    "kv": (kv_rows.read, _KV_BLOCK_ROWS_MAX),
+    "binlog": (binlog_rows.read, _KV_BLOCK_ROWS_MAX),
 }
 """By codec, with the rows that are read at a time."""
 
