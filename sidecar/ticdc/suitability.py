@@ -107,7 +107,7 @@ def _of_the_sink(changefeed: Changefeed) -> Iterator[Problem]:
     try:
         codec_module(settings.protocol, tidb_extension=settings.tidb_extension)
     except FeedUnsuitable as error:
-        setting = "enable-tidb-extension" if settings.protocol.lower() in CARRIERS else "protocol"
+        setting = "enable-tidb-extension" if protocol_of(settings.protocol) in CARRIERS.values() else "protocol"
         yield Problem(setting, error.message, error.hint)
     large = "sink", "kafka-config", "large-message-handle"
     option = changefeed.setting(*large, "large-message-handle-option")
