@@ -1,8 +1,9 @@
 """Protocols of TiCDC, message bytes to envelopes. Rows stay bytes: only commit_ts, table and delete or put are read here.
 
-    contract        what a codec is            registry   a changefeed's settings to its codec, or why it cannot carry a dump
-    open_protocol, canal_json                  kv         raw key-values as a protocol of our own
+    contract        what a codec is            registry   one record for each of TiCDC's protocols; a changefeed's settings to its codec
+    open_protocol, canal_json                  kv, binlog raw key-values and TiDB-Binlog, as protocols of our own
     compression, refusals                      what several need
+    README.md       how to add a protocol      FORMATS.md the formats of TiCDC's protocols, with their sources
 
 Pure: the standard library, msgspec and cramjam; no I/O, no clock, no log. It must not know the changefeed's filter (ticdc/) nor how
 a row's values are decoded (spark_merge/decode).

@@ -11,7 +11,7 @@ over elsewhere. Of `data` and `old` only the shape is checked: one object.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Literal
@@ -19,12 +19,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Raw, Struct, field, json
 
 from sidecar.codecs.compression import Compression, NotCompressed, decompressed
-from sidecar.codecs.contract import IDENTITY_BYTES
-from sidecar.codecs.refusals import JSON_ERRORS, large_message, not_a_mark, unreadable
+from sidecar.codecs.contract import IDENTITY_BYTES, Codec
+from sidecar.codecs.refusals import EXTENSION_HINT, JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved, physical_ms
 from sidecar.errors import FeedError, FeedUnsuitable
-
-EXTENSION_HINT = "add enable-tidb-extension=true to the sink URI of the changefeed, and restart it into an empty topic or folder"
 
 _RANKS = {"INSERT": Rank.PUT, "UPDATE": Rank.PUT, "DELETE": Rank.DELETE}
 _DDL_TYPES = frozenset(("CREATE", "RENAME", "CINDEX", "DINDEX", "ALTER", "ERASE", "TRUNCATE", "QUERY"))
@@ -134,6 +132,10 @@ class CanalJson:
             raise unreadable(message, "value byte 0", expected=f"a value compressed with {self.compression}", found=error) from error
 
 
+def codec(compression: Compression) -> Codec:
+    return CanalJson(compression)
+
+
 def _without_extension(message: Message, event: _Event) -> FeedError:
     if event.is_ddl or event.type in _RANKS:
         what = f"a DDL of {event.database}" if event.is_ddl else f"a row of {event.database}.{event.table}"
@@ -207,6 +209,11 @@ def encode_resolved(ts: int, now_ms: int) -> tuple[bytes | None, bytes]:
     """Key (null) and value of a resolved mark."""
     no_row: dict[str, object] = {"sqlType": None, "mysqlType": None, "data": None, "old": None}
     return None, _message(schema="", table="", type=_RESOLVED, ts=ts, now_ms=now_ms, row=no_row, extension={"watermarkTs": ts})
+
+
+def packed(value: bytes, pack: Callable[[bytes], bytes]) -> bytes:
+    """TiCDC compresses the whole value."""
+    return pack(value)
 
 
 def _message(*, schema: str, table: str, type: str, ts: int, now_ms: int, row: dict[str, object], extension: dict[str, int]) -> bytes:

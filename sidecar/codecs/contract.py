@@ -2,14 +2,17 @@
 
 Only what order needs is parsed (commit_ts, table, delete or put), by a typed partial decode. The Spark side
 (`spark_merge/decode`) reads the same `key` and `value` bytes later, in columns.
+
+`Codec` is one protocol with its settings; `CodecModule` is the file of one of TiCDC's protocols, as its record has it (registry.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
-from sidecar.core.model import Change, Envelope, Mark, Message
+from sidecar.codecs.compression import Compression
+from sidecar.core.model import Change, Envelope, Mark, MarkKind, Message
 
 IDENTITY_BYTES = 16
 """128 bits: two of a million changes of one commit_ts are taken for one with a chance of 1 in 10^27."""
@@ -37,3 +40,30 @@ class Codec(Protocol):
 
     def mark(self, change: Change) -> Mark | None:
         """The watermark row's new version; None for its deletion."""
+
+
+class CodecModule(Protocol):
+    """A module: its codec, and what TiCDC would write, for a replay. Messages are a key and a value."""
+
+    __name__: str
+
+    def codec(self, compression: Compression) -> Codec: ...
+
+    def encode_mark(
+        self,
+        *,
+        commit_ts: int,
+        row_id: int,
+        changefeed_id: str,
+        uuid: str,
+        kind: MarkKind,
+        previous: tuple[str, MarkKind] | None,
+        now_ms: int,
+    ) -> tuple[bytes | None, bytes]:
+        """One version of the watermark row, not compressed. `previous` None makes it an insert."""
+
+    def encode_resolved(self, ts: int, now_ms: int) -> tuple[bytes | None, bytes]:
+        """A resolved mark, not compressed."""
+
+    def packed(self, value: bytes, pack: Callable[[bytes], bytes]) -> bytes:
+        """A message's value, compressed with `pack` where TiCDC compresses it."""

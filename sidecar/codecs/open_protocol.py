@@ -12,7 +12,7 @@ whole (`ohk`, `ccl`), and the next one may say so too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated
@@ -20,7 +20,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, json
 
 from sidecar.codecs.compression import Compression, NotCompressed, decompressed
-from sidecar.codecs.contract import IDENTITY_BYTES
+from sidecar.codecs.contract import IDENTITY_BYTES, Codec
 from sidecar.codecs.refusals import JSON_ERRORS, large_message, not_a_mark, unreadable
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Envelope, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.errors import MessageUnreadable
@@ -164,6 +164,10 @@ class OpenProtocol:
             ) from error
 
 
+def codec(compression: Compression) -> Codec:
+    return OpenProtocol(compression)
+
+
 def _fields(row: _Row) -> str:
     return " and ".join(name for name in ("u", "p", "d") if getattr(row, name) is not None) or "neither"
 
@@ -231,6 +235,16 @@ def encode_mark(
 def encode_resolved(ts: int, now_ms: int) -> tuple[bytes | None, bytes]:  # noqa: ARG001  (each protocol's takes both)
     """Key and value of a resolved mark."""
     return _framed_key(json.encode({"ts": ts, "t": _RESOLVED})), _framed(b"")
+
+
+def packed(value: bytes, pack: Callable[[bytes], bytes]) -> bytes:
+    """TiCDC compresses what is in each frame; the empty value of a resolved mark stays empty."""
+    found, at = b"", 0
+    while at < len(value):
+        start = at + _LENGTH_BYTES
+        at = start + _length_at(value, at)[0]
+        found += _framed(pack(value[start:at]) if at > start else b"")
+    return found
 
 
 def _framed_key(content: bytes) -> bytes:

@@ -23,6 +23,7 @@ LARGE_MESSAGE_HINT = (
     'set large-message-handle-option = "none" in [sink.kafka-config.large-message-handle] of the changefeed, and raise '
     "max-message-bytes in its sink URI (and message.max.bytes of the brokers) above the largest row"
 )
+EXTENSION_HINT = "add enable-tidb-extension=true to the sink URI of the changefeed, and restart it into an empty topic or folder"
 MARK_HINT = (
     f"let nothing but ticdc-dump write {MARK_TABLE}, and let the changefeed send all its columns (no sink.column-selectors "
     "for it); if the table was made by hand, drop it and let ticdc-dump create it"

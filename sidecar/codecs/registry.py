@@ -1,29 +1,97 @@
-"""From a changefeed's settings to its codec, or to the reason why its protocol cannot carry a dump.
+"""TiCDC's protocols, one record each: names, what a changefeed must set, which modules read and write it, why it cannot carry a dump.
 
 A dump needs three things of a protocol: the commit_ts of every row, deletes too; old images or full keys; and resolved marks.
-Names are TiCDC's own (tiflow `pkg/config/sink_protocol.go`).
+Whoever has a question about a protocol asks its record: no other module compares a protocol's name.
+
+How to add a protocol: README.md in this folder. The formats and their sources: FORMATS.md in this folder.
+Sources of the records: pingcap/tiflow pkg/config/sink_protocol.go (names), cdc/sink/ddlsink/mq/mq_ddl_sink.go (partitions of DDLs).
 """
 
 from __future__ import annotations
 
-from sidecar.codecs.canal_json import EXTENSION_HINT, CanalJson
+from dataclasses import dataclass
+
+from sidecar.codecs import canal_json, open_protocol
 from sidecar.codecs.compression import Compression
-from sidecar.codecs.contract import Codec
-from sidecar.codecs.open_protocol import OpenProtocol
+from sidecar.codecs.contract import Codec, CodecModule
+from sidecar.codecs.refusals import EXTENSION_HINT
 from sidecar.errors import FeedUnsuitable
 
-CHOOSE_HINT = "create the changefeed with protocol=open-protocol, or with protocol=canal-json&enable-tidb-extension=true, in its sink URI"
 
-_NAMES_OF_OPEN_PROTOCOL = frozenset(("open-protocol", "open", "default"))
-_NOT_YET = frozenset(("simple", "debezium", "debezium-avro", "csv"))
-_NEVER = {
-    "canal": "its rows have an execution time in milliseconds and no commit_ts, and there are no resolved marks",
-    "avro": "its deletes have no commit_ts, there are no old images and no resolved marks",
-    "flat-avro": "its deletes have no commit_ts, there are no old images and no resolved marks",
-    "maxwell": "its rows have a time in milliseconds and no commit_ts, and there are no resolved marks",
-    "craft": "TiCDC has given it up: the new architecture does not write it",
-}
+@dataclass(frozen=True, slots=True)
+class TicdcProtocol:
+    """`name` is TiCDC's; a log's `codec` column and a sink's `protocol=` use it too. A record is of one of three kinds:
+
+        codec is set     it carries a dump. spark_merge/decode and spark_merge/encode have a module of the same name as the codec's
+        lacks is set     it can never carry a dump, because of this
+        neither          it is not supported yet
+
+    `needs_extension`: without `enable-tidb-extension`, which is off by default, there is no commit_ts and no resolved mark.
+    `options_section`: the section of a changefeed's [sink] with `output-old-value`; empty: old values are always sent.
+    `names_partitions`: a row of a partitioned table carries the physical id of its partition.
+    `ddls_to_first_partition`: a DDL goes to partition 0 of its topic, not to all partitions.
+    """
+
+    name: str
+    codec: CodecModule | None = None
+    aliases: tuple[str, ...] = ()
+    lacks: str = ""
+    needs_extension: bool = False
+    options_section: str = ""
+    names_partitions: bool = False
+    ddls_to_first_partition: bool = False
+
+    @property
+    def sink_parameters(self) -> str:
+        """What a changefeed's sink URI must say."""
+        return f"protocol={self.name}" + ("&enable-tidb-extension=true" if self.needs_extension else "")
+
+
+PROTOCOLS = (
+    TicdcProtocol("open-protocol", open_protocol, aliases=("open", "default"), options_section="open", names_partitions=True),
+    TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True),
+    TicdcProtocol("simple", names_partitions=True),
+    TicdcProtocol("debezium", needs_extension=True, options_section="debezium"),
+    TicdcProtocol("debezium-avro", needs_extension=True, options_section="debezium"),
+    TicdcProtocol("csv"),
+    TicdcProtocol(
+        "canal",
+        lacks="its rows have an execution time in milliseconds and no commit_ts, and there are no resolved marks",
+        ddls_to_first_partition=True,
+    ),
+    TicdcProtocol("maxwell", lacks="its rows have a time in milliseconds and no commit_ts, and there are no resolved marks"),
+    TicdcProtocol("avro", aliases=("flat-avro",), lacks="its deletes have no commit_ts, there are no old images and no resolved marks"),
+    TicdcProtocol("craft", lacks="TiCDC has given it up: the new architecture does not write it"),
+)
+
+CARRIERS = {one.name: one for one in PROTOCOLS if one.codec is not None}
+"""Those that carry a dump."""
+
+CHOOSE_HINT = f"create the changefeed with {', or with '.join(one.sink_parameters for one in CARRIERS.values())}, in its sink URI"
+
+_BY_NAME = {name: one for one in PROTOCOLS for name in (one.name, *one.aliases)}
 _COMPRESSIONS: dict[str, Compression] = {"": "none", "none": "none", "snappy": "snappy", "lz4": "lz4"}
+
+
+def protocol_of(name: str) -> TicdcProtocol | None:
+    """By its name or an alias, in any case. None: TiCDC has no such protocol."""
+    return _BY_NAME.get(name.lower())
+
+
+def codec_module(protocol: str, *, tidb_extension: bool) -> CodecModule:
+    """Raises FeedUnsuitable for a protocol that cannot carry a dump. One of CARRIERS is refused for its `enable-tidb-extension` alone."""
+    name, found = protocol.lower(), protocol_of(protocol)
+    if found is None:
+        raise FeedUnsuitable(f"protocol {protocol!r} is none that TiCDC has", hint=CHOOSE_HINT)
+    if found.lacks:
+        raise FeedUnsuitable(f"protocol {name} cannot carry a dump: {found.lacks}", hint=CHOOSE_HINT)
+    if found.codec is None:
+        raise FeedUnsuitable(f"protocol {name} is not supported by this version of ticdc-dump", hint=CHOOSE_HINT)
+    if found.needs_extension and not tidb_extension:
+        raise FeedUnsuitable(
+            f"{name} without TiDB's extension has neither commit_ts nor resolved marks, and cannot carry a dump", hint=EXTENSION_HINT
+        )
+    return found.codec
 
 
 def codec_for(protocol: str, *, tidb_extension: bool, compression: str) -> Codec:
@@ -31,24 +99,12 @@ def codec_for(protocol: str, *, tidb_extension: bool, compression: str) -> Codec
 
     Raises FeedUnsuitable.
     """
-    name = protocol.lower()
-    packed = _compression(compression)
-    if name in _NAMES_OF_OPEN_PROTOCOL:
-        return OpenProtocol(packed)
-    if name == "canal-json":
-        if not tidb_extension:
-            raise FeedUnsuitable(
-                "canal-json without TiDB's extension has neither commit_ts nor resolved marks, and cannot carry a dump", hint=EXTENSION_HINT
-            )
-        return CanalJson(packed)
-    if name in _NEVER:
-        raise FeedUnsuitable(f"protocol {name} cannot carry a dump: {_NEVER[name]}", hint=CHOOSE_HINT)
-    if name in _NOT_YET:
-        raise FeedUnsuitable(f"protocol {name} is not supported by this version of ticdc-dump", hint=CHOOSE_HINT)
-    raise FeedUnsuitable(f"protocol {protocol!r} is none that TiCDC has", hint=CHOOSE_HINT)
+    packed = compression_of(compression)
+    return codec_module(protocol, tidb_extension=tidb_extension).codec(packed)
 
 
-def _compression(name: str) -> Compression:
+def compression_of(name: str) -> Compression:
+    """Raises FeedUnsuitable."""
     known = _COMPRESSIONS.get(name.lower())
     if known is None:
         raise FeedUnsuitable(

@@ -20,7 +20,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
@@ -53,7 +52,6 @@ RESEND_MESSAGES_MAX = 30
 IDLE_RESOLVED_EVERY_MS = 1000
 """TiCDC sends a resolved mark about once a second; at full speed each poll of an idle feed brings one."""
 
-_LENGTH = Struct(">Q")
 _PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     "none": bytes,
@@ -273,7 +271,7 @@ class RecordingFeed:
         idle = [lane for lane in drained if now_ms is None or now_ms >= lane.idle_ms + IDLE_RESOLVED_EVERY_MS]
         if idle:
             ts = self._tick(ts_at(now_ms or 0))
-            key, value = self.config.encode_resolved(ts, physical_ms(ts))
+            key, value = self.config.module.encode_resolved(ts, physical_ms(ts))
             for lane in idle:
                 lane.idle_ms = lane.entries[-1].time_ms if now_ms is None else now_ms
                 lane.entries.append(_Entry(lane.idle_ms, key, self._packed(value), (), ts, False))
@@ -291,17 +289,8 @@ class RecordingFeed:
         return min(lane.idle_ms + IDLE_RESOLVED_EVERY_MS if lane.is_drained() else lane.entries[lane.next].time_ms for lane in born)
 
     def _packed(self, value: bytes) -> bytes:
-        """Compressed as the changefeed does it: the whole value, in open-protocol each value inside the frames."""
-        pack = _PACKERS[self.config.compression.lower()]
-        if self.config.protocol == "canal-json":
-            return pack(value)
-        packed, at = b"", 0
-        while at < len(value):
-            (length,) = _LENGTH.unpack_from(value, at)
-            content, at = at + _LENGTH.size, at + _LENGTH.size + length
-            body = pack(value[content:at]) if length else b""
-            packed += _LENGTH.pack(len(body)) + body
-        return packed
+        """Compressed as the changefeed does it."""
+        return self.config.module.packed(value, _PACKERS[self.config.compression.lower()])
 
     def _find_mark_lane(self) -> _Lane:
         """Where the recorded marks are; without any, where TiCDC's dispatch by table puts them."""

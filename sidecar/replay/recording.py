@@ -18,12 +18,14 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.codecs import canal_json, open_protocol
-from sidecar.codecs.contract import Codec
-from sidecar.codecs.registry import codec_for
+from sidecar.codecs.contract import Codec, CodecModule
+from sidecar.codecs.registry import codec_for, codec_module
 from sidecar.core.model import CommitTs, Lane, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, SourceError
 from sidecar.rowcodec.table_info import table_schema
+
+DEFAULT_FEED = "open-protocol"
+"""The feed that is played where a recording has several: feeds are named after their protocols."""
 
 _FOLDER_HINT = "give the folder of a recording: it holds recording.json, truth/, schema/ and kafka/ (tests/recordings/README.md)"
 
@@ -57,14 +59,13 @@ class FeedConfig:
         return Lane(f"kafka/{self.topic}/{partition}")
 
     @property
-    def encode_mark(self) -> Callable[..., tuple[bytes | None, bytes]]:
-        """`encode_mark` of the protocol's codec module."""
-        return canal_json.encode_mark if self.protocol == "canal-json" else open_protocol.encode_mark
+    def module(self) -> CodecModule:
+        """What writes the protocol's messages. Raises FeedUnsuitable as `codec` does."""
+        return codec_module(self.protocol, tidb_extension=self.tidb_extension)
 
     @property
-    def encode_resolved(self) -> Callable[[int, int], tuple[bytes | None, bytes]]:
-        """`encode_resolved(ts, now_ms)` of the protocol's codec module."""
-        return canal_json.encode_resolved if self.protocol == "canal-json" else open_protocol.encode_resolved
+    def encode_mark(self) -> Callable[..., tuple[bytes | None, bytes]]:
+        return self.module.encode_mark
 
 
 class Recording:
@@ -113,7 +114,7 @@ class Recording:
     @property
     def default_feed(self) -> str:
         """A Kafka changefeed's; of a recording without TiCDC `binlog`."""
-        return "open-protocol" if "open-protocol" in self._feeds else next(iter(self._feeds), "binlog")
+        return next((name for name in (DEFAULT_FEED, *self._feeds) if name in self._feeds), "binlog")
 
     def feed_config(self, name: str | None = None) -> FeedConfig:
         """The changefeed `name`, or the default one. Raises FeedUnsuitable for one that is not there or is not Kafka's."""

@@ -32,6 +32,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from sidecar.codecs.registry import protocol_of
 from sidecar.core.model import TableName
 from sidecar.errors import ConfigError, RefusedRequest
 from sidecar.ticdc.table_rules import TableRules
@@ -44,7 +45,6 @@ _KINDS: dict[str, Kind] = {
     "": "table", "default": "table", "table": "table", "index-value": "index-value", "rowid": "index-value", "columns": "columns",
     "ts": "ts",
 }  # fmt: skip
-_TO_PARTITION_ZERO = ("canal", "canal-json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,8 @@ class Router:
 
     def ddl_partitions(self, count: int) -> range:
         """Of a topic of so many partitions, those that a DDL goes to."""
-        return range(min(count, 1)) if self.protocol in _TO_PARTITION_ZERO else range(count)
+        protocol = protocol_of(self.protocol)
+        return range(min(count, 1)) if protocol is not None and protocol.ddls_to_first_partition else range(count)
 
     def _rule_of(self, table: TableName) -> Rule | None:
         return next((rule for rule in self.rules if _matcher(rule.matcher, self.case_sensitive).matches(table)), None)

@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from sidecar.codecs.registry import CARRIERS, codec_module, compression_of, protocol_of
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
 from sidecar.ticdc.changefeed import KAFKA_SCHEMES, MESSAGE_SCHEMES, PUSH_SCHEME, Changefeed
+from sidecar.ticdc.changefeed_info import codec_settings
 from sidecar.ticdc.event_filter import dump_scope, mark_table_problem
 from sidecar.ticdc.table_rules import compiled
 from sidecar.ticdc.topics import topic_of
@@ -33,20 +35,6 @@ class Problem:
     hint: str
 
 
-_OPEN = frozenset({"open-protocol", "open", "default"})
-_CANNOT = {
-    "canal": "has neither commit_ts nor resolved marks",
-    "maxwell": "has neither commit_ts nor resolved marks",
-    "avro": "has no commit_ts of deletes, no old images and no resolved marks",
-    "flat-avro": "has no commit_ts of deletes, no old images and no resolved marks",
-    "craft": "is given up by TiCDC",
-    "csv": "is not read by this version of ticdc-dump",
-    "debezium": "is not read by this version of ticdc-dump",
-    "debezium-avro": "is not read by this version of ticdc-dump",
-    "simple": "is not read by this version of ticdc-dump",
-}
-_PROTOCOL_HINT = "create the changefeed with protocol=open-protocol, or with protocol=canal-json&enable-tidb-extension=true"
-_COMPRESSIONS = frozenset({"", "none", "snappy", "lz4"})
 _WHOLE_ROWS = "set it to false in the changefeed's [sink] (and take it out of the sink URI)"
 _STATES = {
     "stopped": "resume it: cdc cli changefeed resume",
@@ -115,31 +103,30 @@ def _of_the_sink(changefeed: Changefeed) -> Iterator[Problem]:
         what = f"a sink {sink.scheme}:// without Kafka's brokers, or a sidecar's address, and a topic cannot be attached to"
         hint = f"attach to a changefeed with a sink URI kafka://host:9092/topic, or {PUSH_SCHEME}://host:8312/topic (deploy/push)"
         yield Problem("sink-uri", what, hint)
-    protocol = changefeed.protocol.lower()
-    if protocol == "canal-json":
-        if not changefeed.flag("sink", "kafka-config", "codec-config", "enable-tidb-extension"):
-            what = "canal-json without TiDB's extension has neither commit_ts nor resolved marks"
-            yield Problem("enable-tidb-extension", what, "add enable-tidb-extension=true to the sink URI")
-    elif protocol not in _OPEN:
-        what = f"protocol {changefeed.protocol!r} {_CANNOT.get(protocol, 'is none that TiCDC has')}"
-        yield Problem("protocol", what, _PROTOCOL_HINT)
+    settings = codec_settings(changefeed)
+    try:
+        codec_module(settings.protocol, tidb_extension=settings.tidb_extension)
+    except FeedUnsuitable as error:
+        setting = "enable-tidb-extension" if protocol_of(settings.protocol) in CARRIERS.values() else "protocol"
+        yield Problem(setting, error.message, error.hint)
     large = "sink", "kafka-config", "large-message-handle"
     option = changefeed.setting(*large, "large-message-handle-option")
     if option not in (None, "", "none"):
         hint = 'set it to "none", and raise max-message-bytes (and the brokers\' message.max.bytes) above the largest row'
         yield Problem("large-message-handle-option", f"with {option} large rows are not in the messages", hint)
-    compression = str(changefeed.setting(*large, "large-message-handle-compression") or "")
-    if compression.lower() not in _COMPRESSIONS:
-        what = f"compression {compression} is not known"
-        yield Problem("large-message-handle-compression", what, "set it to none, snappy or lz4")
+    try:
+        compression_of(settings.compression)
+    except FeedUnsuitable as error:
+        yield Problem("large-message-handle-compression", error.message, error.hint)
 
 
 def _of_the_rows(changefeed: Changefeed) -> Iterator[Problem]:
-    """TiCDC sends old values unless `open` is there and does not say so, or an old release was told not to."""
-    opened = changefeed.setting("sink", "open")
-    if changefeed.protocol.lower() in _OPEN and isinstance(opened, dict) and opened.get("output-old-value") is not True:
+    """TiCDC sends old values unless the protocol's section is there and does not say so, or an old release was told not to."""
+    protocol = protocol_of(changefeed.protocol)
+    options = changefeed.setting("sink", protocol.options_section) if protocol else None
+    if protocol and isinstance(options, dict) and options.get("output-old-value") is not True:
         what = "updates come without their old row, so a changed key cannot be told"
-        yield Problem("sink.open.output-old-value", what, "set it to true")
+        yield Problem(f"sink.{protocol.options_section}.output-old-value", what, "set it to true")
     if changefeed.setting("enable-old-value") is False:
         what = "updates come without their old row, so a changed key cannot be told"
         yield Problem("enable-old-value", what, "set it to true in the changefeed's configuration")

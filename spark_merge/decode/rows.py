@@ -21,13 +21,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.codecs.registry import CARRIERS
 from sidecar.core.model import MARK_TABLE, Message, TableName, TableSchema
 from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
-from spark_merge.decode import binlog_rows, canal_json, kv_rows, open_protocol
+from spark_merge.decode import binlog_rows, kv_rows
 from spark_merge.decode.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
 from spark_merge.decode.zone import ServerZone
 from spark_merge.merge import key_text
+from spark_merge.protocols import decoder_module
 
 _BLOCK_ROWS_MAX = 2048
 """Rows parsed at a time: their Python objects then stay in the processor's cache."""
@@ -50,12 +52,11 @@ def _reader_of_values(read: Callable[[list[bytes], TableSchema, ServerZone], Ima
 
 
 _READERS: dict[str, tuple[_Reader, int]] = {
-    "open-protocol": (_reader_of_values(open_protocol.read), _BLOCK_ROWS_MAX),
-    "canal-json": (_reader_of_values(canal_json.read), _BLOCK_ROWS_MAX),
+    **{protocol: (_reader_of_values(decoder_module(protocol).read), _BLOCK_ROWS_MAX) for protocol in CARRIERS},
     "kv": (kv_rows.read, _KV_BLOCK_ROWS_MAX),
     "binlog": (binlog_rows.read, _KV_BLOCK_ROWS_MAX),
 }
-"""With the rows that are read at a time."""
+"""By codec, with the rows that are read at a time."""
 
 _Numbers = npt.NDArray[np.int64]
 

@@ -1,7 +1,7 @@
 """Rows, DDLs and resolved marks as messages of a changefeed's protocol: what every protocol's encoder gives.
 
 An encoder knows a table's schema, its definition and canonical texts, and nothing else: so a dump's rows, and rows of feeds that have no
-such bytes (raw key-values, TiDB-Binlog), come out as TiCDC would have written them.
+such bytes (raw key-values, TiDB-Binlog), come out as TiCDC would have written them. Which encoder a protocol has: spark_merge/protocols.py.
 
 Options, under TiCDC's names where it has one; what an encoder does not know it leaves alone:
 
@@ -11,15 +11,14 @@ Options, under TiCDC's names where it has one; what an encoder does not know it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from sidecar.core.model import CommitTs, TableDefinition, TableSchema
-from sidecar.errors import ConfigError, SinkError
+from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.partition.ids import NEW_LOG
 from spark_merge.contract import CHANGES, RANK_CHUNK, TEXTS, ChunkPiece
@@ -44,20 +43,6 @@ class Encoder(Protocol):
     def resolved(self, ts: CommitTs) -> RowMessage: ...
 
     def ddl(self, ddl: DdlRecord, before: TableSchema | None, after: TableSchema | None) -> RowMessage: ...
-
-
-_MODULES = {"open-protocol": "spark_merge.encode.open_protocol", "canal-json": "spark_merge.encode.canal_json"}
-"""Each has an `encoder` of its own; they import this module, so it names them."""
-
-
-def encoder(protocol: str, *, architecture: Architecture, options: Mapping[str, str]) -> Encoder:
-    """Raises ConfigError for a protocol or an option's value that cannot be written."""
-    if protocol not in _MODULES:
-        raise ConfigError(
-            f"rows cannot be written in protocol {protocol!r}",
-            hint=f"set protocol to one of {', '.join(_MODULES)}",
-        )
-    return cast(Encoder, import_module(_MODULES[protocol]).encoder(architecture=architecture, options=options))
 
 
 def definition_of(schema: TableSchema) -> TableDefinition:

@@ -157,6 +157,11 @@ def encoder(*, architecture: Architecture, options: Mapping[str, str]) -> OpenPr
     return OpenProtocol(architecture, zone_of(options.get("time-zone", "UTC")), deleted == "true")
 
 
+def as_sent(keys: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The log has rows without their frames. A message of TiCDC may have held several rows; here each has its own."""
+    return framed(keys, _VERSION), framed(values)
+
+
 _Columns: TypeAlias = "tuple[tuple[int, OpenColumn], ...]"
 """Each with its place in the schema."""
 

@@ -32,8 +32,7 @@ _GRACE_S = 30
 _FAULTS_SHOWN_MAX = 10
 
 TARGETS: dict[str, Callable[[Random, int], Counts]] = {
-    "open-protocol": partial(json_protocols.batch, "open-protocol"),
-    "canal-json": partial(json_protocols.batch, "canal-json"),
+    **{name: partial(json_protocols.batch, name) for name in json_protocols.PROTOCOLS},
     "kv": key_values.batch,
     "ddl-jobs": ddl_jobs.batch,
     "binlog": binlogs.batch,

@@ -10,10 +10,9 @@ from typing import Any
 
 import cramjam
 
-from sidecar.codecs.canal_json import CanalJson
 from sidecar.codecs.compression import SNAPPY_RATIO_MAX, Compression
 from sidecar.codecs.contract import Codec
-from sidecar.codecs.open_protocol import OpenProtocol
+from sidecar.codecs.registry import codec_for
 from sidecar.core.model import MARK_TABLE, Change, Envelope, Lane, Message, TableName
 from sidecar.errors import TicdcDumpError
 from spark_merge.decode.rows import decode
@@ -21,7 +20,7 @@ from spark_merge.decode.zone import ServerZone
 from tests.fuzz import slow_canal_json, slow_open_protocol
 from tests.fuzz.damage import damaged_bytes, damaged_json
 from tests.fuzz.seeds import Seeds, seeds
-from tests.fuzz.slow_values import Row, Zone, loaded, rows_of
+from tests.fuzz.slow_values import Row, Zone, rows_of
 from tests.fuzz.verdict import Counts, Refused, differ, fault, ours, slow, told_of
 from tests.unit.decode.log import logged
 
@@ -38,9 +37,12 @@ Pair = tuple[bytes | None, bytes | None]
 class Protocol:
     """`slow`: the module of its slow reader."""
 
-    codec: Callable[[Compression], Codec]
     slow: Any
     damaged: Callable[[Random, Pair, Pair, Compression], Pair]
+
+
+def codec_of(name: str, packing: Compression) -> Codec:
+    return codec_for(name, tidb_extension=True, compression=packing)
 
 
 def batch(name: str, random: Random, size: int) -> Counts:
@@ -48,7 +50,7 @@ def batch(name: str, random: Random, size: int) -> Counts:
     protocol, found, counts = PROTOCOLS[name], seeds(name), Counts()
     packing: Compression = random.choice(("none", "none", "none", "lz4", "snappy"))
     zone = random.choice(ZONES)
-    codec = protocol.codec(packing)
+    codec = codec_of(name, packing)
     taken: list[tuple[Change, list[Row]]] = []
     for position in range(size):
         key, value = protocol.damaged(random, random.choice(found.messages), random.choice(found.messages), packing)
@@ -87,17 +89,15 @@ def _envelopes(protocol: Protocol, codec: Codec, packing: Compression, message: 
         if isinstance(one, Change):
             ours(partial(codec.identity, one), "identity", *inputs)
             if (one.schema, one.table) == MARK_TABLE:
-                _mark(codec, one)
+                _mark(codec, one, protocol.slow.mark)
     return found
 
 
-def _mark(codec: Codec, change: Change) -> None:
+def _mark(codec: Codec, change: Change, slowly: Callable[[bytes], tuple[Any, Any, int]]) -> None:
     found = ours(lambda: codec.mark(change), "mark", change.key, change.value)
     if found is None or isinstance(found, TicdcDumpError):
         return
-    row, names = loaded(change.value), ("changefeed_id", "unique_identifier", "event_type")
-    texts = [row["u"][name]["v"] for name in names] if codec.name == "open-protocol" else [row["data"][0][name] for name in names]
-    expected = (change.commit_ts, *texts[:2], int(texts[2]))
+    expected = (change.commit_ts, *slowly(change.value))
     if tuple(found) != expected:
         raise differ("mark", found, expected, change.key, change.value)
 
@@ -251,15 +251,15 @@ def _frames(data: bytes, at: int) -> list[bytes]:
 
 
 PROTOCOLS = {
-    "open-protocol": Protocol(OpenProtocol, slow_open_protocol, damaged_open_protocol),
-    "canal-json": Protocol(CanalJson, slow_canal_json, damaged_canal_json),
+    "open-protocol": Protocol(slow_open_protocol, damaged_open_protocol),
+    "canal-json": Protocol(slow_canal_json, damaged_canal_json),
 }
 
 
 def whole(name: str, seed: Pair) -> list[list[Row]]:
     """What a recorded message says, undamaged; the two readers agree on it. Raises Fault."""
     protocol, found = PROTOCOLS[name], seeds(name)
-    codec = protocol.codec("none")
+    codec = codec_of(name, "none")
     envelopes = _envelopes(protocol, codec, "none", Message(LANE, 0, *seed))
     if isinstance(envelopes, TicdcDumpError):
         raise fault(f"a recorded message is refused: {envelopes}", *seed)

@@ -53,6 +53,12 @@ def envelopes(key: bytes | None, value: bytes | None, unpacked: Any) -> list[Eve
     return [("delete" if kind == "DELETE" else "put", commit_ts, schema, table, key or b"", plain)]
 
 
+def mark(value: bytes) -> tuple[Any, Any, int]:
+    """changefeed_id, unique_identifier and event_type of the watermark row's new version."""
+    row = loaded(value)["data"][0]
+    return row["changefeed_id"], row["unique_identifier"], int(row["event_type"])
+
+
 def _one(found: Any) -> dict[str, Any] | None:
     if found is None:
         return None

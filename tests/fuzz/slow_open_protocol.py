@@ -70,6 +70,12 @@ def _event(key: bytes, value: bytes, unpacked: Any) -> Event:
     return ("put" if gone is None else "delete", ts, schema, table, key, plain)
 
 
+def mark(value: bytes) -> tuple[Any, Any, int]:
+    """changefeed_id, unique_identifier and event_type of the watermark row's new version."""
+    row = loaded(value)["u"]
+    return row["changefeed_id"]["v"], row["unique_identifier"]["v"], int(row["event_type"]["v"])
+
+
 def _parts(found: Any) -> list[Any]:
     row = fields(found, "row")
     if row.keys() - {"u", "p", "d"}:

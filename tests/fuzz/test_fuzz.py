@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from sidecar.codecs.registry import CARRIERS
 from sidecar.errors import MessageUnreadable
 from tests.fuzz import binlogs, campaign, json_protocols, key_values, seeds
 from tests.fuzz.campaign import TARGETS, Batch, carried_out, table
@@ -30,7 +31,7 @@ def test_damaged_messages_are_read_as_the_slow_reader_does_or_refused(target: st
 
 
 @pytest.mark.recordings
-@pytest.mark.parametrize("feed", ["open-protocol", "canal-json"])
+@pytest.mark.parametrize("feed", CARRIERS)
 def test_recorded_messages_are_read_alike_undamaged(feed: str) -> None:
     messages = Random(0).sample(seeds.seeds(feed).messages, k=300)
     assert sum(len(json_protocols.whole(feed, message)) for message in messages) > 100
@@ -50,6 +51,10 @@ def test_recorded_transactions_are_taken_undamaged() -> None:
         outcomes = [one for mutation in found[:20] for one in binlogs.whole(versions[-1], mutation)]
         assert outcomes
         assert not [one for one in outcomes if isinstance(one, MessageUnreadable)]
+
+
+def test_every_protocol_that_carries_a_dump_is_damaged() -> None:
+    assert json_protocols.PROTOCOLS.keys() == CARRIERS.keys()
 
 
 def test_a_batch_is_the_same_whenever_it_is_made() -> None:

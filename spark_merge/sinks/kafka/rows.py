@@ -15,14 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.codecs.registry import CARRIERS
 from sidecar.core.model import TableSchema
 from sidecar.partition.ids import is_partitioned, key_ids, partition_ids
 from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
 from spark_merge.encode.messages import Encoder, RowMessage
-from spark_merge.encode.open_protocol import framed
-
-FRAMES_VERSION = (1).to_bytes(8, "big")
-"""Before the frames of an open-protocol message's key."""
+from spark_merge.protocols import encoder_module
 
 RAW_KEY_VALUES = "kv"
 """The codec of a log whose messages are TiKV's own keys and values."""
@@ -39,9 +37,7 @@ class Written(NamedTuple):
 
 def as_they_are(changes: pa.Table, protocol: str) -> Written:
     """Of RAW_CHANGES whose messages are of the output's protocol. Of an update that is two rows here TiCDC sent one message."""
-    keys, values = (changes[name].combine_chunks() for name in ("message_key", "message_value"))
-    if protocol == "open-protocol":  # the log has rows without their frames
-        keys, values = framed(keys, FRAMES_VERSION), framed(values)
+    keys, values = encoder_module(protocol).as_sent(*(changes[name].combine_chunks() for name in ("message_key", "message_value")))
     pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
     return Written(changes, [None if value is None else RowMessage(key, value) for key, value in pairs])
 
@@ -49,12 +45,12 @@ def as_they_are(changes: pa.Table, protocol: str) -> Written:
 def encoded(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str = "") -> Written:
     """`changes` in order. `codec`: of the messages in RAW_CHANGES. Raises SinkError for what the encoder lacks."""
     rows = split(changes, schema)
-    ids = _partition_ids(rows, schema, codec) if protocol == "open-protocol" else None
+    ids = _partition_ids(rows, schema, codec) if CARRIERS[protocol].names_partitions else None
     return Written(rows, encoder.rows(schema, rows, ids))
 
 
 def _partition_ids(changes: pa.Table, schema: TableSchema, codec: str) -> list[int] | None:
-    """open-protocol tells them; canal-json does not, so there no table is refused for want of them. The keys of raw key-values know them
+    """Where a message carries them: in other protocols no table is refused for want of them. The keys of raw key-values know them
     where a definition would not tell."""
     if not is_partitioned(schema):
         return None

@@ -15,13 +15,15 @@ import hashlib
 from collections.abc import Iterator
 from urllib.parse import urlencode, urlunsplit
 
+from sidecar.codecs.registry import CARRIERS
 from sidecar.errors import ConfigError, SinkError
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.ticdc.changefeed_file import ChangefeedFile, rules_of
 from sidecar.ticdc.changefeed_info import client_settings, kafka_place
 from sidecar.ticdc.dispatch import Hashing, Router
 from spark_merge.contract import Sink
-from spark_merge.encode.messages import Architecture, encoder
+from spark_merge.encode.messages import Architecture
+from spark_merge.protocols import encoder
 from spark_merge.sinks.kafka.client import Cluster
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
@@ -42,7 +44,6 @@ _TICDC = _TLS_AND_LOGIN | _SHAPES | {
 }  # fmt: skip
 _OURS = frozenset({"config", "architecture", "release", "time-zone", "position-topic", "transactions"})
 
-PROTOCOLS = ("open-protocol", "canal-json")
 MESSAGE_BYTES_MAX = 10 << 20
 """TiCDC's default of max-message-bytes."""
 
@@ -89,10 +90,10 @@ def output_of(uri: SinkUri) -> Output:
     found = Changefeed(_NAME, "", urlunsplit((*uri.parts[:3], urlencode(given), "")))
     place = kafka_place(found)
     architecture: Architecture = settings.one_of("architecture", ("classic", "new"))
-    protocol = settings.one_of("protocol", PROTOCOLS, file.protocol or None)
-    if protocol == "canal-json" and settings.text("enable-tidb-extension", "true") != "true":
+    protocol = settings.one_of("protocol", tuple(CARRIERS), file.protocol or None)
+    if CARRIERS[protocol].needs_extension and settings.text("enable-tidb-extension", "true") != "true":
         raise SinkError(
-            "a kafka: sink writes canal-json with the TiDB extension alone",
+            f"a kafka: sink writes {protocol} with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a consumer has neither commit-ts nor resolved marks",
         )
     zone = settings.text("time-zone", "UTC")

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 
 from sidecar.errors import SinkError
 from spark_merge.encode.csv_lines import CsvForm
-from spark_merge.encode.messages import Architecture, Encoder, encoder
+from spark_merge.encode.messages import Architecture, Encoder
 from spark_merge.encode.zone import zone_of
+from spark_merge.protocols import encoder
 from spark_merge.sinks.parameters import Parameters
-
-PROTOCOLS = {"csv": "csv", "canal-json": "json"}
-"""With the ending of their files."""
 
 _CSV = {
     "csv.delimiter": ",", "csv.quote": '"', "csv.null": "\\N", "csv.include-commit-ts": "false", "csv.binary-encoding-method": "base64",
@@ -34,6 +32,9 @@ _CANAL = {
     "enable-tidb-extension": "true", "only-output-updated-columns": "false", "content-compatible": "false",
     "delete-only-output-handle-key-columns": "false",
 }  # fmt: skip
+_FORMS: dict[str, tuple[str, Mapping[str, str], bool]] = {"csv": ("csv", _CSV, False), "canal-json": ("json", _CANAL, True)}
+"""By protocol: the ending of its files, its own parameters, and whether an encoder of messages writes its lines."""
+
 _BOTH = {
     "protocol": "", "date-separator": "day", "file-index-digit": "20", "enable-partition-separator": "true", "terminator": "\r\n",
     "architecture": "classic", "time-zone": "UTC",
@@ -69,16 +70,16 @@ class Options:
 def options_of(given: Mapping[str, str]) -> Options:
     """Raises SinkError, ConfigError naming the parameter."""
     found = Parameters(given, any_case=True)
-    protocol = found.one_of("protocol", tuple(PROTOCOLS))
+    protocol = found.one_of("protocol", tuple(_FORMS))
+    ending, own, is_encoded = _FORMS[protocol]
     for name, why in _REFUSED.items():
         if found.flag(name, otherwise=False):
             raise SinkError(f"storage is not written with {name}=true: {why}", hint=f"leave {name} out")
-    own, other = (_CSV, _CANAL) if protocol == "csv" else (_CANAL, _CSV)
-    for name in sorted(given.keys() & other.keys()):
+    for name in sorted(given.keys() & (_CSV | _CANAL).keys() - own.keys()):
         raise SinkError(f"{name} is not of protocol={protocol}", hint=f"leave {name} out, or set the other protocol")
     architecture: Architecture = found.one_of("architecture", ("classic", "new"))
     return Options(
-        ending=PROTOCOLS[protocol],
+        ending=ending,
         date=DATES[found.one_of("date-separator", tuple(DATES), "day")],
         digits=found.number("file-index-digit", DIGITS, DIGITS, least=DIGITS_MIN),
         partitions=found.flag("enable-partition-separator", otherwise=True),
@@ -86,20 +87,20 @@ def options_of(given: Mapping[str, str]) -> Options:
         flush_s=found.seconds("flush-interval", FLUSH_S, FLUSH_MAX_S, least=FLUSH_MIN_S, or_none=True),
         architecture=architecture,
         csv=_csv(found),
-        json=None if protocol == "csv" else _canal_json(found, architecture),
-        told={name: given.get(name, default) for name, default in sorted((_BOTH | own).items())},
+        json=_encoder(found, protocol, architecture) if is_encoded else None,
+        told={name: given.get(name, default) for name, default in sorted({**_BOTH, **own}.items())},
     )
 
 
-def _canal_json(found: Parameters, architecture: Architecture) -> Encoder:
+def _encoder(found: Parameters, protocol: str, architecture: Architecture) -> Encoder:
     if found.text("enable-tidb-extension", "true") != "true":
         raise SinkError(
-            "canal-json is written with the TiDB extension alone",
+            f"{protocol} is written with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a reader has no commit-ts",
         )
     shapes = {name: str(found.flag(name, otherwise=False)).lower() for name in _CANAL.keys() - {"enable-tidb-extension"}}
     return encoder(
-        "canal-json",
+        protocol,
         architecture=architecture,
         options={**shapes, "enable-tidb-extension": "true", "time-zone": found.text("time-zone", "UTC")},
     )

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.codecs.canal_json import EXTENSION_HINT, CanalJson, encode_mark, encode_resolved
+from sidecar.codecs.canal_json import CanalJson, encode_mark, encode_resolved
 from sidecar.codecs.compression import Compression
 from sidecar.codecs.open_protocol import OpenProtocol
-from sidecar.codecs.refusals import LARGE_MESSAGE_HINT, MARK_HINT, UNREADABLE_HINT
+from sidecar.codecs.refusals import EXTENSION_HINT, LARGE_MESSAGE_HINT, MARK_HINT, UNREADABLE_HINT
 from sidecar.core.model import Change, CommitTs, Ddl, Lane, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from tests.lanes import examples
@@ -265,30 +265,6 @@ def test_refuses_a_mark_that_does_not_fit(row: dict[str, Any], found: str) -> No
         "message kafka/orders/2@17: expected a row of changefeed_dump.changefeed_dump_event with texts changefeed_id and "
         f"unique_identifier and event_type 1 or 2; found {found}\n  what to do: {MARK_HINT}"
     )
-
-
-@given(
-    ts=st.integers(1, 2**63 - 1),
-    row_id=st.integers(0, 2**63 - 1),
-    changefeed=st.text(),
-    uuid=st.text(),
-    kind=st.sampled_from(MarkKind),
-    previous=st.none() | st.tuples(st.text(), st.sampled_from(MarkKind)),
-)
-def test_reads_the_marks_it_writes(
-    ts: int, row_id: int, changefeed: str, uuid: str, kind: MarkKind, previous: tuple[str, MarkKind] | None
-) -> None:
-    key, value = encode_mark(
-        commit_ts=ts, row_id=row_id, changefeed_id=changefeed, uuid=uuid, kind=kind, previous=previous, now_ms=1_795_231_963_612
-    )
-    (read,) = CanalJson().envelopes(Message(LANE, 17, key, value))
-    assert isinstance(read, Change)
-    assert CanalJson().mark(read) == Mark(CommitTs(ts), changefeed, uuid, kind)
-
-
-@given(ts=st.integers(1, 2**63 - 1), now_ms=st.integers(0, 2**41))
-def test_reads_the_resolved_marks_it_writes(ts: int, now_ms: int) -> None:
-    assert CanalJson().envelopes(Message(LANE, 17, *encode_resolved(ts, now_ms))) == [Resolved(LANE, CommitTs(ts), 17)]
 
 
 # ---- damage ---------------------------------------------------------------------------------------------------------

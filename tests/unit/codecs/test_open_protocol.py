@@ -252,30 +252,6 @@ def test_refuses_a_mark_that_does_not_fit(value: bytes, found: str) -> None:
     )
 
 
-@given(
-    ts=st.integers(1, 2**63 - 1),
-    row_id=st.integers(0, 2**63 - 1),
-    changefeed=st.text(),
-    uuid=st.text(),
-    kind=st.sampled_from(MarkKind),
-    previous=st.none() | st.tuples(st.text(), st.sampled_from(MarkKind)),
-)
-def test_reads_the_marks_it_writes(
-    ts: int, row_id: int, changefeed: str, uuid: str, kind: MarkKind, previous: tuple[str, MarkKind] | None
-) -> None:
-    key, value = encode_mark(
-        commit_ts=ts, row_id=row_id, changefeed_id=changefeed, uuid=uuid, kind=kind, previous=previous, now_ms=1_795_231_963_612
-    )
-    (change,) = OpenProtocol().envelopes(Message(LANE, 17, key, value))
-    assert isinstance(change, Change)
-    assert OpenProtocol().mark(change) == Mark(CommitTs(ts), changefeed, uuid, kind)
-
-
-@given(st.integers(1, 2**63 - 1))
-def test_reads_the_resolved_marks_it_writes(ts: int) -> None:
-    assert OpenProtocol().envelopes(Message(LANE, 17, *encode_resolved(ts, 0))) == [Resolved(LANE, CommitTs(ts), 17)]
-
-
 # ---- damage ---------------------------------------------------------------------------------------------------------
 
 

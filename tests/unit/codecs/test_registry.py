@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.codecs.canal_json import EXTENSION_HINT, CanalJson
+from sidecar.codecs.canal_json import CanalJson
 from sidecar.codecs.compression import Compression
 from sidecar.codecs.open_protocol import OpenProtocol
-from sidecar.codecs.registry import CHOOSE_HINT, codec_for
+from sidecar.codecs.refusals import EXTENSION_HINT
+from sidecar.codecs.registry import CARRIERS, CHOOSE_HINT, PROTOCOLS, codec_for
 from sidecar.errors import FeedUnsuitable
 
 
@@ -65,6 +66,16 @@ def test_refuses_what_ticdc_does_not_have() -> None:
     assert hint == "give large-message-handle-compression as the changefeed has it: none, snappy or lz4"
 
 
-def test_the_hint_names_both_ways_out() -> None:
-    assert "protocol=open-protocol" in CHOOSE_HINT
-    assert "protocol=canal-json&enable-tidb-extension=true" in CHOOSE_HINT
+def test_the_hint_names_what_each_protocol_that_carries_a_dump_needs() -> None:
+    ways = "protocol=open-protocol, or with protocol=canal-json&enable-tidb-extension=true"
+    assert CHOOSE_HINT.startswith(f"create the changefeed with {ways}, ")
+    assert all(one.sink_parameters in CHOOSE_HINT for one in CARRIERS.values())
+
+
+def test_no_two_protocols_have_a_name_in_common() -> None:
+    names = [name for one in PROTOCOLS for name in (one.name, *one.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_a_protocol_that_carries_a_dump_lacks_nothing() -> None:
+    assert not [one.name for one in PROTOCOLS if one.codec and one.lacks]

@@ -11,9 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.codecs.canal_json import CanalJson
 from sidecar.codecs.compression import Compression
-from sidecar.codecs.open_protocol import OpenProtocol
+from sidecar.codecs.registry import codec_for
 from sidecar.core.model import Change, CommitTs, Lane, Message, Rank, TableName, TableSchema
 from sidecar.rowcodec.table_info import table_schema
 
@@ -55,7 +54,7 @@ def change(value: object, *, rank: Rank = Rank.PUT, table: str = "t", commit_ts:
 
 def recorded_changes(folder: Path, feed: str, *, codec: str, compression: Compression = "none") -> list[Change]:
     """Every row of the feed in arrival order, repeats too."""
-    reader = OpenProtocol(compression) if codec == "open-protocol" else CanalJson(compression)
+    reader = codec_for(codec, tidb_extension=True, compression=compression)
     table = pq.read_table(folder / "kafka" / f"{feed}.parquet", columns=["partition", "offset", "key", "value"])
     changes: list[Change] = []
     for partition, offset, key, value in zip(*(column.to_pylist() for column in table.columns), strict=True):

@@ -35,7 +35,8 @@ from spark_merge.contract import CHANGES, TEXTS
 from spark_merge.decode.images import NO_IMAGE, Images
 from spark_merge.decode.open_protocol import read
 from spark_merge.decode.zone import ServerZone
-from spark_merge.encode.messages import Encoder, RowMessage, encoder
+from spark_merge.encode.messages import Encoder, RowMessage
+from spark_merge.protocols import encoder
 from tests.support.kv_ddl import ddl_recording
 from tests.support.recordings import recording
 from tests.unit.decode.log import recorded_schemas

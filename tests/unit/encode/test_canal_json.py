@@ -17,7 +17,8 @@ from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import CHANGES
 from spark_merge.encode import canal_json
 from spark_merge.encode.canal_json import CanalJson
-from spark_merge.encode.messages import RowMessage, encoder
+from spark_merge.encode.messages import RowMessage
+from spark_merge.protocols import encoder
 from tests.lanes import examples
 from tests.support.slow_canal import message, random_changes, random_table, table
 

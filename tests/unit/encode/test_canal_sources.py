@@ -23,8 +23,9 @@ from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
 from spark_merge.contract import CHANGES
 from spark_merge.decode.rows import decode
-from spark_merge.encode.messages import Encoder, encoder
+from spark_merge.encode.messages import Encoder
 from spark_merge.merge import key_text
+from spark_merge.protocols import encoder
 from tests.lanes import LANE
 from tests.support.canal_parity import of_row
 from tests.support.recordings import recording

@@ -1,14 +1,12 @@
-"""The choice of an encoder, and a chunk's survivors as inserts."""
+"""A chunk's survivors as inserts."""
 
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import ConfigError
 from spark_merge.contract import CHANGES, RANK_CHUNK, ChunkPiece, DueChunk, Survivors
-from spark_merge.encode.messages import encoder, inserts
+from spark_merge.encode.messages import inserts
 from spark_merge.encode.open_protocol import OpenProtocol
 from tests.support.deliveries import ORDERS, SCHEMA
 from tests.unit.encode.open_tables import table
@@ -41,12 +39,3 @@ def test_survivors_can_be_encoded() -> None:
     schema = table([("id", "int(11)"), ("name", "text")])
     [message] = OpenProtocol("new").rows(schema, inserts(piece([("1", "a")], [0]), schema), None)
     assert (message.value or b"")[8:].startswith(b'{"u":{"id":')
-
-
-def test_the_encoder_is_the_protocols() -> None:
-    assert encoder("open-protocol", architecture="new", options={}) == OpenProtocol("new")
-
-
-def test_a_protocol_that_cannot_be_written_is_refused_with_those_that_can() -> None:
-    with pytest.raises(ConfigError, match=r"'avro'(.|\n)*open-protocol, canal-json"):
-        encoder("avro", architecture="classic", options={})

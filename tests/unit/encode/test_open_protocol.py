@@ -11,12 +11,9 @@ import pyarrow as pa
 import pytest
 
 from sidecar.codecs.open_protocol import OpenProtocol as Codec
-from sidecar.core.model import Change, CommitTs, Ddl, IndexDefinition, IndexPart, Lane, Message, Resolved, TableSchema
+from sidecar.core.model import Change, CommitTs, Ddl, IndexDefinition, IndexPart, Lane, Message, Resolved
 from sidecar.errors import ConfigError, SinkError
 from sidecar.log.manifest import DdlRecord
-from spark_merge.decode.images import NO_IMAGE
-from spark_merge.decode.open_protocol import read
-from spark_merge.decode.zone import ServerZone
 from spark_merge.encode import open_protocol
 from spark_merge.encode.messages import Architecture, RowMessage
 from spark_merge.encode.open_protocol import OpenProtocol, encoder
@@ -182,33 +179,6 @@ def test_columns_give_what_rows_give(architecture: Architecture, tz: str) -> Non
             open_slow.row(ALL, 100 + place, before, after, architecture=architecture, tz=tz) for place, (before, after) in enumerate(images)
         ]
         assert OpenProtocol(architecture, ZoneInfo(tz)).rows(ALL, changes(ALL, *images), None) == expected, seed
-
-
-@pytest.mark.parametrize("architecture", ["classic", "new"])
-def test_what_is_written_is_read_as_it_was(architecture: Architecture) -> None:
-    for seed in range(examples(50)):
-        images = pairs(ALL, Random(seed))
-        messages = OpenProtocol(architecture).rows(ALL, changes(ALL, *images), None)
-        found = read([change_of(message).value for message in messages], shaped(), ServerZone())
-        rows = [list(row) for row in zip(*(column.to_pylist() for column in found.columns), strict=True)]
-        for (before, after), old, new in zip(images, found.before, found.after, strict=True):
-            assert (None if old == NO_IMAGE else rows[old]) == unsigned_zero(before), seed
-            assert (None if new == NO_IMAGE else rows[new]) == unsigned_zero(after), seed
-
-
-def unsigned_zero(image: Image | None) -> Image | None:
-    """JSON's -0 is an integer to its reader, and has no sign."""
-    return None if image is None else ["0.0" if text == "-0.0" else text for text in image]
-
-
-def shaped() -> TableSchema:
-    """With the scales that the drawn values have."""
-    scales = {"decimal": 2, "time": 3}
-    columns = (
-        replace(one, scale=6 if "(6)" in one.name else scales.get(one.kind, 0), length=9 if one.kind == "bit" else -1)
-        for one in ALL.columns
-    )
-    return replace(ALL, columns=tuple(columns))
 
 
 def test_many_rows_are_encoded_in_blocks_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_protocols_are_judged_as_the_codecs_judge_them(protocol: str, extension:
 
 def test_everything_is_found_at_once() -> None:
     config = {"bdr-mode": True, "force-replicate": True, "filter": {"rules": ["shop.*"]}} | large("option", "claim-check")
-    against = found(made("kafka://h:9092/t?protocol=simple", config=config, state="stopped"))
+    against = found(made("kafka://h:9092/t?protocol=avro", config=config, state="stopped"))
     assert against == ["state", "bdr-mode", "protocol", "large-message-handle-option", "filter", "force-replicate"]
 
 
