@@ -89,7 +89,8 @@ WALLS = {
 
 PURE = (
     "sidecar.core", "sidecar.binlog", "sidecar.pace", "sidecar.schema", "sidecar.rowcodec", "sidecar.codecs", "sidecar.ticdc",
-    "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes", "sidecar.feeds.binlog.joining",
+    "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes", "sidecar.feeds.binlog.joining", "spark_merge.sinks.kafka.claims",
+    "spark_merge.sinks.kafka.position_records",
 )  # fmt: skip
 IMPURE_MODULES = {"time", "random", "os", "logging", "socket", "threading", "subprocess", "asyncio", "secrets", "tempfile", "pathlib"}
 PURE_LIBRARIES = {"msgspec", "cramjam", "re2", "google", "ticdc_dump"}

@@ -58,6 +58,14 @@ def read_all(bootstrap: str, topics: Sequence[str], *, committed: bool = True) -
         consumer.close()
 
 
+def without_repeats(records: Sequence[Read]) -> list[Read]:
+    """Of each record the first one in its partition, by where it is from: what a consumer makes of a sink that writes at least once."""
+    first: dict[tuple[tuple[str, int], tuple[str, ...]], Read] = {}
+    for record in records:
+        first.setdefault((record.place, record.origin), record)
+    return list(first.values())
+
+
 def _partition(consumer: Any, place: TopicPartition) -> Iterator[Read]:
     consumer.assign([place])
     until_s, under_way_s = time.monotonic() + PATIENCE_S, None

@@ -115,8 +115,8 @@ _REFUSED = frozenset(
 )
 _refusals: dict[str, KafkaError] = {}
 _HINTS = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant this user Write, Read and Describe on the output's topics and the position "
-    "topic, and Create if they are to be made",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant this user Write and Describe on the output's topics and the position topic, Read on the "
+    "position topic, and Create if they are to be made",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant this user Write and Describe on the transactional ids that begin with the "
     "position topic's name, or set transactions=false (at least once: deploy/KAFKA-SINK.md)",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant this user IdempotentWrite (and Create, if topics are to be made) on the cluster",

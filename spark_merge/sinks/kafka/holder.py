@@ -1,40 +1,36 @@
-"""What a task writes with, in this process: one holder for each transactional id, kept warm between tasks.
+"""What a task writes with, in this process: one holder for each transactional id, whose producer stays connected between tasks.
 
-    claim ─► rows ─► settle (before what may not be seen ahead of them) ─► commit: the slot, which says that the task is done
-
-What keeps whoever else tries away is in two ways (ways.py): the broker's fence (fenced.py), or looking, where there are no
-transactions (checked.py). Of two that do one task at once, one is fenced; it waits for the other's slot, which is its own answer.
+`IdHolder` carries out what `Claims` decides (claims.py), in the way of its `WriteMode` (write_modes.py). The order of a task's steps is in
+writer.py.
 """
 
 from __future__ import annotations
 
 import atexit
+import math
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
+from typing import assert_never
 
 from sidecar.core.model import Seq
-from sidecar.errors import OwnershipLost, SinkError
 from spark_merge.contract import Outcome
+from spark_merge.sinks.kafka.claims import ClaimEvent, Claims, ClaimStep, Committed, Failed, FencedOff, TaskAnswer, TaskAsked, TaskBegun
+from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.output import Output
-from spark_merge.sinks.kafka.position import Control, Found, PositionReader, Term
+from spark_merge.sinks.kafka.position import PositionReader
+from spark_merge.sinks.kafka.position_records import CLAIM_KEY, PositionRead, Slot, Term, check_owner
 from spark_merge.sinks.kafka.producer import IdempotentProducer, Record
+from spark_merge.sinks.kafka.write_modes import write_mode
 
-TWIN_MAX_S = 20.0
-"""How long a task waits for the slot of whoever fenced it; then the batch is tried again by the next owner."""
+CHECK_EVERY_S = 1.0
+"""Without a fence: between two reads of the position while a task writes. So long a replaced owner writes on."""
 
-
-def check_owner(control: Control | None, term: Term, output: Output) -> Control:
-    """Raises OwnershipLost."""
-    if control is None or control.term != term:
-        found = "nobody" if control is None else control.owner
-        raise OwnershipLost(f"{output} has owner {found}, this is {term.owner}", hint="nothing: the later owner goes on")
-    return control
+TWIN_EVERY_S = 0.1
 
 
-class Holder(ABC):
+class IdHolder:
     """For one task at a time (`held`)."""
 
     def __init__(self, output: Output, number: int, term: Term) -> None:
@@ -42,79 +38,125 @@ class Holder(ABC):
         self.lock = Lock()
         self._output, self._number = output, number
         self._partition = 1 + number
-        self._producer: IdempotentProducer | None = None
-        self._position: PositionReader | None = None
-        self._accepted = Seq(-1)
+        self._mode = write_mode(output)
+        self._claims = Claims(term, output=str(output), name=output.transactional_id(number), is_fenced=self._mode.is_fenced)
+        self._connected: IdempotentProducer | None = None
+        self._reader: PositionReader | None = None
+        self._check_at_s = math.inf
 
     @property
     def producer(self) -> IdempotentProducer:
-        assert self._producer is not None, "a task's rows come after its claim"
-        return self._producer
+        assert self._connected is not None, "a task's rows come after its claim"
+        return self._connected
 
-    @abstractmethod
-    def claim(self, batch: Seq, task: str, start: int, topics: Mapping[str, int]) -> Outcome | None:
-        """What the task answered; None: it is to be written. `start`: from where the batch's slots are. `topics`: those that it writes,
-        with their partitions. Raises OwnershipLost, SinkError."""
+    # ---- the steps of a task, in this order ---------------------------------------------------------------------------
 
-    @abstractmethod
+    def claim(self, asked: TaskAsked) -> Outcome | None:
+        """The answer of a task that is done; None: it is to be written. Raises Fenced, OwnershipLost, SinkError."""
+        return self._proceed(asked)
+
     def write(self, records: Iterable[Record]) -> None:
         """Raises Fenced, OwnershipLost, SinkError."""
+        self.producer.write(records if self._mode.is_fenced else self._checked(records))
 
-    @abstractmethod
     def settle(self) -> None:
-        """Before what is not to be seen ahead of the rows written so far."""
+        """Before records that must not be visible ahead of those written so far. Raises Fenced, SinkError."""
+        self._mode.settle(self.producer)
 
-    @abstractmethod
     def commit(self, batch: Seq, outcome: Outcome, *, key: bytes) -> None:
-        """The slot, by which the task is done, and with it or before it all rows. Raises Fenced, SinkError."""
+        """Write the slot, under `key`: the task is done. Raises Fenced, SinkError."""
+        self._mode.commit(self.producer, self._own_record(key, Slot(batch, outcome).to_bytes()))
+        self._proceed(Committed(outcome))
+
+    def answer_of_twin(self) -> Outcome:
+        """Of the instance that fenced this one, when it has done the task. Raises OwnershipLost, SinkError."""
+        self._disconnect()
+        answer = self._proceed(FencedOff())
+        assert answer is not None
+        return answer
 
     def abort(self) -> None:
-        if self._producer is not None and not self._producer.abort():
-            self.drop()
-
-    def drop(self) -> None:
-        if self._producer is not None:
-            self._producer.close()
-            self._producer = None
+        """After any other error in one of the steps."""
+        is_kept = self._connected is not None and self._connected.abort()
+        if not is_kept:
+            self._disconnect()
+        self._proceed(Failed(is_kept))
 
     def close(self) -> None:
-        self.drop()
-        if self._position is not None:
+        self._disconnect()
+        self._proceed(Failed(is_kept=False))
+        if self._reader is not None:
             with suppress(RuntimeError):  # it is closed
-                self._position.close()
-            self._position = None
+                self._reader.close()
+            self._reader = None
 
-    def of_a_twin(self, batch: Seq, task: str, start: int) -> Outcome:
-        """Of who fenced this. Raises OwnershipLost, SinkError."""
-        self.drop()
-        deadline_s = time.monotonic() + TWIN_MAX_S
-        with self._reader() as reader:
-            while time.monotonic() < deadline_s:
-                self._look(reader, batch, start)
-                if (done := self._known(batch, task)) is not None:
-                    return done
-                time.sleep(0.1)
-        raise SinkError(f"{self._output}: task {task} was fenced off by one that has not done it", hint="nothing: it is tried again")
+    # ---- what Claims decides ------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _look(self, reader: PositionReader, batch: Seq, start: int) -> None:
-        """At who the owner is, and what is done. Raises OwnershipLost."""
+    def _proceed(self, event: ClaimEvent) -> Outcome | None:
+        """Up to the task's answer, or to where the caller continues. Raises Fenced if it is to write no further."""
+        while True:
+            match self._claims.handle(event, now_s=time.monotonic()):
+                case ClaimStep.TAKE_ID:
+                    event = self._take_id()
+                case ClaimStep.READ_POSITION:
+                    event = self._read_position()
+                case ClaimStep.READ_AGAIN:
+                    time.sleep(TWIN_EVERY_S)
+                    event = self._read_position()
+                case ClaimStep.BEGIN_TASK:
+                    event = self._begin()
+                case ClaimStep.WRITE_ROWS | ClaimStep.AWAIT_TASK:
+                    return None
+                case ClaimStep.STOP_WRITING:
+                    raise Fenced("another instance has done the task")
+                case TaskAnswer(outcome):
+                    return outcome
+                case never:
+                    assert_never(never)
 
-    @abstractmethod
-    def _known(self, batch: Seq, task: str) -> Outcome | None:
-        """By the last look. A task of a batch that is accepted is done, with nothing to say any more."""
+    def _take_id(self) -> PositionRead:
+        with self._position() as reader:
+            check_owner(reader.control(), self.term, self._output)
+        self._connected = self._mode.connect(self._output, self._number)
+        try:
+            return self._read_position()
+        except BaseException:
+            self._disconnect()
+            raise
 
-    def _owned(self, reader: PositionReader, start: int) -> Found:
-        """What is at the position, which is this owner's. Raises OwnershipLost."""
-        found = reader.control_and_slots(self._partition, start)
-        accepted = check_owner(found.control, self.term, self._output).accepted
-        self._accepted = accepted.seq if accepted else Seq(-1)
-        return found
+    def _begin(self) -> ClaimEvent:
+        try:
+            self._mode.begin(self.producer, self._own_record(CLAIM_KEY, b""))
+        except Fenced:
+            self._disconnect()
+            return FencedOff()
+        return TaskBegun()
+
+    def _checked(self, records: Iterable[Record]) -> Iterator[Record]:
+        """These, while the position says that the task is this instance's."""
+        for record in records:
+            if time.monotonic() > self._check_at_s:
+                self._proceed(self._read_position())
+            yield record
+
+    def _read_position(self) -> PositionRead:
+        with self._position() as reader:
+            read = reader.control_and_slots(self._partition, self._claims.read_from)
+        self._check_at_s = time.monotonic() + CHECK_EVERY_S
+        return read
+
+    def _own_record(self, key: bytes, value: bytes) -> Record:
+        return Record(self._output.position_topic, self._partition, key, value)
+
+    def _disconnect(self) -> None:
+        if self._connected is not None:
+            self._connected.close()
+            self._connected = None
 
     @contextmanager
-    def _reader(self) -> Iterator[PositionReader]:
-        """The same one again, unless it failed."""
-        reader, self._position = self._position, None
+    def _position(self) -> Iterator[PositionReader]:
+        """The same reader again, unless it failed."""
+        reader, self._reader = self._reader, None
         reader = reader or PositionReader(self._output.cluster, self._output.position_topic)
         try:
             yield reader
@@ -122,39 +164,39 @@ class Holder(ABC):
             with suppress(RuntimeError):
                 reader.close()
             raise
-        self._position = reader
+        self._reader = reader
 
 
-_held: dict[tuple[str, str], Holder] = {}
+_held: dict[tuple[str, str], IdHolder] = {}
 _holding = Lock()
 
 
 @contextmanager
-def held(kind: type[Holder], output: Output, number: int, term: Term) -> Iterator[Holder]:
-    """This process's holder of the id, for one task at a time. The holder of an earlier term is closed; a task of an earlier term gets one
-    of its own, which is closed behind it."""
+def held(output: Output, number: int, term: Term) -> Iterator[IdHolder]:
+    """This process's holder of the id, for one task at a time. It closes the holder of an earlier term. A task of an earlier term gets one
+    of its own, which is closed after the task."""
     place, former = (output.cluster.brokers, output.transactional_id(number)), None
     with _holding:
-        found = _held.get(place)
-        if found is None or found.term < term:
-            former, found = found, kind(output, number, term)
-            _held[place] = found
-        elif found.term > term:
-            found = kind(output, number, term)
+        holder = _held.get(place)
+        if holder is None or holder.term < term:
+            former, holder = holder, IdHolder(output, number, term)
+            _held[place] = holder
+        elif holder.term > term:
+            holder = IdHolder(output, number, term)
     if former is not None:
         _close_if_free(former)
     try:
-        with found.lock:
-            yield found
+        with holder.lock:
+            yield holder
     finally:
         with _holding:
-            is_kept = _held.get(place) is found
+            is_kept = _held.get(place) is holder
         if not is_kept:
-            _close_if_free(found)
+            _close_if_free(holder)
 
 
-def _close_if_free(holder: Holder) -> None:
-    """The task that is at work with it closes it when it ends. One that still waits for it opens it again."""
+def _close_if_free(holder: IdHolder) -> None:
+    """A task that is at work with it closes it when it ends. A task that still waits for it connects it again."""
     if holder.lock.acquire(blocking=False):
         try:
             holder.close()
@@ -163,11 +205,11 @@ def _close_if_free(holder: Holder) -> None:
 
 
 def release() -> None:
-    """Close what no task is at work with: at the process's end at the latest, for librdkafka's threads may not outlive the interpreter."""
+    """Close what no task is at work with: at the process's end at the latest, for librdkafka's threads must not outlive the interpreter."""
     with _holding:
-        found = list(_held.values())
+        holders = list(_held.values())
         _held.clear()
-    for holder in found:
+    for holder in holders:
         _close_if_free(holder)
 
 

@@ -19,7 +19,7 @@ CHUNK_PARTS = 4
 @dataclass(frozen=True, slots=True)
 class Output:
     """`topic`: the default one. `partition_num`: None where the URI does not name it. `producer`: librdkafka's settings of whoever
-    writes. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see ways.py."""
+    writes. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see write_modes.py."""
 
     cluster: Cluster
     topic: str

@@ -1,15 +1,15 @@
 """What writes to Kafka, with a transactional id and without: begin, write, commit.
 
-    TransactionalProducer    nothing is seen that is not committed
-    IdempotentProducer       all is seen as it comes: of each partition a beginning of what was written for it, each record once
+    TransactionalProducer    nothing is visible that is not committed
+    IdempotentProducer       all is visible as it comes: in each partition a beginning of what was written for it, each record once
 
-- A delivery report with an error or **without an offset** is a failure: a broker may refuse the first batch of a partition that has just
-  been made, take the second, and then call the first's repetition a duplicate, which librdkafka tells as delivered. One request at a time
-  makes that impossible; the look at the offset would tell it.
-- Memory is bounded by librdkafka's queue: who writes waits while it is full.
-- After an error in a transaction it is aborted; where that fails, the producer is of no use any more: the next one with its id aborts it.
-- Without a transaction a record that fails must not be followed by others of its partition, or what is missing would come behind them:
-  librdkafka ends with a fatal error then (gapless), and no record is given up by time (`_Patience` ends the task).
+- A delivery report with an error or **without an offset** is a failure: a broker may reject the first batch of a partition that has just
+  been made, accept the second, and then call the first's repetition a duplicate, which librdkafka reports as delivered. One request at a
+  time makes that impossible; the check of the offset would detect it.
+- Memory is bounded by librdkafka's queue: a writer waits while it is full.
+- After an error a transaction is aborted. Where that fails, the producer is of no use any more: the next one with its id aborts it.
+- Without a transaction no record of a partition may follow one that failed, or a consumer would see a gap: librdkafka then ends with a
+  fatal error (gapless), and gives up no record because of its age (`_Patience` ends the task).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class IdempotentProducer:
         self.flush()
 
     def abort(self) -> bool:
-        """Whether this producer can go on. What is on its way is waited for: whoever goes on is to find it."""
+        """Whether this producer can continue. Waits for requests on their way: their rows come before those of the next attempt."""
         self._producer.purge(in_queue=True, in_flight=False, blocking=True)
         left, deadline_s = True, time.monotonic() + ABORT_MAX_S
         while left and time.monotonic() < deadline_s:

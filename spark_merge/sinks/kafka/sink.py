@@ -1,12 +1,14 @@
-"""The Kafka sink's worker: of the committing kind (contract.py). The order carries weight; a crash between any two repeats harmlessly:
+"""The Kafka sink's worker: of the committing kind (contract.py). The order carries weight; after a crash between any two steps the next
+owner repeats what is not accepted:
 
-    open    look ─► init the control id ─► owner in control ─► init all other ids
+    open    read control ─► init the control id ─► owner in control ─► init all other ids
     plan    topics ─► begun in control          tasks    rows and slot, a transaction each          accept    accepted in control
 
-- Who inits the control id fences a racing owner; who then inits the others aborts what its tasks have open, and fences them. A former task
-  that takes an id later finds the new owner in control (holder.py): so control is seen by readers before the first of them is taken.
-- Without transactions nothing is inited; what takes its place is in checked.py.
-- A batch that was begun is done again as it was cut, with the partitions that it had.
+- The owner that inits the control id fences a racing owner. By initialising the other ids it aborts the open transactions of previous
+  tasks, and fences those tasks. A previous task that takes an id later reads the new owner in control (claims.py): so readers must see
+  control before the first of these ids is taken.
+- Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (control.py, claims.py).
+- A batch that was begun is done again in the same cut, with the same numbers of partitions.
 """
 
 from __future__ import annotations
@@ -22,24 +24,23 @@ from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing
 from spark_merge.cut import stages
 from spark_merge.sinks.fence import check_log, check_next
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Fenced
+from spark_merge.sinks.kafka.control import ControlWriter, control_writer
 from spark_merge.sinks.kafka.ending import endings
-from spark_merge.sinks.kafka.holder import check_owner
 from spark_merge.sinks.kafka.output import CHUNK_PARTS, LIVE, Output
 from spark_merge.sinks.kafka.partitions import verify
-from spark_merge.sinks.kafka.position import Begun, Control, PositionReader
+from spark_merge.sinks.kafka.position import PositionReader
+from spark_merge.sinks.kafka.position_records import Begun, Control, check_owner
 from spark_merge.sinks.kafka.topics import make, partitions_of
-from spark_merge.sinks.kafka.ways import ControlWriter, control_of
-from spark_merge.sinks.kafka.writer import KafkaWriter, Place
+from spark_merge.sinks.kafka.writer import KafkaWriter, TaskPlace
 
 FEW_ROWS = 30_000
-"""Of chunks in a segment that go with its live rows in one transaction: a transaction takes as long as a core for so many rows."""
+"""Rows of chunks in a segment that go with its live rows in one task: a transaction takes as long as a core needs for so many rows."""
 
-SLOTS_LOOKED_AT_BATCHES = 500
-"""So often it is looked where the slots end: who takes an id reads those of so many batches, at most."""
-
+SLOTS_FROM_EVERY_BATCHES = 500
+"""So often `slots_from` moves to the end of the slots: a task that takes an id reads the slots of at most so many batches."""
 
 ROUTED_MAX = 8
-"""Sets of tables whose topics are kept worked out."""
+"""Sets of tables whose topics are kept."""
 
 
 class KafkaSink:
@@ -55,19 +56,19 @@ class KafkaSink:
         self._counted_topics = frozenset[str]()
 
     def look(self) -> Accepted | None:
-        found = self._read()
-        return found.accepted if found else None
+        control = self._read_control()
+        return control.accepted if control else None
 
     def open(self, *, epoch: int | None) -> Standing:
         self._close_writer()
         self._counted_topics = frozenset()
-        self._owned(self._read(), epoch)  # before anything of a later owner is fenced
+        self._next_control(epoch)  # before anything of a later owner is fenced
         ids = self._count_ids()
-        self._writer, self._lost = control_of(self.output, self._position()), None
+        self._writer, self._lost = control_writer(self.output, self._position()), None
         with self._as_writer() as writer:
-            self._control = writer.take(lambda: self._owned(self._read(), epoch))
-            self._see()
-            writer.fence(ids)
+            self._control = writer.begin_term(lambda: self._next_control(epoch))
+            self._await_own_control()
+            writer.fence_tasks(ids)
         self._slots_from = self._ends()
         begun = self._control.begun
         return Standing(self._control.owner, self._control.accepted, begun.last if begun else None)
@@ -77,16 +78,16 @@ class KafkaSink:
         self._begin(heads, self._counted(frozenset().union(*topics.values())))
         assert self._control.begun is not None
         begun, term, counts = self._control.begun, self._control.term, dict(self._control.partitions)
-        found = stages(heads, chunk_parts=len(begun.slots_from) - 1, raw=True, few_rows=begun.few_rows)
+        cut = stages(heads, chunk_parts=len(begun.slots_from) - 1, raw=True, few_rows=begun.few_rows)
         places = {
-            task.id: Place(1 + number if any(unit.chunks for unit in task.units) else LIVE, stage)
-            for stage, tasks in enumerate(found)
+            task.id: TaskPlace(1 + number if any(unit.chunks for unit in task.units) else LIVE, stage)
+            for stage, tasks in enumerate(cut)
             for number, task in enumerate(tasks)
         }
-        writer = KafkaWriter(self.output, term, begun.last, begun.slots_from, places, endings(heads, found, topics), counts)
-        return Batch(tuple(heads), found, writer)
+        writer = KafkaWriter(self.output, term, begun.last, begun.slots_from, places, endings(heads, cut, topics), counts)
+        return Batch(tuple(heads), cut, writer)
 
-    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots hold them
         last, begun = Accepted.of(batch.heads[-1].manifest), self._control.begun
         if begun is None or (begun.first, begun.last) != (batch.heads[0].seq, last.seq):
             raise SinkError(
@@ -108,28 +109,29 @@ class KafkaSink:
             self._reader = PositionReader(self.output.cluster, self.output.position_topic)
         return self._reader
 
-    def _read(self) -> Control | None:
+    def _read_control(self) -> Control | None:
         """Raises SinkError for another log's."""
         reader = self._position()
-        found = reader.control() if reader.partitions(self.output.position_topic) else None
-        if found is None:
+        control = reader.control() if reader.partitions(self.output.position_topic) else None
+        if control is None:
             return None
         hint = "give another log another topic, and dump again; or another position-topic, if both shall write one topic"
-        check_log(self.output, found.log_id, self._log_id, hint=hint)
-        if found.protocol != self.output.protocol:
+        check_log(self.output, control.log_id, self._log_id, hint=hint)
+        if control.protocol != self.output.protocol:
             raise SinkError(
-                f"{self.output} holds messages in {found.protocol}, this is {self.output.protocol}",
-                hint=f"set protocol={found.protocol}, or give the sink another topic and dump again",
+                f"{self.output} holds messages in {control.protocol}, this is {self.output.protocol}",
+                hint=f"set protocol={control.protocol}, or give the sink another topic and dump again",
             )
-        return found
+        return control
 
-    def _owned(self, found: Control | None, epoch: int | None) -> Control:
-        """Raises OwnershipLost."""
-        owner = Owner.after(found.owner if found else None, epoch, of=self.output)
-        return replace(found or Control(self._log_id, self.output.protocol, owner), owner=owner, log_id=self._log_id)
+    def _next_control(self, epoch: int | None) -> Control:
+        """The state with this worker as its owner, not yet written. Raises OwnershipLost, SinkError."""
+        control = self._read_control()
+        owner = Owner.after(control.owner if control else None, epoch, of=self.output)
+        return replace(control or Control(self._log_id, self.output.protocol, owner), owner=owner, log_id=self._log_id)
 
     def _count_ids(self) -> int:
-        """Of those that tasks write by; each has a partition for its slots. Makes the position topic where there is none."""
+        """How many transactional ids tasks use; each has a partition for its slots. Creates the position topic if it does not exist."""
         topic, reader = self.output.position_topic, self._position()
         if not reader.partitions(topic):
             compacted = {"cleanup.policy": "compact"}
@@ -155,19 +157,19 @@ class KafkaSink:
 
     def _begin(self, heads: Sequence[Head], partitions: Mapping[str, int]) -> None:
         """Have the batch on record. Raises SinkError for another one than was begun."""
-        found = self._control.begun
+        begun = self._control.begun
         log = hashlib.sha256("\n".join(head.manifest.id or str(head.upto_ts) for head in heads).encode()).hexdigest()[:32]
-        if found is not None:
-            if (found.first, found.last, found.log) != (heads[0].seq, heads[-1].seq, log):
+        if begun is not None:
+            if (begun.first, begun.last, begun.log) != (heads[0].seq, heads[-1].seq, log):
                 raise SinkError(
-                    f"{self.output} has begun segments {found.first} to {found.last}, and is given {heads[0].seq} to {heads[-1].seq}",
+                    f"{self.output} has begun segments {begun.first} to {begun.last}, and is given {heads[0].seq} to {heads[-1].seq}",
                     hint="put the log back whose segments were begun",
                 )
             return
         accepted = self._control.accepted
         check_next(self.output, accepted and accepted.seq, heads[0].seq)
         self._batches += 1
-        if not self._batches % SLOTS_LOOKED_AT_BATCHES:
+        if not self._batches % SLOTS_FROM_EVERY_BATCHES:
             self._slots_from = self._ends()
         begun = Begun(heads[0].seq, heads[-1].seq, log, self._slots_from, FEW_ROWS)
         self._write(replace(self._control, begun=begun, partitions=partitions))
@@ -185,20 +187,20 @@ class KafkaSink:
         try:
             yield self._writer
         except Fenced as fenced:
-            self._lost = OwnershipLost(f"{self.output} has been opened by a later owner", hint="nothing: the later owner goes on")
+            self._lost = OwnershipLost(f"{self.output} has been opened by a later owner", hint="nothing: the later owner continues")
             self._close_writer()
             raise self._lost from fenced
         except BaseException:
             self._close_writer()
             raise
 
-    def _see(self) -> None:
-        """Wait until whoever reads control finds this owner."""
+    def _await_own_control(self) -> None:
+        """Wait until every reader of control sees this owner. Raises OwnershipLost, SinkError."""
         deadline_s = time.monotonic() + OUTAGE_MAX_S
-        while (found := self._read()) is None or found.owner < self._control.owner:
+        while (control := self._read_control()) is None or control.owner < self._control.owner:
             if time.monotonic() > deadline_s:
-                raise SinkError(f"{self.output}: the new owner is not seen in {self.output.position_topic}", hint="look at the brokers")
-        check_owner(found, self._control.term, self.output)
+                raise SinkError(f"{self.output}: the new owner is not visible in {self.output.position_topic}", hint="look at the brokers")
+        check_owner(control, self._control.term, self.output)
 
     def _close_writer(self) -> None:
         if self._writer is not None:
@@ -216,10 +218,10 @@ class KafkaSink:
         return self._routed[place]
 
     def _counted(self, topics: frozenset[str]) -> Mapping[str, int]:
-        """The partitions of all topics that are known, each topic looked at once a term."""
+        """The partitions of all known topics; each topic is read once a term."""
         new = topics - self._counted_topics
         if not new:
             return self._control.partitions
-        found = partitions_of(self.output, self._position(), new, self._control.partitions)
+        counts = partitions_of(self.output, self._position(), new, self._control.partitions)
         self._counted_topics |= new
-        return found
+        return counts

@@ -1,12 +1,13 @@
-"""What a task does at Kafka: its rows, its DDLs and resolved marks, and its slot in one transaction.
+"""A task at Kafka: its rows, its DDLs and resolved marks, and its slot.
 
-    claim ─► for each unit: rows ─► (the last unit of a segment) DDLs ─► a resolved mark to every partition ─► slot ─► commit
+    claim ─► for each unit: rows ─► (the last unit of a segment) DDLs ─► settle ─► a resolved mark to every partition ─► slot
 
-(without transactions: marks wait until the brokers have all before them, and `commit` does until they have the slot; checked.py)
+With transactions all of it is one transaction. Without them `settle` waits until the brokers have acknowledged everything before the marks,
+and `commit` until they have everything before the slot (write_modes.py).
 
 - Live rows in the output's own protocol are the bytes that TiCDC sent; all others are encoded.
-- A message that is larger than max-message-bytes ends the task before anything of what was committed with it is written.
-- What tells a consumer who wants to know where a record is from is a header (`origin`), which all others pass over.
+- A message that is larger than max-message-bytes ends the task before any row of its source transaction is written.
+- A header (HEADER) says where a record is from. Consumers that do not know it ignore it.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Rows, Task
 from spark_merge.encode.messages import inserts
+from spark_merge.sinks.kafka.claims import TaskAsked
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, Ending
-from spark_merge.sinks.kafka.holder import Holder, held
+from spark_merge.sinks.kafka.holder import IdHolder, held
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.partitions import partitions
-from spark_merge.sinks.kafka.position import Term
+from spark_merge.sinks.kafka.position_records import Term
 from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES, Headers, Record
 from spark_merge.sinks.kafka.rows import Written, as_they_are, encoded
 from spark_merge.sinks.kafka.together import gathered
-from spark_merge.sinks.kafka.ways import holder_of
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Of a task: its transactional id, and the stage, by which its slot is called."""
+class TaskPlace:
+    """`number`: of the transactional id that a task writes with. `stage`: of the batch; the task's slot is named after it."""
 
     number: int
     stage: int
@@ -43,37 +44,35 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class KafkaWriter:
-    """For one batch, the last segment of which is `batch`. `partitions`: of each topic how many are written."""
+    """For one batch, whose last segment is `batch`. `partitions`: for each topic, how many are written."""
 
     output: Output
     term: Term
     batch: Seq
     slots_from: tuple[int, ...]
-    places: Mapping[str, Place]
+    places: Mapping[str, TaskPlace]
     endings: Mapping[Seq, Ending]
     partitions: Mapping[str, int]
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         place = self.places[task.id]
-        start = self.slots_from[place.number]
-        topics = {topic: self.partitions[topic] for unit in task.units for topic in self.endings[unit.seq].topics}
-        with held(holder_of(self.output), self.output, place.number, self.term) as holder:
+        with held(self.output, place.number, self.term) as holder:
             try:
-                if (done := holder.claim(self.batch, task.id, start, topics)) is not None:
-                    return done
+                if (answer := holder.claim(TaskAsked(self.batch, task.id, self.slots_from[place.number]))) is not None:
+                    return answer
                 outcome = Outcome(task.id, self._written(task, portions, holder))
                 holder.commit(self.batch, outcome, key=b"%d" % place.stage)
             except Fenced:
-                return holder.of_a_twin(self.batch, task.id, start)
+                return holder.answer_of_twin()
             except BaseException:
                 holder.abort()
                 raise
         return outcome
 
-    def _written(self, task: Task, portions: Iterator[Portion], holder: Holder) -> Counts:
+    def _written(self, task: Task, portions: Iterator[Portion], holder: IdHolder) -> Counts:
         counts: Counts = {}
-        found = groupby(portions, key=attrgetter("unit"))
-        following = next(found, None)
+        units = groupby(portions, key=attrgetter("unit"))
+        following = next(units, None)
         for unit in task.units:
             if following is not None and following[0] == unit:
                 for together in gathered(following[1]):
@@ -82,7 +81,7 @@ class KafkaWriter:
                         counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
                     tables = [self._rows(unit.seq, schema, piece) for schema, piece in together]
                     holder.write(map(itemgetter(1), tables[0] if len(tables) == 1 else merge(*tables, key=itemgetter(0))))
-                following = next(found, None)
+                following = next(units, None)
             if (ending := self.endings.get(unit.seq)) is not None and unit.live and unit.part == ending.part:
                 holder.write(self._ddls(unit.seq, ending))
                 holder.settle()
@@ -104,9 +103,9 @@ class KafkaWriter:
             origin, tail, rows = f"log {seq}", "", encoded(piece, schema, output.encoder, output.protocol, codec=codec)
         topic, changes = output.router.topic(schema.name), rows.changes
         numbers = partitions(output.router.partition_rule(schema.name), schema, changes, self.partitions[topic]).tolist()
-        told = (changes[name].to_pylist() for name in ("commit_ts", "ordinal", "op"))
+        columns = (changes[name].to_pylist() for name in ("commit_ts", "ordinal", "op"))
         self._check_sizes(rows, schema.name)
-        for message, number, commit_ts, ordinal, op in zip(rows.messages, numbers, *told, strict=True):
+        for message, number, commit_ts, ordinal, op in zip(rows.messages, numbers, *columns, strict=True):
             if message is not None:
                 key, value = message
                 yield commit_ts, Record(topic, number, key, value, [(HEADER, f"{origin} {ordinal} {tail or op}".encode())])

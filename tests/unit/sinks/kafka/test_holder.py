@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from spark_merge.contract import Owner
 from spark_merge.sinks.kafka import holder
-from spark_merge.sinks.kafka.holder import Holder, held, release
+from spark_merge.sinks.kafka.holder import IdHolder, held, release
 from spark_merge.sinks.kafka.output import Output
-from spark_merge.sinks.kafka.position import Term
+from spark_merge.sinks.kafka.position_records import Term
 
-OUTPUT = cast(Output, SimpleNamespace(cluster=SimpleNamespace(brokers="b:9092"), transactional_id=str))
+OUTPUT = cast(Output, SimpleNamespace(cluster=SimpleNamespace(brokers="b:9092"), transactional_id=str, transactions=True))
 FIRST, SECOND = Term(Owner(1, 1)), Term(Owner(1, 2))
 
 
-class Noted(Holder):
-    """One that knows whether it is open; it opens when a task begins."""
+class Noted(IdHolder):
+    """One that knows whether it is open."""
 
     def __init__(self, output: Output, number: int, term: Term) -> None:
         super().__init__(output, number, term)
@@ -27,18 +27,17 @@ class Noted(Holder):
     def close(self) -> None:
         self.is_open = False
 
-    claim = write = settle = commit = _look = _known = cast(Any, None)
-
 
 @pytest.fixture(autouse=True)
 def _nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holder, "_held", {})
+    monkeypatch.setattr(holder, "IdHolder", Noted)
 
 
 def test_tasks_of_one_term_have_one_holder_which_stays_open() -> None:
-    with held(Noted, OUTPUT, 0, FIRST) as one:
+    with held(OUTPUT, 0, FIRST) as one:
         pass
-    with held(Noted, OUTPUT, 0, FIRST) as again:
+    with held(OUTPUT, 0, FIRST) as again:
         assert again is one
     assert cast(Noted, one).is_open
     release()
@@ -46,24 +45,24 @@ def test_tasks_of_one_term_have_one_holder_which_stays_open() -> None:
 
 
 def test_the_holder_of_an_earlier_term_is_closed_by_the_next_one() -> None:
-    with held(Noted, OUTPUT, 0, FIRST) as former:
+    with held(OUTPUT, 0, FIRST) as former:
         pass
-    with held(Noted, OUTPUT, 0, SECOND) as later:
+    with held(OUTPUT, 0, SECOND) as later:
         assert not cast(Noted, former).is_open
     assert cast(Noted, later).is_open
 
 
 def test_one_that_is_at_work_is_closed_by_its_own_task() -> None:
-    with held(Noted, OUTPUT, 0, FIRST) as former:
-        with held(Noted, OUTPUT, 0, SECOND) as later:
+    with held(OUTPUT, 0, FIRST) as former:
+        with held(OUTPUT, 0, SECOND) as later:
             assert cast(Noted, former).is_open
         assert cast(Noted, later).is_open
     assert not cast(Noted, former).is_open
 
 
 def test_a_task_of_an_earlier_term_closes_the_one_that_it_got() -> None:
-    with held(Noted, OUTPUT, 0, SECOND) as later:
+    with held(OUTPUT, 0, SECOND) as later:
         pass
-    with held(Noted, OUTPUT, 0, FIRST) as former:
+    with held(OUTPUT, 0, FIRST) as former:
         assert former is not later
     assert (cast(Noted, former).is_open, cast(Noted, later).is_open) == (False, True)

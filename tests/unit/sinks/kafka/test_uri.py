@@ -11,12 +11,10 @@ import pytest
 
 from sidecar.core.model import TableName
 from sidecar.errors import ConfigError, SinkError
-from spark_merge.sinks.kafka.checked import CheckedHolder
 from spark_merge.sinks.kafka.client import Cluster
-from spark_merge.sinks.kafka.fenced import FencedHolder
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.uri import output_of, position_topic_of
-from spark_merge.sinks.kafka.ways import holder_of
+from spark_merge.sinks.kafka.write_modes import AcknowledgedMode, TransactionalMode, write_mode
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.registry import name_of, open_sink
 
@@ -105,9 +103,9 @@ def test_what_cannot_be_is_refused_by_name(query: str, told: str) -> None:
 
 
 def test_it_is_written_in_transactions_unless_the_uri_says_otherwise() -> None:
-    assert holder_of(output("kafka://b:9092/orders")) is FencedHolder
-    assert holder_of(output("kafka://b:9092/orders?transactions=true")) is FencedHolder
-    assert holder_of(output("kafka://b:9092/orders?transactions=false")) is CheckedHolder
+    assert isinstance(write_mode(output("kafka://b:9092/orders")), TransactionalMode)
+    assert isinstance(write_mode(output("kafka://b:9092/orders?transactions=true")), TransactionalMode)
+    assert isinstance(write_mode(output("kafka://b:9092/orders?transactions=false")), AcknowledgedMode)
 
 
 def test_what_is_no_parameter_or_no_place_is_refused(tmp_path: Path) -> None:

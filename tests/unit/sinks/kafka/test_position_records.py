@@ -1,7 +1,8 @@
-"""What the position topic holds, as bytes: read back as written, and what is something else is refused."""
+"""The position topic's records as bytes: read back as written, and what is something else is refused."""
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,15 @@ import pytest
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Outcome, Owner, Rows
-from spark_merge.sinks.kafka.position import OUTCOME_BYTES_MAX, Begun, Claim, Control, Slot, standing
+from spark_merge.sinks.kafka.position_records import (
+    CLAIM_KEY,
+    OUTCOME_BYTES_MAX,
+    Begun,
+    Control,
+    Slot,
+    current_control,
+    slots_of,
+)
 
 CONTROL = Control(
     "log-1",
@@ -45,9 +54,10 @@ def test_a_slot_fits_into_a_message_whatever_it_counts() -> None:
     assert Slot.of(data) == Slot(Seq(9), Outcome("live-5-0", {}))
 
 
-def test_a_claim_comes_back() -> None:
-    claim = Claim(Seq(9), "live-5-0", "term", "attempt", {"t": (0, 12), "u": (3,)})
-    assert Claim.of(claim.to_bytes()) == claim
+def test_claims_that_releases_up_to_0_4_wrote_without_transactions_are_skipped() -> None:
+    claim = b'{"batch":9,"task":"live-5-0","by":"term","attempt":"a","ends":{"t":[0,12],"u":[3]}}'
+    slot = Slot(Seq(9), Outcome("live-5-0", {}))
+    assert slots_of([(CLAIM_KEY, zlib.compress(claim, 1)), (b"0", slot.to_bytes()), (CLAIM_KEY, b""), (b"0", None)]) == (slot,)
 
 
 A, B = replace(CONTROL, token="a"), replace(CONTROL, owner=Owner(3, 8), token="b")
@@ -66,8 +76,8 @@ A, B = replace(CONTROL, token="a"), replace(CONTROL, owner=Owner(3, 8), token="b
         ([replace(CONTROL, owner=Owner(3, 9)), A], (0, replace(CONTROL, owner=Owner(3, 9)))),
     ],
 )
-def test_what_a_former_term_writes_after_a_later_one_has_opened_does_not_count(
+def test_what_an_earlier_term_writes_after_a_later_one_has_opened_does_not_count(
     records: list[Control], last: tuple[int, Control] | None
 ) -> None:
     """A state is of the last term that has opened; a term goes on with what stood when it did; of two that open at once one is it."""
-    assert standing(enumerate(records)) == last
+    assert current_control(enumerate(records)) == last

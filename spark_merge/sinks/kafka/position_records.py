@@ -1,0 +1,151 @@
+"""The records of the position topic, and what follows from them. Pure.
+
+- `Control` is the state of the sink, `Slot` says that a task is done. Their place in the topic is in position.py.
+- A control record of an earlier term does not count after one of a later term: without transactions a previous owner may write one.
+- A record under CLAIM_KEY says nothing to a reader. With transactions a task writes an empty one, to find out whether it is fenced.
+  Releases up to 0.4 wrote others without transactions.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import msgspec
+
+from sidecar.core.model import Seq, TableName
+from sidecar.errors import OwnershipLost, SinkError
+from spark_merge.contract import Accepted, Outcome, Owner, Rows
+
+VERSION = 1
+STATE_KEY, CLAIM_KEY = b"state", b"claim"
+
+OUTCOME_BYTES_MAX = 256 << 10
+"""A slot must fit into a message. Only reports use the counts, and only where a batch is done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A batch whose rows consumers may have seen. `log`: a digest of its manifests. `slots_from`: for each transactional id, the offset
+    from which its slots are; their number and `few_rows` are the parameters of the batch's cut (`cut.stages`)."""
+
+    first: Seq
+    last: Seq
+    log: str
+    slots_from: tuple[int, ...]
+    few_rows: int
+
+
+class Term(NamedTuple):
+    """An owner's time, from one opening to the next. `token`: tells two owners apart that open at once without transactions; else empty."""
+
+    owner: Owner
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """`partitions`: for each topic that has been written, how many are used, permanently: a row stays in its partition. `token`: of its
+    term. `opening`: the record begins a term, which continues the state before it, whatever the record itself says."""
+
+    log_id: str
+    protocol: str
+    owner: Owner
+    accepted: Accepted | None = None
+    begun: Begun | None = None
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    version: int = VERSION
+    token: str = ""
+    opening: bool = False
+
+    @property
+    def term(self) -> Term:
+        return Term(self.owner, self.token)
+
+    @property
+    def key(self) -> bytes:
+        """Of its record. Terms that are not fenced have one each, so that compaction keeps the records of each."""
+        return b" ".join(filter(None, (STATE_KEY, self.token.encode())))
+
+    def to_bytes(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def of(cls, data: bytes, *, where: str) -> Control:
+        """Raises SinkError."""
+        try:
+            control = msgspec.json.decode(data, type=cls)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise SinkError(
+                f"{where} holds something else than this sink's position: {error}",
+                hint="name another position-topic=, or run the ticdc-dump that wrote it",
+            ) from error
+        if control.version != VERSION:
+            raise SinkError(f"{where} is of version {control.version}, this is {VERSION}", hint="run the ticdc-dump that wrote it")
+        return control
+
+
+class _Counts(msgspec.Struct, array_like=True):
+    seq: Seq
+    schema: str
+    table: str
+    log: int
+    dump: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """`batch`: the last segment of the task's batch."""
+
+    batch: Seq
+    outcome: Outcome
+
+    def to_bytes(self) -> bytes:
+        counts = [_Counts(seq, *table, *rows) for (seq, table), rows in self.outcome.counts.items()]
+        data = self._encoded(counts)
+        return data if len(data) <= OUTCOME_BYTES_MAX else self._encoded([])
+
+    def _encoded(self, counts: list[_Counts]) -> bytes:
+        return zlib.compress(msgspec.json.encode([self.batch, self.outcome.task, counts]), 1)
+
+    @classmethod
+    def of(cls, data: bytes) -> Slot:
+        batch, task, counts = msgspec.json.decode(zlib.decompress(data), type=tuple[Seq, str, list[_Counts]])
+        by_table = {(one.seq, TableName(one.schema, one.table)): Rows(one.log, one.dump, one.dropped) for one in counts}
+        return cls(batch, Outcome(task, by_table))
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRead:
+    """`slots` of one partition, if they were read too. `upto`: the offset behind the last record of that partition."""
+
+    control: Control | None
+    slots: tuple[Slot, ...] = ()
+    upto: int = 0
+
+
+def slots_of(records: Iterable[tuple[bytes | None, bytes | None]]) -> tuple[Slot, ...]:
+    """`records`: keys and values of a partition of slots."""
+    return tuple(Slot.of(value) for key, value in records if key != CLAIM_KEY and value)
+
+
+def current_control(records: Iterable[tuple[int, Control]]) -> tuple[int, Control] | None:
+    """The state after these records, with the offset of the one that holds it."""
+    current: tuple[int, Control] | None = None
+    for offset, control in records:
+        if current is None or (control.term >= current[1].term and not control.opening):
+            current = offset, control
+        elif control.term > current[1].term:
+            current = current[0], replace(current[1], owner=control.owner, token=control.token, log_id=control.log_id)
+    return current
+
+
+def check_owner(control: Control | None, term: Term, output: object) -> Control:
+    """Raises OwnershipLost."""
+    if control is None or control.term != term:
+        owner = "nobody" if control is None else control.owner
+        raise OwnershipLost(f"{output} has owner {owner}, this is {term.owner}", hint="nothing: the later owner continues")
+    return control
