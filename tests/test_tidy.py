@@ -132,6 +132,7 @@ TESTED_THROUGH = {
     "spark_merge.sinks.spool.writer": "tests/unit/sinks/test_spool.py",
     "spark_merge.sinks.storage.identity": "tests/contract/test_storage_sink.py",
     "spark_merge.sinks.storage.publish": "tests/contract/test_storage_sink.py",
+    "spark_merge.sinks.kafka.control": "tests/integration/test_kafka_sink.py",
     "spark_merge.sinks.kafka.topics": "tests/integration/test_kafka_sink.py",
     "spark_merge.ddl.alter_table": "tests/unit/ddl/test_parser.py",
     "spark_merge.ddl.column_syntax": "tests/unit/ddl/test_parser.py",
