@@ -162,6 +162,13 @@ MERGING = [
         "tests/unit/sinks/kafka/test_holder.py::test_the_holder_of_an_earlier_term_is_closed_by_the_next_one",
     ),
     Mutation(
+        "Kafka without transactions: the next task of an owner does not ask whether it is still the owner",
+        "spark_merge/sinks/kafka/claims.py",
+        "return self._answer_or_begin() if self._is_fenced else self._next(ClaimState.READING, ClaimStep.READ_POSITION)",
+        "return self._answer_or_begin()",
+        "tests/unit/sinks/kafka/test_claims.py::test_a_task_is_written_once_or_answered",
+    ),
+    Mutation(
         "an acknowledgement that comes late takes one back",
         "spark_merge/sinks/spool/reader.py",
         "max(known.acknowledged, acknowledged)",

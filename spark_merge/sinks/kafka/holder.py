@@ -16,7 +16,18 @@ from typing import assert_never
 
 from sidecar.core.model import Seq
 from spark_merge.contract import Outcome
-from spark_merge.sinks.kafka.claims import ClaimEvent, Claims, ClaimStep, Committed, Failed, FencedOff, TaskAnswer, TaskAsked, TaskBegun
+from spark_merge.sinks.kafka.claims import (
+    ClaimEvent,
+    Claims,
+    ClaimState,
+    ClaimStep,
+    Committed,
+    Failed,
+    FencedOff,
+    TaskAnswer,
+    TaskAsked,
+    TaskBegun,
+)
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
@@ -77,10 +88,9 @@ class IdHolder:
 
     def abort(self) -> None:
         """After any other error in one of the steps."""
-        is_kept = self._connected is not None and self._connected.abort()
-        if not is_kept:
+        self._proceed(Failed(is_kept=self._connected is not None and self._connected.abort()))
+        if self._claims.state is ClaimState.FREE:
             self._disconnect()
-        self._proceed(Failed(is_kept))
 
     def close(self) -> None:
         self._disconnect()
