@@ -123,19 +123,23 @@ class IdempotentProducer:
         except KafkaException as error:
             if error.args[0].fatal() or error.args[0].code() == KafkaError._FATAL:
                 raise self._fatal() from error
-            raise raised(error.args[0], f"what {self.name} writes") from error
+            failure = self._first_failure() if error.args[0].code() == KafkaError._STATE else None
+            raise failure or raised(error.args[0], f"what {self.name} writes") from error
         except SystemError as error:
             raise self._fatal() from error
 
     def _fatal(self) -> SinkError | Fenced:
-        """What it is: the reports tell."""
+        lost = SinkError(f"Kafka's client has failed in what {self.name} writes", hint="nothing: it is written again")
+        return self._first_failure() or lost
+
+    def _first_failure(self) -> SinkError | Fenced | None:
+        """The cause by the reports: a call fails after a record has failed, and says nothing of that record."""
         deadline_s = time.monotonic() + ABORT_MAX_S
         while not self._looked() and time.monotonic() < deadline_s:
             with suppress(KafkaException, SystemError):  # each call may meet it again
                 self._producer.poll(0.1)
             time.sleep(0.01)
-        lost = SinkError(f"Kafka's client has failed in what {self.name} writes", hint="nothing: it is written again")
-        return self._failures[0] if self._failures else lost
+        return self._failures[0] if self._failures else None
 
     def _make_room(self) -> None:
         patience, before = _Patience(), len(self._producer)

@@ -1,0 +1,47 @@
+"""What a producer says of a failure: its cause."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from sidecar.errors import SinkError
+from spark_merge.sinks.kafka.client import Cluster
+from spark_merge.sinks.kafka.producer import IdempotentProducer, Record
+
+
+class RefusingProducer:
+    """Its first record is too large, which is known when the second one comes; the report of it waits for a poll."""
+
+    def __init__(self) -> None:
+        self.report: Any = None
+
+    def produce(self, *record: Any, headers: Any) -> None:
+        if self.report is not None:
+            raise KafkaException(KafkaError(KafkaError._STATE, f"Unable to produce message {headers}: Local: Erroneous state"))
+        *_, self.report = record
+
+    def poll(self, timeout_s: float) -> None:
+        if timeout_s:
+            self.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), RefusedMessage())
+
+
+class RefusedMessage:
+    def __len__(self) -> int:
+        return 5000
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 1
+
+
+def test_the_record_that_failed_is_named_by_the_call_that_fails_after_it() -> None:
+    cluster = SimpleNamespace(brokers="b:9092", connect=lambda *_: RefusingProducer())
+    producer = IdempotentProducer(cast(Cluster, cluster), "one", {})
+    with pytest.raises(SinkError, match=r"a row for t/1 of 5000 bytes: MSG_SIZE_TOO_LARGE"):
+        producer.write([Record("t", 1, b"", b"x"), Record("t", 1, b"", b"y")])
