@@ -1,0 +1,37 @@
+"""`make pages`: the pages and pictures that are made from the code; `--check` fails if what is committed differs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.support.commands_page import renewed
+from tests.support.picture import drawn
+
+ROOT = Path(__file__).parents[2]
+IMAGES, COMMANDS = ROOT / "deploy" / "images", ROOT / "deploy" / "COMMANDS.md"
+
+
+def made() -> dict[Path, str]:
+    """What each file holds when it is current."""
+    pictures = {path.with_suffix(".svg"): drawn(path.read_text()) for path in sorted(IMAGES.glob("*.txt"))}
+    return pictures | {COMMANDS: renewed(COMMANDS.read_text())}
+
+
+def stale() -> list[str]:
+    """The files that are not what the code makes of them."""
+    return [str(path.relative_to(ROOT)) for path, text in made().items() if not path.is_file() or path.read_text() != text]
+
+
+def main(*, check: bool) -> int:
+    if check:
+        for name in (names := stale()):
+            print(f"{name} is not current: make pages", file=sys.stderr)  # noqa: T201  # a command
+        return bool(names)
+    for path, text in made().items():
+        path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(check="--check" in sys.argv[1:]))
