@@ -1,4 +1,4 @@
-"""The sink's port, and what a task hands to a sink. The rules are in ARCHITECTURE.md, "From log to sink".
+"""The sink's port, and what a task hands to a sink. The rules of all sinks are in tests/PROMISES.md, "Delivery".
 
     open ─► plan ─► [task, task, …] a stage ─► the next stage ─► accept ─► plan ─► …
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.codecs.registry import PROTOCOLS
+from tests.support.commands_page import commands
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ("_pb2.py", "_pb2_grpc.py")
@@ -361,20 +362,65 @@ def test_ports_have_the_twins_and_suites_that_are_said() -> None:
         assert suite is None or name in (ROOT / suite).read_text(), f"{suite} does not run on {name}"
 
 
-MAPS = ("ARCHITECTURE.md", "tests/FINDINGS.md")
+MAPS = ("ARCHITECTURE.md", "tests/PROMISES.md", "tests/FINDINGS.md")
+SYMBOL = r"`((?:sidecar|spark_merge|tests)[\w./]*\.py::[\w.]+)`"
+CELL_CHARACTERS_MAX = 200
+"""A longer cell is a paragraph, and nobody reads it in a table."""
 
 
 def _symbols() -> list[tuple[str, str]]:
-    named = r"`((?:sidecar|spark_merge|tests)[\w./]*\.py::[\w.]+)`"
-    return [(page, symbol) for page in MAPS for symbol in dict.fromkeys(re.findall(named, (ROOT / page).read_text()))]
+    return [(page, symbol) for page in MAPS for symbol in dict.fromkeys(re.findall(SYMBOL, (ROOT / page).read_text()))]
 
 
-def test_architecture_names_symbols_for_every_promise() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
+def _rows(page: str, head: str) -> list[list[str]]:
+    """The cells of each row of the tables of `page` with this head."""
+    rows, inside = [], False
+    for line in (ROOT / page).read_text().splitlines():
+        inside = line == head or (inside and line.startswith("|"))
+        if inside and line not in (head, "|---|---|---|", "|---|---|"):
+            rows.append(line.strip("| ").split(" | "))
+    return rows
+
+
+RULES = _rows("tests/PROMISES.md", "| rule | guard | test |")
+
+
+@pytest.mark.parametrize("row", RULES, ids=lambda row: row[0][:60])
+def test_each_rule_names_one_guard_and_one_test(row: list[str]) -> None:
+    assert len(row) == 3, f"{row} has other cells than a rule, its guard and its test"
+    _, guard, test = row
+    assert re.fullmatch(SYMBOL, guard), f"{guard} is not one symbol"
+    assert re.fullmatch(SYMBOL, test), f"{test} is not one symbol"
+    assert test.startswith("`tests/"), f"{test} is no test"
+    assert re.search(r"[:.](test_\w+|Test\w+)`$", test), f"{test} is no test"
+
+
+def test_each_module_of_the_map_is_named_once() -> None:
+    modules = [module for module, *_ in _rows("tests/PROMISES.md", "| module | what it decides |")]
+    assert all(re.fullmatch(SYMBOL, module) for module in modules)
+    assert len(modules) == len(set(modules))
+
+
+def test_every_promise_is_stated_and_kept() -> None:
+    stated = (ROOT / "ARCHITECTURE.md").read_text()
     for promise in ("P1", "P2", "P3", "P4", "P5", "P6"):
-        row = next((line for line in text.splitlines() if line.startswith(f"| {promise} ")), None)
-        assert row is not None, f"{promise} is not in ARCHITECTURE.md's map"
-        assert row.count(".py::") >= 3, f"{promise} must name its home, its guard and its tests"
+        assert f"- **{promise} " in stated, f"ARCHITECTURE.md does not state {promise}"
+        assert sum(rule.startswith(f"{promise} ") for rule, *_ in RULES) >= 3, f"{promise} needs three rules or more"
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "tests/PROMISES.md"])
+def test_no_cell_of_a_table_is_a_paragraph(page: str) -> None:
+    cells = [cell.strip() for line in (ROOT / page).read_text().splitlines() if line.startswith("|") for cell in line.split("|")]
+    assert not [cell for cell in cells if len(cell) > CELL_CHARACTERS_MAX]
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "tests/PROMISES.md", "deploy/COMMANDS.md", "deploy/SINKS.md"])
+def test_what_a_page_links_or_names_exists(page: str) -> None:
+    text, folder = (ROOT / page).read_text(), (ROOT / page).parent
+    linked = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("https://")}
+    missing = {target for target in linked if not (folder / target).exists()}
+    missing |= {name for name in re.findall(r"`((?:sidecar|spark_merge|tests)/[\w/.]+)`", text) if not (ROOT / name).exists()}
+    assert not missing, f"{page} names {sorted(missing)}"
 
 
 @pytest.mark.parametrize(("page", "symbol"), _symbols())
@@ -420,15 +466,9 @@ def test_no_page_and_no_docstring_cites_a_document_that_is_not_here(top: str) ->
     assert not cited
 
 
-def test_every_command_has_help_and_is_in_the_readme() -> None:
-    from sidecar.cli.main import app
-
-    readme = (ROOT / "README.md").read_text()
-    for command in app.registered_commands:
-        assert command.callback is not None
-        name = command.name or command.callback.__name__
-        assert command.callback.__doc__, f"{name} has no help"
-        assert f"ticdc-dump {name}" in readme or f"cdc cli changefeed {name}" in readme, f"README.md does not show {name}"
+def test_every_command_has_help() -> None:
+    """That deploy/COMMANDS.md has each of them is tests/unit/test_pages.py's."""
+    assert not [name for name, command in commands().items() if not command.help]
 
 
 def test_every_make_target_is_told() -> None:

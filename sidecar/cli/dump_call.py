@@ -115,7 +115,7 @@ class DumpCommand(TyperCommand):
 
     def __init__(self, name: str | None, *, params: list[Any] | None = None, **given: Any) -> None:
         self._own = {param.name: param for param in params or ()}
-        common = [param for param in _common_params() if param.name not in self._own]
+        common = [param for param in common_params() if param.name not in self._own]
         super().__init__(name, params=[*common, *self._own.values()], **given)
 
     def invoke(self, ctx: Any) -> None:
@@ -132,7 +132,8 @@ class DumpCommand(TyperCommand):
 
 
 @cache
-def _common_params() -> list[Any]:
+def common_params() -> list[Any]:
+    """`Options` as the parser has them."""
     app = typer.Typer(add_completion=False)
     app.command()(Options)
     return list(typer.main.get_command(app).params)

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from sidecar.cli.dump_call import _common_params
+from sidecar.cli.dump_call import common_params
 from sidecar.cli.main import app
 
 _BLOCK = re.compile(r"(<!-- (command [a-z]+|every dump command): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
@@ -27,7 +27,7 @@ def commands() -> dict[str, Any]:
 def renewed(page: str) -> str:
     """`page` with the tables as the parser has them. Raises ValueError unless each command has one pair of marks."""
     tables = {f"command {name}": _described(command) for name, command in commands().items()}
-    tables["every dump command"] = _table(_common_params())
+    tables["every dump command"] = _table(common_params())
     named = [found[2] for found in _BLOCK.finditer(page)]
     if sorted(named) != sorted(tables):
         raise ValueError(f"deploy/COMMANDS.md has marks for {sorted(named)}, the command line has {sorted(tables)}")
@@ -35,7 +35,7 @@ def renewed(page: str) -> str:
 
 
 def _described(command: Any) -> str:
-    own = [param for param in command.params if not any(param is common for common in _common_params())]
+    own = [param for param in command.params if not any(param is common for common in common_params())]
     text = " ".join(command.help.split("\n\n")[0].split())
     return f"{text}\n\n{_table(own)}" if own else text
 

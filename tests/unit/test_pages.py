@@ -1,0 +1,45 @@
+"""What `make pages` writes is current, and says what the code says."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tests.support.commands_page import commands, renewed
+from tests.support.pages import COMMANDS, stale
+from tests.support.picture import drawn
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_the_pages_and_pictures_are_current() -> None:
+    assert stale() == [], "make pages"
+
+
+def test_a_command_without_a_place_on_the_page_is_an_error() -> None:
+    page = COMMANDS.read_text()
+    with pytest.raises(ValueError, match="dumppause"):
+        renewed(page.replace("command dumppause:", "command dumpauses:"))
+
+
+def test_every_option_is_on_the_page_and_no_hidden_one() -> None:
+    page = COMMANDS.read_text()
+    for name, command in commands().items():
+        for param in command.params:
+            shown = f"| `{param.opts[0]}`" in page if param.param_type_name == "option" else True
+            assert shown != bool(getattr(param, "hidden", False)), f"{param.opts} of {name}"
+
+
+def test_a_picture_has_every_box_and_arrow_and_is_xml() -> None:
+    picture = ET.fromstring(drawn("# why\n\nbox a 0 0 A & B | first\nbox b 1 0 C\nbox c 0 1 D\ngroup all a b\narrow a b to\narrow c a\narrow c b"))
+    texts = [text.text for text in picture.iter(f"{SVG}text")]
+    assert texts == ["A & B", "first", "C", "D", "all", "to"]
+    assert sum(path.get("class") == "arrow" for path in picture.iter(f"{SVG}path")) == 3
+
+
+def test_a_picture_that_is_not_understood_is_an_error() -> None:
+    with pytest.raises(ValueError, match="circle"):
+        drawn("circle a 0 0")
+    with pytest.raises(KeyError):
+        drawn("box a 0 0 A\narrow a b")
