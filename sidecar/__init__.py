@@ -1,16 +1,18 @@
-"""The sidecar: from TiCDC's feed and TiDB's rows to a durable log, and everything that operates it.
+"""The sidecar: it reads changes from a feed and rows from TiDB, writes the durable log, and serves those who operate it.
 
-    pipeline.py   THE DATA PLANE, read straight down; ports.py what it needs from outside; errors.py; config.py
-    core/         the algorithm: order, marks, windows, dump. Pure         schema/    TiDB's tables in time. Pure
-    codecs/       protocols, bytes to envelopes. Pure                      rowcodec/  TiDB's bytes of rows and keys. Pure
-    ticdc/        what TiCDC decides: filters, topics, definition. Pure    log/       the hand-off to Spark, and storage
-    feeds/        where changes come from, a folder a way                  adapters/  TiDB, etcd, and the ports' twins in memory
-    control/      what operators ask, as a service and as its client       run/       the process: terms, status, metrics, worker
-    preflight/    what would make a dump wrong or stuck                    cli/       the commands
-    process/      threads, servers, TLS, checks: nothing of data
-    replay/       a recording as the cluster                               verify/    judges an output by the truth
+    pipeline.py   THE DATA PLANE: read it first. ports.py: what it needs from outside. errors.py, config.py; __main__.py starts cli/
+    core/         the algorithm: order, marks, windows, dump. Pure         pace/      how fast a dump can go. Pure
+    codecs/       protocols: message bytes to envelopes. Pure              rowcodec/  TiDB's bytes of rows and keys. Pure
+    schema/       TiDB's tables over time. Pure                            partition/ in which partition a row is
+    ticdc/        what TiCDC decides: filters, topics, definition. Pure    binlog/    the registry of TiDB-Binlog
+    feeds/        where changes come from, a folder for each way           log/       the hand-off to the merge worker, and storage
+    adapters/     TiDB, etcd, and the ports' twins in memory               control/   what operators ask: the service and its client
+    run/          the process: terms, status, metrics, merge worker        cli/       the commands
+    preflight/    what would make a dump wrong or stuck                    process/   threads, servers, TLS: nothing of data
+    replay/       a recording as the cluster                               verify/    compares an output with the truth
+    pump/         a pump of TiDB-Binlog, a process of its own              pump_client/  what writes to a pump
 
-Arrows point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.
+Imports point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.
 """
 
 __version__ = "0.4.0"

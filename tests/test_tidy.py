@@ -343,6 +343,15 @@ def test_every_file_opens_with_its_rules(path: Path) -> None:
     assert ast.get_docstring(tree_of(path)), f"{path} does not say what it decides"
 
 
+@pytest.mark.parametrize("package", [path for path in PRODUCT if path.name == "__init__.py"], ids=module_name)
+def test_a_package_names_each_of_its_modules(package: Path) -> None:
+    """So its docstring is the way into it, and is read again when a module comes or goes."""
+    parts = {path.stem for path in package.parent.glob("*.py")} | {path.parent.name for path in package.parent.glob("*/__init__.py")}
+    text = ast.get_docstring(tree_of(package)) or ""
+    unnamed = sorted(part for part in parts - {"__init__"} if not re.search(rf"\b{part}\b", text))
+    assert not unnamed, f"{package} does not name {unnamed}"
+
+
 def classes(path: Path) -> dict[str, ast.ClassDef]:
     return {node.name: node for node in tree_of(path).body if isinstance(node, ast.ClassDef)}
 

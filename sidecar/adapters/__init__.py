@@ -1,4 +1,5 @@
-"""The outside behind the ports, a folder each: tidb/ source and schemas, etcd/ ownership and progress, memory/ the twins, clock.
+"""Adapters behind the ports, a folder for each outside system: tidb/ (source and schemas), etcd/ (ownership and progress), memory/ (the
+twins). `clock` has the process' clocks.
 
-Drivers' errors are translated here, by code, to those of sidecar.errors. Nothing here decides what a dump does.
+An adapter translates its driver's errors, by code, to those of sidecar.errors. Nothing here decides what a dump does.
 """

@@ -1,1 +1,1 @@
-"""What pumps, drainers and TiDB servers tell each other beside the streams of TiDB-Binlog: `nodes`, their entries in PD's etcd."""
+"""What pumps, drainers and TiDB servers write about themselves beside the streams of TiDB-Binlog: `nodes`, their entries in PD's etcd."""

@@ -1,11 +1,13 @@
-"""Where changes come from: a folder a way, each a `Feed` (or a `Puller` under kv/) of sidecar.ports.
+"""Where changes come from: a folder for each way, each a `Feed` (or a `Puller` under kv/) of sidecar.ports.
 
-    kafka/   TiCDC's topics, a lane a partition
-    kv/      raw key-values as lanes of messages, with schemas by DDL jobs; over a puller of
-    push/    senders that connect to us (proto/ticdc_dump/v1/feed.proto)
-    tikv/    TiKV's own change feed
-    contract, registry   what each `make.py` brings to a term, and which there are
-    checks               what the preflight's common checks find, for those in each `checks.py`
+    kafka/    TiCDC's topics, one lane for each partition
+    push/     senders that connect to us (proto/ticdc_dump/v1/feed.proto): TiCDC's own messages, or key-values
+    encoded/  what kafka/ and the messages of push/ have in common
+    tikv/     TiKV's own change feed, as key-values
+    kv/       key-values as lanes of messages, with schemas by DDL jobs; over a puller of push/ or tikv/
+    binlog/   the pumps of TiDB-Binlog, one lane for each pump
+    contract, registry   what each `make.py` gives to a term, and the list of ways
+    checks               findings of the preflight that a way's own `checks.py` needs
 
-They must not know the log, a dump or a sink, nor who runs them.
+They must not know segments (push/ uses the log's inbox), a dump or a sink, nor who runs them.
 """

@@ -1,12 +1,15 @@
-"""THE HAND-OFF, shared with Spark: segments, chunks and schemas as files, and the storage that they are on.
+"""THE HAND-OFF to the merge worker: segments, chunks and schemas as files, and the storage that they are on.
 
-    manifest, layout   what is written beside a segment's data, and every file's name: the contract
-    segment_log        writing: exclusive manifests are the fence against a former owner; recovery, sweep, retention
-    identity, apart    which log it is, and that its folder is its own
-    delivered          what the merge worker tells back;  deliveries  the sidecar's reader of it
+    manifest, schemas_file, layout   what is written beside a segment's data, and the name of every file: the contract
+    segment_log        writing: exclusive manifests are the fence against an earlier owner; recovery, sweep, retention
+    identity, apart    which log it is, and that its folder contains no other output
+    delivered          what the merge worker reports;  deliveries  the sidecar's reader of it
+    inbox              messages of TiCDC's own sink that no segment has yet
     spill              sorted runs outside of memory, before there is a segment
-    storage            a URL to a folder of any storage; whole and durable, or not at all
-    errors             what a storage's errors mean to who writes or reads the log
+    skips              rows that an operator left out;  reserve  room for a full volume
+    float_texts        canonical text of floats, a column at a time
+    storage/           a URL to a folder of any storage: whole and durable, or not at all
+    errors             what a storage's errors mean to writers and readers of the log
 
-spark_merge reads through the same manifest, layout and storage. It must not know what a dump, a feed or a sink is.
+spark_merge reads through the same manifest, layout and storage. This package must not know what a dump, a feed or a sink is.
 """

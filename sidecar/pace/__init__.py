@@ -1,8 +1,8 @@
-"""How fast a dump may go beside the live changes (P3): no I/O, no clock.
+"""How fast a dump can go beside the live changes (P3): no I/O, no clock.
 
-sinks       what the merge worker tells of each sink: the sensor
+sinks       what the merge worker reports of each sink: the sensor
 clocks      the worker's wall clock in the sidecar's seconds
 cost        what a sink's batches cost without a dump, and what a dump's row adds
 outage      since when the source is away, and when it is asked again
-controller  how much a dump may have open, so that live delivery stays within its bound
+controller  how much a dump can have open, so that live delivery stays within its bound
 """

@@ -1,11 +1,11 @@
-"""`ticdc-dump check`: what would make a dump wrong or stuck, one finding a line, each with the setting to change.
+"""`ticdc-dump check`: what would make a dump wrong or stuck, one line for each finding, with the setting to change.
 
-    preflight    the list, in order; what a check is stands in sidecar/process/checks.py
+    preflight    the list, in order; sidecar/process/checks.py defines a check
     here         this machine: secrets, ports, storage, sinks, Spark
-    changefeed   etcd and the definition;  source  TiDB, tables, rights, the watermark row
-    zone         whether TIMESTAMPs of Kafka are in the zone that the settings say
+    changefeed   etcd and the definition;  source  TiDB, tables, rights, the watermark row;  ranges  how each table would be read
+    zone         whether TIMESTAMPs of Kafka are in the zone that the settings name
 
-What a way of the changes needs is in its folder of feeds/ (`checks.py`).
+The checks of a feed are in its folder of feeds/ (`checks.py`).
 
 It reads, and writes only what it removes again.
 """

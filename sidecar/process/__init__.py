@@ -1,10 +1,13 @@
-"""What several rooms need of a process of ours, and nothing of data.
+"""What several packages need of a process, and nothing of data.
 
-    background   work beside the thread that owns it: what breaks there is raised where it is asked
-    progress     work reports that it proceeds, to whoever watches for hangs
-    listening    who may reach a gRPC server of ours;  tls  certificates and keys, for servers and clients
-    descriptors  how many files and connections there may be;  secret_files  who may read secrets;  printable  texts of others
-    checks       what a check of the preflight is, and how a list of them is carried out
+    background   work beside the thread that owns it: what breaks there is raised where the owner asks
+    progress     work reports that it proceeds, to a watch for hangs
+    addresses, listening   which addresses can be listened on, and who may reach a gRPC server of ours
+    tls          certificates and keys, for servers and clients;  librdkafka  what both edges to it share
+    descriptors  how many files and connections there can be;  signals  the signals that end a process
+    group, scratch   a child with all that it starts, and the folders that go with it
+    secret_files, kept_secrets   who may read secrets; secrets of URIs for child processes;  printable  texts of others on a terminal
+    checks       what a check of the preflight is, and how a list of them runs
 
 It must not know which threads, servers or checks there are.
 """

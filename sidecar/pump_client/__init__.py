@@ -1,3 +1,3 @@
-"""What TiDB has in itself to write its binlogs: `choice` of a pump, `client` that writes to the one chosen. A library, for tests and
-measurements above all; no part of the sidecar uses it.
+"""What TiDB itself contains to write its binlogs: `choice` of a pump, `client` that writes to the chosen one. A library for tests and
+measurements; no part of the sidecar uses it.
 """

@@ -1,9 +1,10 @@
-"""A recording plays the part of a cluster: feed, source, clock and operator by a seed (tests/recordings holds some).
+"""A recording plays the part of a cluster: feed, source, clock and operator by a seed (tests/recordings has some).
 
-    replay      the whole line over it;  report  what was asked and answered;  status  what it is doing
-    recording, tables, history, kv, kv_rows   what the folder holds, and the rows of any moment
-    feed, source, played, recorded_dump       the ports' stand-ins;  operator, crashes  what happens to them
+    replay      the whole data flow over it;  report  what was asked and answered;  status  what it is doing
+    recording, tables, history, line          what the folder has, and the rows of any moment
+    kv, kv_rows, binlog, binlog_rows, net_rows   the same for key-values and for TiDB-Binlog
+    feed, source, played, recorded_dump, recorded_time   the stand-ins for the ports;  operator, crashes  what happens to them
     progress_file                             a sidecar without etcd
 
-verify/ judges the output. Nothing of the product imports this but the command line.
+verify/ compares the output with the truth. Of the product only the command line imports this.
 """

@@ -1,10 +1,11 @@
 """The process: settings in, parts together, terms of ownership one after another.
 
     app                standby, term, standby …;  term  one ownership: attach, step, close
-    changefeed_watch   the changefeed in etcd, read and watched
-    gauge              what the pipeline is doing, as control.status;  metrics
-    news               what a person is told of it, a line a piece of news;  logs  how lines are written
-    merge_process      Spark as a child
+    changefeed_watch   the changefeed in etcd, read and watched;  resumes  what a resume left out of it
+    beginning          whether a new log can begin at the present;  leaving  what `ticdc-dump remove` removes
+    gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus
+    news               which log lines a person reads;  logs  how lines are written
+    merge_process      the merge worker as a child
 
-Only here (and in replay/) parts meet. It must not decide anything about data.
+Only here (and in replay/) the parts meet. It must not decide anything about data.
 """

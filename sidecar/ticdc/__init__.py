@@ -1,8 +1,10 @@
 """What TiCDC decides: which tables, rows, DDLs and topics a changefeed has, by its definition in etcd. Pure.
 
-    changefeed, changefeed_info   the definition, and how it stands in etcd
-    table_rules, event_filter, ddl_rules, topics   what is let through, and where it is sent
+    changefeed, changefeed_info, changefeed_file   the definition: as plain values, out of etcd, out of a file
+    table_rules, event_filter, ddl_rules, ddl_text, value_expr, expression   what is let through
+    topics, dispatch              where it is sent
     scope                         what it carries of the tables, as DDLs change them
+    resumes                       whether a resume left a stretch of time out
     suitability                   every setting that makes a dump impossible or wrong, with the way out
 
 It must not know how etcd is asked (adapters/etcd) nor how Kafka is read (feeds/kafka).

@@ -1,9 +1,11 @@
 """Rows of one table, from canonical text to what a sink writes. Arrow in, bytes or Arrow out; no files, no session.
 
     block        deliveries or a chunk's survivors  →  Block: one table's rows as text columns
-    json_lines   Block  →  JSON lines
+    json_lines   Block  →  JSON lines;  csv_lines  →  csv as TiCDC's storage sink writes it
     typed        Block  →  a table of typed columns (Parquet)
-    messages     CHANGES  →  messages of a changefeed's protocol, as TiCDC writes them (open_protocol, canal_json)
+    messages     CHANGES  →  messages of a changefeed's protocol, as TiCDC writes them:
+                 open_protocol (open_columns), canal_json (canal_types, canal_texts, canal_ddl)
+    go_json, go_quote, easy_json   texts as the Go libraries of TiCDC write them;  zone  the zone of TiCDC's server
 
-An image is a row's columns at one moment; what it is made of is canonical text (sidecar.core.model.Kind).
+An image is a row's columns at one moment, in canonical text (sidecar.core.model.Kind).
 """

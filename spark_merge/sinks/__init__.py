@@ -1,8 +1,14 @@
-"""Outputs, a folder each; `registry` is the one list, by URI scheme; `kind` is what a folder, or a third party's package, gives it.
+"""Outputs: a folder for each sink. `registry` is the one list, by URI scheme; `kind` is what a folder, or another package, gives it.
 
-    files/     JSON lines or Parquet on a disk or S3;  console/  a line a segment;  spool/  what the control service
-    streams to subscribers;  memory/  the twins, the smallest of each kind
+    hidden       files/ JSON lines or Parquet on a disk or S3     storage/ csv and canal-json in TiCDC's layout
+                 delta/, iceberg/ lakes                           spool/ what the control service streams to subscribers
+    committing   kafka/ the changefeed's own messages             mysql/ MySQL, MariaDB, TiDB          http/ a receiver by POST
+    versioned    clickhouse/ ClickHouse                           opensearch/ OpenSearch, Elasticsearch
+    console/     one line for each segment                        memory/ the twins, the smallest sink of each kind
 
-A sink's folder may import its own driver, and nobody else's. spark_merge/contract.py says what a sink is; tests/contract/sink_port.py is
-what each must pass.
+    fence        what every position checks                       folders  a folder's URI to a sink of files
+    parameters, durations, passwords   what URIs contain          table_ddl  statements that a merged table cannot follow
+
+README.md lists every step of a new sink. A sink's folder can import its own driver only. spark_merge/contract.py defines a sink;
+tests/contract/sink_port.py is the suite that each must pass.
 """

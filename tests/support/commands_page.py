@@ -1,7 +1,7 @@
 """The tables of deploy/COMMANDS.md, out of the command line's own parser: one between each pair of marks.
 
-    <!-- command NAME: begin -->  …  <!-- command NAME: end -->      the help and the options of a command
-    <!-- every dump command: begin --> … <!-- every dump command: end -->  the options that all commands of a dump have
+<!-- command NAME: begin -->  …  <!-- command NAME: end -->      the help and the options of a command
+<!-- every dump command: begin --> … <!-- every dump command: end -->  the options that all commands of a dump have
 """
 
 from __future__ import annotations

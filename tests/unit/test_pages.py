@@ -12,6 +12,17 @@ from tests.support.picture import drawn
 
 SVG = "{http://www.w3.org/2000/svg}"
 
+PICTURE = """# why
+
+box a 0 0 A & B | first
+box b 1 0 C
+box c 0 1 D
+group all a b
+arrow a b to
+arrow c a
+arrow c b
+"""
+
 
 def test_the_pages_and_pictures_are_current() -> None:
     assert stale() == [], "make pages"
@@ -32,7 +43,7 @@ def test_every_option_is_on_the_page_and_no_hidden_one() -> None:
 
 
 def test_a_picture_has_every_box_and_arrow_and_is_xml() -> None:
-    picture = ET.fromstring(drawn("# why\n\nbox a 0 0 A & B | first\nbox b 1 0 C\nbox c 0 1 D\ngroup all a b\narrow a b to\narrow c a\narrow c b"))
+    picture = ET.fromstring(drawn(PICTURE))
     texts = [text.text for text in picture.iter(f"{SVG}text")]
     assert texts == ["A & B", "first", "C", "D", "all", "to"]
     assert sum(path.get("class") == "arrow" for path in picture.iter(f"{SVG}path")) == 3

@@ -1,3 +1,3 @@
-"""TiCDC's own etcd: `messages` of the package etcd3, `client` over them, `owner` the lease, `progress` the log's projection, `changefeed`
-what TiCDC keeps there. Nothing below /tidb/cdc is ever written.
+"""TiCDC's own etcd: `messages` of the package etcd3, `client` over them, `owner` the lease, `progress` the projection of the log's
+progress, `changefeed` what TiCDC keeps there, `binlog` the registry of TiDB-Binlog. Nothing below /tidb/cdc is ever written.
 """

@@ -1,1 +1,1 @@
-"""The ports' twins in memory: `log`, `progress`, `owner`, `puller`, `schemas`. The contract suites run on them and on the real thing."""
+"""The ports' twins in memory: `clock`, `log`, `progress`, `owner`, `puller`, `schemas`. The contract suites run on them and on the real adapters."""

@@ -1,3 +1,10 @@
-"""TiDB over SQL: `source` carries out marks and SELECTs by threads of its own, `read` one chunk, `packets` its rows, `sql` a session and
-what its errors mean, `schema`, `indexes`, `infos` what tables there are, `snapshot` TiDB's time, `follow` the tables as DDLs change them.
+"""TiDB over SQL.
+
+source      marks and SELECTs, by threads of its own          reads, read   which reader takes a chunk; one chunk's SELECT
+packets     its rows, from the server's packets               sql           a session, and what its errors mean
+schema      the tables as TiCDC decodes them                  indexes       a table's indexes, and its handle key
+definition  what tables were made of                          infos         every TableInfo at one TSO
+follow      the tables as DDLs change them                    snapshot      TiDB's time, and tables at a TSO
+ddl_jobs    TiDB's DDL jobs, by information_schema            ddl_history   finished DDLs with their commit-ts
+job_metas   DDL jobs as JSON, by id                           ranges        whether a SELECT would read more than its chunk
 """

@@ -1,1 +1,3 @@
-"""What all ways of messages that TiCDC has encoded have in common, whoever carries them: Kafka, or TiCDC's own sink to us."""
+"""What all feeds of messages that TiCDC has encoded have in common, whoever carries them: `make` codec and schemas, `hidden` the DDLs that
+no message brings, `checks` what the preflight asks.
+"""

@@ -1,6 +1,6 @@
-"""Changes from senders that connect to us: `server` is the edge to gRPC, `conversation` what every stream begins with, `credits` how much
-each may send, `turns` who is heard when.
+"""Changes from senders that connect to us: `server` is the edge to gRPC, `conversation` the beginning of every stream, `credits` how much
+each sender can send, `turns` whose message is read when. `make` and `checks` are for the term and the preflight.
 
 key-values   `puller` is the port, `session` one sender, `spans` who owns which part of a range
-messages     `messages` is the port, `inlet` takes them in beside the pipeline; they are durable in log/inbox.py
+messages     `messages` is the port, `inlet` receives them beside the pipeline; they are durable in log/inbox.py
 """

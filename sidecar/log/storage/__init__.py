@@ -1,7 +1,7 @@
-"""Files on any storage: whole and durable when written, and with the same errors everywhere. A leaf of the house.
+"""Files on any storage: whole and durable when written, with the same errors everywhere. Of the sidecar it imports errors and process/.
 
-folder     a URL to a picklable Folder              errors     what a storage says, for every back end
-dispatch   the functions that everybody calls, and the contract of a back end
+folder     a URL to a picklable Folder              errors     what a storage reports, for every back end
+dispatch   the functions for all callers, and the contract of a back end
 local, s3, memory   the back ends, each with the same functions; a driver's errors end in its file
 """
 

@@ -1,10 +1,14 @@
 """ClickHouse as an output: of each key the row with the greatest version is seen, so tasks write in any order and any number.
 
 uri        what the operator names: server, names, dates      server     requests, and what their errors mean
-position   a journal of ours there: who writes, what it has   columns    a column's type, and when it may become another
+position   a journal of ours there: who writes, what it has   columns    a column's type, and when it can become another
 block      rows in those types, and what these cannot hold    tables     our tables and their views: made, read, compared
 writer     a task, from portions to inserts                   ddl        what a DDL does to them, read from the log
-alter      what a table needs to become another               sink       the port
+alter      what a table needs to become another               sink, fit  the port; which tables the target can hold
+
+- Types are exact. A value that a type cannot hold is rejected with what to do.
+- ClickHouse has no compare-and-set. What one owner was told is accepted stays accepted, and an earlier owner finds out that it lost.
+- A schema change is on record with the table, and removes no row that is newer than it.
 """
 
 import io

@@ -1,7 +1,10 @@
-"""The http: sink: the merged stream by POST to a receiver of the user's, in order and exactly once (deploy/HTTP-SINK.md is the contract).
+"""The http: sink: the merged stream by POST to a receiver, in order and exactly once (deploy/HTTP-SINK.md is the contract).
 
 uri      the receiver, and how it is reached            state    what the receiver keeps, and where in the stream that is
 client   one request, its retries, what answers mean    lines    rows as JSON lines, in their order
-records  what is no row: schemas, windows, DDLs, marks  writer   lines in bodies, each from one state to the next
+records  schemas, windows, DDLs and marks as lines      writer   lines in bodies, each from one state to the next
 sink     who may send, and what is accepted
+
+- The receiver keeps one state and swaps it in the transaction that stores the lines of a body. The state is position, fence and the record
+  of what was begun. So each line arrives once and in its place, whichever process dies, and whatever the bodies are.
 """

@@ -1,8 +1,9 @@
-"""The twins in memory, one a kind of sink (contract.py): the smallest that keeps the rules, to read before a real one is written.
+"""The twins in memory, one for each kind of sink (contract.py): the smallest that keeps the rules. Read them before you write a sink.
 
-    hidden      tasks write aside, `accept` shows       committing   each task's transaction shows, and holds its slot
-    versioned   the greatest (commit_ts, rank) of a key wins, in whatever order tasks come
-    target      what survives a worker: one dict a name, shared by all sinks and tasks of this process;  rows  portions as plain rows
+    hidden       tasks write aside, `accept` shows       committing   each task's transaction shows, and holds its slot
+    versioned    the greatest (commit_ts, rank) of a key wins, in whatever order tasks come
+    target       what survives a worker: one dict for each name, shared by all sinks and tasks of this process
+    rows         portions as plain rows
 
 For tests and simulations: nothing outlives the process, so no Spark task can reach it.
 """

@@ -2,9 +2,15 @@
 
 uri         what the operator names: server, account, TiCDC's parameters      session     a connection, and what its errors mean
 position    our own tables there: owner, what is accepted, what is begun, how far each worker is
-tables      what the target's tables have: columns, unique keys, collations   statements  rows as SQL text
-conflicts   which changes must stay in order, and which worker has them       weights     which texts the target takes for one
+tables      the target's tables: columns, unique keys, collations             statements  rows as SQL text
+conflicts   which changes must stay in order, and which worker has them       weights     which texts the target takes for equal
 workers     transactions, each with its slot                                  pool        connections that are kept warm
 writer      a task, from portions to workers                                  sink        the port
-ddl*        schema changes, read, rewritten and carried out once              create      tables that are not there yet
+ddl, ddl_dialect, ddl_picture, ddl_clock   schema changes, translated and carried out once
+create      tables that are not there yet                                     fit         which tables the target can hold
+
+- Rows and slot are in one transaction, so nothing is written twice and no row goes back.
+- Changes that share a value of a unique key of the target stay in order, on one worker or behind a flush of all workers.
+- A schema change is carried out once. What the tables were is noted with the intent, and after a death the tables themselves show whether
+  it was done. Where they do not, the sink stops.
 """
