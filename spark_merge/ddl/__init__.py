@@ -1,4 +1,9 @@
-"""Schema changes, read once for all sinks: `parser.parsed` reads a statement, `logged.logged_ddls` those of a segment as the log has its
-tables, `columns.column_effects` what they make of a table's columns. What a target can hold, and how a
-change is expressed there, is the sink's.
+"""Schema changes, read once for all sinks.
+
+    parser    a statement;  alter_table, column_syntax, partition_syntax  its parts;  tokens, reader  its words
+    logged    the statements of a segment, with the tables that the log has
+    columns   what they make of a table's columns
+    names     a statement with the names of the log's tables, and of the target's;  routes  which names a target has
+
+What a target can hold, and how a change is expressed there, is the sink's.
 """

@@ -6,7 +6,8 @@
     versioned    clickhouse/ ClickHouse                           opensearch/ OpenSearch, Elasticsearch
     console/     one line for each segment                        memory/ the twins, the smallest sink of each kind
 
-    fence        what every position checks                       folders  a folder's URI to a sink of files
+    position     one position keeper over a port of read and compare-and-swap;  fence  what every position checks
+    folders      a folder's URI to a sink of files
     parameters, durations, passwords   what URIs contain          table_ddl  statements that a merged table cannot follow
 
 README.md lists every step of a new sink. A sink's folder can import its own driver only. spark_merge/contract.py defines a sink;
