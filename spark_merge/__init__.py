@@ -10,6 +10,7 @@
     watchdog   ends a process that hangs;  undecodable  rows that an operator can leave out;  latest  the newest row of a key
     ddl/       schema changes, read once for all sinks
     decode/    bytes to canonical text, columns at a time;  encode/  text to what sinks write
+    protocols  the decoder and the encoder of each protocol (sidecar/codecs/registry.py has the records)
     sinks/     a folder for each sink, registry.py the list
 
 Of the sidecar it can import core, log, codecs, rowcodec, ticdc, schema, partition, pace, process and errors.
