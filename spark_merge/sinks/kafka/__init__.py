@@ -5,4 +5,13 @@ uri ─► output (what is written where, picklable) ─► sink (plans, accepts
                                                     control                  holder ─► claims (which task is written: pure)
                                                     │                        └───────► write_modes (in a transaction, or acknowledged)
                                                     └─► position, position_records: control and slots, in a topic of ours
+
+client, producer   the edge to librdkafka             topics, partitions   the output's topics, and TiCDC's partition of a row
+rows, together     rows to messages, by transaction   ending               what ends a segment: DDLs, then a resolved mark everywhere
+
+- With transactions a task is one transaction with its slot: a repeat adds nothing. An earlier task is fenced, or finds the later owner in
+  control and stops.
+- Without transactions rows come at least once: nothing is lost, each attempt is in order, and only a batch that is done again comes twice.
+- Rows of one transaction of a table are encoded together, so that a split update's delete precedes its inserts.
+- The state of a dump comes with the resolved mark that ends a segment, and depends on the segment's manifest alone.
 """
