@@ -31,10 +31,10 @@ EXIT_CANNOT_RUN, EXIT_NOT_FOUND = 126, 127
 """As a shell has them."""
 
 COMMANDS = {
-    "dumpstart": "Start a dump of the rows that exist, interleaved with the live changes",
-    "dumpset": "Change how a dump reads while it is there",
+    "dumpstart": "Start a dump of the existing rows, interleaved with the live changes",
+    "dumpset": "Change the settings of a running or paused dump",
     "dumppause": "Pause the dump",
-    "dumpresume": "Go on with a dump that was paused or has failed",
+    "dumpresume": "Resume a dump that was paused or has failed",
     "dumprestart": "Stop the dump and start the same one from the beginning",
     "dumpstop": "End the dump",
     "dumpquery": "Show the dump's progress, and what it is waiting for",

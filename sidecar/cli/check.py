@@ -32,7 +32,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     no_write: Annotated[bool, typer.Option("--no-write", help="Probe by reading only: no key, no file, no row is written.")] = False,
     spark: Annotated[bool, typer.Option("--spark", help="Start a Spark session and let a task list the log.")] = False,
-    wait: Annotated[float, typer.Option(min=1.0, help="Seconds to wait for what must come by the feed.")] = 15.0,
+    wait: Annotated[float, typer.Option(min=1.0, help="Seconds to wait for messages of the feed.")] = 15.0,
 ) -> None:
     """Check everything that would make a dump wrong or stuck, and name the setting to change."""
     from stamina import instrumentation
@@ -81,7 +81,7 @@ def lines(result: Result) -> Iterator[Text]:
 
 def summary(report: Report) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in report.counts().items() if count)
-    verdict = "a dump can run" if report.ok else "not ready: mend what failed, then check again"
+    verdict = "a dump can run" if report.ok else "not ready: correct what failed, then check again"
     return f"{counts}: {verdict}"
 
 

@@ -49,7 +49,7 @@ class Options:
     cert: Annotated[str, typer.Option(help="Certificate path for mutual TLS.")] = ""
     key: Annotated[str, typer.Option(help="Private key path for mutual TLS.")] = ""
     token_file: Annotated[str, typer.Option(help="File of the sidecar's token; else the token in TICDC_DUMP_TOKEN.")] = ""
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to go on asking a sidecar that does not answer.")] = PATIENCE_S
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to keep asking a sidecar that does not answer.")] = PATIENCE_S
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (for --watch one a line) and nothing else.")] = False
     server: Ignored = ""
     user: Ignored = ""

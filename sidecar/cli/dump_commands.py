@@ -39,17 +39,22 @@ EXIT_CODES = (
     " 5 sidecar not reachable, 6 not allowed, 130 interrupted."
 )
 
-ChunkRows = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Rows a SELECT asks for; 0: as the sidecar is set.")]
-Readers = Annotated[int | None, typer.Option(min=0, max=READERS_MAX, help="SELECTs at one time; 0: as the sidecar is set.")]
-PerSecond = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Read no faster; 0: no bound.")]
+ChunkRows = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Rows that a SELECT asks for; 0: the sidecar's setting.")]
+Readers = Annotated[int | None, typer.Option(min=0, max=READERS_MAX, help="SELECTs at one time; 0: the sidecar's setting.")]
+RowsPerSecond = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Rows to read in a second at most; 0: no limit.")]
+BytesPerSecond = Annotated[
+    int | None,
+    typer.Option(min=0, max=2**63 - 1, help="Bytes in a second at most, of the dump's files in the log, as a plain number; 0: no limit."),
+]
 DeliveryBound = Annotated[
-    float | None, typer.Option(min=0, help="Read as much as lets live changes be delivered within so long; 0: as the sidecar is set.")
+    float | None,
+    typer.Option(min=0, help="Seconds within which live changes must be delivered: the dump reads less; 0: the sidecar's setting."),
 ]
 StrictBound = Annotated[
     bool | None,
     typer.Option(
         help="Keep the bound however slow that makes the dump. Without it a dump keeps at least half of a sink's throughput, and dumpquery"
-        " says where that exceeds the bound (default: as the sidecar is set)."
+        " says where that exceeds the bound (default: the sidecar's setting)."
     ),
 ]
 
@@ -83,13 +88,13 @@ def dumpstart(
     ] = "",
     keys: Annotated[
         list[str] | None,
-        typer.Option(help='Only these handle keys of a table: \'shop.orders:[1,2,["a","b"]]\'. May be given again, for other tables.'),
+        typer.Option(help='Only these handle keys of a table: \'shop.orders:[1,2,["a","b"]]\'. May be repeated, for other tables.'),
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TABLE:PREDICATE",
-            help="Only rows for which this is true, by the table's own columns: 'shop.orders:amount > 5'. May be given again.",
+            help="Only rows for which this is true, by the table's own columns: 'shop.orders:amount > 5'. May be repeated.",
         ),
     ] = None,
     brackets: Annotated[
@@ -97,15 +102,15 @@ def dumpstart(
     ] = Brackets.WATERMARK,
     chunk_rows: ChunkRows = None,
     readers: Readers = None,
-    rows_per_second: PerSecond = None,
-    bytes_per_second: PerSecond = None,
+    rows_per_second: RowsPerSecond = None,
+    bytes_per_second: BytesPerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
     strict_bound: StrictBound = None,
     dry_run: Annotated[
         bool, typer.Option(help="Show tables, estimated rows, bytes and time, what would stop it or be slow. Starts nothing.")
     ] = False,
 ) -> int | None:
-    """Start a dump of the rows that exist. With --keys or --where and no --tables: of those tables only."""
+    """Start a dump of the existing rows. With --keys or --where and without --tables: of the tables that they name."""
     from sidecar.cli.dump_view import preview_view
     from sidecar.control.wire import BRACKETS, preview_json
 
@@ -138,8 +143,8 @@ def dumpset(
     context: typer.Context,
     chunk_rows: ChunkRows = None,
     readers: Readers = None,
-    rows_per_second: PerSecond = None,
-    bytes_per_second: PerSecond = None,
+    rows_per_second: RowsPerSecond = None,
+    bytes_per_second: BytesPerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
     strict_bound: StrictBound = None,
 ) -> None:
@@ -152,7 +157,7 @@ def dumpset(
 
 
 def dumppause(context: typer.Context) -> None:
-    """Pause the dump at the next chunk boundary. Live changes go on."""
+    """Pause the dump at the next chunk boundary. Live changes continue."""
     call = call_of(context)
     call.show(call.client.call("Pause", call.dump_request()), done="the dump is paused")
 
@@ -161,15 +166,15 @@ def dumpresume(
     context: typer.Context,
     chunk_rows: ChunkRows = None,
     readers: Readers = None,
-    rows_per_second: PerSecond = None,
-    bytes_per_second: PerSecond = None,
+    rows_per_second: RowsPerSecond = None,
+    bytes_per_second: BytesPerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
     strict_bound: StrictBound = None,
 ) -> None:
-    """Go on with a dump that was paused or has failed, after the last chunk in the log; with other settings, if any are given."""
+    """Resume a dump that was paused or has failed, after the last chunk in the log. Options change its settings."""
     call = call_of(context)
     settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds, strict_bound)
-    call.show(call.client.call("Resume", pb.ResumeRequest(changefeed=call.changefeed, settings=settings)), done="the dump goes on")
+    call.show(call.client.call("Resume", pb.ResumeRequest(changefeed=call.changefeed, settings=settings)), done="the dump is resumed")
 
 
 def dumprestart(context: typer.Context) -> None:

@@ -77,7 +77,7 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
     if status.skipped_rows:
         yield (
             "skipped rows",
-            Text(f"{status.skipped_rows:,} left out of each output: ticdc-dump skip --config FILE --list", style="yellow"),
+            Text(f"{status.skipped_rows:,} not in any output: ticdc-dump skip --config FILE --list", style="yellow"),
         )
     if status.ambiguous_timestamps:
         yield "ambiguous", Text(f"{status.ambiguous_timestamps:,} TIMESTAMPs taken as kafka.ambiguous says", style="yellow")
@@ -111,7 +111,7 @@ def _sink(sink: pb.SinkStatus) -> Text:
     without = f" ({sink.without_dump_s:.2f} s without a dump)" if sink.without_dump_s else ""
     bound = f"bound {sink.bound_s:.2f} s"
     if sink.limit_s > sink.bound_s:
-        bound = f"{sink.limit_s:.2f} s allowed as each batch of the dump takes {sink.fixed_s:.2f} s by itself, {bound}"
+        bound = f"{sink.limit_s:.2f} s allowed as each batch of the dump takes {sink.fixed_s:.2f} s alone, {bound}"
     late = f", has the log from segment {sink.began_seq:,} on only" if sink.began_seq else ""
     took = f"{sink.live_s:.2f} s, {bound}{without}, {sink.rows_allowed:,} dump rows at once{late}, {sink.sink}"
     if sink.error:
@@ -120,7 +120,7 @@ def _sink(sink: pb.SinkStatus) -> Text:
 
 
 def _subscriber(subscriber: pb.SubscriberStatus) -> str:
-    where = "reads" if subscriber.connected else f"heard of {duration(subscriber.heard_s)} ago"
+    where = "reads" if subscriber.connected else f"last call {duration(subscriber.heard_s)} ago"
     return f"{subscriber.name}, {subscriber.segments:,} segments not acknowledged, the next is {subscriber.next_seq:,}, {where}"
 
 
@@ -187,14 +187,14 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     rows = rows_in_words(table.rows if table.HasField("rows") else None for table in dumped)
     takes = f"about {duration(preview.seconds)}" if preview.seconds else "time unknown before the first dump"
     lines.append(Text(f"{len(dumped):,} tables, {rows}, {amount(sum(table.bytes for table in dumped))}, {takes}"))
-    lines += [Text(f"left out: {table.schema}.{table.table}: {table.refused}") for table in refused[:TABLES_SHOWN]]
-    lines += [Text(f"… {len(refused) - TABLES_SHOWN:,} more are left out; --json shows all")] if len(refused) > TABLES_SHOWN else []
-    lines += [Text(f"{preview.outside:,} more tables are not of the changefeed's table rules")] if preview.outside else []
+    lines += [Text(f"excluded: {table.schema}.{table.table}: {table.refused}") for table in refused[:TABLES_SHOWN]]
+    lines += [Text(f"… {len(refused) - TABLES_SHOWN:,} more are excluded; --json shows all")] if len(refused) > TABLES_SHOWN else []
+    lines += [Text(f"{preview.outside:,} more tables do not match the changefeed's table rules")] if preview.outside else []
     slow = [table for table in dumped if table.slow]
     lines += [Text(f"slow: {table.schema}.{table.table}: {table.slow}", style="yellow") for table in slow[:TABLES_SHOWN]]
     lines += [Text(f"… {len(slow) - TABLES_SHOWN:,} more are slow; --json shows all")] if len(slow) > TABLES_SHOWN else []
-    lines += [Text(f"how {preview.unasked:,} tables would be read was not asked: there was no time")] if preview.unasked else []
-    lines += [Text(f"would be refused: {refusal}", style="bold red") for refusal in preview.refusals]
+    lines += [Text(f"how {preview.unasked:,} tables would be read is not known: there was no time to ask")] if preview.unasked else []
+    lines += [Text(f"would be rejected: {refusal}", style="bold red") for refusal in preview.refusals]
     return Group(*lines)
 
 

@@ -90,16 +90,16 @@ def replay(
     crashes: Annotated[int, typer.Option(min=0, help="How often the sidecar dies between two durable steps.")] = 0,
     resends: Annotated[int, typer.Option(min=0, help="How often TiCDC restarts and sends the tail of its lanes again.")] = 0,
     speed: Annotated[float | None, typer.Option(min=0.1, help="Recorded seconds a second; default: as fast as it goes.")] = None,
-    sink: Annotated[list[str] | None, typer.Option(help="Sink URI, may be given again; default: file://OUT/output?format=jsonl")] = None,
+    sink: Annotated[list[str] | None, typer.Option(help="Sink URI, may be repeated; default: file://OUT/output?format=jsonl")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the log and the default sink; default: out/NAME-FEED-BRACKETS.")] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     worker_rows: Annotated[
         int | None, typer.Option(min=0, help="Live rows of a batch up to which it never runs on Spark; default: 20,000; 0: all batches do.")
     ] = None,
-    verify: Annotated[bool, typer.Option(help="Hold the output against the recording's truth.")] = True,
+    verify: Annotated[bool, typer.Option(help="Compare the output with the recording's truth.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Play a recorded TiCDC stream with a dump in the middle of it, and judge the merged output by the truth."""
+    """Play a recorded TiCDC stream with a dump in the middle of it, and compare the merged output with the truth."""
     from sidecar.cli.terminal import View, console_for
     from sidecar.cli.views import ReplayLooks, findings, verdict_table
     from sidecar.replay.replay import run
@@ -150,7 +150,7 @@ def _begun(path: Path) -> Config:
 
 @app.command()
 def run(config: ConfigPath) -> None:
-    """Attach to a running changefeed: consume it, deliver it, and dump when told to."""
+    """Attach to a running changefeed: read it, deliver it to the sinks, and dump on request."""
     from sidecar.log.storage import log_folder
     from sidecar.process.descriptors import raise_limit
     from sidecar.process.signals import end_when_told
@@ -180,11 +180,11 @@ def run(config: ConfigPath) -> None:
 @app.command()
 def merge(
     config: ConfigPath,
-    log_id: Annotated[str, typer.Option(help="Whose log it is, as the sidecar says it; default: read from etcd.")] = "",
+    log_id: Annotated[str, typer.Option(help="The changefeed that owns the log, as the sidecar passes it; default: read from etcd.")] = "",
     epoch: Annotated[int | None, typer.Option(help="The owner's epoch that this worker serves; default: any.")] = None,
     end_with_stdin: Annotated[bool, typer.Option(help="End when standard input does.")] = False,
 ) -> None:
-    """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one itself unless spark.managed is off."""
+    """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one unless spark.managed is false."""
     from sidecar.log.apart import check_apart
     from sidecar.log.identity import name_of, own_id
     from sidecar.log.storage import log_folder

@@ -38,7 +38,7 @@ def remove(
     dry_run: Annotated[bool, typer.Option(help="Show what would be removed, and what stays. Removes nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else; with --yes or --dry-run.")] = False,
 ) -> None:
-    """Remove what a stopped sidecar keeps in etcd and PD, and tell what it leaves elsewhere. It can be done again."""
+    """Remove what a stopped sidecar keeps in etcd and PD, and name what it leaves elsewhere. It can be repeated."""
     from contextlib import closing
 
     from stamina import instrumentation
@@ -48,7 +48,7 @@ def remove(
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking; the answer alone is for the user
     if not (yes or dry_run) and (as_json or not sys.stdin.isatty()):
-        raise typer.BadParameter("there is nobody to ask here: give it, or --dry-run", param_hint="--yes")
+        raise typer.BadParameter("there is no terminal to ask: give it, or --dry-run", param_hint="--yes")
     named = (cluster_id, namespace, changefeed_id)
     reach = _by_config(config, named) if config else _by_options(named, pd, (ca, cert, key))
     try:

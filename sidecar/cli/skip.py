@@ -28,19 +28,17 @@ def skip(
     seq: Annotated[
         int | None, typer.Option(min=0, help="The segment, as the error names it. Alone: show what of it cannot be decoded.")
     ] = None,
-    ordinal: Annotated[
-        list[int] | None, typer.Option(min=0, help="The row of the segment that is to be left out. May be given again.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Leave out all rows of the segment that cannot be decoded.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="Show what has been left out, and why.")] = False,
+    ordinal: Annotated[list[int] | None, typer.Option(min=0, help="The row of the segment that is to be skipped. May be repeated.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Skip all rows of the segment that cannot be decoded.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show what has been skipped, and why.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Leave rows that cannot be decoded out of every output, so that delivery goes on behind them.
+    """Skip rows that cannot be decoded in every output, so that delivery continues after them.
 
-    The row stays in the log's folder, skips/SEGMENT-ORDINAL.json, with the message's bytes and the reason; it is told by the log, the
-    metrics, dumpquery and a replay's report. A row that can be decoded is never left out. What the row changed is missing in the outputs
-    from then on: a dump of the table (dumpstart --tables, or --keys) brings a row back that was inserted or updated, and no dump takes away
-    one that was deleted. Mend the cause first: a row that is left out stays out, also if a later version can decode it.
+    The row stays in the log's folder, skips/SEGMENT-ORDINAL.json, with the message's bytes and the reason. The log, the metrics,
+    dumpquery and a replay's report count it. A row that can be decoded is never skipped. What the row changed is missing in the outputs
+    from then on: a dump of the table (dumpstart --tables, or --keys) brings back a row that was inserted or updated. No dump removes
+    one that was deleted. Correct the cause first: a row that is skipped stays skipped, also if a later version can decode it.
     """
     from sidecar.config import read_config
     from sidecar.core.model import Seq
@@ -64,7 +62,7 @@ def skip(
         if not as_json:
             new = sum(is_new for _, is_new in done)
             typer.echo(
-                f"{new} left out now, {len(done) - new} before. The merge worker goes on when it tries again, within a minute or two."
+                f"{new} skipped now, {len(done) - new} before. The merge worker continues when it tries again, within a minute or two."
             )
 
 
@@ -94,7 +92,7 @@ def _tell(skips: list[Skip], what: str, *, as_json: bool) -> None:
     for found in skips:
         typer.echo(f"{found.table} {found.op} at commit_ts {found.commit_ts}, {found}" + (f" [{found.by}]" if found.by else ""))
     if not skips:
-        typer.echo("nothing has been left out" if what == "skipped" else "all rows of the segment can be decoded")
+        typer.echo("no row has been skipped" if what == "skipped" else "all rows of the segment can be decoded")
 
 
 def register(app: typer.Typer) -> None:

@@ -158,7 +158,7 @@ def _delivery(m: Measured) -> str:
 
 def _dump(m: Measured) -> str:
     if m.dump is DumpState.PAUSED:
-        return "paused: dumpresume goes on"
+        return "paused: dumpresume continues"
     if m.dump is not DumpState.RUNNING:
         return ""
     if m.source_away_s:

@@ -88,8 +88,8 @@ def state(found: Changefeed) -> Told[None]:
     yield from map(of_problem, against)
     if not against:
         if found.state in ("warning", "pending") or found.error:
-            what = f"{found.state}: TiCDC tries again after {found.error or 'an error that it does not tell'}"
-            yield warning(what, setting="the changefeed's state", hint="mend what its error says; see cdc cli changefeed query")
+            what = f"{found.state}: TiCDC tries again after {found.error or 'an error that it does not report'}"
+            yield warning(what, setting="the changefeed's state", hint="repair what its error names; see cdc cli changefeed query")
         else:
             yield ok(found.state)
 
@@ -99,13 +99,13 @@ def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | No
     try:
         stored = load_progress(client, root)
     except NoProgress as error:
-        yield warning(error.message, setting="log.uri", hint="nothing: the sidecar writes it anew from the log")
+        yield warning(error.message, setting="log.uri", hint="nothing: the sidecar writes it again from the log")
         return
     found = newest(logged_progress(last.progress if last else None), stored, log=log, last_seq=last.seq if last else Seq(-1))
     if found is None:
         yield ok("no dump is on record")
     elif stored is not None and found.revision == stored.revision and found.tables != stored.tables:
         why, hint = parted(found.reason or "")
-        yield warning(f"dump {stored.dump_id} ({stored.state}) will be told as failed: {why}", setting="log.uri", hint=hint)
+        yield warning(f"dump {stored.dump_id} ({stored.state}) will be reported as failed: {why}", setting="log.uri", hint=hint)
     else:
         yield ok(f"dump {found.dump_id} is {found.state}, and in this log")

@@ -119,7 +119,7 @@ def of_clock(ahead_s: float, *, took_s: float) -> Finding:
     what = f"this machine's clock and the cluster's differ by {abs(ahead_s):.1f} s"
     if abs(ahead_s) <= CLOCK_OFF_S + took_s:
         return ok(what)
-    hint = "let NTP set both: what is told as lag is wrong by so much; the data is not, as order is by commit_ts"
+    hint = "let NTP set both clocks: reported lags are wrong by that much; the data is right, as order is by commit_ts"
     return warning(what, setting="NTP (this machine, PD)", hint=hint)
 
 
@@ -178,12 +178,12 @@ def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Told[
     yield ok(f"{len(dumped)} of {len(existing)} tables can be dumped")
     if keyless := sorted(name for name, schema in carried.items() if not schema.key):
         what = f"TiCDC does not replicate {listed(keyless)}: no primary key and no NOT NULL unique key"
-        yield warning(what, setting="ALTER TABLE … ADD PRIMARY KEY", hint="give them a key, or leave them out by filter.rules")
+        yield warning(what, setting="ALTER TABLE … ADD PRIMARY KEY", hint="give them a key, or exclude them by filter.rules")
     for name, schema in carried.items():
         passes, why = scope.through(name)
         if schema.key and not passes:
             yield warning(
-                f"{name} is left out of dumps: {why}", setting="filter.event-filters (changefeed)", hint="nothing if that is meant"
+                f"{name} is excluded from dumps: {why}", setting="filter.event-filters (changefeed)", hint="nothing if that is meant"
             )
     for text in scope.warnings[:TOLD_MAX]:
         yield warning(text, setting="filter.event-filters (changefeed)", hint="nothing if that is meant; else narrow the filter's matcher")
@@ -196,7 +196,7 @@ def read_keys(section: SourceSection, carried: Tables) -> Told[None]:
     refused = [found for found in estimates if found.refused]
     if refused:
         why = (parted(str(found.refused))[0] for found in refused)
-        hint = "give them a key that can be read in pieces, or leave them out: --tables '*.*,!schema.table'; a dump of all is refused"
+        hint = "give them a key that can be read in pieces, or exclude them: --tables '*.*,!schema.table'; a dump of all tables is rejected"
         yield warning(listed(why, most=TOLD_MAX), setting="dumpstart --tables", hint=hint)
     read = [found for found in estimates if not found.refused]
     yield ok(f"{len(read)} tables can be read in pieces, {rows_in_words(found.rows for found in read)}")
@@ -257,7 +257,7 @@ def _of_what_is_seen(section: SourceSection, rules: Sequence[str]) -> Told[bool]
         return True
     unsure = sorted(schema or "any schema" for schema in schemas_of_rules(rules) if schema not in schemas)
     if unsure:
-        what = f"SHOW GRANTS tells {section.user} no SELECT on all of {listed(unsure)}: tables without any right are not seen here"
+        what = f"SHOW GRANTS lists for {section.user} no SELECT on all of {listed(unsure)}: tables without any right are not seen here"
         yield warning(what, setting="GRANT SELECT", hint=_grants(schemas_of_rules(rules) - schemas - {""}, section.user))
     return False
 

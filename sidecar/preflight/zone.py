@@ -85,11 +85,11 @@ def hours_twice(zone: ZoneInfo, ambiguous: str, *, now: datetime, has_timestamps
     ahead = next((day for day in back if day > now), None)
     when = f"its clocks are set back next about {ahead:%Y-%m-%d}" if ahead else f"its clocks were set back until about {back[-1]:%Y-%m-%d}"
     if ambiguous != "refuse":
-        what = f"{zone.key} has an hour twice ({when}): TIMESTAMPs of it are taken for the {ambiguous} of both moments"
+        what = f"{zone.key} has an hour twice ({when}): TIMESTAMPs of it are read as the {ambiguous} of both moments"
         yield warning(what, setting="kafka.ambiguous", hint="run the TiCDC server with --tz=UTC and set kafka.server_tz to it, and none is")
         return
-    what = f"{zone.key} has an hour twice ({when}): a TIMESTAMP of it, in whatever row is changed, holds delivery up"
-    hint = 'run the TiCDC server with --tz=UTC and set this to UTC; or say by kafka.ambiguous = "first" or "second" what to take'
+    what = f"{zone.key} has an hour twice ({when}): a TIMESTAMP of that hour in any changed row blocks delivery"
+    hint = 'run the TiCDC server with --tz=UTC and set this to UTC; or choose with kafka.ambiguous = "first" or "second"'
     tell = failed if ahead and has_timestamps else warning
     yield tell(what, setting="kafka.server_tz", hint=hint)
 

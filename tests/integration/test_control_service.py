@@ -585,7 +585,7 @@ def test_a_dry_run_shows_what_would_be_and_starts_nothing(at: str, owner: Owner,
     code, out, _ = run(capsys, "dumpstart", "-c", "cf", "--dry-run", "--rows-per-second", "100")
     assert code == 0
     assert "2 tables, about 2,000 rows, 97.7 KiB, about 20 s" in out
-    assert "left out: shop.logs: it has no primary key" in out
+    assert "excluded: shop.logs: it has no primary key" in out
     code, out, _ = run(capsys, "dumpstart", "-c", "cf", "--dry-run", "--tables", "nope.*", "--json")
     assert code == 3
     assert "no table of the changefeed matches nope.*" in json.loads(out)["refusals"][0]

@@ -215,8 +215,8 @@ def test_while_pd_is_away_etcd_keeps_what_tells_of_the_safe_points(place: Place)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "there is nobody to ask here"),
-        (("--json",), "there is nobody to ask here"),
+        ((), "there is no terminal to ask"),
+        (("--json",), "there is no terminal to ask"),
         (("--yes",), "give --config FILE, or --changefeed-id and --pd"),
         (("--yes", "-c", "orders"), "give --config FILE"),
     ],

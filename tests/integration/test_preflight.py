@@ -425,7 +425,7 @@ def test_an_event_filter_on_the_watermark_table_is_named(stage: Stage) -> None:
     assert "leaves out updates" in told(found["tables"], Status.WARNING)
     events[0].update({"matcher": ["shop.uid"], "ignore-event": ["insert"]})
     sections = stage.put_changefeed("event-feed", change=lambda info: info["config"]["filter"].update({"event-filters": events}))
-    assert "shop.uid is left out of dumps" in told(stage.check("tables", **sections)["tables"], Status.WARNING)
+    assert "shop.uid is excluded from dumps" in told(stage.check("tables", **sections)["tables"], Status.WARNING)
 
 
 def test_canal_json_without_the_extension_is_named(stage: Stage) -> None:

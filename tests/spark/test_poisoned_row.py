@@ -95,7 +95,7 @@ def test_the_worker_says_what_it_stands_at_and_goes_on_when_an_operator_leaves_t
         assert (report.state, report.seq) == ("running", 1), "all before it is delivered"
 
         done = subprocess.run(story.command("skip", "--seq", "2", "--ordinal", "3"), capture_output=True, text=True, check=True)
-        assert "1 left out now" in done.stdout
+        assert "1 skipped now" in done.stdout
         wait_for(lambda: story.accepted() == {Seq(SEGMENTS - 1)}, lambda: (story.accepted(), story.report(), noticed))
         wait_for(lambda: (found := story.report()) is not None and found.skipped == 1 and not story.error(), story.report)
         assert not noticed, "one process all the time"

@@ -10,6 +10,7 @@ import ast
 import importlib.util
 import json
 import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from urllib.request import urlopen
 
 import msgspec
 import pytest
+import typer
 import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -45,11 +47,13 @@ from tests.support.eventually import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 EXAMPLE = DEPLOY / "config.example.toml"
-README = (DEPLOY / "README.md").read_text()
 
 
 def text(name: str) -> str:
     return (DEPLOY / name).read_text()
+
+
+PAGES = sorted(DEPLOY.rglob("*.md"))
 
 
 # ---- settings -------------------------------------------------------------------------------------------------------
@@ -158,7 +162,7 @@ def test_the_account_may_read_tables_and_write_the_watermark_row_and_nothing_els
         "GRANT SELECT, INSERT, UPDATE ON changefeed_dump.* TO 'ticdc_dump'@'%'",
     ]
     for grant in grants:
-        assert f"{grant};" in README
+        assert f"{grant};" in text("PREPARE.md")
 
 
 def test_no_grant_is_on_every_schema() -> None:
@@ -293,12 +297,12 @@ def test_an_expression_about_something_else_is_found(expression: str, told: str,
 def test_every_alert_has_its_page_in_the_runbook(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert rule["annotations"]["summary"]
-    assert f"\n#### {rule['alert']}\n" in README
-    assert rule["annotations"]["runbook"] == f"deploy/README.md#{rule['alert'].lower()}"
+    assert f"\n#### {rule['alert']}\n" in text("ALERTS.md")
+    assert rule["annotations"]["runbook"] == f"deploy/ALERTS.md#{rule['alert'].lower()}"
 
 
 def test_the_runbook_has_no_page_without_its_alert() -> None:
-    assert set(re.findall(r"^#### (TicdcDump\w+)$", README, re.MULTILINE)) == {rule["alert"] for rule in rules()}
+    assert set(re.findall(r"^#### (TicdcDump\w+)$", text("ALERTS.md"), re.MULTILINE)) == {rule["alert"] for rule in rules()}
 
 
 def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
@@ -503,7 +507,7 @@ def test_what_the_pod_names_is_there(kubernetes_settings: Config) -> None:
     for file in (*secret_files, settings.control.tls.key_file):
         assert "secret" in volumes[mounts[str(Path(file).parent)]], file
     for secret in (volume["secret"]["secretName"] for volume in volumes.values() if "secret" in volume):
-        assert f"create secret generic {secret} " in README, secret
+        assert f"create secret generic {secret} " in text("ATTACH.md"), secret
 
 
 def test_ports_and_probes_are_those_of_the_settings(kubernetes_settings: Config) -> None:
@@ -538,14 +542,79 @@ def test_containers_have_bounds_and_no_privileges() -> None:
 # ---- the guide ------------------------------------------------------------------------------------------------------
 
 
-def test_every_file_that_the_guide_names_is_there() -> None:
-    named = set(re.findall(r"\]\(([^)#:]+)\)", README))
-    assert named, "the guide links its files"
-    assert [name for name in named if not (DEPLOY / name).exists()] == []
+GUIDE_WORDS_MAX = 1_500
+"""Of a page with a section for each task."""
+GUIDE = (
+    "ADD-A-SINK", "ALERTS", "ATTACH", "CONCEPTS", "DUMP", "MONITOR", "PREPARE", "README", "REMOVE", "SCHEMA-CHANGES", "SECURITY", "SIZING",
+    "TROUBLESHOOT", "UPGRADE",
+)  # fmt: skip
+
+
+def outside_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings: letters, digits, "-" and "_" stay, blanks become "-"."""
+    headings = re.findall(r"^#+ (.+)$", outside_code(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def lost_links(page: Path) -> Iterator[str]:
+    """Links to files and sections that are not there."""
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", outside_code(page)) if "://" not in link]
+    for file, _, anchor in (link.partition("#") for link in links):
+        target = page.parent / file if file else page
+        if not target.exists():
+            yield file
+        elif anchor and anchor not in anchors(target):
+            yield f"{file}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DEPLOY)))
+def test_every_link_of_a_page_leads_to_a_file_and_a_section(page: Path) -> None:
+    assert list(lost_links(page)) == []
+
+
+def test_a_link_to_nowhere_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page: `of mine`\n[a](#a-page-of-mine) [b](#a-page) [c](gone.md)\n```\n# no heading\n[d](no-link.md)\n```\n")
+    assert list(lost_links(page)) == ["#a-page", "gone.md"]
+
+
+def test_the_index_leads_to_every_page() -> None:
+    linked = {(DEPLOY / link.partition("#")[0]).resolve() for link in re.findall(r"\]\(([^):]+)\)", text("README.md"))}
+    assert set(PAGES) - linked == {DEPLOY / "README.md"}
+
+
+@pytest.mark.parametrize("page", GUIDE)
+def test_a_page_of_the_guide_is_short(page: str) -> None:
+    assert len(text(f"{page}.md").split()) <= GUIDE_WORDS_MAX
 
 
 def test_the_guide_tells_every_exit_code_of_the_commands() -> None:
     from sidecar.cli.dump_commands import EXIT_CODES
 
     for code in re.findall(r"(\d+) [a-z]", EXIT_CODES):
-        assert re.search(rf"^\| {code} \|", README, re.MULTILINE), code
+        assert re.search(rf"^\| {code} \|", text("TROUBLESHOOT.md"), re.MULTILINE), code
+
+
+def commands_of(page: Path) -> Iterator[str]:
+    """Lines of its blocks that run one of our programs."""
+    for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            if found := re.search(r"\bticdc-dump ((?:dump|check|skip|remove|run|merge)\w* .*)", line):
+                yield re.split(r" +#|\|", found[1])[0].strip()
+
+
+@pytest.mark.parametrize("page", GUIDE)
+def test_every_command_of_the_guide_has_options_that_there_are(page: str) -> None:
+    from sidecar.cli.main import app
+
+    known = typer.main.get_command(app)
+    for line in commands_of(DEPLOY / f"{page}.md"):
+        name, *given = shlex.split(line.replace("$ACCESS", ""))
+        command = known.get_command(typer.Context(known), name)  # type: ignore[attr-defined]
+        assert command is not None, line
+        options = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+        assert {word for word in given if word.startswith("-")} <= options, line

@@ -93,7 +93,7 @@ def test_the_picture_says_how_far_each_subscriber_is() -> None:
     )
     picture = shown(status_view(found))
     assert "search, 34 segments not acknowledged, the next is 1,200, reads" in picture
-    assert "gone, 1,227 segments not acknowledged, the next is 7, heard of 2 h" in picture
+    assert "gone, 1,227 segments not acknowledged, the next is 7, last call 2 h" in picture
 
 
 def test_ten_thousand_tables_are_summarised_those_that_move_first() -> None:
@@ -160,15 +160,15 @@ def test_a_preview_lists_what_is_read_what_is_left_out_and_what_is_against_it() 
     )
     preview.tables[3].slow = "each chunk reads the table from its first row"
     text = shown(preview_view(preview))
-    assert "1,203 more tables are not of the changefeed's table rules" in text
+    assert "1,203 more tables do not match the changefeed's table rules" in text
     assert "slow: s.t3: each chunk reads" in text
-    assert "how 4 tables would be read was not asked" in text
+    assert "how 4 tables would be read is not known" in text
     assert "s.t99 " in text
     assert "… 80 more tables" in text
     assert "100 tables, about 4,950 rows, 4.8 KiB, about 1 h 1 min" in text
-    assert "left out: s.x0: no key" in text
-    assert "30 more are left out" in text
-    assert "would be refused: a dump is running already" in text
+    assert "excluded: s.x0: no key" in text
+    assert "30 more are excluded" in text
+    assert "would be rejected: a dump is running already" in text
 
 
 def test_a_table_without_statistics_is_not_told_as_an_empty_one() -> None:

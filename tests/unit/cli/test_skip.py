@@ -52,7 +52,7 @@ def test_a_segment_alone_shows_what_cannot_be_decoded_and_changes_nothing(
     assert run(monkeypatch, "skip", "--config", config, "--seq", "1") == 0
     assert capsys.readouterr().out == "all rows of the segment can be decoded\n"
     assert run(monkeypatch, "skip", "--config", config, "--list") == 0
-    assert capsys.readouterr().out == "nothing has been left out\n"
+    assert capsys.readouterr().out == "no row has been skipped\n"
     assert skipped_rows(open_folder(str(tmp_path / "log"))) == {}
 
 
@@ -68,9 +68,9 @@ def test_what_it_keeps_is_the_sidecars_users_alone(monkeypatch: pytest.MonkeyPat
 
 def test_rows_are_left_out_and_listed_with_their_bytes(monkeypatch: pytest.MonkeyPatch, capsys: Said, config: str, tmp_path: Path) -> None:
     assert run(monkeypatch, "skip", "--config", config, "--seq", "2", "--ordinal", "3") == 0
-    assert "1 left out now, 0 before" in capsys.readouterr().out
+    assert "1 skipped now, 0 before" in capsys.readouterr().out
     assert run(monkeypatch, "skip", "--config", config, "--seq", "2", "--all") == 0
-    assert "1 left out now, 1 before" in capsys.readouterr().out
+    assert "1 skipped now, 1 before" in capsys.readouterr().out
     assert skipped_rows(open_folder(str(tmp_path / "log"))) == {2: {3, 5}}
     assert run(monkeypatch, "skip", "--config", config, "--list", "--json") == 0
     found = json.loads(capsys.readouterr().out)["skipped"]
@@ -109,5 +109,5 @@ def test_help_says_what_it_means(monkeypatch: pytest.MonkeyPatch, capsys: Said) 
     assert run(monkeypatch, "skip", "--help") == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "".join((skip.__doc__ or "").split()) in "".join(text.split())
-    assert "A row that can be decoded is never left out." in text
-    assert "no dump takes away one that was deleted" in text
+    assert "A row that can be decoded is never skipped." in text
+    assert "No dump removes one that was deleted" in text

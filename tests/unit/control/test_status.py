@@ -37,7 +37,7 @@ def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
         (Measured(delivery_lag_s=9, batch_s=4, batch_sink_s=1), "Spark: delivery is 9 s behind"),
         (Measured(delivery_lag_s=9, batch_s=4, batch_sink_s=3), "sink: 3.0 s of the last batch's 4.0 s, delivery is 9 s behind"),
         (Measured(delivery_lag_s=9, merge_worker="external"), "Spark: delivery is 9 s behind"),
-        (Measured(dump=DumpState.PAUSED), "paused: dumpresume goes on"),
+        (Measured(dump=DumpState.PAUSED), "paused: dumpresume continues"),
         (
             replace(RUNNING, source_still_s=8, source_doing="a SELECT of shop.orders"),
             "source: a SELECT of shop.orders has been running for 8 s",

@@ -365,7 +365,7 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
     [
         ("America/New_York", "refuse", True, Status.FAILED, "set back next about 2027-11-0"),
         ("America/New_York", "refuse", False, Status.WARNING, "set back next about 2027-11-0"),
-        ("America/New_York", "second", True, Status.WARNING, "taken for the second of both moments"),
+        ("America/New_York", "second", True, Status.WARNING, "read as the second of both moments"),
         ("Asia/Shanghai", "refuse", True, Status.WARNING, "were set back until about 1991-09-1"),
         ("America/Sao_Paulo", "refuse", True, Status.WARNING, "were set back until about 2019-02-1"),
     ],
@@ -501,7 +501,7 @@ ON_RECORD = Progress("1" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 5, 
     ("stored", "status", "says"),
     [
         (None, Status.OK, "no dump is on record"),
-        (ON_RECORD, Status.WARNING, "will be told as failed: its log is another one: it had come to segment 40, and this log is empty"),
+        (ON_RECORD, Status.WARNING, "will be reported as failed: its log is another one: it had come to segment 40, and this log is empty"),
         (replace(ON_RECORD, seq=Seq(-1)), Status.OK, "is running, and in this log"),
         (replace(ON_RECORD, log="another"), Status.WARNING, "its rows are in log another, and this is log mine"),
         (b"garbage", Status.WARNING, "is not a dump's progress"),

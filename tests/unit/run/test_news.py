@@ -405,12 +405,12 @@ def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
     assert "dump" not in told(over, after_s=MINUTE_S)[-1].values
 
 
-def test_the_runbook_lists_every_line() -> None:
+def test_the_guide_lists_every_line() -> None:
     root = Path(news.__file__).parents[2]
     made = [node for file in ("news.py", "logs.py") for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))]
     calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Line", "log.exception")]
     told = [str(found.value) for call in calls for found in call.args[:1] if isinstance(found, ast.Constant)]
-    section = (root / "deploy" / "README.md").read_text().partition("### Log lines")[2].partition("## Runbook")[0]
+    section = (root / "deploy" / "MONITOR.md").read_text().partition("## Log lines")[2]
     assert len(told) >= 15
     for event in (*told, *(f"dump {state}" for state in DumpState if state is not DumpState.RUNNING), "dump resumed"):
-        assert event in section, f"deploy/README.md does not list {event!r}"
+        assert event in section, f"deploy/MONITOR.md does not list {event!r}"
