@@ -35,7 +35,8 @@ def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifes
     """The segments after `after`, in order and without a gap, at most `limit`; empty when there is nothing new.
 
     `after` None: from the first segment that is kept. `after` -1: from segment 0, which must not be retained away.
-    Raises LogBroken for a gap, an unreadable manifest, or a position below what is kept.
+    Raises LogBroken for a gap or an unreadable manifest, and SinkError for a position before what retention has kept: then the log is whole,
+    and one sink cannot continue.
     """
     found: list[Manifest] = []
     asked = 1
@@ -199,5 +200,13 @@ def _check_nothing_is_lost(log: Folder, first: Seq, after: Seq | None) -> None:
         lost = bool(kept(log).start)
     else:
         lost = not storage.exists(log, manifest_name(after)) or storage.exists(log, manifest_name(Seq(first + 1)))
-    if lost and not storage.exists(log, manifest_name(first)):
-        raise missing_files(log, [manifest_name(first)])
+    if not lost or storage.exists(log, manifest_name(first)):
+        return
+    start = kept(log).start
+    if 0 < first < start:
+        raise SinkError(
+            f"the output has segments up to {after}, and segment log {log} is kept from {start} on: the sink was away for longer than the"
+            " log's retention",
+            hint="name a new output for the sink and dump again: it cannot continue without the removed segments",
+        )
+    raise missing_files(log, [manifest_name(first)])

@@ -82,12 +82,21 @@ def test_a_log_whose_beginning_is_retained_away_starts_where_it_is_kept(log: Fol
     assert seqs(log.folder, 3) == [4, 5]
 
 
-@pytest.mark.parametrize("after", [-1, 0, 1])
-def test_a_position_below_what_is_kept_is_broken(log: FolderLog, after: int) -> None:
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_sink_that_was_away_for_longer_than_retention_stops_alone(log: FolderLog, after: int) -> None:
+    """The log is whole, so the other sinks continue (loop.py)."""
+    append(log, *range(6))
+    log.retain(delivered=Seq(3), open_from=None)
+    with pytest.raises(SinkError, match=f"has segments up to {after}, and segment log .* is kept from 3 on") as raised:
+        seqs(log.folder, after)
+    assert "name a new output" in raised.value.hint
+
+
+def test_a_log_that_must_begin_with_its_first_segment_and_does_not_is_broken(log: FolderLog) -> None:
     append(log, *range(6))
     log.retain(delivered=Seq(3), open_from=None)
     with pytest.raises(LogBroken, match="is gone"):
-        seqs(log.folder, after)
+        seqs(log.folder, -1)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
