@@ -128,6 +128,7 @@ TESTED_THROUGH = {
     "spark_merge.sinks.clickhouse.tables": "tests/integration/test_clickhouse_ddl.py",
     "spark_merge.sinks.clickhouse.uri": "tests/integration/test_clickhouse_ddl.py",
     "spark_merge.sinks.files.folder": "tests/unit/sinks/test_file_sink.py",
+    "spark_merge.sinks.folder_uri": "tests/unit/sinks/test_storage_options.py",
     "spark_merge.sinks.files.uri": "tests/unit/sinks/test_storage_options.py",
     "spark_merge.sinks.spool.writer": "tests/unit/sinks/test_spool.py",
     "spark_merge.sinks.storage.identity": "tests/contract/test_storage_sink.py",
