@@ -10,7 +10,7 @@ ARGS ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py
 
-.PHONY: help setup demo demo-live fast test custom-sink matrix hostile fuzz soak check format lint types stubs bench bench-peers sim lock clean
+.PHONY: help setup demo demo-live fast test custom-sink matrix hostile fuzz soak check format lint types stubs docs bench bench-peers sim lock clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -66,6 +66,9 @@ types: setup ## mypy --strict
 stubs: setup ## regenerate the gRPC stubs and fail if they differ from what is committed (Go's where its generators are)
 	@$(BIN)/python -m tests.support.stubs
 	@$(MAKE) --no-print-directory -C deploy/push/go stubs-where-installed
+
+docs: setup ## rewrite the generated parts of the documentation: the tables of the sinks' parameters in deploy/
+	@$(BIN)/python -m tests.support.option_tables
 
 bench: setup ## measure: ratios to something measured in the same run
 	@$(BIN)/python -m tests.bench
