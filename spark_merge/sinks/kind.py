@@ -3,6 +3,14 @@ name of its URI scheme.
 
     [project.entry-points."ticdc_dump.sinks"]
     pulsar = "my_package.sink:PULSAR"
+
+A sink declares the options of its URI as fields of a frozen dataclass (options.py), or lists their names itself:
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        batch_rows: int = option("batch-rows", number(1, 10_000), 500, "Rows in one batch.")
+
+    PULSAR = SinkKind(lambda uri: PulsarSink(uri, read(Options, uri.parameters)), names_of(Options))
 """
 
 from __future__ import annotations
@@ -29,9 +37,9 @@ class SinkUri:
 
 @dataclass(frozen=True, slots=True)
 class SinkKind:
-    """`open` makes the sink; it reads and writes nothing, and raises SinkError for a URI that cannot be meant. `parameters`: what may stand
-    behind the `?`. `holds_rows`: whether the target has rows that no log of ours brought, for a sink that can tell; writes nothing.
-    `misfits`: what keeps the target from having rows of these tables, each with the way out; writes nothing.
+    """`open` makes the sink; it reads and writes nothing, and raises SinkError for a URI that cannot be meant. `parameters`: the names that
+    may stand behind the `?`; the registry rejects others. `holds_rows`: whether the target has rows that no log of ours brought, for a sink
+    that can tell; writes nothing. `misfits`: what keeps the target from having rows of these tables, each with the way out; writes nothing.
     `leaves`: for who takes a sidecar away, what is ours beside the output, and how it is removed; asks nobody."""
 
     open: Callable[[SinkUri], Sink]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -154,9 +155,10 @@ def test_dates_part_folders_and_never_go_back(story: Story) -> None:
 def test_a_file_ends_at_file_size_and_few_are_open_at_once(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers without a gap, rows in their order."""
     monkeypatch.setattr(writer, "FILES_OPEN_MAX", 2)
-    monkeypatch.setattr("spark_merge.sinks.storage.options.FILE_BYTES", 40)
-    monkeypatch.setattr("spark_merge.sinks.storage.options.FILE_BYTES_MIN", 1)
-    story.finish(segments_max=100)
+    options = replace(options_of({"protocol": "csv", "csv.include-commit-ts": "true"}), file_bytes=40)
+    delivery = story.delivery(StorageSink(open_folder(story.place.uri), options, log_id="log-1"), segments_max=100)
+    while delivery.deliver():
+        pass
     story.check_end()
     assert max(int(path.partition("CDC")[2][:20]) for path in output(story.place.uri, CSV).files if path.endswith(".csv")) > 3
 

@@ -13,7 +13,7 @@ from sidecar.errors import SinkError
 from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
 from spark_merge.sinks.opensearch import client
-from spark_merge.sinks.opensearch.client import SECRET_KIND, Server, Session
+from spark_merge.sinks.opensearch.client import Server, Session
 from tests.contract.sink_port import TABLES, Story
 from tests.lanes import LANE
 from tests.support import histories
@@ -68,7 +68,7 @@ def test_a_server_that_stays_away_is_told_and_a_restart_that_forgets_deletes_bri
 def test_who_may_not_is_told_without_the_password(opensearch: OpenSearchNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node has no accounts: what one that has them answers is as here."""
     server = Server((("127.0.0.1", opensearch.port),), user="nobody")
-    keep(SECRET_KIND, str(server), "hunter2")
+    keep(Server.SECRET_KIND, str(server), "hunter2")
     assert "nobody" in str(server)
     session = Session(server)
     assert session.asked("asking what it is", "GET", "/")["version"]["distribution"] == "opensearch"

@@ -19,7 +19,7 @@ from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
 from spark_merge.sinks.mysql import pool, position, session, workers
 from spark_merge.sinks.mysql.pool import borrowed, given_back
-from spark_merge.sinks.mysql.session import SECRET_KIND, Server, Session, Warned
+from spark_merge.sinks.mysql.session import Server, Session, Warned
 from spark_merge.sinks.mysql.tables import read_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import Block, Job, Worker
@@ -37,8 +37,8 @@ numbers = itertools.count(1000)
 
 
 def server_of(db: MariaDb, user: str = MariaDb.user, password: str = MariaDb.password) -> Server:
-    server = Server(db.host, db.port, user)
-    keep(SECRET_KIND, str(server), password)
+    server = Server(((db.host, db.port),), user)
+    keep(Server.SECRET_KIND, str(server), password)
     return server
 
 

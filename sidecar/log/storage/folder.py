@@ -15,7 +15,13 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 from sidecar.errors import ConfigError
 from sidecar.process.kept_secrets import keep
 
-S3_PARAMETERS = frozenset({"endpoint", "region", "access-key", "secret-access-key"})
+S3_PARAMETERS = {
+    "endpoint": "The URL of the server, where it is not AWS's.",
+    "region": "The bucket's region. Default: of the environment.",
+    "access-key": "The access key. Better left to the environment or to the machine's role, which are the default.",
+    "secret-access-key": "The secret of `access-key`. It is not sent to a cluster's tasks, which need the environment or a role.",
+}
+"""The parameters of a URL of S3, with their meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ def log_folder(uri: str) -> Folder:
     """The folder of a log that outlives processes and machines. Raises ConfigError, which shows no parameter's value: it may be a
     secret."""
     parts = urlsplit(uri)
-    known = {"": frozenset[str](), "file": frozenset[str](), "s3": S3_PARAMETERS}
+    known = {"": frozenset[str](), "file": frozenset[str](), "s3": frozenset(S3_PARAMETERS)}
     if parts.scheme not in known:
         what, hint = f"is of a scheme {parts.scheme}:, which keeps no log", "name a folder, or s3://bucket/prefix"
     elif unknown := sorted(parse_qs(parts.query, keep_blank_values=True).keys() - known[parts.scheme]):

@@ -23,14 +23,10 @@ from clickhouse_connect.driver.exceptions import ClickHouseError, Error
 from sidecar.core.model import TableName
 from sidecar.errors import SinkError
 from sidecar.process.progress import may_take
-from spark_merge.sinks.passwords import password_of
+from spark_merge.sinks import server as shared
+from spark_merge.sinks.options import one_of, option, whole_seconds
 
 T = TypeVar("T")
-
-PASSWORD = "TICDC_DUMP_CLICKHOUSE_PASSWORD"
-"""In the environment; for a URI without password and `password-file`, and for a cluster's tasks."""
-
-SECRET_KIND = "clickhouse"
 
 Compression: TypeAlias = Literal["lz4", "zstd", "none"]
 
@@ -58,26 +54,15 @@ _WAITED_FOR = {"mutations_sync": 2, "alter_sync": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """How to log in; times in seconds. The password is not here, as it goes to tasks: it is in `password_file` of each host, or kept
-    (process/kept_secrets.py)."""
+class Server(shared.Server):
+    """Requests to it, too."""
 
-    host: str
-    port: int
-    user: str
-    password_file: str = ""
-    tls: bool = False
-    ssl_ca: str = ""
-    connect_s: int = 10
-    read_s: int = 300
-    compression: Compression = "lz4"
+    SECRET_KIND = "clickhouse"
+    PASSWORD = "TICDC_DUMP_CLICKHOUSE_PASSWORD"
 
-    def __str__(self) -> str:
-        return f"{self.user}@{self.host}:{self.port}"
-
-    def password(self) -> str:
-        """Raises SinkError in a process that has it no way."""
-        return password_of(self, kind=SECRET_KIND, file=self.password_file, variable=PASSWORD)
+    connect_s: int = option("timeout", whole_seconds(or_bare=True), 10, "How long a connection may take to open.")
+    read_s: int = option("read-timeout", whole_seconds(or_bare=True), 300, "How long the sink waits for an answer.")
+    compression: Compression = option("compression", one_of("lz4", "zstd", "none"), "lz4", "How the rows that are sent are compressed.")
 
     # ---- requests, each tried again while its errors pass; they raise SinkError that says what was being done ------------------------
 

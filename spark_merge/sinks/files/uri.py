@@ -1,43 +1,30 @@
-"""A files sink by its URI: `/dir`, `file:///dir`, `s3://bucket/dir`, each with `?format=`; jsonl if it is not given.
-
-Parameters of a storage are TiCDC's own (sidecar.log.storage).
-"""
+"""A files sink by its URI: `/dir`, `file:///dir`, `s3://bucket/dir`, each with `?format=`."""
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 
-from sidecar.errors import SinkError
-from sidecar.log import storage
-from sidecar.log.storage import open_folder
-from sidecar.log.storage.folder import S3_PARAMETERS, place_problem
+from sidecar.log.storage.folder import S3_PARAMETERS
 from spark_merge.contract import Sink
-from spark_merge.sinks.files.layout import FILE_FORMATS, IDENTITY, storage_errors
+from spark_merge.sinks.files.layout import FILE_FORMATS, IDENTITY, FileFormat
 from spark_merge.sinks.files.sink import FileSink
+from spark_merge.sinks.folder_uri import checked_folder, folder_of, has_files_of_others
 from spark_merge.sinks.kind import SinkKind, SinkUri
-from spark_merge.sinks.parameters import Parameters
+from spark_merge.sinks.options import names_of, one_of, option, read
 
 
-def _local(uri: SinkUri) -> Sink:
-    return _files(uri, uri.text if uri.parts.scheme else os.path.abspath(uri.parts.path))  # tasks have a folder of their own
+@dataclass(frozen=True, slots=True)
+class Options:
+    file_format: FileFormat = option("format", one_of(*FILE_FORMATS), FILE_FORMATS[0], "The format of the data files.")
 
 
-def _s3(uri: SinkUri) -> Sink:
-    return _files(uri, uri.text)
-
-
-def _files(uri: SinkUri, url: str) -> Sink:
-    if problem := place_problem(uri.parts):
-        raise SinkError(f"a {uri.parts.scheme or 'file'}: sink {problem[0]}", hint=problem[1])
-    return FileSink(open_folder(url), log_id=uri.log_id, file_format=Parameters(uri.parameters).one_of("format", FILE_FORMATS))
+def _open(uri: SinkUri) -> Sink:
+    return FileSink(checked_folder(uri), log_id=uri.log_id, file_format=read(Options, uri.parameters).file_format)
 
 
 def _holds_rows(uri: SinkUri) -> bool:
-    """Files of somebody else: the folder is no output of ours."""
-    folder = open_folder(uri.text if uri.parts.scheme else os.path.abspath(uri.parts.path))
-    with storage_errors(folder):
-        return not storage.exists(folder, IDENTITY) and bool(storage.list_names(folder, deep=True))
+    return has_files_of_others(folder_of(uri), IDENTITY)
 
 
-FILE = SinkKind(_local, frozenset({"format"}), _holds_rows)
-S3 = SinkKind(_s3, S3_PARAMETERS | {"format"}, _holds_rows)
+FILE = SinkKind(_open, names_of(Options), _holds_rows)
+S3 = SinkKind(_open, names_of(Options, S3_PARAMETERS), _holds_rows)

@@ -26,6 +26,7 @@ from sidecar.errors import SinkError
 from sidecar.process.kept_secrets import kept
 from sidecar.process.printable import printable
 from sidecar.process.progress import may_take
+from spark_merge.sinks.options import is_word, option, text, whole_seconds
 
 RETRY_S = 30.0
 """How long what passes is tried again here; then the loop of the sink does, and tells it."""
@@ -55,12 +56,18 @@ class Receiver:
 
     url: str
     user: str = ""
-    token_file: str = ""
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
-    timeout_s: int = 60
-    gzip: bool = False
+    token_file: str = option("token-file", text("a file"), "",
+        "A file of one line, the token of `Authorization: Bearer …`. The sink reads it for each request, so that a token can be replaced "
+        "without a restart. On a Spark cluster every host needs the file.")  # fmt: skip
+    ca: str = option("ca", text("a file, PEM"), "",
+        "The authority that signed the receiver's certificate.", shown="the machine's authorities")  # fmt: skip
+    cert: str = option("cert", text("a file, PEM"), "", "The sink's certificate, for a receiver that asks for one.")
+    key: str = option("key", text("a file, PEM"), "", "The key of `cert`. Default: in the same file.")
+    timeout_s: int = option("timeout", whole_seconds(), 60,
+        "How long a connection may take to open, and an answer to arrive. A body that takes longer is sent "
+        "again, and case 2 answers it.")  # fmt: skip
+    gzip: bool = option("compression", is_word("gzip", "none", "gzip"), False,
+        "`gzip`: `Content-Encoding: gzip`, at its fastest level, for receivers that are far away.")  # fmt: skip
 
     def __str__(self) -> str:
         return self.url

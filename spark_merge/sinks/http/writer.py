@@ -19,14 +19,17 @@ from spark_merge.sinks.http.client import Body, Client, Receiver, client_of
 from spark_merge.sinks.http.lines import Lines, lines, passed
 from spark_merge.sinks.http.records import Ending, schema_line
 from spark_merge.sinks.http.state import Place, State, state_of
+from spark_merge.sinks.options import number, option
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Of a body, before it is packed. A single row that is larger goes alone."""
 
-    bytes_max: int = 1_000_000
-    rows_max: int = 10_000
+    bytes_max: int = option("body-bytes", number(1_000, 1 << 30), 1_000_000,
+        "Bytes in a body, before compression. A longer row is sent alone. nginx accepts 1 MB unless `client_max_body_size` says more, a "
+        "Lambda 6 MB.")  # fmt: skip
+    rows_max: int = option("body-rows", number(1, 1_000_000), 10_000, "Rows in a body.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,21 +22,26 @@ from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.iceberg.partition_rules import Partitions, partitions_of
 from spark_merge.sinks.iceberg.types import Mode
 from spark_merge.sinks.kind import SinkUri
-from spark_merge.sinks.parameters import Parameters
+from spark_merge.sinks.options import commit_interval, commit_tss, names_of, one_of, option, parsed, read, routes, text
 
 TABLES = "{schema}.{table}"
 RECORD = "_ticdc_dump"
 """The table, directly in the namespace, of the position."""
 
-COMMIT_S, COMMIT_S_MAX = 10.0, 3600.0
-"""Seconds between two batches, each of which is a commit and a file or more a table."""
-
 Retyped = Literal["refuse", "anew"]
 _MODES: tuple[Mode, ...] = get_args(Mode)
 _RETYPED: tuple[Retyped, ...] = get_args(Retyped)
 
-_CATALOGS = frozenset({"uri", "warehouse", "type", "token", "credential", "scope", "oauth2-server-uri"})
-"""pyiceberg's own names."""
+CATALOG = {
+    "uri": "The catalog. `http(s)://`: REST; `sqlite:///…`, `postgresql+psycopg2://…`: SQL, whose driver you install.",
+    "warehouse": "Where the catalog creates tables: `s3://…`, a folder, or the name that a REST catalog knows it by.",
+    "type": "The catalog's type, where `uri` does not say it: `sql` for any other database that SQLAlchemy knows (`mysql+pymysql://…`).",
+    "token": "The bearer token of a REST catalog.",
+    "credential": "The OAuth2 client credential of a REST catalog.",
+    "scope": "The OAuth2 scope of a REST catalog.",
+    "oauth2-server-uri": "The OAuth2 server of a REST catalog.",
+}
+"""pyiceberg's own names. The default of each is pyiceberg's configuration of the catalog."""
 
 _SECRET = frozenset({"token", "credential", "secret-access-key"})
 _S3 = {
@@ -47,26 +52,26 @@ _S3 = {
 }
 _HOLE = re.compile(r"\{schema\}|\{table\}")
 
-PARAMETERS = _CATALOGS | S3_PARAMETERS | {"mode", "tables", "routes", "changed-types", "commit-interval", "partitions", "ddl-done"}
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`properties` are the catalog's, secrets among them: for the driver alone. `storage`: of the tasks, without secrets. `tables`: a
-    table's name below the namespace. `partitions`: of tables that are made. `retyped`: what becomes of a column whose new type Iceberg
-    does not widen to. `ddl_done`: commit_ts of DDLs that the operator has seen to."""
+    """`properties` are the catalog's, secrets among them: for the driver alone. `storage`: of the tasks, without secrets."""
 
     catalog: str
     namespace: tuple[str, ...]
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     storage: Folder = field(default_factory=lambda: Folder("s3", ""))
-    tables: str = TABLES
-    routes: Routes = field(default_factory=Routes)
-    partitions: Partitions = field(default_factory=Partitions)
-    retyped: Retyped = "refuse"
-    commit_s: float = COMMIT_S
-    mode: Mode = "append"
-    ddl_done: frozenset[CommitTs] = frozenset()
+    mode: Mode = option("mode", one_of(*_MODES), "append", "`append`: the log of changes. `merge`: the tables as they are.")
+    commit_s: float = commit_interval()
+    tables: str = option("tables", text("a name with `{table}`, and maybe `{schema}`"), TABLES,
+        "A table's name in the namespace. A dot begins a part: `{schema}_{table}` is for a catalog without nested namespaces.")  # fmt: skip
+    routes: Routes = routes("Applied before `tables`.")
+    partitions: Partitions = option("partitions", parsed("rules, separated by commas", partitions_of), Partitions(),
+        "Of tables that the sink creates: `shop.orders(days(created_at),bucket(16,id)),shop.audit(),crm.*(truncate(4,name))`.")  # fmt: skip
+    retyped: Retyped = option("changed-types", one_of(*_RETYPED), "refuse",
+        "With `append`, for a column whose new type Iceberg does not widen to. `refuse`: the sink stops. `anew`: the column is dropped "
+        "and added, and is null in older rows.")  # fmt: skip
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "With `merge`: DDLs that the operator carried out by hand.")
 
     def secrets(self) -> Iterator[str]:
         for name, value in self.properties.items():
@@ -107,44 +112,36 @@ class Settings:
 
 def settings_of(uri: SinkUri) -> Settings:
     """Raises SinkError for what cannot be meant; it shows no value of a parameter that may be a secret."""
-    found, parts = Parameters(uri.parameters), uri.parts
+    given, parts = uri.parameters, uri.parts
     namespace = tuple(part for part in parts.path.split("/") if part)
     if not parts.netloc or "@" in parts.netloc or ":" in parts.netloc or not namespace:
         raise SinkError(
             "an iceberg: sink's URI names a catalog and a namespace", hint="write iceberg://CATALOG/namespace?uri=…&warehouse=…"
         )
-    mode = _mode(found)
-    tables = found.text("tables", TABLES)
-    if tables.count("{table}") != 1 or "{" in _HOLE.sub("", tables):
-        raise SinkError(f"tables={tables!r} is no table's name", hint=f"leave it out for {TABLES}, or write tables={{schema}}_{{table}}")
-    given = found.values
     query = urlencode({name: given[name] for name in S3_PARAMETERS if name in given})
-    properties = {name: given[name] for name in _CATALOGS if name in given} | {_S3[name]: given[name] for name in _S3 if name in given}
+    properties = {name: given[name] for name in CATALOG if name in given} | {_S3[name]: given[name] for name in _S3 if name in given}
     if properties.get("warehouse", "").startswith("file:///"):
         properties["warehouse"] = properties["warehouse"].removeprefix("file://")
-    return Settings(
-        catalog=parts.netloc,
-        namespace=namespace,
-        properties=properties,
-        storage=open_folder(f"s3://tables?{query}"),
-        tables=tables,
-        routes=found.routes(),
-        partitions=partitions_of(found.text("partitions")),
-        retyped=found.one_of("changed-types", _RETYPED),
-        commit_s=found.seconds("commit-interval", COMMIT_S, COMMIT_S_MAX, least=0),
-        mode=mode,
-        ddl_done=found.commit_tss("ddl-done"),
+    settings = read(
+        Settings, given, catalog=parts.netloc, namespace=namespace, properties=properties, storage=open_folder(f"s3://tables?{query}")
     )
+    _check(settings, given)
+    return settings
 
 
-def _mode(found: Parameters) -> Mode:
-    mode = found.one_of("mode", _MODES)
+def _check(settings: Settings, given: Mapping[str, str]) -> None:
+    mode, tables = settings.mode, settings.tables
     other = {"append": "ddl-done", "merge": "changed-types"}[mode]
-    if other in found.values:
+    if other in given:
         raise SinkError(f"{other}= is nothing to mode={mode}", hint=f"leave out {other}=: deploy/ICEBERG-SINK.md, schema changes")
-    if found.text("type").lower() == "hadoop":
+    if given.get("type", "").lower() == "hadoop":
         raise SinkError(
             "a hadoop catalog is none that pyiceberg has, and it has no exclusive commit on an object store",
             hint="use a REST or SQL catalog, which can register the tables that are there",
         )
-    return mode
+    if tables.count("{table}") != 1 or "{" in _HOLE.sub("", tables):
+        raise SinkError(f"tables={tables!r} is no table's name", hint=f"leave it out for {TABLES}, or write tables={{schema}}_{{table}}")
+
+
+OPTIONS = (CATALOG, Settings)
+PARAMETERS = names_of(*OPTIONS, S3_PARAMETERS)

@@ -1,18 +1,14 @@
-"""A Kafka sink by its URI: `kafka://b1:9092,b2:9092/topic?protocol=open-protocol&…`, with TiCDC's own parameters.
-
-    TiCDC's   protocol, partition-num, replication-factor, auto-create-topic, max-message-bytes, compression, kafka-client-id, ca, cert,
-              key, enable-tls, insecure-skip-verify, sasl-…, enable-tidb-extension, delete-only-output-handle-key-columns,
-              only-output-updated-columns, content-compatible
-    ours      config, architecture, release, time-zone, position-topic, transactions
+"""A Kafka sink by its URI: `kafka://b1:9092,b2:9092/topic?protocol=open-protocol&…`, with TiCDC's own parameters and a few of ours.
 
 What a changefeed's config file says (`config=FILE`: sidecar/ticdc/changefeed_file.py) holds here too, the URI before it; how the brokers
-are reached is read as a changefeed's is (sidecar/ticdc/changefeed_info.py). What TiCDC has and is not in this list is refused by name.
+are reached is read as a changefeed's is (sidecar/ticdc/changefeed_info.py). A parameter of TiCDC's that is not declared here is rejected.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from urllib.parse import urlencode, urlunsplit
 
 from sidecar.codecs.registry import CARRIERS
@@ -29,24 +25,9 @@ from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kind import SinkKind, SinkUri
-from spark_merge.sinks.parameters import Parameters
+from spark_merge.sinks.options import block, flag, names_of, number, one_of, option, read, text, texts_of
 
-_TLS_AND_LOGIN = frozenset({
-    "ca", "cert", "key", "enable-tls", "insecure-skip-verify", "sasl-mechanism", "sasl-user", "sasl-password", "sasl-gssapi-auth-type",
-    "sasl-gssapi-keytab-path", "sasl-gssapi-service-name", "sasl-gssapi-user", "sasl-gssapi-realm",
-})  # fmt: skip
-_SHAPES = frozenset({"delete-only-output-handle-key-columns", "only-output-updated-columns", "content-compatible"})
-"""What changes a message's content."""
-
-_TICDC = _TLS_AND_LOGIN | _SHAPES | {
-    "protocol", "partition-num", "replication-factor", "auto-create-topic", "max-message-bytes", "compression", "kafka-client-id",
-    "enable-tidb-extension",
-}  # fmt: skip
-_OURS = frozenset({"config", "architecture", "release", "time-zone", "position-topic", "transactions"})
-
-MESSAGE_BYTES_MAX = 10 << 20
-"""TiCDC's default of max-message-bytes."""
-
+PROTOCOL = next(iter(CARRIERS))
 LIBRDKAFKA_BYTES_MAX = 1_000_000_000
 TOPIC_CHARS_MAX = 249
 
@@ -54,6 +35,72 @@ TLS_SCHEME = "kafka+ssl"
 """By the machine's authorities, unless `ca` names others. TiCDC itself reads its scheme as `kafka:`, without TLS."""
 
 _NAME = ChangefeedName("", "", "sink")
+
+CLIENT = {
+    "kafka-client-id": "The client's name at the brokers.",
+    "ca": "The authority of the brokers' certificates, a file on every host that runs tasks. It means TLS, and so does `kafka+ssl:`.",
+    "cert": "The client's certificate, on every host that runs tasks.",
+    "key": "The key of `cert`, on every host that runs tasks.",
+    "enable-tls": "`true`: TLS, by the machine's authorities unless `ca` names others.",
+    "insecure-skip-verify": "`true`: with TLS, the brokers' certificates are not checked.",
+    "sasl-mechanism": "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `GSSAPI`.",
+    "sasl-user": "The account.",
+    "sasl-password": "Its password. It is not sent to a cluster's tasks, which need `TICDC_DUMP_KAFKA_PASSWORD` in their environment.",
+    "sasl-gssapi-auth-type": "For `GSSAPI` (Kerberos), only `keytab` is possible.",
+    "sasl-gssapi-keytab-path": "The keytab, on every host that runs tasks.",
+    "sasl-gssapi-service-name": "The Kerberos service of the brokers.",
+    "sasl-gssapi-user": "The Kerberos principal, without its realm.",
+    "sasl-gssapi-realm": "The realm of the principal.",
+}
+"""How the brokers are reached, by TiCDC's names. They are read by sidecar/ticdc/changefeed_info.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The content of messages that the sink itself encodes."""
+
+    content_compatible: bool = option("content-compatible", flag(), False,
+        "With `canal-json`: types with lengths and labels, and `only-output-updated-columns`.")  # fmt: skip
+    updated_columns: bool = option("only-output-updated-columns", flag(), False,
+        "With `canal-json`: `old` of an update has only the columns that changed.")  # fmt: skip
+    handle_key_columns: bool = option("delete-only-output-handle-key-columns", flag(), False,
+        "A deleted row has only the columns of the handle key.")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class UriOptions:
+    """What the URI alone says."""
+
+    config: str = option("config", text("a file"), "",
+        "The changefeed's own file (TOML, or the JSON of `cdc cli changefeed query`). Its `dispatchers` say which topic and partition a "
+        "row goes to.")  # fmt: skip
+    position_topic: str = option("position-topic", text("a topic"), "",
+        "The sink's own topic, described below.", shown="`_ticdc_dump_{topic}`")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the URI says, or the changefeed's file."""
+
+    protocol: str = option("protocol", one_of(*CARRIERS), PROTOCOL,
+        "The messages' protocol.", shown=f"the file's, else `{PROTOCOL}`")  # fmt: skip
+    partition_num: int = option("partition-num", number(0, LIBRDKAFKA_BYTES_MAX), 0,
+        "Partitions of the default topic. A missing topic gets 3 where this is not given.", shown="what the topic has")  # fmt: skip
+    replicas: int = option("replication-factor", number(0, LIBRDKAFKA_BYTES_MAX), 1, "Replicas of a topic that the sink creates.")
+    auto_create: bool = option("auto-create-topic", flag(), True, "Whether the sink creates a missing topic.")
+    max_message_bytes: int = option("max-message-bytes", number(0, LIBRDKAFKA_BYTES_MAX), 10 << 20,
+        "As TiCDC counts it: key, value and 36 bytes. A larger row stops the sink, which names the table and the key. Nothing of its "
+        "transaction becomes visible.")  # fmt: skip
+    compression: str = option("compression", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "The compression of Kafka's batches.")
+    tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "With `canal-json`, only `true` is possible.")
+    architecture: Architecture = option("architecture", one_of("classic", "new"), "classic",
+        "`new`: messages and hashes as TiCDC's new architecture makes them.")  # fmt: skip
+    release: str = option("release", text("a release, as `v8.5.4`"), "", "TiCDC's release, whose hashes are used.", shown="the newest")
+    time_zone: str = option("time-zone", text("a time zone"), "UTC",
+        "The TiCDC server's `--tz`, in which TIMESTAMPs are written: as `kafka.server_tz`.")  # fmt: skip
+    transactions: bool = option("transactions", flag(), True,
+        "`false`: at least once instead of exactly once, see [Without transactions](#without-transactions).")  # fmt: skip
+    shape: Shape = block(Shape)
 
 
 def _open(uri: SinkUri) -> Sink:
@@ -70,12 +117,8 @@ def _holds_rows(uri: SinkUri) -> bool:
         reader.close()
 
 
-def _position_topic(uri: SinkUri, topic: str) -> str:
-    return uri.parameters.get("position-topic") or position_topic_of(topic)
-
-
 def _leaves(uri: SinkUri) -> str:
-    topic = _position_topic(uri, uri.parts.path.strip("/"))
+    topic = read(UriOptions, uri.parameters).position_topic or position_topic_of(uri.parts.path.strip("/"))
     return f"kafka-topics.sh --bootstrap-server … --delete --topic {topic}: it holds the position, for a sink that is not to go on"
 
 
@@ -83,43 +126,41 @@ def output_of(uri: SinkUri) -> Output:
     """Reads the config file and asks nobody. Raises SinkError, ConfigError."""
     if not uri.parts.netloc.rpartition("@")[2] or not uri.parts.path.strip("/"):
         raise SinkError("a kafka: sink's URI names brokers and a topic", hint="write kafka://broker:9092/topic?protocol=…")
-    file = _file(uri.parameters.get("config", ""))
+    of_uri = read(UriOptions, uri.parameters)
+    file = _file(of_uri.config)
     tls = {"enable-tls": "true"} if uri.parts.scheme == TLS_SCHEME else {}
     given = {**file.parameters, **uri.parameters, **tls}
-    settings = Parameters({name: value for name, value in given.items() if value})
-    found = Changefeed(_NAME, "", urlunsplit((*uri.parts[:3], urlencode(given), "")))
-    place = kafka_place(found)
-    architecture: Architecture = settings.one_of("architecture", ("classic", "new"))
-    protocol = settings.one_of("protocol", tuple(CARRIERS), file.protocol or None)
-    if CARRIERS[protocol].needs_extension and settings.text("enable-tidb-extension", "true") != "true":
+    values = {name: value for name, value in {"protocol": file.protocol, **given}.items() if value}
+    feed = Changefeed(_NAME, "", urlunsplit((*uri.parts[:3], urlencode(given), "")))
+    place = kafka_place(feed)
+    options = read(Options, values)
+    if CARRIERS[options.protocol].needs_extension and options.tidb_extension != "true":
         raise SinkError(
-            f"a kafka: sink writes {protocol} with the TiDB extension alone",
+            f"a kafka: sink writes {options.protocol} with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a consumer has neither commit-ts nor resolved marks",
         )
-    zone = settings.text("time-zone", "UTC")
-    shapes = {name: str(settings.flag(name, otherwise=False)).lower() for name in _SHAPES}
-    max_message_bytes = settings.number("max-message-bytes", MESSAGE_BYTES_MAX, LIBRDKAFKA_BYTES_MAX, least=0)
+    shape = {**texts_of(options.shape), "time-zone": options.time_zone, "enable-tidb-extension": "true"}
     return Output(
-        cluster=Cluster.of(place.brokers, client_settings(found) | dict(_more_of_the_client(settings))),
+        cluster=Cluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
         topic=place.topic,
-        position_topic=_position_topic(uri, place.topic),
-        protocol=protocol,
-        encoder=encoder(protocol, architecture=architecture, options={**shapes, "time-zone": zone, "enable-tidb-extension": "true"}),
+        position_topic=of_uri.position_topic or position_topic_of(place.topic),
+        protocol=options.protocol,
+        encoder=encoder(options.protocol, architecture=options.architecture, options=shape),
         router=Router.of(
             file.dispatchers,
             default_topic=place.topic,
-            protocol=protocol,
+            protocol=options.protocol,
             case_sensitive=file.case_sensitive,
-            hashing=Hashing.of(architecture, settings.text("release"), zone),
+            hashing=Hashing.of(options.architecture, options.release, options.time_zone),
         ),
-        max_message_bytes=max_message_bytes,
-        partition_num=settings.number("partition-num", 0, LIBRDKAFKA_BYTES_MAX, least=0) or None,
-        replicas=settings.number("replication-factor", 1, LIBRDKAFKA_BYTES_MAX, least=0),
-        auto_create=settings.flag("auto-create-topic", otherwise=True),
-        transactions=settings.flag("transactions", otherwise=True),
+        max_message_bytes=options.max_message_bytes,
+        partition_num=options.partition_num or None,
+        replicas=options.replicas,
+        auto_create=options.auto_create,
+        transactions=options.transactions,
         producer={
-            "message.max.bytes": str(min(max_message_bytes + 4096, LIBRDKAFKA_BYTES_MAX)),
-            "compression.type": settings.one_of("compression", ("none", "gzip", "snappy", "lz4", "zstd")),
+            "message.max.bytes": str(min(options.max_message_bytes + 4096, LIBRDKAFKA_BYTES_MAX)),
+            "compression.type": options.compression,
         },
     )
 
@@ -142,13 +183,14 @@ def _file(path: str) -> ChangefeedFile:
         ) from error
 
 
-def _more_of_the_client(found: Parameters) -> Iterator[tuple[str, str]]:
+def _more_of_the_client(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What `client_settings` does not say: TLS with the authority's certificate alone, and the client's name."""
-    if (ca := found.text("ca")) and not (found.text("cert") and found.text("key")):
-        yield "security.protocol", "SASL_SSL" if found.text("sasl-mechanism") else "SSL"
-        yield "ssl.ca.location", ca
-    if client_id := found.text("kafka-client-id"):
-        yield "client.id", client_id
+    if "ca" in values and not ("cert" in values and "key" in values):
+        yield "security.protocol", "SASL_SSL" if "sasl-mechanism" in values else "SSL"
+        yield "ssl.ca.location", values["ca"]
+    if "kafka-client-id" in values:
+        yield "client.id", values["kafka-client-id"]
 
 
-KAFKA = SinkKind(_open, _TICDC | _OURS, _holds_rows, leaves=_leaves)
+OPTIONS = (UriOptions, Options, CLIENT)
+KAFKA = SinkKind(_open, names_of(*OPTIONS), _holds_rows, leaves=_leaves)

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +19,8 @@ from pymysql.constants import CLIENT
 
 from sidecar.errors import SinkError
 from sidecar.process.progress import may_take
-from spark_merge.sinks.passwords import password_of
+from spark_merge.sinks.options import option, whole_seconds
+from spark_merge.sinks.server import CertifiedServer
 
 T = TypeVar("T")
 Values = Sequence[object]
@@ -57,12 +57,6 @@ _UNSAFE = 1592
 """A note on the server's own binlog format, which says nothing of the rows."""
 
 
-PASSWORD = "TICDC_DUMP_MYSQL_PASSWORD"
-"""In the environment; for a URI without password and `password-file`, and for a cluster's tasks."""
-
-SECRET_KIND = "mysql"
-
-
 class Flavour(Enum):
     TIDB = "TiDB"
     MARIADB = "MariaDB"
@@ -70,33 +64,20 @@ class Flavour(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """How to log in. Seconds as in TiCDC's `timeout`, `read-timeout`, `write-timeout`. `tls`: also without a `ssl_ca`, by the machine's own
-    authorities. The password is not here, as it goes to tasks: it is in `password_file` of each host, or kept (process/kept_secrets.py)."""
+class Server(CertifiedServer):
+    """The times are TiCDC's, in seconds."""
 
-    host: str
-    port: int
-    user: str
-    password_file: str = ""
-    tls: bool = False
-    ssl_ca: str = ""
-    ssl_cert: str = ""
-    ssl_key: str = ""
-    connect_s: int = 120
-    read_s: int = 120
-    write_s: int = 120
+    SECRET_KIND = "mysql"
+    PASSWORD = "TICDC_DUMP_MYSQL_PASSWORD"
 
-    def __str__(self) -> str:
-        return f"{self.user}@{self.host}:{self.port}"
+    connect_s: int = option("timeout", whole_seconds(), 120, "How long a connection may take to open.")
+    read_s: int = option("read-timeout", whole_seconds(), 120, "How long the sink waits for an answer.")
+    write_s: int = option("write-timeout", whole_seconds(), 120, "How long the sink waits until a statement is sent.")
 
     @property
     def answer_s(self) -> int:
         """The longest that a statement may take."""
         return self.write_s + self.read_s
-
-    def password(self) -> str:
-        """Raises SinkError in a process that has it no way."""
-        return password_of(self, kind=SECRET_KIND, file=self.password_file, variable=PASSWORD)
 
 
 class Warned(Exception):
@@ -193,33 +174,21 @@ class Session:
 
 
 def _connected(server: Server) -> pymysql.Connection[Any]:
-    try:
-        return pymysql.connect(
-            host=server.host,
-            port=server.port,
-            user=server.user,
-            password=server.password(),
-            charset="utf8mb4",
-            autocommit=True,
-            client_flag=CLIENT.FOUND_ROWS,
-            connect_timeout=server.connect_s,
-            read_timeout=server.read_s,
-            write_timeout=server.write_s,
-            max_allowed_packet=1 << 30,
-            ssl=_tls(server) if server.tls else None,
-            ssl_disabled=not server.tls,
-        )
-    except OSError as error:  # a file of TLS: what the network says comes as pymysql's own error
-        raise SinkError(
-            f"{server}: the files of TLS cannot be used: {error}", hint="check ssl-ca, ssl-cert and ssl-key of the sink's URI"
-        ) from error
-
-
-def _tls(server: Server) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=server.ssl_ca or None)
-    if server.ssl_cert:
-        context.load_cert_chain(server.ssl_cert, server.ssl_key or None)
-    return context
+    return pymysql.connect(
+        host=server.host,
+        port=server.port,
+        user=server.user,
+        password=server.password(),
+        charset="utf8mb4",
+        autocommit=True,
+        client_flag=CLIENT.FOUND_ROWS,
+        connect_timeout=server.connect_s,
+        read_timeout=server.read_s,
+        write_timeout=server.write_s,
+        max_allowed_packet=1 << 30,
+        ssl=server.tls_context() if server.tls else None,
+        ssl_disabled=not server.tls,
+    )
 
 
 def _set_up(connection: pymysql.Connection[Any]) -> tuple[Flavour, int]:

@@ -1,119 +1,88 @@
 """`mysql://user:password@host:3306/?…`, `tidb://…`, and `mysql+ssl:`, `tidb+ssl:` with TLS by the machine's authorities. The parameters are
-TiCDC's, and a few of ours. One of TiCDC's that would change what arrives is refused by name; one that is about its own ways to be quick is
-accepted and has nothing to do here.
+TiCDC's, and a few of ours. One of TiCDC's that would change what arrives is rejected; one that is about its own ways to be quick is
+accepted and has no effect here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from urllib.parse import unquote
+from dataclasses import dataclass
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import SinkError
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.mysql.ddl import Decided
-from spark_merge.sinks.mysql.session import PASSWORD, SECRET_KIND, Server
-from spark_merge.sinks.parameters import Parameters
-from spark_merge.sinks.passwords import keep_password
+from spark_merge.sinks.mysql.session import Server
+from spark_merge.sinks.options import commit_tss, flag, matching, names_of, number, option, read, routes, text
+from spark_merge.sinks.server import one_host, server_of
 
-WORKERS, WORKERS_MAX = 4, 64
-TXN_ROWS, TXN_ROWS_MAX = 256, 65_536
-TIMEOUT_S = 120
 POSITION_SCHEMA = "ticdc_dump"
 PORTS = {"mysql": 3306, "tidb": 4000}
 
-_OURS = frozenset({"routes", "create-tables", "position-schema", "password-file", "ddl-done", "ddl-again", "skip-views"})
-_TICDCS = frozenset(
-    {
-        "worker-count", "max-txn-row", "safe-mode", "time-zone", "ssl-ca", "ssl-cert", "ssl-key", "read-timeout", "write-timeout",
-        "timeout", "batch-dml-enable",
-    }
-)  # fmt: skip
-_NOTHING_TO_DO = frozenset(
-    {"multi-stmt-enable", "cache-prep-stmts", "max-multi-update-row", "max-multi-update-row-size", "tidb-txn-mode", "has-vector-type"}
+NO_EFFECT = dict.fromkeys(
+    ("multi-stmt-enable", "cache-prep-stmts", "max-multi-update-row", "max-multi-update-row-size", "tidb-txn-mode", "has-vector-type"),
+    "TiCDC's. It is accepted and has no effect.",
 )
-PARAMETERS = _OURS | _TICDCS | _NOTHING_TO_DO
 
-_SCHEMA_NAME = re.compile(r"[A-Za-z0-9_$-]{1,64}")
+_FLAG = flag(any_case=True)
+_SCHEMA_NAME = matching(
+    re.compile(r"[A-Za-z0-9_$-]{1,64}"), "schema's name", values="1 to 64 letters, digits, `_`, `$`, `-`",
+    hint="use letters, digits, _ and -",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`workers` side by side in a task of live rows, and tasks of a dump side by side. `txn_rows`: about so many in a transaction.
-    `batched`: several rows a statement. `decided` and `skip_views`: ddl.DdlSettings."""
-
     server: Server
-    workers: int = WORKERS
-    txn_rows: int = TXN_ROWS
-    batched: bool = True
-    routes: Routes = field(default_factory=Routes)
-    create_tables: bool = False
-    position_schema: str = POSITION_SCHEMA
-    decided: Mapping[CommitTs, Decided] = field(default_factory=dict)
-    skip_views: bool = False
+    workers: int = option("worker-count", number(1, 64), 4,
+        "Connections for change events, and tasks of a dump, side by side. A batch that has begun keeps its own number.")  # fmt: skip
+    txn_rows: int = option("max-txn-row", number(1, 65_536), 256,
+        "Change events in a transaction, about: a transaction of the source is never split.")  # fmt: skip
+    batched: bool = option("batch-dml-enable", _FLAG, True, "Whether a statement may hold several rows.")
+    routes: Routes = routes("Where a table's rows and DDLs go at the target.")
+    create_tables: bool = option("create-tables", _FLAG, False,
+        "Creates missing tables, as the log describes them, while the target has accepted nothing. Later, DDLs create them.")  # fmt: skip
+    position_schema: str = option("position-schema", _SCHEMA_NAME, POSITION_SCHEMA,
+        "The schema of the sink's own two tables. Each changefeed needs its own, and so does each of two sinks at one server: "
+        "`dumpquery` names the sink by it.")  # fmt: skip
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator has decided are done.")
+    ddl_again: frozenset[CommitTs] = commit_tss("ddl-again", "DDLs that the operator wants to be carried out again.")
+    skip_views: bool = option("skip-views", _FLAG, False,
+        "Skips CREATE VIEW. Otherwise one stops the sink, because its SELECT is not rewritten.")  # fmt: skip
+    safe_mode: bool = option("safe-mode", _FLAG, True, "Only `true` is possible: rows are always replaced.")
+    time_zone: str = option("time-zone", text("UTC"), "UTC", "Only UTC is possible: the sink's sessions are in UTC.")
+
+    @property
+    def decided(self) -> Mapping[CommitTs, Decided]:
+        done: dict[CommitTs, Decided] = dict.fromkeys(self.ddl_done, "done")
+        again: dict[CommitTs, Decided] = dict.fromkeys(self.ddl_again, "again")
+        return done | again
 
 
 def settings_of(uri: SinkUri) -> Settings:
     """Raises SinkError for what cannot be meant; it shows no value of a parameter that may be a secret. A password is kept here, in this
     process and those that it starts."""
-    found = Parameters(uri.parameters, any_case=True)
-    _refuse_what_would_change_rows(found)
-    hint = "use letters, digits, _ and -"
-    done: dict[CommitTs, Decided] = dict.fromkeys(found.commit_tss("ddl-done"), "done")
-    again: dict[CommitTs, Decided] = dict.fromkeys(found.commit_tss("ddl-again"), "again")
-    return Settings(
-        server=_server(uri, found),
-        workers=found.number("worker-count", WORKERS, WORKERS_MAX),
-        txn_rows=found.number("max-txn-row", TXN_ROWS, TXN_ROWS_MAX),
-        batched=found.flag("batch-dml-enable", otherwise=True),
-        routes=found.routes(),
-        create_tables=found.flag("create-tables", otherwise=False),
-        position_schema=found.matching("position-schema", _SCHEMA_NAME, POSITION_SCHEMA, expected="schema's name", hint=hint),
-        decided=done | again,
-        skip_views=found.flag("skip-views", otherwise=False),
-    )
-
-
-def _refuse_what_would_change_rows(found: Parameters) -> None:
-    if not found.flag("safe-mode", otherwise=True):
-        raise SinkError(
-            "safe-mode=false is not possible: rows of a dump meet rows that are there", hint="leave safe-mode out: rows are always replaced"
-        )
-    if found.text("time-zone", "UTC").strip("\"'").upper() not in ("UTC", "+00:00", "ETC/UTC", ""):
-        raise SinkError(
-            "time-zone: a TIMESTAMP is a moment, and is written in UTC by a session in UTC",
-            hint="leave time-zone out; readers see the moment in their own session's time_zone",
-        )
-
-
-def _server(uri: SinkUri, found: Parameters) -> Server:
-    parts = uri.parts
-    scheme, _, tls = parts.scheme.partition("+")
-    try:
-        port = parts.port or PORTS[scheme]
-    except ValueError as error:
-        raise SinkError(f"a {parts.scheme}: sink's URI has no usable port", hint=f"write {scheme}://user@host:{PORTS[scheme]}/") from error
+    parts, scheme = uri.parts, uri.parts.scheme.partition("+")[0]
+    hosts = one_host(parts, PORTS[scheme])
     if not parts.hostname or not parts.username or parts.path not in ("", "/"):
         raise SinkError(
             f"a {parts.scheme}: sink's URI names user and host, and no database",
             hint=f"write {scheme}://user@host:{PORTS[scheme]}/?…; where tables go is said by routes=",
         )
-    found.check_tls(parts.scheme)
-    server = Server(
-        host=parts.hostname,
-        port=port,
-        user=unquote(parts.username),
-        password_file=found.text("password-file") if parts.password is None else "",
-        tls=bool(tls) or "ssl-ca" in uri.parameters,
-        ssl_ca=found.text("ssl-ca"),
-        ssl_cert=found.text("ssl-cert"),
-        ssl_key=found.text("ssl-key"),
-        connect_s=int(found.seconds("timeout", TIMEOUT_S)),
-        read_s=int(found.seconds("read-timeout", TIMEOUT_S)),
-        write_s=int(found.seconds("write-timeout", TIMEOUT_S)),
-    )
-    keep_password(server, parts.password, kind=SECRET_KIND, file=server.password_file, variable=PASSWORD)
-    return server
+    settings = read(Settings, uri.parameters, server=server_of(Server, uri, hosts))
+    if not settings.safe_mode:
+        raise SinkError(
+            "safe-mode=false is not possible: rows of a dump meet rows that are there", hint="leave safe-mode out: rows are always replaced"
+        )
+    if settings.time_zone.strip("\"'").upper() not in ("UTC", "+00:00", "ETC/UTC", ""):
+        raise SinkError(
+            "time-zone: a TIMESTAMP is a moment, and is written in UTC by a session in UTC",
+            hint="leave time-zone out; readers see the moment in their own session's time_zone",
+        )
+    return settings
+
+
+OPTIONS = (Server, Settings, NO_EFFECT)
+PARAMETERS = names_of(*OPTIONS)

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -20,7 +19,8 @@ from opensearchpy.exceptions import SSLError, TransportError
 
 from sidecar.errors import SinkError
 from sidecar.process.progress import may_take
-from spark_merge.sinks.passwords import password_of
+from spark_merge.sinks.options import option, whole_seconds
+from spark_merge.sinks.server import CertifiedServer
 
 T = TypeVar("T")
 Body: TypeAlias = "Mapping[str, Any] | bytes | None"
@@ -33,11 +33,6 @@ RETRY_FIRST_S, RETRY_MAX_S, RETRY_JITTER_S = 0.1, 3.0, 0.5
 STEPS = 3
 """Of a request, each within the server's timeout: to connect, to send, to read the answer."""
 
-PASSWORD = "TICDC_DUMP_OPENSEARCH_PASSWORD"
-"""In the environment; for a URI without password and `password-file`, and for a cluster's tasks."""
-
-SECRET_KIND = "opensearch"
-
 BUSY, AWAY = 429, frozenset({408, 502, 503, 504})
 PASSING = AWAY | {BUSY}
 CONFLICT, NOT_FOUND = 409, 404
@@ -46,26 +41,13 @@ logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it writes a line f
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """How to reach it. `hosts`: host and port, in any order. The password is not here, as this goes to tasks: it is in `password_file` of
-    each host, or kept (process/kept_secrets.py). `tls`: also without an `ssl_ca`, by the machine's own authorities."""
+class Server(CertifiedServer):
+    """One or several nodes. The account may be absent."""
 
-    hosts: tuple[tuple[str, int], ...]
-    user: str = ""
-    password_file: str = ""
-    tls: bool = False
-    ssl_ca: str = ""
-    ssl_cert: str = ""
-    ssl_key: str = ""
-    timeout_s: int = 60
+    SECRET_KIND = "opensearch"
+    PASSWORD = "TICDC_DUMP_OPENSEARCH_PASSWORD"
 
-    def __str__(self) -> str:
-        account = f"{self.user}@" if self.user else ""
-        return account + ",".join(f"{host}:{port}" for host, port in self.hosts)
-
-    def password(self) -> str:
-        """Raises SinkError in a process that has it no way."""
-        return password_of(self, kind=SECRET_KIND, file=self.password_file, variable=PASSWORD)
+    timeout_s: int = option("timeout", whole_seconds(3600, or_bare=True), 60, "How long the sink waits for the answer to a request.")
 
 
 class Session:
@@ -124,20 +106,8 @@ class Session:
 def _client(server: Server) -> OpenSearch:
     account = (server.user, server.password()) if server.user else None
     hosts = [{"host": host, "port": port} for host, port in server.hosts]
-    secured: dict[str, Any] = {"use_ssl": True, "ssl_context": _tls(server)} if server.tls else {}
+    secured: dict[str, Any] = {"use_ssl": True, "ssl_context": server.tls_context()} if server.tls else {}
     return OpenSearch(hosts, http_auth=account, max_retries=0, retry_on_timeout=False, timeout=server.timeout_s, **secured)
-
-
-def _tls(server: Server) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=server.ssl_ca or None)
-        if server.ssl_cert:
-            context.load_cert_chain(server.ssl_cert, server.ssl_key or None)
-    except OSError as error:
-        raise SinkError(
-            f"{server}: the files of TLS cannot be used: {error}", hint="check ssl-ca, ssl-cert and ssl-key of the sink's URI"
-        ) from error
-    return context
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

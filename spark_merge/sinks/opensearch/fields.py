@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, TypeAlias, assert_never
 
 from sidecar.core.model import Column, TableSchema
+from spark_merge.sinks.options import one_of, option
 
 KEYWORD_CHARS_MAX = 8191
 """A keyword may have 32766 bytes; a longer text is in the document and not in the index."""
@@ -47,10 +48,10 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """`decimal`: keyword or scaled_float. `json`: text or object."""
-
-    decimal: str = "keyword"
-    json: str = "text"
+    decimal: str = option("decimal", one_of("keyword", "scaled_float"), "keyword",
+        "The type of DECIMAL fields. With `scaled_float`, only columns of up to 15 digits have it; the others stay keywords.")  # fmt: skip
+    json: str = option("json", one_of("text", "object"), "text",
+        "`text`: a JSON value is stored as its text. `object`: as JSON in the document, without a mapping.")  # fmt: skip
 
     def form(self, column: Column) -> Form:
         match column.kind:

@@ -6,12 +6,13 @@ step that a reader sees as a whole.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from string import Formatter
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import SinkError
 from spark_merge.ddl.routes import Routes
+from spark_merge.sinks.options import option, parsed, routes
 
 PATTERN = "{schema}.{table}"
 BYTES_MAX = 230
@@ -20,12 +21,38 @@ BYTES_MAX = 230
 _NEVER = frozenset('\\/*?"<>| ,#:')
 
 
+def physical(alias: str, since: Seq | int) -> str:
+    return f"{alias}-v{since}"
+
+
+def checked_pattern(pattern: str) -> str:
+    """Raises SinkError for one that cannot tell tables apart."""
+    try:
+        fields = {name for _, name, _, _ in Formatter().parse(pattern) if name is not None}
+    except ValueError as error:
+        raise SinkError(f"index={pattern!r} is no pattern: {error}", hint=f"write index={PATTERN}") from error
+    if "table" not in fields or fields - {"schema", "table"}:
+        raise SinkError(f"index={pattern!r} must hold {{table}}, and nothing but {{schema}} besides", hint=f"write index={PATTERN}")
+    if wrong := _wrong(pattern.format(schema="s", table="t").lower()):
+        raise SinkError(f"index={pattern!r} makes names that are no index's, {wrong}", hint=f"write index={PATTERN}")
+    return pattern
+
+
+def _wrong(alias: str) -> str:
+    if odd := sorted(_NEVER & set(alias)):
+        return f"which holds {' '.join(map(repr, odd))}"
+    if not alias or alias[0] in "-_+.":
+        return "which begins with - _ + or ."
+    return f"which is longer than {BYTES_MAX} bytes" if len(alias.encode()) > BYTES_MAX else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """`pattern` names {table}, and {schema} unless the changefeed has one schema alone; in small letters, as the server wants them."""
 
-    pattern: str = PATTERN
-    routes: Routes = field(default_factory=Routes)
+    pattern: str = option("index", parsed("a pattern with `{table}`, and maybe `{schema}`", checked_pattern, str), PATTERN,
+        "The name of a table's index. It is put in small letters.")  # fmt: skip
+    routes: Routes = routes("The names that tables have in the pattern of `index`.")
 
     def alias(self, name: TableName) -> str:
         target = self.routes.target(name)
@@ -53,28 +80,3 @@ class Names:
         """Raises SinkError for the first of the problems."""
         for problem, way_out in self.problems(tables):
             raise SinkError(problem, hint=way_out)
-
-
-def physical(alias: str, since: Seq | int) -> str:
-    return f"{alias}-v{since}"
-
-
-def checked_pattern(pattern: str) -> str:
-    """Raises SinkError for one that cannot tell tables apart."""
-    try:
-        fields = {name for _, name, _, _ in Formatter().parse(pattern) if name is not None}
-    except ValueError as error:
-        raise SinkError(f"index={pattern!r} is no pattern: {error}", hint=f"write index={PATTERN}") from error
-    if "table" not in fields or fields - {"schema", "table"}:
-        raise SinkError(f"index={pattern!r} must hold {{table}}, and nothing but {{schema}} besides", hint=f"write index={PATTERN}")
-    if wrong := _wrong(pattern.format(schema="s", table="t").lower()):
-        raise SinkError(f"index={pattern!r} makes names that are no index's, {wrong}", hint=f"write index={PATTERN}")
-    return pattern
-
-
-def _wrong(alias: str) -> str:
-    if odd := sorted(_NEVER & set(alias)):
-        return f"which holds {' '.join(map(repr, odd))}"
-    if not alias or alias[0] in "-_+.":
-        return "which begins with - _ + or ."
-    return f"which is longer than {BYTES_MAX} bytes" if len(alias.encode()) > BYTES_MAX else ""

@@ -26,6 +26,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.sinks.files.folder import SWEPT_SEGMENTS
 from spark_merge.sinks.files.layout import SEGMENTS, DeliveredSegment, segment_from_json, segment_path, seq_of, storage_errors
+from spark_merge.sinks.options import option, real
 
 KEPT = "kept.json"
 SUBSCRIBERS = "_subscribers"
@@ -40,12 +41,17 @@ REMOVED_AT_ONCE = 500
 _VERSION = 1
 
 
+_HOURS = real(0.01, 1 << 59).then(lambda hours: 3600 * hours, lambda age_s: f"{age_s / 3600:.15g}")
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Of what is kept: bytes of frames, and age since a segment was accepted."""
 
-    bytes_max: int = 10 << 30
-    age_max_s: float = 24 * 3600.0
+    bytes_max: int = option("retain-bytes", real(1 << 20, 1 << 59).then(int, str), 10 << 30,
+        "Bytes of rows that are kept at most, as they are on the wire.")  # fmt: skip
+    age_max_s: float = option("retain-hours", _HOURS, 24 * 3600.0,
+        "Hours that a segment is kept at most. A subscriber's name that is not used for so long is forgotten.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

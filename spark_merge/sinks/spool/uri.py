@@ -12,14 +12,12 @@ from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage.folder import S3_PARAMETERS, place_problem
 from spark_merge.contract import Sink
 from spark_merge.sinks.kind import SinkKind, SinkUri
-from spark_merge.sinks.parameters import Parameters
+from spark_merge.sinks.options import names_of, read
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.spool.reader import SpoolReader
 from spark_merge.sinks.spool.sink import SpoolSink
 
 SCHEME = "grpc"
-_RETAIN_BYTES, _RETAIN_HOURS = "retain-bytes", "retain-hours"
-_BYTES_MIN, _HOURS_MIN, _MOST = 1 << 20, 0.01, 1 << 59
 
 
 def _open(uri: SinkUri) -> Sink:
@@ -33,15 +31,10 @@ def _open(uri: SinkUri) -> Sink:
         raise SinkError(
             f"a grpc: sink {problem[0]}", hint="write grpc:///folder or grpc://bucket/folder; grpc: alone is for a sidecar's settings"
         )
-    found = Parameters(uri.parameters)
-    bounds = Bounds(
-        int(found.real(_RETAIN_BYTES, Bounds().bytes_max, _MOST, least=_BYTES_MIN)),
-        3600 * found.real(_RETAIN_HOURS, Bounds().age_max_s / 3600, _MOST, least=_HOURS_MIN),
-    )
-    return SpoolSink(open_folder(uri.text), log_id=uri.log_id, bounds=bounds)
+    return SpoolSink(open_folder(uri.text), log_id=uri.log_id, bounds=read(Bounds, uri.parameters))
 
 
-GRPC = SinkKind(_open, S3_PARAMETERS | {_RETAIN_BYTES, _RETAIN_HOURS})
+GRPC = SinkKind(_open, names_of(Bounds, S3_PARAMETERS))
 
 
 def spool_of(sinks: Sequence[str], log: Folder) -> SpoolReader | None:

@@ -1,123 +1,151 @@
 """What a URI says of a storage output, under TiCDC's names. TiCDC takes `worker-count`, `flush-interval` and `file-size` from its URI, the
 rest from the changefeed's config file ([sink], [sink.csv]); here all of it is in the URI.
 
-    protocol                     csv | canal-json                        file-size           67108864, from 1048576 to 536870912
-    date-separator               none | year | month | day: day          file-index-digit    20, from 6
-    enable-partition-separator   true                                    terminator          CRLF
-    csv.delimiter csv.quote csv.null csv.include-commit-ts csv.binary-encoding-method csv.output-old-value csv.output-field-header
-    enable-tidb-extension only-output-updated-columns content-compatible delete-only-output-handle-key-columns     canal-json's
-    architecture                 classic | new: whose schema files       time-zone           the TiCDC server's: UTC
-    flush-interval               5s, from 2s to 10m; 0s: at once        worker-count        taken, and nothing to do: tasks are the batch's
-
 What decides the output's form is kept beside it: an output goes on as it began.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from sidecar.errors import SinkError
 from spark_merge.encode.csv_lines import CsvForm
 from spark_merge.encode.messages import Architecture, Encoder
 from spark_merge.encode.zone import zone_of
 from spark_merge.protocols import encoder
-from spark_merge.sinks.parameters import Parameters
+from spark_merge.sinks.options import Kind, flag, is_word, names_of, number, one_of, option, options_in, read, seconds, text, texts_of
 
-_CSV = {
-    "csv.delimiter": ",", "csv.quote": '"', "csv.null": "\\N", "csv.include-commit-ts": "false", "csv.binary-encoding-method": "base64",
-    "csv.output-old-value": "false", "csv.output-field-header": "false",
-}  # fmt: skip
-_CANAL = {
-    "enable-tidb-extension": "true", "only-output-updated-columns": "false", "content-compatible": "false",
-    "delete-only-output-handle-key-columns": "false",
-}  # fmt: skip
-_FORMS: dict[str, tuple[str, Mapping[str, str], bool]] = {"csv": ("csv", _CSV, False), "canal-json": ("json", _CANAL, True)}
-"""By protocol: the ending of its files, its own parameters, and whether an encoder of messages writes its lines."""
+Protocol: TypeAlias = Literal["csv", "canal-json"]
+DateSeparator: TypeAlias = Literal["none", "year", "month", "day"]
 
-_BOTH = {
-    "protocol": "", "date-separator": "day", "file-index-digit": "20", "enable-partition-separator": "true", "terminator": "\r\n",
-    "architecture": "classic", "time-zone": "UTC",
-}  # fmt: skip
-"""What decides the form of an output, with TiCDC's defaults."""
+DATES: dict[DateSeparator, str] = {"none": "", "year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d"}
 
-_REFUSED = {"csv.output-handle-key": "TiCDC's new architecture has no such column, and what the classic one writes there is no SQL value"}
-_PACE = frozenset({"flush-interval", "worker-count", "file-size"})
-PARAMETERS = _CSV.keys() | _CANAL.keys() | _BOTH.keys() | _PACE | _REFUSED.keys()
+NO_EFFECT = {"worker-count": "TiCDC's. It is accepted and has no effect: a batch has as many tasks as it is worth."}
 
-FILE_BYTES, FILE_BYTES_MIN, FILE_BYTES_MAX = 64 << 20, 1 << 20, 512 << 20
-FLUSH_S, FLUSH_MIN_S, FLUSH_MAX_S = 5.0, 2.0, 600.0
-DIGITS, DIGITS_MIN = 20, 6
-DATES = {"none": "", "year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d"}
+_NO_HANDLE_KEY = "TiCDC's new architecture has no such column, and what the classic one writes there is no SQL value"
+_FLAG = flag(any_case=True)
+
+
+def _word(*known: Any) -> Kind[Any]:
+    return one_of(*known, any_case=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Picklable. `date`: for strftime, empty for none. `json`: of canal-json, None for csv. `told`: what decides the output's form."""
+    """Picklable. The defaults are TiCDC's. `json`: of canal-json, None for csv. `told`: what decides the output's form, by the URI."""
 
-    ending: str
-    date: str
-    digits: int
-    partitions: bool
-    file_bytes: int
-    flush_s: float
-    architecture: Architecture
     csv: CsvForm
     json: Encoder | None
     told: Mapping[str, str]
+    protocol: Protocol = option("protocol", _word(*get_args(Protocol)), "csv", "The format of the data files.", shown="must be given")
+    date_separator: DateSeparator = option("date-separator", _word(*DATES), "day", "Puts files into a folder for each year, month or day.")
+    digits: int = option("file-index-digit", number(6, 20), 20, "Digits of a data file's number.")
+    partitions: bool = option("enable-partition-separator", _FLAG, True,
+        "Puts the rows of a partition into a folder of its own; see [Limits](#limits).")  # fmt: skip
+    terminator: str = option("terminator", text(), "\r\n", "The end of a line.", shown="CRLF")
+    architecture: Architecture = option("architecture", _word("classic", "new"), "classic",
+        "Whose schema files are written. Those of `new` have the labels of ENUM and SET (`ColumnElems`) in their checksum: the classic "
+        "consumer stops at them, and the new one cannot read an ENUM of csv without them.")  # fmt: skip
+    time_zone: str = option("time-zone", text("a time zone"), "UTC",
+        "The TiCDC server's `--tz`: the zone of TIMESTAMPs and of the dates of folders.")  # fmt: skip
+    file_bytes: int = option("file-size", number(1 << 20, 512 << 20), 64 << 20,
+        "Bytes at which a file ends, after the rows of one step (up to some MB more).")  # fmt: skip
+    flush_s: float = option("flush-interval", seconds(2, 600, or_zero=True), 5.0,
+        "The next batch begins this long after the last one, with everything that arrived, unless more waits than a batch holds. `0s`: "
+        "at once; rows are seen within a second or two, in many small files.")  # fmt: skip
+    handle_key: bool = option("csv.output-handle-key", _FLAG, False,
+        f"Only `false` is possible: {_NO_HANDLE_KEY}.")  # fmt: skip
+
+    @property
+    def ending(self) -> str:
+        return FORMS[self.protocol].ending
+
+    @property
+    def date(self) -> str:
+        """For strftime; empty where no folder has a date."""
+        return DATES[self.date_separator]
+
+
+@dataclass(frozen=True, slots=True)
+class Csv:
+    delimiter: str = option("csv.delimiter", text("1 to 3 ASCII characters"), ",", "What separates the fields.")
+    quote: str = option("csv.quote", text("one ASCII character, or empty"), '"', "What texts are quoted with.")
+    null: str = option("csv.null", text(), "\\N", "How NULL is written.")
+    commit_ts: bool = option("csv.include-commit-ts", _FLAG, False,
+        "Writes the commit_ts as the fourth field. Without it a reader cannot order rows of partitions.")  # fmt: skip
+    base64: bool = option("csv.binary-encoding-method", is_word("base64", "base64", "hex", any_case=True), True,
+        "How binary values are written.")  # fmt: skip
+    old_values: bool = option("csv.output-old-value", _FLAG, False,
+        "Writes an update as two lines, D of the old row and I of the new row, and adds the field is-update.")  # fmt: skip
+    header: bool = option("csv.output-field-header", _FLAG, False, "Begins each file with a line of field names.")
+
+
+@dataclass(frozen=True, slots=True)
+class CanalJson:
+    """As the Kafka sink's."""
+
+    tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "Of canal-json. Only `true` is possible.")
+    updated_columns: bool = option("only-output-updated-columns", _FLAG, False, "Of canal-json, as in [KAFKA-SINK.md](KAFKA-SINK.md).")
+    content_compatible: bool = option("content-compatible", _FLAG, False, "Of canal-json, as in [KAFKA-SINK.md](KAFKA-SINK.md).")
+    handle_key_columns: bool = option("delete-only-output-handle-key-columns", _FLAG, False,
+        "Of canal-json, as in [KAFKA-SINK.md](KAFKA-SINK.md).")  # fmt: skip
+
+
+class FileForm(NamedTuple):
+    """`ending`: of the data files. `own`: the protocol's own options. `is_encoded`: an encoder of messages writes the lines."""
+
+    ending: str
+    own: type[Any]
+    is_encoded: bool
+
+
+FORMS: dict[Protocol, FileForm] = {
+    "csv": FileForm("csv", Csv, is_encoded=False),
+    "canal-json": FileForm("json", CanalJson, is_encoded=True),
+}
+
+_FORMLESS = frozenset({"file-size", "flush-interval", "csv.output-handle-key"})
+"""Options that do not decide the form of an output."""
+
+OPTIONS = (Options, Csv, CanalJson, NO_EFFECT)
+PARAMETERS = names_of(*OPTIONS)
 
 
 def options_of(given: Mapping[str, str]) -> Options:
     """Raises SinkError, ConfigError naming the parameter."""
-    found = Parameters(given, any_case=True)
-    protocol = found.one_of("protocol", tuple(_FORMS))
-    ending, own, is_encoded = _FORMS[protocol]
-    for name, why in _REFUSED.items():
-        if found.flag(name, otherwise=False):
-            raise SinkError(f"storage is not written with {name}=true: {why}", hint=f"leave {name} out")
-    for name in sorted(given.keys() & (_CSV | _CANAL).keys() - own.keys()):
-        raise SinkError(f"{name} is not of protocol={protocol}", hint=f"leave {name} out, or set the other protocol")
-    architecture: Architecture = found.one_of("architecture", ("classic", "new"))
-    return Options(
-        ending=ending,
-        date=DATES[found.one_of("date-separator", tuple(DATES), "day")],
-        digits=found.number("file-index-digit", DIGITS, DIGITS, least=DIGITS_MIN),
-        partitions=found.flag("enable-partition-separator", otherwise=True),
-        file_bytes=found.number("file-size", FILE_BYTES, FILE_BYTES_MAX, least=FILE_BYTES_MIN),
-        flush_s=found.seconds("flush-interval", FLUSH_S, FLUSH_MAX_S, least=FLUSH_MIN_S, or_none=True),
-        architecture=architecture,
-        csv=_csv(found),
-        json=_encoder(found, protocol, architecture) if is_encoded else None,
-        told={name: given.get(name, default) for name, default in sorted({**_BOTH, **own}.items())},
+    options = read(Options, given, csv=CsvForm(), json=None, told={})
+    if options.handle_key:
+        raise SinkError(f"storage is not written with csv.output-handle-key=true: {_NO_HANDLE_KEY}", hint="leave csv.output-handle-key out")
+    own = FORMS[options.protocol].own
+    for name in sorted(given.keys() & names_of(Csv, CanalJson) - names_of(own)):
+        raise SinkError(f"{name} is not of protocol={options.protocol}", hint=f"leave {name} out, or set the other protocol")
+    deciding = [one for declared in (Options, own) for one in options_in(declared) if one.name not in _FORMLESS]
+    return replace(
+        options,
+        csv=_csv(options, read(Csv, given)),
+        json=_encoder(options, read(own, given)) if FORMS[options.protocol].is_encoded else None,
+        told=dict(sorted((one.name, given.get(one.name, one.default_text())) for one in deciding)),
     )
 
 
-def _encoder(found: Parameters, protocol: str, architecture: Architecture) -> Encoder:
-    if found.text("enable-tidb-extension", "true") != "true":
+def _encoder(options: Options, own: object) -> Encoder:
+    shape = texts_of(own)
+    if shape["enable-tidb-extension"] != "true":
         raise SinkError(
-            f"{protocol} is written with the TiDB extension alone",
+            f"{options.protocol} is written with the TiDB extension alone",
             hint="set enable-tidb-extension=true, or leave it out: without it a reader has no commit-ts",
         )
-    shapes = {name: str(found.flag(name, otherwise=False)).lower() for name in _CANAL.keys() - {"enable-tidb-extension"}}
-    return encoder(
-        protocol,
-        architecture=architecture,
-        options={**shapes, "enable-tidb-extension": "true", "time-zone": found.text("time-zone", "UTC")},
-    )
+    return encoder(options.protocol, architecture=options.architecture, options={**shape, "time-zone": options.time_zone})
 
 
-def _csv(found: Parameters) -> CsvForm:
-    delimiter, quote = found.text("csv.delimiter", ","), found.text("csv.quote", '"')
+def _csv(options: Options, csv: Csv) -> CsvForm:
+    delimiter, quote = csv.delimiter, csv.quote
     form = CsvForm(
-        delimiter=delimiter,
-        quote=quote,
-        null=found.text("csv.null", "\\N"),
-        commit_ts=found.flag("csv.include-commit-ts", otherwise=False),
-        base64=found.one_of("csv.binary-encoding-method", ("base64", "hex"), "base64") == "base64",
-        old_values=found.flag("csv.output-old-value", otherwise=False),
-        header=found.flag("csv.output-field-header", otherwise=False),
-        terminator=found.text("terminator", "\r\n") or "\r\n",
-        zone=zone_of(found.text("time-zone", "UTC")),
+        **{one.name: getattr(csv, one.name) for one in fields(csv)},
+        terminator=options.terminator or "\r\n",
+        zone=zone_of(options.time_zone),
     )
     if len(quote) > 1 or quote in ("\r", "\n") or not quote.isascii():
         raise SinkError(f"csv.quote is {quote!r}", hint="give one character, or none")

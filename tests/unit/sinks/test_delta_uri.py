@@ -10,7 +10,7 @@ import pytest
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.sinks.delta.table import storage_options
-from spark_merge.sinks.delta.uri import COMMIT_S, Settings, settings_of
+from spark_merge.sinks.delta.uri import Settings, settings_of
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.registry import misfits, name_of, open_sink
 
@@ -26,7 +26,7 @@ def test_what_a_uri_says_is_meant() -> None:
     found = settings("delta:///var/lake?mode=append&routes=shop.*=>lake.*&ddl-done=5,%207")
     assert (str(found.folder), found.mode) == ("file:///var/lake", "append")
     assert found.ddl_done == frozenset({5, 7})
-    assert (found.commit_s, settings("delta:///var/lake?mode=append&commit-interval=2m").commit_s) == (COMMIT_S, 120)
+    assert (found.commit_s, settings("delta:///var/lake?mode=append&commit-interval=2m").commit_s) == (10, 120)
     assert found.routes.target(TableName("shop", "a")) == TableName("lake", "a")
 
 

@@ -25,7 +25,9 @@ from spark_merge.sinks.http.lines import Lines, lines, passed
 from spark_merge.sinks.http.records import ending_of, schema_line
 from spark_merge.sinks.http.state import Begun, Place, State, state_of
 from tests.support.deliveries import ORDERS, SCHEMA, Row, Segments, change, chunk, write_chunk
-from tests.unit.sinks.test_http_uri import PAGE
+from tests.support.services.http_receiver import SCRIPT
+
+PAGE = SCRIPT.parents[1] / "HTTP-SINK.md"
 
 HARD: dict[Kind, Sequence[str | None]] = {
     "int": ["-9223372036854775808", None],

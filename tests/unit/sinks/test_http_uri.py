@@ -10,13 +10,10 @@ from sidecar.errors import SinkError
 from sidecar.process.kept_secrets import kept
 from spark_merge.sinks.http.client import SECRET_KIND, Receiver, secret_of
 from spark_merge.sinks.http.sink import HttpSink
-from spark_merge.sinks.http.uri import PARAMETERS, limits_of, receiver_of
+from spark_merge.sinks.http.uri import receiver_of
 from spark_merge.sinks.http.writer import Limits
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.registry import leaves, name_of, open_sink
-from tests.support.services.http_receiver import SCRIPT
-
-PAGE = SCRIPT.parents[1] / "HTTP-SINK.md"
 
 
 def parsed(text: str, **parameters: str) -> SinkUri:
@@ -32,7 +29,6 @@ def test_the_url_is_the_receivers_own() -> None:
 
 
 def test_defaults_are_below_what_servers_take_unasked() -> None:
-    assert limits_of({}) == Limits()
     assert Limits().bytes_max < 1 << 20, "nginx's client_max_body_size"
 
 
@@ -66,8 +62,3 @@ def test_account_and_parameters_are_not_shown() -> None:
 def test_what_cannot_be_meant_is_refused(uri: str, message: str) -> None:
     with pytest.raises(SinkError, match=message):
         open_sink(uri, log_id="log-1")
-
-
-def test_the_page_names_every_parameter() -> None:
-    page = PAGE.read_text()
-    assert [name for name in sorted(PARAMETERS) if f"`{name}`" not in page] == []

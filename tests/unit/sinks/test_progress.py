@@ -95,7 +95,7 @@ def test_each_statement_is_progress_with_the_time_that_it_may_take(heard: HeardW
     connection = SimpleNamespace(cursor=Cursor, **dict(zip(("begin", "commit", "rollback", "_force_close"), done, strict=True)))
     monkeypatch.setattr(pymysql, "connect", lambda **_: connection)
     monkeypatch.setattr(mysql.Server, "password", lambda _: "")
-    session = mysql.Session(mysql.Server("h", 1, "u", connect_s=10, read_s=300, write_s=200))
+    session = mysql.Session(mysql.Server((("h", 1),), "u", connect_s=10, read_s=300, write_s=200))
     session.rows("SELECT 1")
     assert heard.calls_s == [10 + 5 * 500, 500]
     with session.transaction():
@@ -111,7 +111,7 @@ def test_each_request_of_a_server_is_progress(heard: HeardWatch, monkeypatch: py
     Session(Server((("h", 9200),), timeout_s=400)).call("GET", "/")
     assert heard.calls_s == [1200]
     monkeypatch.setattr("spark_merge.sinks.clickhouse.server._client", lambda _: SimpleNamespace(command=lambda *_, **__: None))
-    ClickHouse("h", 8123, "u", connect_s=10, read_s=300).run("SELECT 1", doing="it")
+    ClickHouse((("h", 8123),), "u", connect_s=10, read_s=300).run("SELECT 1", doing="it")
     assert heard.calls_s == [1200, 610]
 
 

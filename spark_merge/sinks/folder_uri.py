@@ -1,0 +1,30 @@
+"""A sink's folder by its URI: a bare path, `file:///dir`, or `s3://bucket/dir` with the storage's own parameters (sidecar/log/storage)."""
+
+from __future__ import annotations
+
+import os
+
+from sidecar.errors import SinkError
+from sidecar.log import storage
+from sidecar.log.storage import Folder, open_folder
+from sidecar.log.storage.folder import place_problem
+from spark_merge.sinks.files.layout import storage_errors
+from spark_merge.sinks.kind import SinkUri
+
+
+def folder_of(uri: SinkUri) -> Folder:
+    """The folder, whose place nobody has checked. A relative path becomes absolute: tasks have a working directory of their own."""
+    return open_folder(uri.text if uri.parts.scheme else os.path.abspath(uri.parts.path))
+
+
+def checked_folder(uri: SinkUri) -> Folder:
+    """Raises SinkError for a URI that names no folder."""
+    if problem := place_problem(uri.parts):
+        raise SinkError(f"a {uri.parts.scheme or 'file'}: sink {problem[0]}", hint=problem[1])
+    return folder_of(uri)
+
+
+def has_files_of_others(folder: Folder, identity: str) -> bool:
+    """Whether there are files in it, and no output of ours, which has the file `identity`. Raises SinkError."""
+    with storage_errors(folder):
+        return not storage.exists(folder, identity) and bool(storage.list_names(folder, deep=True))

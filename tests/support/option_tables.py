@@ -1,0 +1,76 @@
+"""`make pages`: writes the tables of parameters in deploy/ from the sinks' declarations, between `<!-- options: NAME -->` and
+`<!-- /options -->`. A test fails where a committed table differs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from sidecar.log.storage.folder import S3_PARAMETERS
+from spark_merge.sinks.clickhouse import uri as clickhouse
+from spark_merge.sinks.delta import uri as delta
+from spark_merge.sinks.files import uri as files
+from spark_merge.sinks.http import uri as http
+from spark_merge.sinks.iceberg import uri as iceberg
+from spark_merge.sinks.kafka import uri as kafka
+from spark_merge.sinks.mysql import uri as mysql
+from spark_merge.sinks.opensearch import uri as opensearch
+from spark_merge.sinks.options import Declarations, Option, options_in
+from spark_merge.sinks.spool.keeping import Bounds
+from spark_merge.sinks.storage import options as storage
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+TABLES: dict[str, tuple[Declarations, ...]] = {
+    "s3": (S3_PARAMETERS,),
+    "files": (files.Options,),
+    "storage": storage.OPTIONS,
+    "kafka": kafka.OPTIONS,
+    "mysql": mysql.OPTIONS,
+    "clickhouse": clickhouse.OPTIONS,
+    "opensearch": opensearch.OPTIONS,
+    "http": http.OPTIONS,
+    "delta": delta.OPTIONS,
+    "iceberg": iceberg.OPTIONS,
+    "grpc": (Bounds,),
+}
+"""By the names in the markers; `s3` has the parameters that all sinks on S3 share."""
+
+_TABLE = re.compile(r"(?<=<!-- options: )([a-z0-9]+)( -->\n).*?(?=<!-- /options -->)", re.DOTALL)
+
+
+def table(declarations: Iterable[Declarations]) -> str:
+    lines = [line for declared in declarations for line in _lines(declared)]
+    return "".join(("| parameter | values | default | meaning |\n|---|---|---|---|\n", *lines))
+
+
+def _lines(declared: Declarations) -> Iterator[str]:
+    if isinstance(declared, Mapping):
+        yield from (f"| `{name}` | text | – | {meaning} |\n" for name, meaning in declared.items())
+    else:
+        yield from (f"| `{one.name}` | {one.kind.values} | {_default(one)} | {one.help} |\n" for one in options_in(declared))
+
+
+def _default(one: Option[object]) -> str:
+    return one.shown or (f"`{text}`" if (text := one.default_text()) else "–")
+
+
+def with_tables(page: str) -> str:
+    """The page with each of its tables as the declarations have it. Raises KeyError for a name that is not in TABLES."""
+    return _TABLE.sub(lambda found: f"{found[1]}{found[2]}{table(TABLES[found[1]])}", page)
+
+
+def names_in(page: str) -> list[str]:
+    return [found[1] for found in _TABLE.finditer(page)]
+
+
+def main() -> None:
+    for path in sorted(DEPLOY.glob("*.md")):
+        page = path.read_text()
+        if (written := with_tables(page)) != page:
+            path.write_text(written)
+
+
+if __name__ == "__main__":
+    main()
