@@ -35,8 +35,8 @@ def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifes
     """The segments after `after`, in order and without a gap, at most `limit`; empty when there is nothing new.
 
     `after` None: from the first segment that is kept. `after` -1: from segment 0, which must not be retained away.
-    Raises LogBroken for a gap or an unreadable manifest, and SinkError for a position before what retention has kept: then the log is whole,
-    and one sink cannot continue.
+    Raises LogBroken for a gap or an unreadable manifest, and SinkError for a position before what retention has kept: then the log is
+    whole, and one sink cannot continue.
     """
     found: list[Manifest] = []
     asked = 1
