@@ -15,11 +15,12 @@ from collections.abc import Iterable, Sequence
 from sidecar.core.model import TableName, TableSchema
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.cut import LIVE_PART_ROWS, spread, units
+from spark_merge.ddl.effects import has_rows
 from spark_merge.sinks.clickhouse.ddl import Ddls
 from spark_merge.sinks.clickhouse.fit import holds_rows, misfits
 from spark_merge.sinks.clickhouse.position import TABLE, Position
 from spark_merge.sinks.clickhouse.server import forget
-from spark_merge.sinks.clickhouse.tables import Tables, has_rows
+from spark_merge.sinks.clickhouse.tables import Tables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, Settings, settings_of
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
 from spark_merge.sinks.kind import SinkKind, SinkUri

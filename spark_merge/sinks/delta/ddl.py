@@ -22,10 +22,13 @@ import pyarrow as pa
 
 from sidecar.core.model import Column, TableSchema, lowered
 from spark_merge.contract import Head
-from spark_merge.ddl.columns import ColumnEffect, column_effects
+from spark_merge.ddl.columns import ColumnEffect
+from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.effects import Fate, TableEffect
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.delta.columns import delta_type
-from spark_merge.sinks.table_ddl import Merged, emptied, statements
+from spark_merge.sinks.delta.places import table_place
+from spark_merge.sinks.table_ddl import Merged
 
 _CALENDAR = re.compile(r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 DELTA = Merged("Delta tables", "a table's folder is not renamed", "folder")
@@ -47,21 +50,25 @@ class Altered:
 
 
 def alterations(head: Head, routes: Routes, done: frozenset[int]) -> list[Altered]:
-    """Of the DDLs that end a segment, but those whose commit_ts is in `done`. Raises SinkError for what no table can follow."""
-    ddls = [ddl for ddl in head.ddls if ddl.commit_ts not in done and ddl.query]
-    if not ddls and head.ddls:
+    """Of the DDLs that end a segment; of none, where the operator has carried them out. Raises SinkError for what no table can follow."""
+    if any(ddl.commit_ts in done for ddl in head.ddls):
         return []
-    read = statements(head, ddls, routes, DELTA)
-    gone = emptied(read, head.schemas)
-    found = [Altered(head.schemas[name], head.next_schemas.get(name), emptied=True) for name in sorted(gone)]
-    for name in sorted(head.schemas.keys() & head.next_schemas.keys() - gone):
-        before, after = head.schemas[name], head.next_schemas[name]
-        if before.undefined() != after.undefined():
-            found.append(_altered(before, after, column_effects(before, after, read)))
-    return found
+    found = DELTA.followed(head, routes, lambda name: table_place(routes.target(name)))
+    return [altered for effect in found if (altered := _altered(effect)) is not None]
 
 
-def _altered(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEffect]) -> Altered:
+def _altered(effect: TableEffect) -> Altered | None:
+    before, after = effect.before, effect.after
+    if before is None:
+        return None
+    if effect.fate in (Fate.EMPTIED, Fate.DROPPED):
+        return Altered(before, after, emptied=True)
+    if effect.fate is Fate.UNKEYED:
+        return Altered(before, None, unless_empty=effect.unkeyed)
+    return _columns(before, after, effect.columns) if after is not None and effect.changes_columns else None
+
+
+def _columns(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEffect]) -> Altered:
     moved: list[tuple[str, str, str]] = []
     filled: list[tuple[str, str]] = []
     why: list[str] = []
@@ -72,45 +79,31 @@ def _altered(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEf
                 filled += [(now.name, value)] if (value := existing_value(one)) is not None else []
             except ValueError as error:
                 why.append(f"column {now.name} begins with {error}")
-        elif lowered(was.name) != lowered(now.name) or not _is_as_it_was(was, now):
-            if (value := conversion(was, now)) is None:
-                why.append(f"column {now.name} has values of a {was.kind}, which may be others as a {now.kind}")
-            else:
-                moved.append((was.name, now.name, value))
+        elif (value := converted(was, now)) is None:
+            why.append(f"column {now.name} has values of a {was.kind}, which may be others as a {now.kind}")
+        elif lowered(was.name) != lowered(now.name) or delta_type(was) != delta_type(now):
+            moved.append((was.name, now.name, value))
     return Altered(before, after, moved=tuple(moved), filled=tuple(filled), unless_empty="; ".join(why))
 
 
-def _is_as_it_was(old: Column, new: Column) -> bool:
-    return delta_type(old) == delta_type(new) and conversion(old, new) == "{}"
-
-
-def conversion(old: Column, new: Column) -> str | None:
-    """The SQL of a value that is there as one of `new`'s, exact for each that TiDB takes; None where there is none."""
-    kind = delta_type(new)
-    as_text = pa.types.is_string(kind)
+def converted(old: Column, new: Column) -> str | None:
+    """The SQL of a value that is there, which `{}` is, as one of `new`'s; None where there is none that is exact."""
+    found, kind = conversion(old, new), delta_type(new)
+    if found is None or (found is Conversion.PADDED and pa.types.is_string(kind)):
+        return None
+    if delta_type(old) == kind:
+        return "{}"
     match old.kind, new.kind:
-        case ("int" | "uint" | "bit", "int"):
-            return "{}" if old.kind == "int" else "CAST({} AS BIGINT)"
-        case ("int" | "uint" | "bit", "uint") | ("bit", "bit"):
-            return "CAST({} AS DECIMAL(20,0))" if old.kind == "int" else "{}"
-        case ("int" | "uint", "text"):
+        case _, "int":
+            return "CAST({} AS BIGINT)"
+        case _, "uint":
+            return "CAST({} AS DECIMAL(20,0))"
+        case (("int" | "uint"), "text"):
             return "CAST({} AS VARCHAR)"
-        case ("int" | "uint", "decimal") if not as_text and new.length - new.scale <= _PLAIN_DIGITS_MAX:
+        case _, "decimal" if not pa.types.is_string(kind) and new.length - new.scale <= _PLAIN_DIGITS_MAX:
             return f"CAST({{}} AS DECIMAL({new.length},{new.scale}))"
-        case ("decimal", "decimal") if delta_type(old) == kind and old.scale == new.scale:
-            return "{}"
-        case ("decimal", "decimal") if not as_text and not pa.types.is_string(delta_type(old)) and new.scale >= old.scale:
-            return f"CAST({{}} AS DECIMAL({new.length},{new.scale}))"
-        case ("float", "double"):
+        case _, "double":
             return "CAST({} AS DOUBLE)"
-        case ("enum" | "set", "text"):
-            return "{}"
-        case ("datetime", "datetime") | ("timestamp", "timestamp"):
-            return "{}" if new.scale >= old.scale else None
-        case ("binary", "binary"):
-            return "{}" if old.length == new.length else None
-        case (one, other) if one == other and old.scale == new.scale:
-            return "{}"
     return None
 
 

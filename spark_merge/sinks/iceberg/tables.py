@@ -24,7 +24,7 @@ from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from spark_merge.contract import Accepted, Head, Owner
-from spark_merge.ddl.logged import logged_ddls
+from spark_merge.ddl.effects import effects
 from spark_merge.sinks.files.folder import beginnings
 from spark_merge.sinks.files.layout import owner_of, seq_of, storage_errors, table_folder
 from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
@@ -210,7 +210,7 @@ class Tables:
     def _next_schema(self, table: Table, name: TableName, last: Head) -> Schema | None:
         before, after = last.schemas.get(name), last.next_schemas[name]
         another = before is None or before.table_id != after.table_id
-        names = renamed(before, after, [ddl.statement for ddl in logged_ddls(last, last.ddls)])
+        names = renamed(next((one.columns for one in effects(last) if (one.before, one.after) == (before, after)), ()))
         anew = another or self._lake.settings.retyped == "anew"
         found = evolved(table.schema(), table.metadata.last_column_id, after, names, anew=anew)
         if found is not None:

@@ -10,17 +10,16 @@ from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
+from spark_merge.ddl.effects import Fate
 from spark_merge.ddl.logged import logged_ddls
 from spark_merge.ddl.routes import Routes
 from spark_merge.ddl.statement import Kind, Partitions
-from spark_merge.sinks.clickhouse.ddl import told
+from spark_merge.sinks.clickhouse.ddl import followed
 from spark_merge.sinks.delta.ddl import alterations
 from spark_merge.sinks.opensearch.changes import changes
 from spark_merge.sinks.opensearch.fields import Forms
-from spark_merge.sinks.table_ddl import Merged, emptied, statements
 
 A, B = (TableSchema(TableName("s", name), (Column("id", "int", nullable=False), Column("v", "int")), ("id",)) for name in "ab")
-LAKE = Merged("tables of a lake", "a table is not renamed", "place")
 
 
 def head(query: str, *, table: str = "a", before: tuple[TableSchema, ...] = (A, B), after: tuple[TableSchema, ...] = (A, B)) -> Head:
@@ -57,9 +56,8 @@ def test_what_a_statement_does_with_partitions_is_the_same_at_every_sink(query: 
     ((ddl,)) = logged_ddls(found, found.ddls)
     assert (ddl.problem, ddl.statement.kind, ddl.statement.partitions) == (None, kind, partitions)
     asked = (
-        lambda: statements(found, found.ddls, Routes(), LAKE),
         lambda: alterations(found, Routes(), frozenset()),
-        lambda: told(found),
+        lambda: followed(found),
         lambda: changes(found, Forms()),
     )
     for ask in asked:
@@ -90,10 +88,8 @@ def test_a_record_empties_its_own_tables(query: str, table: str, after: tuple[Ta
     """TiCDC sends DROP TABLE a, b as a record for each table, with the whole text: rows of b that come between the two stay until b's."""
     found = head(query, table=table, after=after)
     names = {TableName("s", name) for name in gone}
-    assert emptied(statements(found, found.ddls, Routes(), LAKE), found.schemas) == names
     assert {one.before.name for one in alterations(found, Routes(), frozenset()) if one.emptied} == names
-    seen = told(found)
-    assert seen.dropped | seen.truncated == names
+    assert {one.name for one in followed(found) if one.fate in (Fate.EMPTIED, Fate.DROPPED)} == names
     open_search = changes(found, Forms())
     assert {one.name for one in open_search.dropped} | {one.name for _, one in open_search.emptied} == names
 
