@@ -32,7 +32,7 @@ from typing import NamedTuple
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema, lowered
 from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import Head
+from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import LoggedDdl, logged_ddls
 from spark_merge.ddl.names import together
@@ -63,9 +63,9 @@ class Fate(Enum):
 @dataclass(frozen=True, slots=True)
 class TableEffect:
     """`name`: the table's after the DDL. `before`, `after`: its schemas, where it has rows in the log; both are None for a text that is not
-    understood and concerns none of these tables. `columns`: of a table whose rows stay, those of `after` in order, or of `before` where it
-    is renamed to a name that the log does not have. `rows_leave`: rows leave or come with a partition, without a change event of each.
-    `record`: None where no DDL of the segment names the table. `problem`: why its text is not understood."""
+    understood and concerns none of these tables. `columns`: of a table that is there before and after, those of `after` in order, or of
+    `before` where it is renamed to a name that the log does not have. `rows_leave`: rows leave or come with a partition, without a change
+    event of each. `record`: None where no DDL of the segment names the table. `problem`: why its text is not understood."""
 
     fate: Fate
     name: TableName
@@ -97,11 +97,6 @@ class TableEffect:
     @property
     def text(self) -> str:
         return self.record.query if self.record else "a DDL without a text"
-
-
-def has_rows(schema: TableSchema) -> bool:
-    """Whether a log has rows of it that are data."""
-    return bool(schema.key and schema.columns) and schema.name.schema != MARK_TABLE.schema
 
 
 def effects(head: Head) -> list[TableEffect]:
@@ -146,13 +141,13 @@ def _pairs(head: Head, ddls: Sequence[LoggedDdl]) -> list[_Pair]:
 def _names_after(before: Schemas, next_schemas: Schemas, moves: Mapping[TableName, TableName]) -> dict[TableName, TableName]:
     """Of the tables that are there after the DDLs."""
     by_id = {schema.table_id: name for name, schema in next_schemas.items() if schema.table_id}
+    folded = {name.folded(): name for name in next_schemas}
     found: dict[TableName, TableName] = {}
     for name, schema in before.items():
         if schema.table_id in by_id:
             found[name] = by_id[schema.table_id]
         elif name in moves:
-            found[name] = moves[name]
-    folded = {name.folded(): name for name in next_schemas}
+            found[name] = folded.get(moves[name].folded(), moves[name])
     taken = set(found.values())
     for name in sorted(before.keys() - found.keys()):
         same = name if name in next_schemas else folded.get(name.folded())
@@ -199,10 +194,10 @@ def _named(ddl: LoggedDdl) -> set[TableName]:
 def _effect(head: Head, pair: _Pair, own: Sequence[LoggedDdl], statements: Sequence[Statement]) -> TableEffect:
     """`own`: the DDLs that name the table, of all of which `statements` are."""
     old, new, name = pair
-    fate, columns, rows_leave = _fate(head, pair, own), tuple[ColumnEffect, ...](), False
-    if old is not None and fate in (Fate.KEPT, Fate.RENAMED, Fate.EXCHANGED):
-        columns = column_effects(old, new or old, statements)
-        rows_leave = new is not None and _rows_leave(head, old, new, own)
+    fate = _fate(head, pair, own)
+    stays = new or (old if fate is Fate.RENAMED else None)
+    columns = () if old is None or stays is None else column_effects(old, stays, statements)
+    rows_leave = old is not None and new is not None and fate is not Fate.EMPTIED and _rows_leave(head, old, new, own)
     problem = next((ddl.problem for ddl in own if ddl.problem), None)
     return TableEffect(fate, name, old, new, columns, rows_leave, own[0].record if own else None, problem)
 

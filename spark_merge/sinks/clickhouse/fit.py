@@ -8,7 +8,7 @@ from functools import partial
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.ddl.effects import has_rows
+from spark_merge.contract import has_rows
 from spark_merge.sinks.clickhouse.position import Position
 from spark_merge.sinks.clickhouse.server import Server, forget
 from spark_merge.sinks.clickhouse.tables import Tables, note_of

@@ -32,7 +32,6 @@ from spark_merge.sinks.table_ddl import Merged
 
 _CALENDAR = re.compile(r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 DELTA = Merged("Delta tables", "a table's folder is not renamed", "folder")
-_PLAIN_DIGITS_MAX = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,54 +87,42 @@ def _columns(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEf
 
 def converted(old: Column, new: Column) -> str | None:
     """The SQL of a value that is there, which `{}` is, as one of `new`'s; None where there is none that is exact."""
-    found, kind = conversion(old, new), delta_type(new)
-    if found is None or (found is Conversion.PADDED and pa.types.is_string(kind)):
+    found, as_text = conversion(old, new), pa.types.is_string(delta_type(new))
+    if found is None or (found is Conversion.PADDED and as_text):
         return None
-    if delta_type(old) == kind:
+    if delta_type(old) == delta_type(new):
         return "{}"
-    match old.kind, new.kind:
-        case _, "int":
-            return "CAST({} AS BIGINT)"
-        case _, "uint":
-            return "CAST({} AS DECIMAL(20,0))"
-        case (("int" | "uint"), "text"):
-            return "CAST({} AS VARCHAR)"
-        case _, "decimal" if not pa.types.is_string(kind) and new.length - new.scale <= _PLAIN_DIGITS_MAX:
-            return f"CAST({{}} AS DECIMAL({new.length},{new.scale}))"
-        case _, "double":
-            return "CAST({} AS DOUBLE)"
-    return None
+    return None if as_text and old.kind not in ("int", "uint") else f"CAST({{}} AS {_sql_type(new)})"
 
 
 def existing_value(added: ColumnEffect) -> str | None:
     """As SQL, what existing rows have in a new column; None: null. Raises ValueError with what it is, if that is no plain value."""
     if added.unknown:
         raise ValueError(added.unknown)
-    return None if added.existing is None else _literal(added.column, added.existing)
-
-
-def _literal(column: Column, text: str) -> str:
+    if added.existing is None:
+        return None
+    text, kind = added.existing, added.column.kind
     quoted = "'" + text.replace("'", "''") + "'"
-    match column.kind:
+    if kind == "binary" or (kind in ("date", "datetime", "timestamp") and not _CALENDAR.fullmatch(text[:10])):
+        raise ValueError(f"{text!r}, a {kind}")
+    match kind:
         case "text" | "enum" | "set" | "json" | "vector" | "time":
             return quoted
-        case "int":
-            return f"CAST({quoted} AS BIGINT)"
-        case "float":
-            return f"CAST({quoted} AS FLOAT)"
-        case "double":
-            return f"CAST({quoted} AS DOUBLE)"
-        case "uint" | "bit":
-            return f"CAST({quoted} AS DECIMAL(20,0))"
-        case "year":
-            return f"CAST({quoted} AS SMALLINT)"
-        case "date" if _CALENDAR.fullmatch(text):
-            return f"CAST({quoted} AS DATE)"
-        case "datetime" if _CALENDAR.fullmatch(text[:10]):
+        case "datetime":
             return f"arrow_cast({quoted}, 'Timestamp(Microsecond, None)')"
-        case "timestamp" if _CALENDAR.fullmatch(text[:10]):
+        case "timestamp":
             return f"arrow_cast({quoted}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-        case "decimal" if not pa.types.is_string(delta_type(column)):
-            return f"CAST({quoted} AS DECIMAL({column.length},{column.scale}))"
+        case "decimal" if pa.types.is_string(delta_type(added.column)):
+            return quoted
         case _:
-            raise ValueError(f"{text!r}, a {column.kind}")
+            return f"CAST({quoted} AS {_sql_type(added.column)})"
+
+
+def _sql_type(column: Column) -> str:
+    return f"DECIMAL({column.length},{column.scale})" if column.kind == "decimal" else _SQL_TYPES.get(column.kind, "VARCHAR")
+
+
+_SQL_TYPES = {
+    "int": "BIGINT", "uint": "DECIMAL(20,0)", "bit": "DECIMAL(20,0)", "year": "SMALLINT", "float": "FLOAT", "double": "DOUBLE",
+    "date": "DATE",
+}  # fmt: skip

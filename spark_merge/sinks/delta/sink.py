@@ -17,13 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
+from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError
 from sidecar.log import storage
 from sidecar.process.progress import side_by_side
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
-from spark_merge.cut import spread, units
-from spark_merge.encode.block import schema_of
+from spark_merge.cut import spread, tables_with_rows, units
 from spark_merge.sinks.delta.altering import alter
 from spark_merge.sinks.delta.columns import layout_of
 from spark_merge.sinks.delta.ddl import alterations
@@ -124,13 +123,9 @@ class DeltaSink:
 
     def _places(self, heads: Sequence[Head]) -> dict[TableName, TablePlace]:
         """Of the tables that have rows in these segments."""
-        names: set[TableName] = set()
-        schemas = heads[0].schemas
-        for head in heads:
-            names |= {chunk.table for chunk in head.due_chunks()}
-            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
-        self._check_apart(names)
-        return {name: self._place(schema_of(schemas, name)) for name in names - {MARK_TABLE}}
+        found = tables_with_rows(heads)
+        self._check_apart(schema.name for schema in found)
+        return {schema.name: self._place(schema) for schema in found}
 
     def _check_apart(self, names: Iterable[TableName]) -> None:
         try:

@@ -20,10 +20,11 @@ from functools import partial
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
+from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
-from spark_merge.contract import Accepted, Head, Owner
+from spark_merge.contract import Accepted, Head, Owner, has_rows
+from spark_merge.cut import tables_with_rows
 from spark_merge.ddl.effects import effects
 from spark_merge.sinks.files.folder import beginnings
 from spark_merge.sinks.files.layout import owner_of, seq_of, storage_errors, table_folder
@@ -59,13 +60,9 @@ class Tables:
     def targets(self, heads: Sequence[Head]) -> dict[TableName, Target]:
         """Of the tables that have rows in these segments; those that are not there are made. Raises SinkError for one that is not ours, or
         that somebody dropped or altered."""
-        schemas, names = heads[0].schemas, set[TableName]()
-        for head in heads:
-            names |= {chunk.table for chunk in head.due_chunks()}
-            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
-        wanted = [schemas[name] for name in sorted(names & schemas.keys() - {MARK_TABLE}) if schemas[name].key]
+        wanted = tables_with_rows(heads)
         if any(schema.name not in self._targets for schema in wanted):
-            self._check_apart([schema.name for schema in schemas.values() if schema.key and schema.name != MARK_TABLE])
+            self._check_apart([schema.name for schema in heads[0].schemas.values() if has_rows(schema)])
         return {schema.name: self._target(schema, heads[-1]) for schema in wanted}
 
     def _check_apart(self, names: Sequence[TableName]) -> None:
@@ -165,7 +162,7 @@ class Tables:
         """Whose columns are others after the DDLs."""
         if last.schemas is last.next_schemas:
             return set()
-        found = {name: schema for name, schema in last.next_schemas.items() if schema.key and name != MARK_TABLE}
+        found = {name: schema for name, schema in last.next_schemas.items() if has_rows(schema)}
         return {name for name, schema in found.items() if name not in last.schemas or not same_columns(last.schemas[name], schema)}
 
     def _bring(self, name: TableName, last: Head, files: Sequence[Written], *, changed: bool) -> None:

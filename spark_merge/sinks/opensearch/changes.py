@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Head
+from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion, conversion
-from spark_merge.ddl.effects import Fate, TableEffect, effects, has_rows
+from spark_merge.ddl.effects import Fate, TableEffect, effects
 from spark_merge.sinks.opensearch.fields import Form, Forms
 
 

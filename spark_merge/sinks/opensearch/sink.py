@@ -16,7 +16,7 @@ from urllib.parse import quote
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
-from spark_merge.cut import stages
+from spark_merge.cut import stages, tables_with_rows
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.opensearch.changes import changes, moments, ours
 from spark_merge.sinks.opensearch.client import Session
@@ -77,11 +77,7 @@ class OpenSearchSink:
         """The tables that have rows in these segments have indices that fit; at the beginning all have."""
         schemas = ours(heads[0].schemas)
         self._settings.names.check(schemas)
-        names: set[TableName] = set(schemas) if self._makes_indices else set()
-        for head in heads:
-            names |= {chunk.table for chunk in head.due_chunks()}
-            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
-        wanted = [schemas[name] for name in sorted(names & schemas.keys()) if schemas[name] not in self._fit]
+        wanted = [schema for schema in (schemas.values() if self._makes_indices else tables_with_rows(heads)) if schema not in self._fit]
         there = self._indices.there(map(self._alias, wanted))
         for schema in wanted:
             index = there.get(self._alias(schema))
