@@ -36,7 +36,7 @@ from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import LoggedDdl, logged_ddls
 from spark_merge.ddl.names import together
-from spark_merge.ddl.statement import Kind, Partitions, Statement
+from spark_merge.ddl.statement import Kind, Partitions
 
 Schemas = Mapping[TableName, TableSchema]
 
@@ -108,9 +108,7 @@ def effects(head: Head) -> list[TableEffect]:
         about = [number for number, ddl in enumerate(ddls) if _is_about(ddl, pair)]
         unexplained -= set(about)
         if about or pair.old != pair.new:
-            own = [ddls[number] for number in about]
-            effect = _effect(head, pair, own, [ddl.statement for ddl in ddls])
-            found.append((about[0] if about else len(ddls), effect))
+            found.append((about[0] if about else len(ddls), _effect(head, pair, ddls, [ddls[number] for number in about])))
     for number in unexplained:
         record = ddls[number].record
         effect = TableEffect(Fate.UNKNOWN, TableName(record.schema, record.table), record=record, problem=ddls[number].problem)
@@ -174,30 +172,25 @@ def _is_about(ddl: LoggedDdl, pair: _Pair) -> bool:
 
 
 def _named(ddl: LoggedDdl) -> set[TableName]:
-    """Folded. Not those that it only reads: of LIKE and REFERENCES."""
+    """Folded. Not those that it only reads: of LIKE and REFERENCES, which come last."""
     statement = ddl.statement
-    own = TableName(ddl.record.schema, ddl.record.table).folded()
-    match statement.kind:
-        case Kind.RENAME | Kind.EXCHANGE | Kind.DROP_TABLE:
-            return {name.folded() for name in statement.tables()}
-        case Kind.CREATE_LIKE:
-            return {statement.moves[0][1].folded()}
-        case Kind.ALTER_TABLE if statement.moves:
-            return {name.folded() for move in statement.moves for name in move}
-        case _:
-            return {name.folded() for name in statement.tables()[:1]} or {own}
+    all_change = statement.kind in (Kind.RENAME, Kind.EXCHANGE, Kind.DROP_TABLE) or (statement.kind is Kind.ALTER_TABLE and statement.moves)
+    tables = statement.tables() if all_change else statement.tables()[:1]
+    return {name.folded() for name in tables or (TableName(ddl.record.schema, ddl.record.table),)}
 
 
 # ---- what became of it ------------------------------------------------------------------------------------------------
 
 
-def _effect(head: Head, pair: _Pair, own: Sequence[LoggedDdl], statements: Sequence[Statement]) -> TableEffect:
-    """`own`: the DDLs that name the table, of all of which `statements` are."""
+def _effect(head: Head, pair: _Pair, ddls: Sequence[LoggedDdl], own: Sequence[LoggedDdl]) -> TableEffect:
+    """`own`: those of `ddls` that name the table."""
     old, new, name = pair
     fate = _fate(head, pair, own)
     stays = new or (old if fate is Fate.RENAMED else None)
-    columns = () if old is None or stays is None else column_effects(old, stays, statements)
-    rows_leave = old is not None and new is not None and fate is not Fate.EMPTIED and _rows_leave(head, old, new, own)
+    columns = () if old is None or stays is None else column_effects(old, stays, [ddl.statement for ddl in ddls])
+    partitions = {ddl.statement.partitions for ddl in own}
+    unexplained = old is not None and new is not None and _has_other_ids(head, old, new) and Partitions.REARRANGED not in partitions
+    rows_leave = fate in _STAY and (Partitions.ROWS_LEAVE in partitions or unexplained)
     problem = next((ddl.problem for ddl in own if ddl.problem), None)
     return TableEffect(fate, name, old, new, columns, rows_leave, own[0].record if own else None, problem)
 
@@ -226,12 +219,8 @@ def _fate(head: Head, pair: _Pair, own: Sequence[LoggedDdl]) -> Fate:
 
 
 _MAKE = frozenset({Kind.CREATE_TABLE, Kind.CREATE_LIKE})
+_STAY = frozenset({Fate.KEPT, Fate.RENAMED, Fate.EXCHANGED})
 _DROP = frozenset({Kind.DROP_TABLE, Kind.DROP_SCHEMA})
-
-
-def _rows_leave(head: Head, old: TableSchema, new: TableSchema, own: Sequence[LoggedDdl]) -> bool:
-    partitions = {ddl.statement.partitions for ddl in own}
-    return Partitions.ROWS_LEAVE in partitions or (_has_other_ids(head, old, new) and Partitions.REARRANGED not in partitions)
 
 
 def _has_other_ids(head: Head, old: TableSchema, new: TableSchema) -> bool:

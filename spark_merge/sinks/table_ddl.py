@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from sidecar.core.model import TableName
+from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head
 from spark_merge.ddl.effects import Fate, TableEffect, effects
 from spark_merge.ddl.routes import Routes
@@ -21,12 +20,12 @@ class Merged:
     stays: str
     place: str
 
-    def refused(self, ddl_text: str, why: str, ddls: Sequence[DdlRecord]) -> SinkError:
-        stamps = ", ".join(str(ddl.commit_ts) for ddl in ddls)
+    def refused(self, head: Head, why: str) -> SinkError:
+        text = "; ".join(ddl.query for ddl in head.ddls) or "a step of a DDL"
         return SinkError(
-            f"the DDL {ddl_text!r} cannot be carried out on {self.tables}: {why}",
-            hint=f"bring the table to what TiDB has by hand and add ddl-done={stamps} to the sink's URI; or deliver a new dump to a new "
-            f"{self.place}; mode=append follows every DDL",
+            f"the DDL {text!r} cannot be carried out on {self.tables}: {why}",
+            hint=f"bring the table to what TiDB has by hand and add ddl-done={head.upto_ts} to the sink's URI; or deliver a new dump to "
+            f"a new {self.place}; mode=append follows every DDL",
         )
 
     def followed(self, head: Head, routes: Routes, place: Callable[[TableName], object]) -> list[TableEffect]:
@@ -35,10 +34,10 @@ class Merged:
         found = effects(head)
         for effect in found:
             if effect.problem is not None:
-                raise self.refused(effect.text, effect.problem.message, head.ddls) from effect.problem
+                raise self.refused(head, effect.problem.message) from effect.problem
             if effect.rows_leave:
                 why = "rows change places" if effect.fate is Fate.EXCHANGED else "rows go"
-                raise self.refused(effect.text, f"{why} without a change of each", head.ddls)
+                raise self.refused(head, f"{why} without a change of each")
             if effect.fate is Fate.RENAMED and effect.before is not None and place(effect.before.name) != place(effect.name):
                 to = routes.target(effect.before.name)
                 raise SinkError(
@@ -46,3 +45,13 @@ class Merged:
                     hint=f"add the route {effect.name}=>{to} to routes=, so that its rows stay where they are",
                 )
         return found
+
+
+def check_key(schema: TableSchema, by: str) -> None:
+    """`by`: what finds a row of the table by its key. Raises SinkError for a key that it cannot compare."""
+    odd = [column.name for column in schema.columns if column.name in schema.key and column.kind in ("float", "double")]
+    if odd:
+        raise SinkError(
+            f"{schema.name} has {odd[0]}, a floating-point number, in its key, and {by} by it is not exact",
+            hint="use mode=append, or leave the table out by the changefeed's filter",
+        )

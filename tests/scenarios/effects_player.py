@@ -41,7 +41,6 @@ from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import Settings
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
 from spark_merge.sinks.opensearch.changes import changes
-from spark_merge.sinks.opensearch.fields import Forms
 from tests.support.kv_encoder import NOT_NULL, info
 from tests.support.kv_encoder import column as kv_column
 
@@ -237,6 +236,6 @@ _SINKS: dict[str, Callable[[Head], object]] = {
     "delta": _delta,
     "iceberg": _iceberg,
     "clickhouse": _clickhouse,
-    "opensearch": lambda head: changes(head, Forms()),
+    "opensearch": changes,
     "mysql": _mysql,
 }

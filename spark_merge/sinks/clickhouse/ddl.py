@@ -19,7 +19,7 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.effects import Fate, TableEffect, effects
-from spark_merge.sinks.clickhouse.alter import change
+from spark_merge.sinks.clickhouse.alter import BY_HAND, change
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.server import identifier, quoted
 from spark_merge.sinks.clickhouse.tables import Note, Tables, There
@@ -35,17 +35,14 @@ def followed(head: Head) -> list[TableEffect]:
             raise effect.problem
         at = f"segment {head.seq}, DDL at commit_ts {head.upto_ts}, {effect.text!r}"
         if effect.rows_leave:
-            removed, version = 2 * head.upto_ts, 2 * head.upto_ts + 1
             raise SinkError(
                 f"{at}: the target has no partitions",
-                hint=f"mark the rows that it takes away: INSERT INTO `…__rows` SELECT * REPLACE ({removed} AS _version, 1 AS"
-                f" _is_deleted) FROM `…__rows` FINAL WHERE …; rows that it brings have _version {version}; then name"
+                hint=f"mark the rows that it takes away: INSERT INTO `…__rows` SELECT * REPLACE ({2 * head.upto_ts} AS _version, 1 AS"
+                f" _is_deleted) FROM `…__rows` FINAL WHERE …; rows that it brings have _version {2 * head.upto_ts + 1}; then name"
                 " the DDL's commit_ts in the sink's `ddl-done`",
             )
         if effect.fate is Fate.UNKEYED:
-            raise SinkError(
-                f"{at}: {effect.unkeyed}", hint="drop the table at the target or keep it, and name the DDL's commit_ts in `ddl-done`"
-            )
+            raise SinkError(f"{at}: {effect.unkeyed}", hint=BY_HAND)
     return found
 
 
@@ -59,7 +56,7 @@ class Ddls:
     def carry_out(self, head: Head) -> None:
         """All of the segment's. Raises SinkError, UnsupportedDdl, OwnershipLost."""
         self._tables.check_apart(schema for schema in head.next_schemas.values() if has_rows(schema))
-        if any(record.commit_ts in self._tables.settings.done for record in head.ddls):
+        if head.upto_ts in self._tables.settings.done:
             self._each((_Step(effect, effect.after, head.upto_ts) for effect in effects(head) if effect.after), self._by_hand)
             return
         found = followed(head)

@@ -50,7 +50,7 @@ class Altered:
 
 def alterations(head: Head, routes: Routes, done: frozenset[int]) -> list[Altered]:
     """Of the DDLs that end a segment; of none, where the operator has carried them out. Raises SinkError for what no table can follow."""
-    if any(ddl.commit_ts in done for ddl in head.ddls):
+    if head.upto_ts in done:
         return []
     found = DELTA.followed(head, routes, lambda name: table_place(routes.target(name)))
     return [altered for effect in found if (altered := _altered(effect)) is not None]

@@ -50,7 +50,7 @@ class Altered:
 
 def alterations(head: Head, settings: Settings) -> dict[Identifier, Altered]:
     """By the place of a table. Raises SinkError for what no table can follow."""
-    by_hand = any(ddl.commit_ts in settings.ddl_done for ddl in head.ddls)
+    by_hand = head.upto_ts in settings.ddl_done
     found = effects(head) if by_hand else ICEBERG.followed(head, settings.routes, settings.identifier)
     placed = ((settings.identifier(effect.name), _altered(effect, by_hand=by_hand)) for effect in found)
     return {place: altered for place, altered in placed if altered is not None}
@@ -68,20 +68,6 @@ def _altered(effect: TableEffect, *, by_hand: bool) -> Altered | None:
         return None
     why = "" if by_hand else "; ".join(_reasons(effect.columns))
     return Altered(before, after, renamed(effect.columns), unless_empty=why, by_hand=by_hand)
-
-
-def refusal(head: Head, why: str) -> SinkError:
-    return ICEBERG.refused("; ".join(ddl.query for ddl in head.ddls), why, head.ddls)
-
-
-def check_key(schema: TableSchema) -> None:
-    """Raises SinkError for a key that an equality delete cannot name."""
-    odd = [column.name for column in schema.columns if column.name in schema.key and column.kind in ("float", "double")]
-    if odd:
-        raise SinkError(
-            f"{schema.name} has {odd[0]}, a floating-point number, in its key, and an equality delete by it is not exact",
-            hint="use mode=append, or leave the table out by the changefeed's filter",
-        )
 
 
 def check_parted(spec: PartitionSpec, there: Schema, table: TableSchema) -> None:

@@ -26,6 +26,7 @@ from sidecar.log import storage
 from spark_merge.contract import Accepted, Head, Owner, has_rows
 from spark_merge.cut import tables_with_rows
 from spark_merge.ddl.effects import effects
+from spark_merge.ddl.routes import check_apart
 from spark_merge.sinks.files.folder import beginnings
 from spark_merge.sinks.files.layout import owner_of, seq_of, storage_errors, table_folder
 from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
@@ -62,18 +63,9 @@ class Tables:
         that somebody dropped or altered."""
         wanted = tables_with_rows(heads)
         if any(schema.name not in self._targets for schema in wanted):
-            self._check_apart([schema.name for schema in heads[0].schemas.values() if has_rows(schema)])
+            names, place = (one.name for one in heads[0].schemas.values() if has_rows(one)), self._lake.settings.identifier
+            check_apart(names, lambda name: ".".join(place(name)), hint="give each a name of its own by routes= or tables=")
         return {schema.name: self._target(schema, heads[-1]) for schema in wanted}
-
-    def _check_apart(self, names: Sequence[TableName]) -> None:
-        seen: dict[tuple[str, ...], TableName] = {}
-        for name in names:
-            other = seen.setdefault(self._lake.settings.identifier(name), name)
-            if other != name:
-                raise SinkError(
-                    f"{other} and {name} would both be {'.'.join(self._lake.settings.identifier(name))}",
-                    hint="give each a name of its own by routes= or tables=",
-                )
 
     def _target(self, schema: TableSchema, last: Head) -> Target:
         found = self._targets.get(schema.name)

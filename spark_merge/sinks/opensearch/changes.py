@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.core.model import Column, CommitTs, TableName, TableSchema
+from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion, conversion
 from spark_merge.ddl.effects import Fate, TableEffect, effects
-from spark_merge.sinks.opensearch.fields import Form, Forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,6 @@ class Source:
     name: str | None = None
     absent: str | None = None
     how: str = "same"
-    form: Form = Form.TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +66,12 @@ def ours(schemas: Mapping[TableName, TableSchema]) -> dict[TableName, TableSchem
     return {name: schema for name, schema in schemas.items() if has_rows(schema)}
 
 
-def changes(head: Head, forms: Forms, *, anew: bool = False) -> Changes:
+def changes(head: Head, *, anew: bool = False) -> Changes:
     """`anew`: tables that cannot be followed begin again without rows. Raises SinkError for what cannot be followed."""
     found = Changes()
     for effect in effects(head):
         try:
-            _one(found, effect, forms)
+            _one(found, effect)
         except SinkError as error:
             if not anew:
                 raise _refused(head, error) from error
@@ -81,7 +79,7 @@ def changes(head: Head, forms: Forms, *, anew: bool = False) -> Changes:
     return found
 
 
-def _one(found: Changes, effect: TableEffect, forms: Forms) -> None:
+def _one(found: Changes, effect: TableEffect) -> None:
     match effect.fate, effect.before, effect.after:
         case Fate.UNKEYED, _, _:
             raise SinkError(effect.unkeyed, hint="")
@@ -97,7 +95,7 @@ def _one(found: Changes, effect: TableEffect, forms: Forms) -> None:
             if effect.rows_leave:
                 raise SinkError(f"rows of {effect.name} come or go with its partitions, and no change of them tells", hint="")
             if old != new or effect.renamed_columns:
-                found.kept.append(Kept(old, new, tuple(_sources(old, new, effect.columns, forms))))
+                found.kept.append(Kept(old, new, tuple(_sources(old, new, effect.columns))))
 
 
 def _begin_anew(found: Changes, old: TableSchema | None, new: TableSchema | None) -> None:
@@ -109,36 +107,30 @@ def _begin_anew(found: Changes, old: TableSchema | None, new: TableSchema | None
         found.dropped.append(old)
 
 
-def moments(head: Head) -> frozenset[CommitTs]:
-    """By which an operator names what the segment ends with: its DDLs' commit_ts, or its own end, for a step that no DDL is told with."""
-    return frozenset(ddl.commit_ts for ddl in head.ddls) or frozenset({head.upto_ts})
-
-
 def _refused(head: Head, error: SinkError) -> SinkError:
     ddls = "; ".join(f"the DDL at commit_ts {ddl.commit_ts}, {ddl.query!r}" for ddl in head.ddls) or f"a step of a DDL at {head.upto_ts}"
-    times = ",".join(map(str, sorted(moments(head))))
     return SinkError(
         f"segment {head.seq}, {ddls}: {error.message}",
-        hint=f"add ddl-anew={times} to the sink's URI: the table begins with an empty index; and dump it again once the DDL has passed."
-        f" Or make the index by hand as the table is now, and name the DDL in ddl-done={times}",
+        hint=f"add ddl-anew={head.upto_ts} to the sink's URI: the table begins with an empty index; dump it again once the DDL has passed."
+        f" Or make the index by hand as the table is now, and name the DDL in ddl-done={head.upto_ts}",
     )
 
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
 
 
-def _sources(old: TableSchema, new: TableSchema, columns: Sequence[ColumnEffect], forms: Forms) -> Iterator[Source]:
+def _sources(old: TableSchema, new: TableSchema, columns: Sequence[ColumnEffect]) -> Iterator[Source]:
     was = {one.column.name: one.before.name for one in columns if one.before is not None}
     if [was.get(name) for name in new.key] != list(old.key):
         raise SinkError(f"the handle key of {new.name} was ({', '.join(old.key)}) and is ({', '.join(new.key)})", hint="")
     for one in columns:
-        column, form = one.column, forms.form(one.column)
+        column = one.column
         if one.before is not None:
-            yield Source(column, one.before.name, how=_how(new.name, one.before, column), form=form)
+            yield Source(column, one.before.name, how=_how(new.name, one.before, column))
         elif one.unknown:
             raise SinkError(f"rows of {new.name} have {one.unknown} in its new column {column.name}, which is not in this log", hint="")
         else:
-            yield Source(column, absent=one.existing, form=form)
+            yield Source(column, absent=one.existing)
 
 
 def _how(table: TableName, old: Column, new: Column) -> str:

@@ -18,7 +18,7 @@ from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.cut import stages, tables_with_rows
 from spark_merge.sinks.kind import SinkKind, SinkUri
-from spark_merge.sinks.opensearch.changes import changes, moments, ours
+from spark_merge.sinks.opensearch.changes import changes, ours
 from spark_merge.sinks.opensearch.client import Session
 from spark_merge.sinks.opensearch.ddl import DdlRunner
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
@@ -96,11 +96,10 @@ class OpenSearchSink:
 
     def _carry_out(self, first: Head, last: Head) -> None:
         settings = self._settings
-        times = moments(last)
-        if times & settings.done:
+        if last.upto_ts in settings.done:
             return
         settings.names.check(ours(last.next_schemas))
-        found = changes(last, settings.forms, anew=bool(times & settings.anew))
+        found = changes(last, anew=last.upto_ts in settings.anew)
         written = self._position.state.detail
         if written is None:
             there = self._indices.there(map(self._alias, ours(last.schemas).values()))
