@@ -94,10 +94,6 @@ class TableEffect:
         """Why its rows cannot be followed."""
         return f"{self.name} has no key any more, so its rows are not delivered"
 
-    @property
-    def text(self) -> str:
-        return self.record.query if self.record else "a DDL without a text"
-
 
 def effects(head: Head) -> list[TableEffect]:
     """In the order of the DDLs that name the tables, then of the schemas; of a table that no DDL names, where its schema changed."""

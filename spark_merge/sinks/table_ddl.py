@@ -39,10 +39,9 @@ class Merged:
                 why = "rows change places" if effect.fate is Fate.EXCHANGED else "rows go"
                 raise self.refused(head, f"{why} without a change of each")
             if effect.fate is Fate.RENAMED and effect.before is not None and place(effect.before.name) != place(effect.name):
-                to = routes.target(effect.before.name)
                 raise SinkError(
-                    f"the DDL {effect.text!r} cannot be carried out on {self.tables}: {self.stays}",
-                    hint=f"add the route {effect.name}=>{to} to routes=, so that its rows stay where they are",
+                    f"the DDL {effect.record and effect.record.query!r} cannot be carried out on {self.tables}: {self.stays}",
+                    hint=f"add the route {effect.name}=>{routes.target(effect.before.name)} to routes=, so that its rows stay there",
                 )
         return found
 

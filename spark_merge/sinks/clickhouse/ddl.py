@@ -33,7 +33,7 @@ def followed(head: Head) -> list[TableEffect]:
     for effect in found:
         if effect.problem is not None:
             raise effect.problem
-        at = f"segment {head.seq}, DDL at commit_ts {head.upto_ts}, {effect.text!r}"
+        at = f"segment {head.seq}, DDL at commit_ts {head.upto_ts}, {effect.record and effect.record.query!r}"
         if effect.rows_leave:
             raise SinkError(
                 f"{at}: the target has no partitions",
