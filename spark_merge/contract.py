@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 import pyarrow as pa
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName, TableSchema
+from sidecar.core.model import FIRST_SEQ, MARK_TABLE, CommitTs, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpTold
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import DdlRecord, Manifest
@@ -128,6 +128,11 @@ class Head:
         times = window.low_ts, window.high_ts, window.first_seq
         rows, size = chunk.rows, chunk.bytes
         return DueChunk(chunk.table, *times, self.seq, number, window.dump_id, chunk.path, rows, chunk.since_seq, size)
+
+
+def has_rows(schema: TableSchema) -> bool:
+    """Whether a log has rows of the table that are data: TiCDC sends none of a table without a handle key."""
+    return bool(schema.key and schema.columns) and schema.name.schema != MARK_TABLE.schema
 
 
 # ---- how a sink cuts it ---------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.log.manifest import Manifest
-from spark_merge.contract import DueChunk, Head, Task, Unit
+from spark_merge.contract import DueChunk, Head, Task, Unit, has_rows
 
 TASKS_A_CORE = 2
 """So that a core that is done early finds another task."""
@@ -56,6 +56,15 @@ def cut(manifests: Sequence[Manifest], limits: BatchLimits) -> list[Manifest]:
         if manifest.ddls:
             break
     return batch
+
+
+def tables_with_rows(heads: Iterable[Head]) -> list[TableSchema]:
+    """Of the tables that have rows in these segments, which are all of one schemas file; by name."""
+    found: dict[TableName, TableSchema] = {}
+    for head in heads:
+        names = {chunk.table for chunk in head.due_chunks()} | (head.schemas if head.table_rows is None else head.table_rows).keys()
+        found |= {name: head.schemas[name] for name in names & head.schemas.keys()}
+    return [schema for _, schema in sorted(found.items()) if has_rows(schema)]
 
 
 def units(heads: Sequence[Head], *, chunk_parts: int, live_part_rows: int = 0) -> list[Unit]:

@@ -138,7 +138,6 @@ TESTED_THROUGH = {
     "spark_merge.ddl.partition_syntax": "tests/unit/ddl/test_parser.py",
     "spark_merge.sinks.opensearch.ddl": "tests/integration/test_opensearch_ddl.py",
     "spark_merge.task_errors": "tests/spark/test_job.py",
-    "spark_merge.sinks.iceberg.ddl": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.fold": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.merge_writer": "tests/contract/test_iceberg_merge.py",
 }

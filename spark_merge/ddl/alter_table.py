@@ -265,18 +265,11 @@ _BY_WORD: dict[str, Callable[[_Alter], None]] = {
     "REMOVE PARTITIONING": _Alter._rearranged,
     "REMOVE TTL": _Alter._remove_ttl,
     "PARTITION": _Alter._of_partition,
-    "ALGORITHM": _Alter._algorithm,
-    "LOCK": _Alter._algorithm,
-    "ATTRIBUTES": _Alter._attributes,
-    "STATS_OPTIONS": _Alter._attributes,
-    "CACHE": _Alter._no_effect,
-    "NOCACHE": _Alter._no_effect,
-    "FORCE": _Alter._no_effect,
-    "DISABLE KEYS": _Alter._no_effect,
-    "ENABLE KEYS": _Alter._no_effect,
-    "WITH VALIDATION": _Alter._no_effect,
-    "WITHOUT VALIDATION": _Alter._no_effect,
 }
+_BY_WORD |= dict.fromkeys(("ALGORITHM", "LOCK"), _Alter._algorithm)
+_BY_WORD |= dict.fromkeys(("ATTRIBUTES", "STATS_OPTIONS"), _Alter._attributes)
+_NO_EFFECT = ("CACHE", "NOCACHE", "FORCE", "DISABLE KEYS", "ENABLE KEYS", "WITH VALIDATION", "WITHOUT VALIDATION")
+_BY_WORD |= dict.fromkeys(_NO_EFFECT, _Alter._no_effect)
 _COPIED = {
     "CONVERT TO", "ADD", "DROP", "ALTER", "MODIFY", "CHANGE", "RENAME", "TRUNCATE PARTITION", "REORGANIZE PARTITION", "EXCHANGE PARTITION",
     "COALESCE PARTITION", "REMOVE PARTITIONING",

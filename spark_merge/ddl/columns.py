@@ -101,14 +101,14 @@ def _by_statement(statements: Iterable[Statement]) -> Mapping[str, str]:
 
 
 def _added(column: Column, after: TableSchema) -> ColumnEffect:
-    if after.layout:
-        return ColumnEffect(column, existing=next(one.absent for one in kv_table_of(after).columns if one.column.name == column.name))
     definitions = after.definition.columns if after.definition else ()
     made = next((one for one in definitions if one.name == column.name), None)
+    if made is not None and made.generated:
+        return ColumnEffect(column, unknown="what a formula makes of each row")
+    if after.layout:
+        return ColumnEffect(column, existing=next(one.absent for one in kv_table_of(after).columns if one.column.name == column.name))
     if made is None:
         return ColumnEffect(column, unknown="a default that the log does not have")
-    if made.generated:
-        return ColumnEffect(column, unknown="what a formula makes of each row")
     try:
         return ColumnEffect(column, existing=_by_definition(column, made))
     except (ValueError, ArithmeticError):

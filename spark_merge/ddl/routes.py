@@ -8,13 +8,14 @@ Names are compared as TiDB does, in any case; `` ` `` quotes what is no plain wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.core.model import TableName, lowered
 from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
 from spark_merge.ddl.tokens import Token, tokens
 
+APART = "give each table a target of its own by routes="
 _HINT = "write routes as schema.*=>other.* or schema.table=>other.table2, separated by commas"
 
 
@@ -47,13 +48,13 @@ class Routes:
                 hint="drop the tables at the target by hand and name the DDL's commit_ts in the sink's `ddl-done`",
             )
 
-    def check_apart(self, names: Iterable[TableName]) -> None:
-        """Raises ConfigError where two of the tables would be one at the target."""
-        seen: dict[TableName, TableName] = {}
-        for name in names:
-            other = seen.setdefault(self.target(name).folded(), name)
-            if other != name:
-                raise ConfigError(f"routes take {other} and {name} both to {self.target(name)}", hint="give each table a target of its own")
+
+def check_apart(names: Iterable[TableName], place: Callable[[TableName], str], *, hint: str) -> None:
+    """Raises SinkError where two of the tables would have one place."""
+    seen: dict[str, TableName] = {}
+    for name in names:
+        if (other := seen.setdefault(place(name), name)) != name:
+            raise SinkError(f"{other} and {name} would both be {place(name)}", hint=hint)
 
 
 def routes_of(text: str) -> Routes:

@@ -11,7 +11,7 @@ SPOOL = "tests/unit/sinks/test_spool.py"
 LAKES = "tests/contract/test_merged_lakes.py"
 COLUMNS = "tests/unit/ddl/test_columns.py::test_a_column_is_followed_by_id_statement_and_name"
 POSITIONS = "tests/contract/test_positions.py::TestMemory"
-LOGGED = "tests/unit/ddl/test_logged.py"
+EFFECTS = "tests/scenarios/test_scenarios.py::test_scenario[effects_%s]"
 
 MERGING = [
     Mutation(
@@ -278,7 +278,7 @@ MERGING = [
         "spark_merge/ddl/names.py",
         "if len(statement.items) == 1:",
         "if statement.items:",
-        f"{LOGGED}::test_a_record_empties_its_own_tables",
+        EFFECTS % "tables",
     ),
     Mutation(
         "DROP PARTITION takes no rows",
@@ -286,7 +286,42 @@ MERGING = [
         """            self.partitions = Partitions.ROWS_LEAVE
             condition(reader)""",
         "            condition(reader)",
-        f"{LOGGED}::test_what_a_statement_does_with_partitions_is_the_same_at_every_sink",
+        EFFECTS % "partitions",
+    ),
+    Mutation(
+        "a table is followed by name although it has an id",
+        "spark_merge/ddl/effects.py",
+        "if schema.table_id in by_id:",
+        "if schema.table_id in ():",
+        EFFECTS % "tables",
+    ),
+    Mutation(
+        "ids that show rows leave are not looked at",
+        "spark_merge/ddl/effects.py",
+        "(Partitions.ROWS_LEAVE in partitions or unexplained)",
+        "Partitions.ROWS_LEAVE in partitions",
+        EFFECTS % "partitions",
+    ),
+    Mutation(
+        "a table that loses its key is taken for one that is gone",
+        "spark_merge/ddl/effects.py",
+        "return Fate.UNKEYED if pair.name in head.next_schemas else Fate.GONE",
+        "return Fate.GONE",
+        EFFECTS % "tables",
+    ),
+    Mutation(
+        "a TIMESTAMP becomes the text that it has in UTC",
+        "spark_merge/ddl/conversion.py",
+        '"time", "datetime", "enum", "set"})',
+        '"time", "datetime", "timestamp", "enum", "set"})',
+        EFFECTS % "types",
+    ),
+    Mutation(
+        "ClickHouse: a date that is kept as text has the digits that it had",
+        "spark_merge/sinks/clickhouse/alter.py",
+        'as_text=column.kind == "text"',
+        "as_text=False",
+        "tests/unit/ddl/test_conversion.py",
     ),
     Mutation(
         "a swap whose answer was lost is taken for done",

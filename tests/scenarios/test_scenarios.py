@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.dump_player import DumpPlayer
+from tests.scenarios.effects_player import EffectsPlayer
 from tests.scenarios.f1_player import F1Player
 from tests.scenarios.rounds_player import RoundsPlayer
 from tests.scenarios.sequence_player import SequencePlayer
@@ -31,6 +32,7 @@ def player(scenario: Path) -> Play:
     kind, _, _ = scenario.name.partition("_")
     players: dict[str, Callable[[], Play]] = {
         "dump": lambda: DumpPlayer().play,
+        "effects": lambda: EffectsPlayer().play,
         "f1": lambda: F1Player().play,
         "rounds": lambda: RoundsPlayer().play,
         "sequence": lambda: SequencePlayer().play,

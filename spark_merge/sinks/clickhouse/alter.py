@@ -35,7 +35,6 @@ class Change:
 def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], there: Mapping[str, str]) -> Change:
     """The schemas as the target keeps them (columns.kept_as), `columns` as the source has them. `there`: the target's columns with their
     types. Raises SinkError for what the target cannot follow."""
-    before = {column.name: column for column in was.columns}
     effects = {one.column.name: one for one in columns}
     moves = {one.column.name: one.before.name for one in columns if one.before is not None and one.renamed}
     _check_key(was, now, moves)
@@ -48,10 +47,10 @@ def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], 
         if source is None:
             others.append(_added(column, effects[column.name], now))
             continue
-        former = before[source.name]
-        if not keeps_values(former, column):
+        if not keeps_values(source, effects[column.name].column, as_text=column.kind == "text"):
             raise SinkError(
-                f"{now.name}.{column.name}: {_told(former)} becomes {_told(column)}: the target may not convert values as the source does",
+                f"{now.name}.{column.name}: {_told(source)} becomes {_told(effects[column.name].column)}: the target may not convert values"
+                " as the source does",
                 hint=f"{BY_HAND}; or {ANEW}",
             )
         wanted = column_type(column, in_key=column.name in now.key)
@@ -59,7 +58,7 @@ def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], 
             if column.name in now.key:
                 raise SinkError(f"{now.name}.{column.name} is of the handle key, and its type changes to {_told(column)}", hint=ANEW)
             others.append(f"MODIFY COLUMN {quoted(column.name)} {wanted}")
-    gone = before.keys() - set(moves.values()) - set(now.column_names())
+    gone = {*was.column_names()} - set(moves.values()) - set(now.column_names())
     others += [f"DROP COLUMN IF EXISTS {quoted(name)}" for name in sorted(gone)]
     return Change(tuple(f"RENAME COLUMN {quoted(old)} TO {quoted(new)}" for old, new in renames), tuple(others))
 

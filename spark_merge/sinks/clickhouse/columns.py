@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from sidecar.core.model import Column, TableSchema
+from spark_merge.ddl.conversion import Conversion, conversion
 from spark_merge.encode.typed import DECIMAL_DIGITS_MAX
 from spark_merge.sinks.clickhouse.uri import Dates
 
@@ -70,33 +71,23 @@ def holds(there: str, wanted: str) -> bool:
     return there in (wanted, f"Nullable({wanted})")
 
 
-_WIDER = frozenset(
-    {
-        ("int", "text"), ("uint", "text"), ("int", "uint"), ("uint", "int"), ("float", "double"), ("year", "int"), ("year", "uint"),
-        ("date", "text"), ("datetime", "text"), ("enum", "text"), ("set", "text"), ("time", "text"), ("json", "text"), ("text", "json"),
-    }
-)  # fmt: skip
-"""Kinds of which the target's own conversion makes what TiDB's makes. Not among them: a timestamp that becomes something else, by the
-session's zone; what is rounded; numbers out of texts; a text that becomes an enum, under a collation; bytes and characters."""
-
 _INTEGER_DIGITS = 20
 
 
-def keeps_values(before: Column, after: Column) -> bool:
-    """Whether what is in the column stays right, or is made right by the target's conversion."""
-    if before.kind != after.kind:
-        if after.kind == "decimal" and before.kind in ("int", "uint"):
-            return _digits(after) - after.scale >= _INTEGER_DIGITS
-        return (before.kind, after.kind) in _WIDER
-    match before.kind:
-        case "decimal":
-            return after.scale >= before.scale and _digits(after) - after.scale >= _digits(before) - before.scale
-        case "datetime" | "timestamp" | "time":
-            return after.scale >= before.scale and (before.kind != "time" or after.scale == before.scale)
-        case "binary" | "bit":
-            return before.kind == "bit" or before.length == after.length or max(before.length, after.length) < 0
-        case _:
-            return True
+def keeps_values(before: Column, after: Column, *, as_text: bool) -> bool:
+    """Whether what is in the column stays right, or is made right by the target's conversion. Both as the source has them. `as_text`: the
+    column is a text after it."""
+    found = conversion(before, after)
+    if found is None or (found is Conversion.PADDED and (as_text or after.kind == "time")):
+        return False
+    if after.kind == "decimal":
+        integer_digits = _digits(before) - before.scale if before.kind == "decimal" else _INTEGER_DIGITS
+        return _digits(after) - after.scale >= integer_digits
+    return found is not Conversion.TEXT or before.kind not in _OTHER_TEXT
+
+
+_OTHER_TEXT = frozenset({"decimal", "year"})
+"""Kinds whose text at the target is another than TiDB's: it has no zeros at the end, or at the beginning."""
 
 
 def _digits(column: Column) -> int:

@@ -1,4 +1,4 @@
-"""Schema changes at the target, told by the log's schemas before and after; by the DDLs' texts only what schemas do not tell.
+"""Schema changes at the target, from their effects on the log's tables (spark_merge/ddl/effects.py).
 
     dropped ─► moved ─► each table that is new or other: made, or altered with its note (tables.Note) in one statement ─► its view
 
@@ -10,75 +10,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from sidecar.core.model import MARK_TABLE, TableName, TableSchema, lowered
+from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import Head
-from spark_merge.ddl.columns import column_effects
-from spark_merge.ddl.logged import logged_ddls
-from spark_merge.ddl.names import together
-from spark_merge.ddl.statement import Kind, Partitions, Statement
-from spark_merge.sinks.clickhouse.alter import change
+from spark_merge.contract import Head, has_rows
+from spark_merge.ddl.effects import Fate, TableEffect, effects
+from spark_merge.sinks.clickhouse.alter import BY_HAND, change
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.server import identifier, quoted
-from spark_merge.sinks.clickhouse.tables import Note, Tables, There, has_rows
+from spark_merge.sinks.clickhouse.tables import Note, Tables, There
 
 _ASIDE = "__moving"
 
 
-@dataclass
-class Told:
-    """What the statements of a segment's DDLs say. `moved`: from the name before to the name after."""
-
-    dropped: set[TableName] = field(default_factory=set)
-    truncated: set[TableName] = field(default_factory=set)
-    moved: dict[TableName, TableName] = field(default_factory=dict)
-    statements: list[Statement] = field(default_factory=list)
-
-
-def told(head: Head) -> Told:
-    """Raises UnsupportedDdl for a text that cannot be read, SinkError for a DDL that the target cannot follow."""
-    found, moves = Told(), list[Statement]()
-    for ddl in logged_ddls(head, head.ddls):
-        record, statement = ddl.record, ddl.statement
-        if record.schema == MARK_TABLE.schema:
-            continue
-        if ddl.problem is not None:
-            raise ddl.problem
-        found.statements.append(statement)
-        match statement.kind:
-            case Kind.DROP_TABLE:
-                found.dropped |= set(statement.tables())
-            case Kind.DROP_SCHEMA:
-                gone = {lowered(name) for name in statement.schemas()}
-                found.dropped |= {name for name in head.schemas if lowered(name.schema) in gone}
-            case Kind.TRUNCATE:
-                found.truncated |= set(statement.tables())
-            case Kind.RENAME:
-                moves.append(statement)
-            case Kind.ALTER_TABLE | Kind.EXCHANGE:
-                _check_keeps_rows(head, record, statement)
-                moves += [statement] if statement.moves else []
-    if moves:
-        for source, target in together(moves, head).moves:
-            first = next((name for name, now in found.moved.items() if now == source), source)
-            found.moved[first] = target
+def followed(head: Head) -> list[TableEffect]:
+    """What the segment's DDLs did. Raises UnsupportedDdl for a text that cannot be read, SinkError for what the target cannot follow."""
+    found = effects(head)
+    for effect in found:
+        if effect.problem is not None:
+            raise effect.problem
+        at = f"segment {head.seq}, DDL at commit_ts {head.upto_ts}, {effect.record and effect.record.query!r}"
+        if effect.rows_leave:
+            raise SinkError(
+                f"{at}: the target has no partitions",
+                hint=f"mark the rows that it takes away: INSERT INTO `…__rows` SELECT * REPLACE ({2 * head.upto_ts} AS _version, 1 AS"
+                f" _is_deleted) FROM `…__rows` FINAL WHERE …; rows that it brings have _version {2 * head.upto_ts + 1}; then name"
+                " the DDL's commit_ts in the sink's `ddl-done`",
+            )
+        if effect.fate is Fate.UNKEYED:
+            raise SinkError(f"{at}: {effect.unkeyed}", hint=BY_HAND)
     return found
-
-
-def _check_keeps_rows(head: Head, record: DdlRecord, statement: Statement) -> None:
-    if statement.partitions is Partitions.ROWS_LEAVE:
-        raise SinkError(
-            f"segment {head.seq}, DDL at commit_ts {record.commit_ts}, {record.query!r}: the target has no partitions",
-            hint=f"mark the rows that it takes away: INSERT INTO `…__rows` SELECT * REPLACE ({2 * record.commit_ts} AS _version, 1 AS"
-            f" _is_deleted) FROM `…__rows` FINAL WHERE …; rows that it brings have _version {2 * record.commit_ts + 1}; then name"
-            " the DDL's commit_ts in the sink's `ddl-done`",
-        )
 
 
 class Ddls:
@@ -90,27 +55,26 @@ class Ddls:
 
     def carry_out(self, head: Head) -> None:
         """All of the segment's. Raises SinkError, UnsupportedDdl, OwnershipLost."""
-        before = {name: schema for name, schema in head.schemas.items() if has_rows(schema)}
-        after = {name: schema for name, schema in head.next_schemas.items() if has_rows(schema)}
-        self._tables.check_apart(after.values())
-        by_hand = any(record.commit_ts in self._tables.settings.done for record in head.ddls)
-        found = Told() if by_hand else told(head)
-        moved = {source: target for source, target in found.moved.items() if source in before}
-        after |= {target: replace(before[source], name=target) for source, target in moved.items() if target not in after}
-        self._drop(found.dropped & before.keys(), head.upto_ts)
+        self._tables.check_apart(schema for schema in head.next_schemas.values() if has_rows(schema))
+        if head.upto_ts in self._tables.settings.done:
+            self._each((_Step(effect, effect.after, head.upto_ts) for effect in effects(head) if effect.after), self._by_hand)
+            return
+        found = followed(head)
+        moved = {effect.before.name: effect.name for effect in found if effect.fate is Fate.RENAMED and effect.before}
+        dropped = {effect.name for effect in found if effect.fate is Fate.DROPPED}
+        self._drop(dropped, head.upto_ts)
         self._move(moved, head.upto_ts)
-        came_from = {target: source for source, target in moved.items()}
-        for name, schema in sorted(after.items()):
-            was = before.get(came_from.get(name, name))
-            if name not in came_from and name in moved:
-                was = None
-            step = _Step(schema, was, head.upto_ts, name in found.truncated, tuple(found.statements))
-            if step.changes(moved=name in came_from):
-                self._check_owner()
-                self._by_hand(step) if by_hand else self._one(step)
-        there = self._tables.read(view for name in before.keys() - after.keys() if (view := self._names.reader(name)))
-        for name in sorted((moved.keys() | found.dropped) & before.keys() - after.keys()):
+        self._each((_Step(effect, schema, head.upto_ts) for effect in found if (schema := _schema_at_target(effect))), self._one)
+        gone = (moved.keys() | dropped) - {effect.name for effect in found if effect.fate is not Fate.DROPPED}
+        there = self._tables.read(view for name in gone if (view := self._names.reader(name)))
+        for name in sorted(gone):
             self._tables.drop_view(name, there)
+
+    def _each(self, steps: Iterable[_Step], act: Callable[[_Step], None]) -> None:
+        for step in sorted(steps, key=lambda step: step.schema.name):
+            if step.changes:
+                self._check_owner()
+                act(step)
 
     # ---- whole tables ----------------------------------------------------------------------------------------------------------------
 
@@ -157,7 +121,7 @@ class Ddls:
     def _one(self, step: _Step) -> None:
         name, schema = self._names.rows(step.schema.name), step.schema
         found = self._there(name)
-        if found is None and step.was is not None:
+        if found is None and step.effect.before is not None:
             raise SinkError(
                 f"{name}, which has the rows of {schema.name}, is not at the target and {step} changes it",
                 hint="bring it back, or dump anew",
@@ -170,21 +134,19 @@ class Ddls:
             assert found.note is not None, "it is ours"
             note = found.note
             if note.upto < step.upto:
-                cleared = step.truncated or step.was is None
-                note = msgspec.structs.replace(note, upto=step.upto, floor=step.floor if cleared else note.floor)
+                note = msgspec.structs.replace(note, upto=step.upto, floor=step.floor if step.begins_empty else note.floor)
                 self._alter(name, found, step, note)
-        self._shown(name, step, note)
+        self._shown(name, step, note, emptied=step.effect.fate is Fate.EMPTIED)
 
     def _alter(self, name: TableName, found: There, step: _Step, note: Note) -> None:
         doing = f"{step}: altering {name}"
         others: tuple[str, ...] = ()
-        if step.was is None:
+        if step.effect.before is None:
             self._tables.compare(step.schema, found)
         else:
             self._tables.learn_key(step.schema, found)
-            was = self._tables.kept(replace(step.was, name=step.schema.name))
-            columns = column_effects(step.was, step.schema, step.statements)
-            due = change(was, self._tables.kept(step.schema), columns, found.columns)
+            was = self._tables.kept(replace(step.effect.before, name=step.schema.name))
+            due = change(was, self._tables.kept(step.schema), step.effect.columns, found.columns)
             if due.renames:
                 self._server.run(f"ALTER TABLE {identifier(name)} {', '.join(due.renames)}", doing=doing)
             others = due.others
@@ -192,11 +154,11 @@ class Ddls:
             self._server.run(f"ALTER TABLE {identifier(name)} {', '.join(others)}", doing=doing)
         self._note(name, note)
 
-    def _shown(self, name: TableName, step: _Step, note: Note) -> None:
+    def _shown(self, name: TableName, step: _Step, note: Note, *, emptied: bool = False) -> None:
         there = self._tables.read(one for one in (name, self._names.reader(step.schema.name)) if one)
         self._tables.compare(step.schema, there[name])
         self._tables.view(step.schema, there, floor=note.floor)
-        if step.truncated:
+        if emptied:
             below = f"{quoted(Ours.of(step.schema).version)} <= {note.floor}"
             self._server.run(f"ALTER TABLE {identifier(name)} DELETE WHERE {below}", doing=f"{step}: deleting the rows of {name}")
 
@@ -210,7 +172,7 @@ class Ddls:
             old = found.note or self._tables.note(schema)
             note = msgspec.structs.replace(old, table=tuple(schema.name), upto=step.upto)
             self._note(name, note)
-        self._shown(name, replace(step, truncated=False), note)
+        self._shown(name, step, note)
 
     def _there(self, name: TableName) -> There | None:
         return self._tables.read([name]).get(name)
@@ -221,13 +183,11 @@ class Ddls:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What the DDLs at `upto` make of one table. `was` None: it comes with them. `statements`: all of the segment's."""
+    """What the DDLs at `upto` make of one table, which is `schema` after them."""
 
+    effect: TableEffect
     schema: TableSchema
-    was: TableSchema | None
     upto: int
-    truncated: bool
-    statements: tuple[Statement, ...]
 
     def __str__(self) -> str:
         return f"the DDL at commit_ts {self.upto}"
@@ -237,9 +197,23 @@ class _Step:
         """The greatest version of what was committed before it."""
         return 2 * self.upto + 1
 
-    def changes(self, *, moved: bool) -> bool:
-        was, now = self.was, self.schema
-        return was is None or moved or self.truncated or (was.columns, was.key) != (now.columns, now.key)
+    @property
+    def begins_empty(self) -> bool:
+        return self.effect.before is None or self.effect.fate is Fate.EMPTIED
+
+    @property
+    def changes(self) -> bool:
+        was, now = self.effect.before, self.schema
+        if self.begins_empty or was is None or self.effect.renamed_columns:
+            return True
+        return (was.name, was.columns, was.key) != (now.name, now.columns, now.key)
+
+
+def _schema_at_target(effect: TableEffect) -> TableSchema | None:
+    """Also of a table that goes to a name which the log does not have."""
+    if effect.fate is Fate.RENAMED and effect.before is not None:
+        return effect.after or replace(effect.before, name=effect.name)
+    return effect.after
 
 
 def _aside(name: TableName) -> TableName:

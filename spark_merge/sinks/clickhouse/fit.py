@@ -8,9 +8,10 @@ from functools import partial
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
+from spark_merge.contract import has_rows
 from spark_merge.sinks.clickhouse.position import Position
 from spark_merge.sinks.clickhouse.server import Server, forget
-from spark_merge.sinks.clickhouse.tables import Tables, has_rows, note_of
+from spark_merge.sinks.clickhouse.tables import Tables, note_of
 from spark_merge.sinks.clickhouse.uri import Settings, settings_of
 from spark_merge.sinks.kind import SinkUri
 

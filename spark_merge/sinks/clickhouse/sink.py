@@ -10,16 +10,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from sidecar.core.model import TableName, TableSchema
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
-from spark_merge.cut import LIVE_PART_ROWS, spread, units
+from sidecar.core.model import TableSchema
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task, has_rows
+from spark_merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, units
 from spark_merge.sinks.clickhouse.ddl import Ddls
 from spark_merge.sinks.clickhouse.fit import holds_rows, misfits
 from spark_merge.sinks.clickhouse.position import TABLE, Position
 from spark_merge.sinks.clickhouse.server import forget
-from spark_merge.sinks.clickhouse.tables import Tables, has_rows
+from spark_merge.sinks.clickhouse.tables import Tables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, Settings, settings_of
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
 from spark_merge.sinks.kind import SinkKind, SinkUri
@@ -56,8 +56,7 @@ class ClickHouseSink:
             self._make_ready(heads)
         groups = spread(units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
-        schemas = heads[0].schemas
-        targets = {name: self._tables.target(schemas[name]) for name in _with_rows(heads) & schemas.keys() if has_rows(schemas[name])}
+        targets = {schema.name: self._tables.target(schema) for schema in tables_with_rows(heads)}
         return Batch(tuple(heads), (tasks,), ClickHouseWriter(self._settings.server, targets, self._output, written))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
@@ -78,20 +77,11 @@ class ClickHouseSink:
 
     def _make_ready(self, heads: Sequence[Head]) -> None:
         """At the start all tables, so that what is not there later was taken away; then those with rows in these segments."""
-        schemas = heads[0].schemas
-        wanted = schemas.values() if self._fresh else [schemas[name] for name in sorted(_with_rows(heads) & schemas.keys())]
+        wanted = heads[0].schemas.values() if self._fresh else tables_with_rows(heads)
         now = time.monotonic()
         new = [schema for schema in wanted if has_rows(schema) and self._known.get(schema, 0.0) <= now]
         self._tables.ready(new, fresh=self._fresh)
         self._known.update(dict.fromkeys(new, now + TABLES_KNOWN_S))
-
-
-def _with_rows(heads: Iterable[Head]) -> set[TableName]:
-    found: set[TableName] = set()
-    for head in heads:
-        found |= {chunk.table for chunk in head.due_chunks()}
-        found |= head.schemas.keys() if head.table_rows is None else head.table_rows.keys()
-    return found
 
 
 def _leaves(uri: SinkUri) -> str:

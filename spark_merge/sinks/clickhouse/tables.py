@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sidecar.core.model import MARK_TABLE, TableName, TableSchema
+from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.identity import continues
+from spark_merge.contract import has_rows
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.columns import DATE_KINDS, column_type, holds, kept_as
 from spark_merge.sinks.clickhouse.server import identifier, literal, quoted
@@ -66,11 +67,6 @@ class Target:
 
     rows: TableName
     kept: TableSchema
-
-
-def has_rows(schema: TableSchema) -> bool:
-    """Whether a table of the log has rows here."""
-    return bool(schema.key and schema.columns) and schema.name.schema != MARK_TABLE.schema
 
 
 @dataclass

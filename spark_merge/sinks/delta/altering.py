@@ -35,7 +35,7 @@ def alter(table: Table, altered: Altered, head: Head, moment: Moment) -> None:
     if table.due(found, of_ddls) > moment.last:
         return
     if altered.unless_empty and not altered.emptied:
-        raise DELTA.refused("; ".join(ddl.query for ddl in head.ddls), altered.unless_empty, head.ddls)
+        raise DELTA.refused(head, altered.unless_empty)
     table.bring(after, of_ddls, act)
 
 

@@ -22,14 +22,16 @@ import pyarrow as pa
 
 from sidecar.core.model import Column, TableSchema, lowered
 from spark_merge.contract import Head
-from spark_merge.ddl.columns import ColumnEffect, column_effects
+from spark_merge.ddl.columns import ColumnEffect
+from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.effects import Fate, TableEffect
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.delta.columns import delta_type
-from spark_merge.sinks.table_ddl import Merged, emptied, statements
+from spark_merge.sinks.delta.places import table_place
+from spark_merge.sinks.table_ddl import Merged
 
 _CALENDAR = re.compile(r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 DELTA = Merged("Delta tables", "a table's folder is not renamed", "folder")
-_PLAIN_DIGITS_MAX = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +49,25 @@ class Altered:
 
 
 def alterations(head: Head, routes: Routes, done: frozenset[int]) -> list[Altered]:
-    """Of the DDLs that end a segment, but those whose commit_ts is in `done`. Raises SinkError for what no table can follow."""
-    ddls = [ddl for ddl in head.ddls if ddl.commit_ts not in done and ddl.query]
-    if not ddls and head.ddls:
+    """Of the DDLs that end a segment; of none, where the operator has carried them out. Raises SinkError for what no table can follow."""
+    if head.upto_ts in done:
         return []
-    read = statements(head, ddls, routes, DELTA)
-    gone = emptied(read, head.schemas)
-    found = [Altered(head.schemas[name], head.next_schemas.get(name), emptied=True) for name in sorted(gone)]
-    for name in sorted(head.schemas.keys() & head.next_schemas.keys() - gone):
-        before, after = head.schemas[name], head.next_schemas[name]
-        if before.undefined() != after.undefined():
-            found.append(_altered(before, after, column_effects(before, after, read)))
-    return found
+    found = DELTA.followed(head, routes, lambda name: table_place(routes.target(name)))
+    return [altered for effect in found if (altered := _altered(effect)) is not None]
 
 
-def _altered(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEffect]) -> Altered:
+def _altered(effect: TableEffect) -> Altered | None:
+    before, after = effect.before, effect.after
+    if before is None:
+        return None
+    if effect.fate in (Fate.EMPTIED, Fate.DROPPED):
+        return Altered(before, after, emptied=True)
+    if effect.fate is Fate.UNKEYED:
+        return Altered(before, None, unless_empty=effect.unkeyed)
+    return _columns(before, after, effect.columns) if after is not None and effect.changes_columns else None
+
+
+def _columns(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEffect]) -> Altered:
     moved: list[tuple[str, str, str]] = []
     filled: list[tuple[str, str]] = []
     why: list[str] = []
@@ -72,77 +78,51 @@ def _altered(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEf
                 filled += [(now.name, value)] if (value := existing_value(one)) is not None else []
             except ValueError as error:
                 why.append(f"column {now.name} begins with {error}")
-        elif lowered(was.name) != lowered(now.name) or not _is_as_it_was(was, now):
-            if (value := conversion(was, now)) is None:
-                why.append(f"column {now.name} has values of a {was.kind}, which may be others as a {now.kind}")
-            else:
-                moved.append((was.name, now.name, value))
+        elif (value := converted(was, now)) is None:
+            why.append(f"column {now.name} has values of a {was.kind}, which may be others as a {now.kind}")
+        elif lowered(was.name) != lowered(now.name) or delta_type(was) != delta_type(now):
+            moved.append((was.name, now.name, value))
     return Altered(before, after, moved=tuple(moved), filled=tuple(filled), unless_empty="; ".join(why))
 
 
-def _is_as_it_was(old: Column, new: Column) -> bool:
-    return delta_type(old) == delta_type(new) and conversion(old, new) == "{}"
-
-
-def conversion(old: Column, new: Column) -> str | None:
-    """The SQL of a value that is there as one of `new`'s, exact for each that TiDB takes; None where there is none."""
-    kind = delta_type(new)
-    as_text = pa.types.is_string(kind)
-    match old.kind, new.kind:
-        case ("int" | "uint" | "bit", "int"):
-            return "{}" if old.kind == "int" else "CAST({} AS BIGINT)"
-        case ("int" | "uint" | "bit", "uint") | ("bit", "bit"):
-            return "CAST({} AS DECIMAL(20,0))" if old.kind == "int" else "{}"
-        case ("int" | "uint", "text"):
-            return "CAST({} AS VARCHAR)"
-        case ("int" | "uint", "decimal") if not as_text and new.length - new.scale <= _PLAIN_DIGITS_MAX:
-            return f"CAST({{}} AS DECIMAL({new.length},{new.scale}))"
-        case ("decimal", "decimal") if delta_type(old) == kind and old.scale == new.scale:
-            return "{}"
-        case ("decimal", "decimal") if not as_text and not pa.types.is_string(delta_type(old)) and new.scale >= old.scale:
-            return f"CAST({{}} AS DECIMAL({new.length},{new.scale}))"
-        case ("float", "double"):
-            return "CAST({} AS DOUBLE)"
-        case ("enum" | "set", "text"):
-            return "{}"
-        case ("datetime", "datetime") | ("timestamp", "timestamp"):
-            return "{}" if new.scale >= old.scale else None
-        case ("binary", "binary"):
-            return "{}" if old.length == new.length else None
-        case (one, other) if one == other and old.scale == new.scale:
-            return "{}"
-    return None
+def converted(old: Column, new: Column) -> str | None:
+    """The SQL of a value that is there, which `{}` is, as one of `new`'s; None where there is none that is exact."""
+    found, as_text = conversion(old, new), pa.types.is_string(delta_type(new))
+    if found is None or (found is Conversion.PADDED and as_text):
+        return None
+    if delta_type(old) == delta_type(new):
+        return "{}"
+    return None if as_text and old.kind not in ("int", "uint") else f"CAST({{}} AS {_sql_type(new)})"
 
 
 def existing_value(added: ColumnEffect) -> str | None:
     """As SQL, what existing rows have in a new column; None: null. Raises ValueError with what it is, if that is no plain value."""
     if added.unknown:
         raise ValueError(added.unknown)
-    return None if added.existing is None else _literal(added.column, added.existing)
-
-
-def _literal(column: Column, text: str) -> str:
+    if added.existing is None:
+        return None
+    text, kind = added.existing, added.column.kind
     quoted = "'" + text.replace("'", "''") + "'"
-    match column.kind:
+    if kind == "binary" or (kind in ("date", "datetime", "timestamp") and not _CALENDAR.fullmatch(text[:10])):
+        raise ValueError(f"{text!r}, a {kind}")
+    match kind:
         case "text" | "enum" | "set" | "json" | "vector" | "time":
             return quoted
-        case "int":
-            return f"CAST({quoted} AS BIGINT)"
-        case "float":
-            return f"CAST({quoted} AS FLOAT)"
-        case "double":
-            return f"CAST({quoted} AS DOUBLE)"
-        case "uint" | "bit":
-            return f"CAST({quoted} AS DECIMAL(20,0))"
-        case "year":
-            return f"CAST({quoted} AS SMALLINT)"
-        case "date" if _CALENDAR.fullmatch(text):
-            return f"CAST({quoted} AS DATE)"
-        case "datetime" if _CALENDAR.fullmatch(text[:10]):
+        case "datetime":
             return f"arrow_cast({quoted}, 'Timestamp(Microsecond, None)')"
-        case "timestamp" if _CALENDAR.fullmatch(text[:10]):
+        case "timestamp":
             return f"arrow_cast({quoted}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-        case "decimal" if not pa.types.is_string(delta_type(column)):
-            return f"CAST({quoted} AS DECIMAL({column.length},{column.scale}))"
+        case "decimal" if pa.types.is_string(delta_type(added.column)):
+            return quoted
         case _:
-            raise ValueError(f"{text!r}, a {column.kind}")
+            return f"CAST({quoted} AS {_sql_type(added.column)})"
+
+
+def _sql_type(column: Column) -> str:
+    return f"DECIMAL({column.length},{column.scale})" if column.kind == "decimal" else _SQL_TYPES.get(column.kind, "VARCHAR")
+
+
+_SQL_TYPES = {
+    "int": "BIGINT", "uint": "DECIMAL(20,0)", "bit": "DECIMAL(20,0)", "year": "SMALLINT", "float": "FLOAT", "double": "DOUBLE",
+    "date": "DATE",
+}  # fmt: skip

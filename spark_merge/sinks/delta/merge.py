@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from sidecar.core.model import Seq, TableSchema
+from sidecar.core.model import Seq
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
@@ -34,16 +34,6 @@ from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_colum
 from spark_merge.sinks.files.layout import storage_errors
 
 MERGE_BYTES_MAX = 512 << 20
-
-
-def check_key(schema: TableSchema) -> None:
-    """Raises SinkError for a key that a MERGE cannot compare."""
-    odd = [column.name for column in schema.columns if column.name in schema.key and column.kind in ("float", "double")]
-    if odd:
-        raise SinkError(
-            f"{schema.name} has {odd[0]}, a floating-point number, in its key, and a MERGE by it is not exact",
-            hint="use mode=append, or leave the table out by the changefeed's filter",
-        )
 
 
 def merge(table: Table, place: TablePlace, files: Sequence[WrittenFile], moment: Moment, folder: Folder) -> None:

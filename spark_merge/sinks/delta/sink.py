@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
-from sidecar.errors import ConfigError, SinkError
+from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.process.progress import side_by_side
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
-from spark_merge.cut import spread, units
-from spark_merge.encode.block import schema_of
+from spark_merge.cut import spread, tables_with_rows, units
+from spark_merge.ddl.routes import APART, check_apart
 from spark_merge.sinks.delta.altering import alter
 from spark_merge.sinks.delta.columns import layout_of
 from spark_merge.sinks.delta.ddl import alterations
-from spark_merge.sinks.delta.merge import check_key, merge
+from spark_merge.sinks.delta.merge import merge
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.table import Moment, Table
 from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, Settings, holds_rows, settings_of
@@ -36,6 +36,7 @@ from spark_merge.sinks.files.folder import OutputFolder, segment_of
 from spark_merge.sinks.files.layout import Identity, owner_of, storage_errors
 from spark_merge.sinks.files.sink import CHUNK_PARTS, LIVE_PARTS
 from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.sinks.table_ddl import check_key
 
 TABLES_AT_ONCE_MAX = 8
 """Whose commits wait for the storage side by side."""
@@ -124,24 +125,15 @@ class DeltaSink:
 
     def _places(self, heads: Sequence[Head]) -> dict[TableName, TablePlace]:
         """Of the tables that have rows in these segments."""
-        names: set[TableName] = set()
-        schemas = heads[0].schemas
-        for head in heads:
-            names |= {chunk.table for chunk in head.due_chunks()}
-            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
-        self._check_apart(names)
-        return {name: self._place(schema_of(schemas, name)) for name in names - {MARK_TABLE}}
-
-    def _check_apart(self, names: Iterable[TableName]) -> None:
-        try:
-            self._settings.routes.check_apart(names)
-        except ConfigError as error:
-            raise SinkError(error.message, hint=error.hint) from error
+        found = tables_with_rows(heads)
+        routes, names = self._settings.routes, [schema.name for schema in found]
+        check_apart(names, lambda name: str(routes.target(name).folded()), hint=APART)
+        return {schema.name: self._place(schema) for schema in found}
 
     def _place(self, schema: TableSchema) -> TablePlace:
         if (found := self._known.get(schema)) is None:
             if self._settings.mode == "merge":
-                check_key(schema)
+                check_key(schema, "a MERGE")
             place = self._at(schema.name)
             layout = layout_of(schema, self._table(place).columns(), self._settings.mode)
             names = dict(zip(schema.column_names(), layout.columns, strict=True))
@@ -168,7 +160,7 @@ def _misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str
         try:
             layout_of(schema, [], mode)
             if mode == "merge":
-                check_key(schema)
+                check_key(schema, "a MERGE")
         except SinkError as error:
             yield error.message, error.hint
 

@@ -13,25 +13,24 @@ that has no row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import StringType
 
-from sidecar.core.model import MARK_TABLE, TableName, TableSchema
+from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head
-from spark_merge.ddl.columns import column_effects
-from spark_merge.ddl.logged import logged_ddls
-from spark_merge.ddl.statement import Statement
-from spark_merge.sinks.delta.ddl import conversion
+from spark_merge.ddl.columns import ColumnEffect
+from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.effects import Fate, TableEffect, effects
 from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.iceberg.types import iceberg_type, widened
 from spark_merge.sinks.iceberg.uri import Settings
-from spark_merge.sinks.table_ddl import Merged, emptied, statements
+from spark_merge.sinks.table_ddl import Merged
 
 ICEBERG = Merged("Iceberg tables", "a table is not renamed in its catalog", "namespace")
 Identifier = tuple[str, ...]
@@ -51,40 +50,24 @@ class Altered:
 
 def alterations(head: Head, settings: Settings) -> dict[Identifier, Altered]:
     """By the place of a table. Raises SinkError for what no table can follow."""
-    if not head.ddls and head.schemas is head.next_schemas:
-        return {}
-    ddls = [ddl for ddl in head.ddls if ddl.commit_ts not in settings.ddl_done and ddl.query]
-    read = statements(head, ddls, settings.routes, ICEBERG)
-    gone = {settings.identifier(name) for name in emptied(read, head.schemas) if head.schemas[name].key}
-    by_hand = not ddls and bool(head.ddls)
-    old, new = _placed(head.schemas, settings.identifier), _placed(head.next_schemas, settings.identifier)
-    found: dict[Identifier, Altered] = {}
-    for place in sorted(old.keys() | new.keys()):
-        before, after = old.get(place), new.get(place)
-        if place in gone:
-            found[place] = Altered(before, after, {}, emptied=True)
-        elif after is None or before is None:
-            why = _left(before, head) if after is None and not by_hand else ""
-            found |= {place: Altered(before, after, {}, unless_empty=why)} if why or after is not None else {}
-        elif (by_hand and _of(head, before.name)) or before.undefined() != after.undefined():
-            names = renamed(before, after, [ddl.statement for ddl in logged_ddls(head, head.ddls)])
-            why = "" if by_hand else "; ".join(_reasons(before, after, read))
-            found[place] = Altered(before, after, names, unless_empty=why, by_hand=by_hand)
-    return found
+    by_hand = head.upto_ts in settings.ddl_done
+    found = effects(head) if by_hand else ICEBERG.followed(head, settings.routes, settings.identifier)
+    placed = ((settings.identifier(effect.name), _altered(effect, by_hand=by_hand)) for effect in found)
+    return {place: altered for place, altered in placed if altered is not None}
 
 
-def refusal(head: Head, why: str) -> SinkError:
-    return ICEBERG.refused("; ".join(ddl.query for ddl in head.ddls), why, head.ddls)
-
-
-def check_key(schema: TableSchema) -> None:
-    """Raises SinkError for a key that an equality delete cannot name."""
-    odd = [column.name for column in schema.columns if column.name in schema.key and column.kind in ("float", "double")]
-    if odd:
-        raise SinkError(
-            f"{schema.name} has {odd[0]}, a floating-point number, in its key, and an equality delete by it is not exact",
-            hint="use mode=append, or leave the table out by the changefeed's filter",
-        )
+def _altered(effect: TableEffect, *, by_hand: bool) -> Altered | None:
+    before, after = effect.before, effect.after
+    if before is None or (by_hand and effect.fate is Fate.RENAMED):
+        return None if after is None else Altered(None, after, {})
+    if effect.fate in (Fate.EMPTIED, Fate.DROPPED) and not by_hand:
+        return Altered(before, after, {}, emptied=True)
+    if effect.fate is Fate.UNKEYED and not by_hand:
+        return Altered(before, None, {}, unless_empty=effect.unkeyed)
+    if after is None or not (effect.changes_columns or (by_hand and effect.record)):
+        return None
+    why = "" if by_hand else "; ".join(_reasons(effect.columns))
+    return Altered(before, after, renamed(effect.columns), unless_empty=why, by_hand=by_hand)
 
 
 def check_parted(spec: PartitionSpec, there: Schema, table: TableSchema) -> None:
@@ -98,28 +81,20 @@ def check_parted(spec: PartitionSpec, there: Schema, table: TableSchema) -> None
         )
 
 
-def _placed(schemas: Mapping[TableName, TableSchema], place: Callable[[TableName], Identifier]) -> dict[Identifier, TableSchema]:
-    return {place(name): schema for name, schema in schemas.items() if schema.key and name != MARK_TABLE}
-
-
-def _of(head: Head, name: TableName) -> list[DdlRecord]:
-    return [ddl for ddl in head.ddls if TableName(ddl.schema, ddl.table).folded() == name.folded()]
-
-
-def _left(before: TableSchema | None, head: Head) -> str:
-    """Of a table that has no rows for us any more, and was not emptied."""
-    if before is None or before.name not in head.next_schemas:
-        return ""
-    return f"{before.name} has no key any more, so its rows are not delivered"
-
-
-def _reasons(before: TableSchema, after: TableSchema, read: Sequence[Statement]) -> Iterator[str]:
-    for one in column_effects(before, after, read):
+def _reasons(columns: Iterable[ColumnEffect]) -> Iterator[str]:
+    for one in columns:
         column, former = one.column, one.before
         if former is None:
             if one.unknown:
                 yield f"column {column.name} begins with {one.unknown}"
             elif one.existing is not None:
                 yield f"column {column.name} begins with {one.existing!r}, and rows that are there would have null"
-        elif conversion(former, column) is None or widened(iceberg_type(former), iceberg_type(column)) is None:
+        elif not _stays(former, column):
             yield f"column {column.name} has values of a {former.kind}, which may be others as a {column.kind}"
+
+
+def _stays(former: Column, column: Column) -> bool:
+    """Whether what files have of a column is right as one of its new type."""
+    found, kind = conversion(former, column), iceberg_type(column)
+    padded_text = found is Conversion.PADDED and isinstance(kind, StringType)
+    return found is not None and not padded_text and widened(iceberg_type(former), kind) is not None

@@ -18,8 +18,7 @@ from pyiceberg.types import NestedField
 
 from sidecar.core.model import Column, TableSchema, lowered
 from sidecar.errors import SinkError
-from spark_merge.ddl.columns import column_effects
-from spark_merge.ddl.statement import Statement
+from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.sinks.iceberg.types import Mode, envelope, envelope_fields, iceberg_type, widened
 
 Renamed = Mapping[str, str]
@@ -58,15 +57,8 @@ def evolved(there: Schema, last_id: int, after: TableSchema, renamed: Renamed, *
     return None if _same(found, there.fields) else Schema(*found)
 
 
-def renamed(before: TableSchema | None, after: TableSchema, statements: Iterable[Statement]) -> Renamed:
-    """Which columns got other names by these DDLs. Of a table that is another one: none."""
-    if before is None or before.table_id != after.table_id:
-        return {}
-    pairs = [
-        (lowered(one.column.name), lowered(one.before.name))
-        for one in column_effects(before, after, statements)
-        if one.before is not None and one.renamed
-    ]
+def renamed(columns: Iterable[ColumnEffect]) -> Renamed:
+    pairs = [(lowered(one.column.name), lowered(one.before.name)) for one in columns if one.before is not None]
     return {name: former for name, former in pairs if name != former}
 
 

@@ -46,7 +46,7 @@ from pyiceberg.table import Table
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, DumpPass, Head
-from spark_merge.sinks.iceberg.ddl import Altered, alterations, check_key, check_parted, refusal
+from spark_merge.sinks.iceberg.ddl import ICEBERG, Altered, alterations, check_parted
 from spark_merge.sinks.iceberg.evolution import evolved
 from spark_merge.sinks.iceberg.fold import live, passes, with_keys, without_repeats
 from spark_merge.sinks.iceberg.lake import Change, Identifier, Rows
@@ -55,6 +55,7 @@ from spark_merge.sinks.iceberg.partitions import check_stays
 from spark_merge.sinks.iceberg.position import PREFIX, Standings
 from spark_merge.sinks.iceberg.tables import Tables
 from spark_merge.sinks.iceberg.writer import Files, Target, Written
+from spark_merge.sinks.table_ddl import check_key
 
 SNAPSHOT = f"{PREFIX}snapshot"
 
@@ -111,7 +112,7 @@ class MergedTables(Tables):
             self._targets.clear()
 
     def _target(self, schema: TableSchema, last: Head) -> Target:
-        check_key(schema)
+        check_key(schema, "an equality delete")
         return super()._target(schema, last)
 
     def _check_parted(self, table: Table, schema: TableSchema) -> None:
@@ -179,7 +180,7 @@ class MergedTables(Tables):
 
     def _check_followed(self, table: Table, altered: Altered, last: Head, files: Sequence[Written]) -> None:
         if altered.unless_empty and not altered.emptied and (files or _has_rows(table)):
-            raise refusal(last, altered.unless_empty)
+            raise ICEBERG.refused(last, altered.unless_empty)
 
     def _schema_after(self, table: Table, altered: Altered, below: Below, last: Head) -> Schema | None:
         if altered.after is None:
@@ -190,10 +191,11 @@ class MergedTables(Tables):
                 there, table.metadata.last_column_id, altered.after, altered.renamed, anew=empty or altered.by_hand, mode=self._mode
             )
         except SinkError as error:
-            raise refusal(last, error.message) from error
+            raise ICEBERG.refused(last, error.message) from error
         lost = set() if found is None or altered.emptied else below.keys - set(found.field_ids)
         if lost:
-            raise refusal(last, f"column {', '.join(there.find_field(one).name for one in lost)} is in the key of rows that were deleted")
+            names = ", ".join(there.find_field(one).name for one in lost)
+            raise ICEBERG.refused(last, f"column {names} is in the key of rows that were deleted")
         if found is not None:
             check_stays(table, found)
         return found

@@ -17,7 +17,7 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.cut import LIVE_PART_ROWS, spread, units
-from spark_merge.sinks.iceberg.ddl import check_key, check_parted
+from spark_merge.sinks.iceberg.ddl import check_parted
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.merge import MergedTables
 from spark_merge.sinks.iceberg.merge_writer import MergeWriter
@@ -28,6 +28,7 @@ from spark_merge.sinks.iceberg.uri import PARAMETERS, RECORD, Settings, settings
 from spark_merge.sinks.iceberg.writer import IcebergWriter, Written
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.position import PositionKeeper
+from spark_merge.sinks.table_ddl import check_key
 
 CHUNK_PARTS = 16
 """A large dump keeps that many cores busy; each has a file of a segment and table."""
@@ -84,7 +85,7 @@ def _misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterable[tuple[str
             settings.identifier(schema.name)
             spec = settings.partitions.spec(schema, settings.mode)
             if settings.mode == "merge" and schema.key:
-                check_key(schema)
+                check_key(schema, "an equality delete")
                 check_parted(spec, iceberg_schema(schema, "merge"), schema)
         except SinkError as error:
             yield error.message, error.hint

@@ -20,11 +20,13 @@ from functools import partial
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
+from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
-from spark_merge.contract import Accepted, Head, Owner
-from spark_merge.ddl.logged import logged_ddls
+from spark_merge.contract import Accepted, Head, Owner, has_rows
+from spark_merge.cut import tables_with_rows
+from spark_merge.ddl.effects import effects
+from spark_merge.ddl.routes import check_apart
 from spark_merge.sinks.files.folder import beginnings
 from spark_merge.sinks.files.layout import owner_of, seq_of, storage_errors, table_folder
 from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
@@ -59,24 +61,11 @@ class Tables:
     def targets(self, heads: Sequence[Head]) -> dict[TableName, Target]:
         """Of the tables that have rows in these segments; those that are not there are made. Raises SinkError for one that is not ours, or
         that somebody dropped or altered."""
-        schemas, names = heads[0].schemas, set[TableName]()
-        for head in heads:
-            names |= {chunk.table for chunk in head.due_chunks()}
-            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
-        wanted = [schemas[name] for name in sorted(names & schemas.keys() - {MARK_TABLE}) if schemas[name].key]
+        wanted = tables_with_rows(heads)
         if any(schema.name not in self._targets for schema in wanted):
-            self._check_apart([schema.name for schema in schemas.values() if schema.key and schema.name != MARK_TABLE])
+            names, place = (one.name for one in heads[0].schemas.values() if has_rows(one)), self._lake.settings.identifier
+            check_apart(names, lambda name: ".".join(place(name)), hint="give each a name of its own by routes= or tables=")
         return {schema.name: self._target(schema, heads[-1]) for schema in wanted}
-
-    def _check_apart(self, names: Sequence[TableName]) -> None:
-        seen: dict[tuple[str, ...], TableName] = {}
-        for name in names:
-            other = seen.setdefault(self._lake.settings.identifier(name), name)
-            if other != name:
-                raise SinkError(
-                    f"{other} and {name} would both be {'.'.join(self._lake.settings.identifier(name))}",
-                    hint="give each a name of its own by routes= or tables=",
-                )
 
     def _target(self, schema: TableSchema, last: Head) -> Target:
         found = self._targets.get(schema.name)
@@ -165,7 +154,7 @@ class Tables:
         """Whose columns are others after the DDLs."""
         if last.schemas is last.next_schemas:
             return set()
-        found = {name: schema for name, schema in last.next_schemas.items() if schema.key and name != MARK_TABLE}
+        found = {name: schema for name, schema in last.next_schemas.items() if has_rows(schema)}
         return {name for name, schema in found.items() if name not in last.schemas or not same_columns(last.schemas[name], schema)}
 
     def _bring(self, name: TableName, last: Head, files: Sequence[Written], *, changed: bool) -> None:
@@ -210,7 +199,7 @@ class Tables:
     def _next_schema(self, table: Table, name: TableName, last: Head) -> Schema | None:
         before, after = last.schemas.get(name), last.next_schemas[name]
         another = before is None or before.table_id != after.table_id
-        names = renamed(before, after, [ddl.statement for ddl in logged_ddls(last, last.ddls)])
+        names = renamed(next((one.columns for one in effects(last) if (one.before, one.after) == (before, after)), ()))
         anew = another or self._lake.settings.retyped == "anew"
         found = evolved(table.schema(), table.metadata.last_column_id, after, names, anew=anew)
         if found is not None:

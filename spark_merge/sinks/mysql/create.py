@@ -29,7 +29,7 @@ from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.rowcodec.definition import quoted_text
 from spark_merge.ddl.names import at_target
 from spark_merge.ddl.parser import parsed
-from spark_merge.ddl.routes import Routes
+from spark_merge.ddl.routes import APART, Routes, check_apart
 from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, dialect_of, rendered
 from spark_merge.sinks.mysql.ddl_picture import SqlSession
@@ -49,9 +49,9 @@ class Made(NamedTuple):
 
 def make_tables(session: SqlSession, schemas: Iterable[TableSchema], routes: Routes) -> list[Made]:
     """Those that are not there, with their schemas, and a look at the others. Raises SinkError for a table of other columns, and for one
-    whose definition the log does not tell; ConfigError as `Routes.check_apart`; pymysql's errors."""
+    whose definition the log does not tell, and for two that routes take to one; pymysql's errors."""
     wanted = sorted((one for one in schemas if one.columns and one.name.schema != MARK_TABLE.schema), key=lambda one: one.name)
-    routes.check_apart(one.name for one in wanted)
+    check_apart((one.name for one in wanted), lambda name: str(routes.target(name).folded()), hint=APART)
     dialect = dialect_of(str(session.rows("SELECT VERSION()")[0][0]))
     for schema in sorted({routes.target(one.name).schema for one in wanted}):
         session.rows(f"CREATE DATABASE IF NOT EXISTS {quoted(schema)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")

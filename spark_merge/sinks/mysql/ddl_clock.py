@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sidecar.core.model import CommitTs, TableSchema, physical_ms
-from sidecar.rowcodec.kv_layout import kv_table_of
+from spark_merge.ddl.columns import column_effects
 
 
 def session_time(commit_ts: CommitTs, before: TableSchema | None, after: TableSchema | None) -> float:
@@ -22,9 +22,8 @@ def _origins(before: TableSchema | None, after: TableSchema | None) -> list[floa
     """Of the new columns whose default is the moment: a session has one clock, so the first counts."""
     if before is None or after is None or after.definition is None or not after.layout:
         return []
-    defaults = {column.name: (column.default or "").upper() for column in after.definition.columns}
-    new = {name for name, default in defaults.items() if default.startswith("CURRENT_TIMESTAMP")} - set(before.column_names())
-    found = [column.absent for column in kv_table_of(after).columns if column.column.name in new]
+    moments = {column.name for column in after.definition.columns if (column.default or "").upper().startswith("CURRENT_TIMESTAMP")}
+    found = [one.existing for one in column_effects(before, after, ()) if one.before is None and one.column.name in moments]
     return [
         datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() for text in found if text is not None and not text.startswith("0000")
     ]

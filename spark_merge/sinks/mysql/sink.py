@@ -17,9 +17,9 @@ from hashlib import sha256
 
 import msgspec
 
-from sidecar.core.model import MARK_TABLE, Seq, TableName, TableSchema
+from sidecar.core.model import Seq, TableName, TableSchema
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
-from spark_merge.cut import stages
+from spark_merge.cut import stages, tables_with_rows
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
@@ -102,12 +102,7 @@ class SqlSink:
 
     def _tables(self, heads: Sequence[Head]) -> Mapping[TableName, TargetTable]:
         """What those tables have at the target that have rows in these segments."""
-        schemas = heads[0].schemas
-        names: set[TableName] = set()
-        for head in heads:
-            names |= {chunk.table for chunk in head.due_chunks()}
-            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
-        wanted = [schemas[name] for name in sorted(names & schemas.keys() - {MARK_TABLE}) if schemas[name].key]
+        wanted = tables_with_rows(heads)
         oldest = time.monotonic() - TABLES_KNOWN_S
         new = [schema for schema in wanted if self._known.get(schema, (None, oldest))[1] <= oldest]
         if new:

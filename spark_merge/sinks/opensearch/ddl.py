@@ -21,7 +21,7 @@ from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.sinks.opensearch.changes import Changes, Kept, Source
 from spark_merge.sinks.opensearch.client import NOT_FOUND
-from spark_merge.sinks.opensearch.fields import Form, differs
+from spark_merge.sinks.opensearch.fields import Form, Forms, differs
 from spark_merge.sinks.opensearch.indices import Index, Indices
 from spark_merge.sinks.opensearch.names import physical
 
@@ -148,7 +148,7 @@ class DdlRunner:
             "source": {"index": old, "size": COPY_ROWS},
             "dest": {"index": new, "version_type": "external"},
             "conflicts": "proceed",
-            "script": {"lang": "painless", "source": SCRIPT, "params": {"columns": list(_columns(kept))}},
+            "script": {"lang": "painless", "source": SCRIPT, "params": {"columns": list(_columns(kept, self.indices.settings.forms))}},
         }
         found: dict[str, Any] | None = None
         while found is None:  # a task is forgotten by a server that starts again
@@ -180,25 +180,25 @@ class DdlRunner:
             wait_s = min(wait_s * 2, POLL_MAX_S)
 
 
-def _columns(kept: Kept) -> Iterator[dict[str, Any]]:
+def _columns(kept: Kept, forms: Forms) -> Iterator[dict[str, Any]]:
     before = {column.name: column for column in kept.before.columns}
     for source in kept.sources:
         year = source.name is not None and before[source.name].kind == "year"
         yield {
             "to": source.column.name,
             "name": source.name,
-            "absent": _value(source),
+            "absent": _value(source, forms.form(source.column)),
             "how": source.how,
             "digits": source.column.scale if source.how == "scale" else 4 if year else 0,
         }
 
 
-def _value(source: Source) -> Any:
+def _value(source: Source, form: Form) -> Any:
     """Of a new column, as a document has it."""
     text = source.absent
     if text is None:
         return None
-    match source.form:
+    match form:
         case Form.NUMBER:
             return float(text) if source.column.kind in ("float", "double") else int(text)
         case Form.YEAR:

@@ -16,9 +16,9 @@ from urllib.parse import quote
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
-from spark_merge.cut import stages
+from spark_merge.cut import stages, tables_with_rows
 from spark_merge.sinks.kind import SinkKind, SinkUri
-from spark_merge.sinks.opensearch.changes import changes, moments, ours
+from spark_merge.sinks.opensearch.changes import changes, ours
 from spark_merge.sinks.opensearch.client import Session
 from spark_merge.sinks.opensearch.ddl import DdlRunner
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
@@ -77,11 +77,7 @@ class OpenSearchSink:
         """The tables that have rows in these segments have indices that fit; at the beginning all have."""
         schemas = ours(heads[0].schemas)
         self._settings.names.check(schemas)
-        names: set[TableName] = set(schemas) if self._makes_indices else set()
-        for head in heads:
-            names |= {chunk.table for chunk in head.due_chunks()}
-            names |= schemas.keys() if head.table_rows is None else head.table_rows.keys()
-        wanted = [schemas[name] for name in sorted(names & schemas.keys()) if schemas[name] not in self._fit]
+        wanted = [schema for schema in (schemas.values() if self._makes_indices else tables_with_rows(heads)) if schema not in self._fit]
         there = self._indices.there(map(self._alias, wanted))
         for schema in wanted:
             index = there.get(self._alias(schema))
@@ -100,11 +96,10 @@ class OpenSearchSink:
 
     def _carry_out(self, first: Head, last: Head) -> None:
         settings = self._settings
-        times = moments(last)
-        if times & settings.done:
+        if last.upto_ts in settings.done:
             return
         settings.names.check(ours(last.next_schemas))
-        found = changes(last, settings.forms, anew=bool(times & settings.anew))
+        found = changes(last, anew=last.upto_ts in settings.anew)
         written = self._position.state.detail
         if written is None:
             there = self._indices.there(map(self._alias, ours(last.schemas).values()))

@@ -13,7 +13,7 @@ from spark_merge.contract import Head
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.reader import Reader, words
-from spark_merge.ddl.routes import Routes, routes_of
+from spark_merge.ddl.routes import APART, Routes, check_apart, routes_of
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
 
 ROUTES = routes_of(" shop.*=>shop_copy.* , Shop.Orders => copy.orders2,`we,ird`.`a.b`=>x.`y z`")
@@ -60,9 +60,9 @@ def test_what_is_no_route_is_refused_with_how_one_is_written(text: str) -> None:
 
 def test_two_tables_that_would_be_one_are_refused() -> None:
     routes = routes_of("a.*=>x.*, b.*=>x.*")
-    routes.check_apart([TableName("a", "t"), TableName("b", "u")])
-    with pytest.raises(ConfigError, match=r"a\.t and b\.T both to x\.T"):
-        routes.check_apart([TableName("a", "t"), TableName("b", "T")])
+    check_apart([TableName("a", "t"), TableName("b", "u")], lambda name: str(routes.target(name).folded()), hint=APART)
+    with pytest.raises(SinkError, match=r"a\.t and b\.T would both be x\.t"):
+        check_apart([TableName("a", "t"), TableName("b", "T")], lambda name: str(routes.target(name).folded()), hint=APART)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -147,6 +148,18 @@ def test_rows_that_move_unseen_are_refused_until_the_operator_says(query: str) -
         found(query, [table(), table(name=OTHER)], [table(), table(name=OTHER)])
     assert "ddl-done=90" in refused.value.hint
     assert not found(query, [table(), table(name=OTHER)], [table(), table(name=OTHER)], done=90)
+
+
+def test_a_table_that_loses_its_key_is_refused_if_it_has_rows() -> None:
+    (one,) = found("ALTER TABLE t DROP PRIMARY KEY", [table()], [replace(table(), key=())])
+    assert one.unless_empty == "s.t has no key any more, so its rows are not delivered"
+    assert not found("ALTER TABLE t DROP PRIMARY KEY", [table()], [replace(table(), key=())], done=90)
+
+
+def test_a_name_in_another_case_is_another_folder() -> None:
+    with pytest.raises(SinkError, match="not renamed") as refused:
+        found("RENAME TABLE t TO T", [table()], [table(name=TableName("s", "T"))])
+    assert "s.T=>s.t" in refused.value.hint
 
 
 def test_a_renamed_table_stays_where_it_is_by_a_route() -> None:

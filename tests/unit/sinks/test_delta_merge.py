@@ -9,9 +9,10 @@ import pytest
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
-from spark_merge.sinks.delta.merge import Folded, check_key
+from spark_merge.sinks.delta.merge import Folded
 from spark_merge.sinks.delta.writer import STAGED, TablePlace, WrittenFile
 from spark_merge.sinks.registry import open_sink
+from spark_merge.sinks.table_ddl import check_key
 from tests.support.deliveries import ORDERS, SCHEMA, Row, Segments, change, chunk, opened, write, write_chunk
 
 
@@ -68,6 +69,6 @@ def test_keys_bound_the_files_that_are_read(tmp_path: Path) -> None:
 
 
 def test_a_floating_point_key_is_refused() -> None:
-    check_key(SCHEMA)
+    check_key(SCHEMA, "a MERGE")
     with pytest.raises(SinkError, match="floating-point"):
-        check_key(TableSchema(ORDERS, (Column("id", "double", nullable=False),), ("id",)))
+        check_key(TableSchema(ORDERS, (Column("id", "double", nullable=False),), ("id",)), "a MERGE")

@@ -11,7 +11,6 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
 from spark_merge.sinks.opensearch.changes import Changes, changes
-from spark_merge.sinks.opensearch.fields import Forms
 
 ID, PRICE, NOTE = Column("id", "int", nullable=False), Column("price", "decimal", length=10, scale=2), Column("note", "text")
 ORDERS = TableSchema(TableName("shop", "orders"), (ID, PRICE, NOTE), ("id",), table_id=7, physical_ids=(7,))
@@ -21,7 +20,7 @@ def after(query: str, before: list[TableSchema], now: list[TableSchema], *, tabl
     ddls = (DdlRecord(CommitTs(100), table.schema, table.table, query),) if query else ()
     manifest = Manifest(Seq(3), 1, CommitTs(0), CommitTs(100), None, 0, 0, {}, "s", "c", ddls, next_schemas="t")
     head = Head(manifest, {one.name: one for one in before}, {one.name: one for one in now})
-    return changes(head, Forms(), anew=anew)
+    return changes(head, anew=anew)
 
 
 def told(found: Changes) -> dict[str, list[str]]:
@@ -165,6 +164,13 @@ def test_a_default_that_may_be_anything_is_refused(column: Column, default: str)
         (Column("c", "enum", elements=("a",)), Column("c", "enum", elements=("a", "b")), "same"),
         (Column("c", "int"), Column("c", "text"), "text"),
         (Column("c", "double"), Column("c", "text"), ""),
+        (Column("c", "bit", length=8), Column("c", "int"), "same"),
+        (Column("c", "year"), Column("c", "int"), "same"),
+        (Column("c", "float"), Column("c", "double"), "same"),
+        (Column("c", "int"), Column("c", "decimal", length=10, scale=0), "scale"),
+        (Column("c", "int"), Column("c", "decimal", length=10, scale=2), "scale"),
+        (Column("c", "timestamp"), Column("c", "text"), ""),
+        (Column("c", "json"), Column("c", "text"), ""),
         (Column("c", "text"), Column("c", "int"), ""),
         (Column("c", "binary", length=4), Column("c", "binary", length=8), ""),
         (Column("c", "datetime", scale=3), Column("c", "datetime", scale=0), ""),
@@ -183,6 +189,12 @@ def test_values_of_a_column_that_changes_its_type_are_followed_where_they_are_ce
 def test_another_handle_key_is_refused() -> None:
     with pytest.raises(SinkError, match=r"the handle key of shop\.orders was \(id\) and is \(note\)"):
         after("ALTER TABLE orders DROP PRIMARY KEY", [ORDERS], [replace(ORDERS, key=("note",))])
+
+
+def test_a_table_that_loses_its_key_is_refused_and_keeps_its_index_until_the_operator_lets_it_go() -> None:
+    with pytest.raises(SinkError, match=r"shop\.orders has no key any more"):
+        after("ALTER TABLE orders DROP PRIMARY KEY", [ORDERS], [replace(ORDERS, key=())])
+    assert told(after("ALTER TABLE orders DROP PRIMARY KEY", [ORDERS], [replace(ORDERS, key=())], anew=True))["dropped"] == ["orders"]
 
 
 def test_marks_and_tables_without_a_key_are_nobodys() -> None:
