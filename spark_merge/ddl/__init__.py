@@ -2,7 +2,8 @@
 
     parser    a statement;  alter_table, column_syntax, partition_syntax  its parts;  tokens, reader  its words
     logged    the statements of a segment, with the tables that the log has
-    columns   what they make of a table's columns
+    effects   what became of each table of a segment: the one interpretation that every sink follows
+    columns   what became of a table's columns;  conversion  of their values, where a type changes
     names     a statement with the names of the log's tables, and of the target's;  routes  which names a target has
 
 What a target can hold, and how a change is expressed there, is the sink's.
