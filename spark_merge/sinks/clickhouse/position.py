@@ -26,7 +26,9 @@ end may not be carried out. That stays true whichever worker writes it, and howe
 
 from __future__ import annotations
 
+import random
 import secrets
+import time
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -36,6 +38,10 @@ from spark_merge.sinks.clickhouse.server import NO_DATABASE, NO_TABLE, Server, i
 from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored
 
 TABLE = "ticdc_dump_position"
+
+WAIT_FACTOR = 4.0
+"""Of workers that open at once each waits for a random time before it claims again, at most this many times what its claim took: else they
+could go on claiming in step."""
 
 _COLUMNS = "epoch, incarnation, token, number, log_id, output, seq, upto_ts, manifest"
 _MADE = """CREATE TABLE IF NOT EXISTS {table} (
@@ -123,10 +129,11 @@ class Journal:
         if before is None:
             self._create()
         assert before is None or before.state.owner < after.owner, "an opening brings a later owner"
-        holder, doing = JournalOwner(after.owner, secrets.randbits(63)), "becoming the target's writer"
+        start_s, holder, doing = time.monotonic(), JournalOwner(after.owner, secrets.randbits(63)), "becoming the target's writer"
         self._write(JournalRow(holder, 0, after.log_id, "", None), doing=doing)
         epoch, incarnation = after.owner
         if self._read(f"epoch >= 0 AND (epoch, incarnation, token) != ({epoch}, {incarnation}, {holder.token})") != before:
+            time.sleep(random.uniform(0, WAIT_FACTOR * (time.monotonic() - start_s)))
             return Missed.CONFLICT
         settled = None if before is None else _end_of(before).settled
         self.output = settled.output if settled else secrets.token_hex(8)
