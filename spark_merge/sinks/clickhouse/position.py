@@ -9,8 +9,9 @@ that has a row above 0. A token is random, so each owner is written by one worke
     acceptance   read: as before? → write the next row → read: is it the last row, of the greatest owner?
 
 Why a swap that was answered as done is one:
-- Of two workers that open at once, one at most is done. Let both have written their claims; the one whose claim became visible later
-  reads the other's claim, which is not as before. (A claim that was not followed up says only that there is an owner of this number.)
+- Of two workers that have read the same, one at most opens. Let both write their claims: the one whose claim becomes visible later reads
+  the other's claim, which is not as before. So no two owners have the same epoch and incarnation. (A claim that was not followed up says
+  only that its numbers are taken.)
 - An acceptance of a replaced owner is counted or fails. Let the later owner read after its claim:
     the row was visible then: what is accepted is not as before, so the later owner reads again, and starts from this row
     the row became visible later: the claim was visible before it, so the read after the row returns the claim, and the acceptance fails
