@@ -136,7 +136,7 @@ class PositionKeeper(Generic[Detail, Payload]):
     def _swap(self, after: OutputState[Detail], payload: Payload | None) -> None:
         before = self._own()
         if before.state == after and payload is None:
-            self._read_own()
+            self.check()
             return
         for _ in range(SWAPS_MAX):
             result = self._store.compare_and_swap(before, after, payload)
