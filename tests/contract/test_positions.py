@@ -107,8 +107,8 @@ class TestOpenSearch(PositionPort):
 class TestMysql(PositionPort):
     @pytest.fixture
     def output(self, mariadb: MariaDb) -> Iterator[Output]:
-        schema, server = f"position{next(numbers)}", mysql_session.Server(mariadb.host, mariadb.port, mariadb.user)
-        keep(mysql_session.SECRET_KIND, str(server), mariadb.password)
+        schema, server = f"position{next(numbers)}", mysql_session.Server(((mariadb.host, mariadb.port),), mariadb.user)
+        keep(server.SECRET_KIND, str(server), mariadb.password)
         begun = mysql.Begun(Seq(9), 2, "keys")
         details = (mysql.Underway(begun), mysql.Underway(begun, "a DDL"), mysql.Underway(None, "another DDL"))
         with ExitStack() as sessions:
@@ -123,8 +123,8 @@ class TestMysql(PositionPort):
 class TestClickHouse(PositionPort):
     @pytest.fixture
     def server(self, clickhouse: ClickHouse) -> Iterator[clickhouse_server.Server]:
-        server = clickhouse_server.Server(clickhouse.host, clickhouse.port, clickhouse.user)
-        keep(clickhouse_server.SECRET_KIND, str(server), clickhouse.password)
+        server = clickhouse_server.Server(((clickhouse.host, clickhouse.port),), clickhouse.user)
+        keep(server.SECRET_KIND, str(server), clickhouse.password)
         yield server
         clickhouse_server.forget(server)
 

@@ -35,6 +35,6 @@ def test_a_journal_that_0_4_or_before_wrote_is_read(
     monkeypatch: pytest.MonkeyPatch, rows: list[list[Any]], state: OutputState[None] | None, opened: bool
 ) -> None:
     monkeypatch.setattr(Server, "rows", lambda *_, **__: rows)
-    journal = Journal(Server("host", 1, "user"), "ours")
+    journal = Journal(Server((("host", 1),), "user"), "ours")
     stored = journal.read()
     assert (stored and stored.state, journal.is_opened()) == (state, opened)
