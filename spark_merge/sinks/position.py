@@ -135,9 +135,10 @@ class PositionKeeper(Generic[Detail, Payload]):
 
     def _swap(self, after: OutputState[Detail], payload: Payload | None) -> None:
         before = self._own()
+        if before.state == after and payload is None:
+            self.check()
+            return
         for _ in range(SWAPS_MAX):
-            if before.state == after and payload is None:
-                return
             result = self._store.compare_and_swap(before, after, payload)
             if isinstance(result, Stored):
                 self._known = result

@@ -40,7 +40,7 @@ class Output:
 class Worker:
     """A process that has a keeper of the output."""
 
-    def __init__(self, output: Output, store: PositionStore[Any, Any], log_id: str) -> None:
+    def __init__(self, output: Output, store: PositionStore[Any, Any], log_id: str = LOG) -> None:
         self.store, self._output = store, output
         self.keeper: PositionKeeper[Any, Any] = PositionKeeper(store, log_id=log_id, remedy=REMEDY)
 
@@ -95,7 +95,7 @@ class PositionPort:
         owner = output.worker().keeper.open(5).owner
         with pytest.raises(OwnershipLost, match="epoch 5"):
             output.worker().keeper.open(4)
-        assert _looked(output).owner == owner
+        assert looked(output).owner == owner
 
     def test_of_workers_that_open_at_once_each_is_another_owner_and_the_last_one_writes(self, output: Output) -> None:
         workers, together = [output.worker() for _ in range(RACERS)], Barrier(RACERS)
@@ -107,13 +107,13 @@ class PositionPort:
         with ThreadPoolExecutor(RACERS) as pool:
             owners = list(pool.map(race, workers))
         assert len(set(owners)) == RACERS
-        assert _looked(output).owner == max(owners)
+        assert looked(output).owner == max(owners)
         for owner, worker in sorted(zip(owners, workers, strict=True), key=lambda pair: pair[0]):
             if owner != max(owners):
                 with pytest.raises(OwnershipLost):
                     worker.accept(0, first=0)
             else:
-                assert worker.accept(0, first=0) == _looked(output).accepted
+                assert worker.accept(0, first=0) == looked(output).accepted
 
     # ---- accepting --------------------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class PositionPort:
         worker.keeper.open(1)
         worker.accept(2, first=0)
         last = worker.accept(5, first=3)
-        assert worker.keeper.state.accepted == _looked(output).accepted == last
+        assert worker.keeper.state.accepted == looked(output).accepted == last
         assert output.worker().keeper.open(None).accepted == last
 
     @pytest.mark.parametrize("first", [2, 4])
@@ -132,7 +132,7 @@ class PositionPort:
         last = worker.accept(2, first=0)
         with pytest.raises(SinkError, match="accepted segment 2"):
             worker.accept(6, first=first)
-        assert _looked(output).accepted == last
+        assert looked(output).accepted == last
         worker.accept(3, first=3)
 
     def test_a_detail_is_there_for_the_next_owner_until_a_batch_is_accepted(self, output: Output) -> None:
@@ -140,11 +140,11 @@ class PositionPort:
             worker = output.worker()
             worker.keeper.open(1)
             worker.keeper.change(detail)
-            assert _looked(output).detail == detail
+            assert looked(output).detail == detail
             following = output.worker()
             assert following.keeper.open(1).detail == detail
             following.accept(last, first=last)
-            assert (_looked(output).detail, following.keeper.state.detail) == (None, None)
+            assert (looked(output).detail, following.keeper.state.detail) == (None, None)
 
     # ---- ownership --------------------------------------------------------------------------------------------------
 
@@ -157,10 +157,10 @@ class PositionPort:
             frozen.keeper.check()
         with pytest.raises(OwnershipLost):
             frozen.accept(1, first=1)
-        for detail in output.details:
+        for detail in (frozen.keeper.state.detail, *output.details):
             with pytest.raises(OwnershipLost):
                 frozen.keeper.change(detail)
-        assert _looked(output) == replace(later.keeper.state, accepted=last)
+        assert looked(output) == replace(later.keeper.state, accepted=last)
         later.keeper.check()
         later.accept(1, first=1)
 
@@ -172,7 +172,7 @@ class PositionPort:
             last = later.accept(seq, first=seq)
         with pytest.raises(OwnershipLost):
             frozen.accept(0, first=0)
-        assert _looked(output).accepted == last
+        assert looked(output).accepted == last
 
     def test_another_log_neither_looks_nor_opens(self, output: Output) -> None:
         owner = output.worker().keeper.open(1).owner
@@ -181,14 +181,14 @@ class PositionPort:
             with pytest.raises(SinkError, match="is log") as raised:
                 act()
             assert raised.value.hint == REMEDY
-        assert _looked(output).owner == owner
+        assert looked(output).owner == owner
 
     def test_an_output_that_names_the_changefeed_alone_becomes_this_logs(self, output: Output) -> None:
         older = output.worker(LOG.partition("#")[0])
         older.keeper.open(1)
         last = older.accept(4, first=0)
         state = output.worker().keeper.open(1)
-        assert (state.log_id, state.accepted, _looked(output).log_id) == (LOG, last, LOG)
+        assert (state.log_id, state.accepted, looked(output).log_id) == (LOG, last, LOG)
 
     # ---- lost answers and stale requests ----------------------------------------------------------------------------
 
@@ -202,11 +202,11 @@ class PositionPort:
         for number, detail in enumerate(output.details, start=1):
             store.happens = list(happens)
             worker.keeper.change(detail)
-            assert _looked(output) == replace(worker.keeper.state, accepted=last, detail=detail)
+            assert looked(output) == replace(worker.keeper.state, accepted=last, detail=detail)
             store.happens = list(happens)
             last = worker.accept(number, first=number)
         assert store.happens == []
-        assert _looked(output) == worker.keeper.state
+        assert looked(output) == worker.keeper.state
         output.worker().keeper.open(1)
 
     def test_an_owner_that_is_replaced_while_its_answer_is_lost_stops(self, output: Output) -> None:
@@ -216,13 +216,13 @@ class PositionPort:
         store.happens = [False]
         with pytest.raises(OwnershipLost):
             worker.accept(0, first=0)
-        assert _looked(output).accepted is None
+        assert looked(output).accepted is None
 
     def test_a_store_that_others_write_to_is_swapped_again(self, output: Output) -> None:
         worker, store = _unanswered(output)
         worker.keeper.open(1)
         store.missed, store.happens = Missed.CONFLICT, [False] * 3
-        assert worker.accept(0, first=0) == _looked(output).accepted
+        assert worker.accept(0, first=0) == looked(output).accepted
 
     def test_a_request_that_arrives_late_changes_nothing(self, output: Output) -> None:
         worker, store = output.worker(), output.store()
@@ -232,7 +232,7 @@ class PositionPort:
         late = accepted_of(7)
         assert isinstance(store.compare_and_swap(before, replace(state, accepted=late), output.payload(late)), Missed)
         assert isinstance(store.compare_and_swap(None, OutputState(LOG, Owner(9, 9))), Missed)
-        assert _looked(output) == worker.keeper.state
+        assert looked(output) == worker.keeper.state
         worker.accept(1, first=1)
         output.close(store)
 
@@ -242,7 +242,7 @@ def _unanswered(output: Output) -> tuple[Worker, Unanswered]:
     return Worker(output, store, LOG), store
 
 
-def _looked(output: Output) -> OutputState[Any]:
+def looked(output: Output) -> OutputState[Any]:
     worker = output.worker()
     state = worker.keeper.look()
     output.close(worker.store)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sidecar.core.model import CommitTs, Seq
+from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
+from sidecar.process.kept_secrets import keep
 from spark_merge.contract import Accepted
+from spark_merge.sinks.clickhouse import server as clickhouse_server
+from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.files.commits import FolderPositions
 from spark_merge.sinks.files.layout import DeliveredSegment, Identity
 from spark_merge.sinks.http.client import Receiver
@@ -21,14 +29,18 @@ from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows
 from spark_merge.sinks.iceberg.sink import IcebergSink
 from spark_merge.sinks.memory.positions import MemoryPositions
+from spark_merge.sinks.mysql import position as mysql
+from spark_merge.sinks.mysql import session as mysql_session
 from spark_merge.sinks.opensearch.client import Server, Session
 from spark_merge.sinks.opensearch.position import DocumentPositions, Written
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.storage.commits import StoragePositions
 from spark_merge.sinks.storage.options import options_of
-from tests.contract.position_port import LOG, Output, PositionPort
+from tests.contract.position_port import LOG, Output, PositionPort, Worker, accepted_of, looked
 from tests.support.lake import uri_of
+from tests.support.services.clickhouse import ClickHouse
 from tests.support.services.http_receiver import HttpReceiver
+from tests.support.services.mariadb import MariaDb
 from tests.support.services.opensearch import OpenSearchNode
 
 numbers = itertools.count()
@@ -89,3 +101,104 @@ class TestOpenSearch(PositionPort):
         details = (Written(Seq(0), {}), Written(Seq(9), {"a": "a-v1", "b": "b-v3"}))
         server = Server(hosts=(("127.0.0.1", opensearch.port),))
         return Output(lambda: DocumentPositions(Session(server), index), details=details)
+
+
+@pytest.mark.xdist_group("sql-target")
+class TestMysql(PositionPort):
+    @pytest.fixture
+    def output(self, mariadb: MariaDb) -> Iterator[Output]:
+        schema, server = f"position{next(numbers)}", mysql_session.Server(((mariadb.host, mariadb.port),), mariadb.user)
+        keep(server.SECRET_KIND, str(server), mariadb.password)
+        begun = mysql.Begun(Seq(9), 2, "keys")
+        details = (mysql.Underway(begun), mysql.Underway(begun, "a DDL"), mysql.Underway(None, "another DDL"))
+        with ExitStack() as sessions:
+
+            def store() -> mysql.SinkTable:
+                return mysql.SinkTable(sessions.enter_context(closing(mysql_session.Session(server))), schema)
+
+            yield Output(store, details=details)
+
+
+@pytest.mark.xdist_group("clickhouse")
+class TestClickHouse(PositionPort):
+    @pytest.fixture
+    def server(self, clickhouse: ClickHouse) -> Iterator[clickhouse_server.Server]:
+        server = clickhouse_server.Server(((clickhouse.host, clickhouse.port),), clickhouse.user)
+        keep(server.SECRET_KIND, str(server), clickhouse.password)
+        yield server
+        clickhouse_server.forget(server)
+
+    @pytest.fixture
+    def database(self) -> str:
+        return f"position{next(numbers)}"
+
+    @pytest.fixture
+    def output(self, server: clickhouse_server.Server, database: str) -> Output:
+        return Output(lambda: Journal(server, database))
+
+    def test_of_two_openings_whose_requests_alternate_each_is_another_owner(
+        self, server: clickhouse_server.Server, database: str, output: Output
+    ) -> None:
+        """Whichever request of one the other falls between: of the first owner of all, too."""
+        for step in itertools.count(1):
+            other = output.worker()
+            between = Between(server, step, partial(other.keeper.open, None))
+            slow = Worker(output, between.journal(database))
+            slow.keeper.open(None)
+            if between.left > 0:
+                break
+            workers = sorted([slow, other], key=lambda worker: worker.keeper.state.owner)
+            assert workers[0].keeper.state.owner < workers[1].keeper.state.owner
+            with pytest.raises(OwnershipLost):
+                workers[0].accept(step, first=step)
+            assert workers[1].accept(step, first=step) == looked(output).accepted
+        assert step > 4
+
+    def test_an_acceptance_amid_which_another_worker_opens_is_counted_or_fails(
+        self, server: clickhouse_server.Server, database: str, output: Output
+    ) -> None:
+        lost = 0
+        for step in itertools.count(1):
+            last = output.worker().keeper.open(None).accepted
+            other = output.worker()
+            between = Between(server, 1 << 30, partial(other.keeper.open, None))
+            slow = Worker(output, between.journal(database))
+            slow.keeper.open(None)
+            between.left = step
+            following = 0 if last is None else last.seq + 1
+            try:
+                slow.accept(following, first=following)
+            except OwnershipLost:
+                lost += 1
+                assert other.keeper.state.accepted == looked(output).accepted
+                assert looked(output).accepted in (last, accepted_of(following))
+            else:
+                assert looked(output).accepted == accepted_of(following)
+            if between.left > 0:
+                break
+        assert lost > 1
+
+
+@dataclass(slots=True)
+class Between:
+    """A server that carries out `act` before its request of number `left`."""
+
+    server: clickhouse_server.Server
+    left: int
+    act: Callable[[], object]
+
+    def journal(self, database: str) -> Journal:
+        return Journal(self, database)  # type: ignore[arg-type]  # what it asks of a server
+
+    def rows(self, *args: Any, **kwargs: Any) -> list[list[Any]] | None:
+        self._step()
+        return self.server.rows(*args, **kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        self._step()
+        self.server.run(*args, **kwargs)
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.act()

@@ -15,10 +15,10 @@ import pytest
 
 from sidecar.errors import OwnershipLost
 from spark_merge.contract import Batch, Outcome, Sink
-from spark_merge.sinks.clickhouse import position
-from spark_merge.sinks.clickhouse.position import Position
+from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.clickhouse.server import Server
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
+from spark_merge.sinks.position import Stored
 from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of, opened_at_once
 from tests.lanes import LANE
 from tests.support.clickhouse_place import history_place
@@ -41,17 +41,17 @@ class TestClickHouse(SinkPort):
     def test_of_two_that_open_at_once_one_goes_on(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """Both have seen the same last owner when they claim."""
         story.delivery().deliver()
-        together, newest, met = Barrier(2), Position._newest, set[int]()
+        together, read, met = Barrier(2), Journal.read, set[int]()
 
-        def seen(self: Position, where: str) -> position.Entry | None:
-            found = newest(self, where)
-            if where == "1" and id(self) not in met:
+        def seen(self: Journal) -> Stored[None] | None:
+            stored = read(self)
+            if id(self) not in met:
                 met.add(id(self))
                 together.wait(timeout=60)
-            return found
+            return stored
 
         with monkeypatch.context() as patch:
-            patch.setattr(Position, "_newest", seen)
+            patch.setattr(Journal, "read", seen)
             found = opened_at_once(story)
         assert len(found) == 2
         ends = [ended(one.deliver) for one in found]
@@ -80,8 +80,8 @@ class TestClickHouse(SinkPort):
                     told.append(ended(lambda: former.accept(batch, outcomes)))
 
             with monkeypatch.context() as patch:
-                for name in ("_newest", "_write"):
-                    patch.setattr(Position, name, _before(getattr(Position, name), between, former))
+                for name in ("_rows", "_write"):
+                    patch.setattr(Journal, name, _before(getattr(Journal, name), between, former))
                 standing = story.place.sink().open(epoch=None)
             if told == [True]:
                 assert standing.accepted is not None
@@ -106,8 +106,8 @@ def _before(call: Callable[..., object], act: Callable[[], None], former: Sink) 
     """`call`, and `act` before it, but for what the former owner itself does."""
     assert isinstance(former, ClickHouseSink)
 
-    def step(self: Position, *args: object, **named: object) -> object:
-        if self is not former._position:
+    def step(self: Journal, *args: object, **named: object) -> object:
+        if self is not former._journal:
             act()
         return call(self, *args, **named)
 

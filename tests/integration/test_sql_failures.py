@@ -17,12 +17,15 @@ from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
 from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
-from spark_merge.sinks.mysql import pool, position, session, workers
+from spark_merge.contract import Accepted, Owner
+from spark_merge.sinks.mysql import pool, session, workers
 from spark_merge.sinks.mysql.pool import borrowed, given_back
+from spark_merge.sinks.mysql.position import Begun, OwnedSlots, Underway, position_of
 from spark_merge.sinks.mysql.session import Server, Session, Warned
 from spark_merge.sinks.mysql.tables import read_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import Block, Job, Worker
+from spark_merge.sinks.position import OutputState
 from tests.contract.sink_port import Story
 from tests.support.histories import SEGMENTS, History, change_of, rows_of_change, write_log
 from tests.support.services.mariadb import MariaDb
@@ -141,7 +144,7 @@ def test_a_former_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mar
     sink = story.place.sink()
     batch, work = story.begin(sink)
     sleeper = Session(server_of(mariadb))
-    task, owner = batch.stages[0][0].id, work[0].writer.place  # type: ignore[attr-defined]  # ours
+    task, owner = batch.stages[0][0].id, work[0].writer.slots  # type: ignore[attr-defined]  # ours
     with pytest.raises(pymysql.err.MySQLError), sleeper.transaction():  # noqa: PT012  # it sleeps within
         assert owner.advance(sleeper, task, 0, known=0, done=1)
         story.finish()
@@ -152,7 +155,7 @@ def test_a_former_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mar
 def test_who_may_not_log_in_is_told_without_the_password(story: Story, mariadb: MariaDb) -> None:
     bad = Session(server_of(mariadb, "nobody", "hunter2"))
     with pytest.raises(SinkError, match="Access denied") as told:
-        position.Position(bad, "x", log_id="l").look()
+        position_of(bad, "x", log_id="l").look()
     assert "hunter2" not in str(told.value)
     assert "password" in told.value.hint
 
@@ -161,7 +164,7 @@ def test_who_may_not_write_is_told_which_rights(story: Story, mariadb: MariaDb) 
     mariadb.execute("DROP USER IF EXISTS poor@'%'", "CREATE USER poor@'%' IDENTIFIED BY 'x'")
     poor = Session(server_of(mariadb, "poor", "x"))
     with pytest.raises(SinkError, match="denied") as told:
-        position.Position(poor, "not_there", log_id="l").open(None)
+        position_of(poor, "not_there", log_id="l").open(None)
     assert "rights" in told.value.hint
 
 
@@ -203,40 +206,72 @@ def test_what_a_write_is_warned_of_is_an_error(target: Session, mariadb: MariaDb
 
 def test_a_deadlock_is_done_again(target: Session, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[int] = []
-    advance = position.Place.advance
+    advance = OwnedSlots.advance
 
-    def deadlocked(self: position.Place, *args: Any, **kwargs: Any) -> bool:
+    def deadlocked(self: OwnedSlots, *args: Any, **kwargs: Any) -> bool:
         times.append(1)
         if len(times) < 3:
             raise pymysql.err.OperationalError(1213, "Deadlock found")
         return advance(self, *args, **kwargs)
 
-    monkeypatch.setattr(position.Place, "advance", deadlocked)
+    monkeypatch.setattr(OwnedSlots, "advance", deadlocked)
     mariadb.execute("DROP DATABASE IF EXISTS locked")
-    place = position.Position(target, "locked", log_id="l")
-    place.open(None)
-    place.begin(position.Begun(Seq(0), 1, ""), [("a", 1)])
-    worker = Worker(Session(server_of(mariadb)), Job(place.place, "a", 10, batched=True), 0, known=0)
+    keeper = position_of(target, "locked", log_id="l")
+    slots = OwnedSlots("locked", keeper.open(None).owner)
+    keeper.change(Underway(Begun(Seq(0), 1, "")), payload=[("a", 1)])
+    worker = Worker(Session(server_of(mariadb)), Job(slots, "a", 10, batched=True), 0, known=0)
     worker.offer(Block([], 1))
     worker.drain()
     worker.close()
     assert len(times) == 3
-    assert place.place.slots(target, "a") == [1]
+    assert slots.done(target, "a") == [1]
     mariadb.execute("DROP DATABASE locked")
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_commit_whose_answer_is_lost_took_place_once_or_does_so_again(
+    target: Session, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    """Of each swap: the first opening, the next one, a batch that begins, its acceptance."""
+    commit, lose = pymysql.Connection.commit, [False]
+
+    def lost(connection: Any) -> None:
+        if not lose[0] or committed:
+            commit(connection)
+        if lose[0]:
+            lose[0] = False
+            raise pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query")
+
+    monkeypatch.setattr(pymysql.Connection, "commit", lost)
+    mariadb.execute("DROP DATABASE IF EXISTS lost")
+    owners = []
+    for _ in range(2):
+        lose[0] = True
+        keeper = position_of(target, "lost", log_id="l")
+        owners.append(keeper.open(None).owner)
+    assert owners == ([Owner(0, 2), Owner(0, 4)] if committed else [Owner(0, 1), Owner(0, 2)])
+    slots, underway = OwnedSlots("lost", owners[-1]), Underway(Begun(Seq(0), 2, "keys"))
+    lose[0] = True
+    keeper.change(underway, payload=[("a", 2)])
+    assert (keeper.look(), slots.done(target, "a")) == (OutputState("l", owners[-1], None, underway), [0, 0])
+    lose[0] = True
+    keeper.accept(Accepted(Seq(0)), first=Seq(0))
+    assert (keeper.look(), slots.done(target, "a")) == (OutputState("l", owners[-1], Accepted(Seq(0))), None)
+    assert lose == [False]
+    mariadb.execute("DROP DATABASE lost")
 
 
 def test_a_unique_key_that_came_amid_a_batch_makes_all_of_it_due_again(target: Session, mariadb: MariaDb) -> None:
     """Which worker has a row hangs on the keys, so what each has done says nothing any more."""
     mariadb.execute("DROP DATABASE IF EXISTS changed")
-    place = position.Position(target, "changed", log_id="l")
-    place.open(None)
-    tasks = [("a", 2)]
-    place.begin(position.Begun(Seq(0), 2, "one key"), tasks)
-    assert place.place.advance(target, "a", 1, known=0, done=7)
-    place.begin(position.Begun(Seq(0), 2, "one key"), tasks)
-    assert place.place.slots(target, "a") == [0, 7]
-    place.begin(position.Begun(Seq(0), 2, "two keys"), tasks)
-    assert place.place.slots(target, "a") == [0, 0]
+    keeper = position_of(target, "changed", log_id="l")
+    slots = OwnedSlots("changed", keeper.open(None).owner)
+    keeper.change(Underway(Begun(Seq(0), 2, "one key")), payload=[("a", 2)])
+    assert slots.advance(target, "a", 1, known=0, done=7)
+    keeper.change(Underway(Begun(Seq(0), 2, "one key")))
+    assert slots.done(target, "a") == [0, 7]
+    keeper.change(Underway(Begun(Seq(0), 2, "two keys")), payload=[("a", 2)])
+    assert slots.done(target, "a") == [0, 0]
     mariadb.execute("DROP DATABASE changed")
 
 

@@ -12,6 +12,7 @@ LAKES = "tests/contract/test_merged_lakes.py"
 COLUMNS = "tests/unit/ddl/test_columns.py::test_a_column_is_followed_by_id_statement_and_name"
 POSITIONS = "tests/contract/test_positions.py::TestMemory"
 EFFECTS = "tests/scenarios/test_scenarios.py::test_scenario[effects_%s]"
+JOURNAL = "tests/contract/test_positions.py::TestClickHouse"
 
 MERGING = [
     Mutation(
@@ -351,5 +352,26 @@ MERGING = [
         "        self.check_next(first)\n",
         "",
         f"{POSITIONS}::test_a_step_back_and_a_gap_accept_nothing",
+    ),
+    Mutation(
+        "at ClickHouse a worker opens whatever others wrote since it has read",
+        "spark_merge/sinks/clickhouse/position.py",
+        "            return Missed.CONFLICT\n        settled =",
+        "            pass\n        settled =",
+        f"{JOURNAL}::test_of_two_openings_whose_requests_alternate_each_is_another_owner",
+    ),
+    Mutation(
+        "at ClickHouse an acceptance is not read back",
+        "spark_merge/sinks/clickhouse/position.py",
+        "        return stored if self.read() == stored else Missed.UNKNOWN",
+        "        return stored",
+        f"{JOURNAL}::test_an_acceptance_amid_which_another_worker_opens_is_counted_or_fails",
+    ),
+    Mutation(
+        "at a SQL target the row is written whatever it holds",
+        "spark_merge/sinks/mysql/position.py",
+        "                if found != expected or not",
+        "                if not",
+        "tests/contract/test_positions.py::TestMysql::test_a_request_that_arrives_late_changes_nothing",
     ),
 ]

@@ -9,7 +9,7 @@ from functools import partial
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import has_rows
-from spark_merge.sinks.clickhouse.position import Position
+from spark_merge.sinks.clickhouse.position import Journal, position_of
 from spark_merge.sinks.clickhouse.server import Server, forget
 from spark_merge.sinks.clickhouse.tables import Tables, note_of
 from spark_merge.sinks.clickhouse.uri import Settings, settings_of
@@ -22,12 +22,12 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     """What keeps the target from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be asked,
     or that has another log's position."""
     with _asked(uri) as settings:
-        fresh = Position(settings.server, settings.database, log_id=uri.log_id).look() is None
+        state = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()
         tables, wanted = Tables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]
         yield from _told(partial(tables.check_apart, wanted))
         there = tables.read(tables.names(wanted))
         for schema in wanted:
-            yield from _told(partial(tables.check, schema, there, fresh=fresh))
+            yield from _told(partial(tables.check, schema, there, fresh=state is None or state.accepted is None))
 
 
 def _told(check: Callable[[], None]) -> Iterator[tuple[str, str]]:
@@ -41,7 +41,7 @@ def holds_rows(uri: SinkUri) -> bool:
     """A table to which the routes lead has rows and no note of ours, and no log of ours has opened this output. Where there are no routes:
     any table that the account may see, so let it see those of the changefeed alone."""
     with _asked(uri) as settings:
-        if Position(settings.server, settings.database, log_id=uri.log_id).is_there():
+        if Journal(settings.server, settings.database).is_opened():
             return False
         return any(settings.names.may_lead_to(name) for name in _with_rows_of_others(settings.server))
 

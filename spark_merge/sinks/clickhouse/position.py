@@ -1,186 +1,201 @@
-"""Who writes to the target and what it has accepted: a journal of ours, for ClickHouse has no compare-and-set.
+"""Who writes to the target and what it has accepted: a journal of ours, because ClickHouse has no compare-and-swap.
 
-    ticdc_dump_position   rows of an owner (epoch, incarnation, token): number 0 claims, 1 has what was accepted then, each later accepts
+    ticdc_dump_position   rows of an owner (epoch, incarnation, token): number 0 claims, 1 repeats what is accepted then, each later accepts
 
-- The last owner is the greatest of any row; an owner's token is random, so no two are one. What is accepted says the last row (the
-  greatest number) of the greatest owner that has one above 0.
-- Open: claim, read back; one that is not the greatest claims again. Then it reads what is accepted and writes that down as its own (1).
-- Accept: write the row, read back. One that is not the greatest any more has lost the output, and its row says nothing:
-    written before the later owner read, it is in what that one wrote down, and its batch was done: nothing of it is missing or twice;
-    written after that, the later owner's claim was there before, so it is read back, and this accept fails.
-- A server shows a row from when its insert is answered: one server, not several behind one name.
-- A row of an owner is replaced by its later ones (ReplacingMergeTree), so the journal has about a row an owner.
-- One row belongs to no owner: the last segment whose batch has all rows at the target, while the DDLs of its end may not be carried out.
-  That stays true whichever worker writes it, and however late. So it needs no fence, and the greatest number counts.
+The owner of the output is the greatest owner of any row. What is accepted says the last row (the greatest number) of the greatest owner
+that has a row above 0. A token is random, so each owner is written by one worker.
+
+    opening      read: as before? → write the claim → read: but for the claim, as before? → write row 1
+    acceptance   read: as before? → write the next row → read: is it the last row, of the greatest owner?
+
+Why a swap that was answered as done is one:
+- Of two workers that have read the same, one at most opens. Let both write their claims: the one whose claim becomes visible later reads
+  the other's claim, which is not as before. So no two owners have the same epoch and incarnation. (A claim that was not followed up says
+  only that its numbers are taken.)
+- An acceptance of a replaced owner is counted or fails. Let the later owner read after its claim:
+    the row was visible then: what is accepted is not as before, so the later owner reads again, and starts from this row
+    the row became visible later: the claim was visible before it, so the read after the row returns the claim, and the acceptance fails
+  A row that fails may say what is accepted until the later owner has written its row 1. That is true all the same: its batch is complete.
+- A request that arrives late says nothing: its owner, or its number, is not the greatest any more. Twice is once.
+
+A server shows a row from when its insert is answered: this needs one server, not several behind one name. A row of an owner is replaced by
+its later ones (ReplacingMergeTree), so the journal has about a row for each owner.
+
+One row belongs to no owner, and is not part of the state: the last segment whose batch has all rows at the target, while the DDLs of its
+end may not be carried out. That stays true whichever worker writes it, and however late, so it needs no fence. The greatest number counts.
 """
 
 from __future__ import annotations
 
+import random
 import secrets
+import time
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import OwnershipLost
 from spark_merge.contract import Accepted, Owner
 from spark_merge.sinks.clickhouse.server import NO_DATABASE, NO_TABLE, Server, identifier, literal, quoted
-from spark_merge.sinks.fence import check_log, check_next
+from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored
 
 TABLE = "ticdc_dump_position"
 
-OPEN_TRIES = 20
-"""Workers that open at once: each that loses claims again, above all that it has seen."""
+WAIT_FACTOR = 4.0
+"""Of workers that open at once each waits for a random time before it claims again, at most this many times what its claim took: else they
+could go on claiming in step."""
 
 _COLUMNS = "epoch, incarnation, token, number, log_id, output, seq, upto_ts, manifest"
 _MADE = """CREATE TABLE IF NOT EXISTS {table} (
   epoch Int64, incarnation Int64, token UInt64, number UInt64, log_id String, output String,
   seq Nullable(Int64), upto_ts Nullable(UInt64), manifest String, at DateTime DEFAULT now())
 ENGINE = ReplacingMergeTree(number) ORDER BY (epoch, incarnation, token) SETTINGS fsync_after_insert = 1, fsync_part_directory = 1"""
-_NEWEST = "ORDER BY epoch DESC, incarnation DESC, token DESC, number DESC LIMIT 1"
-_LATER = "nothing: it has a later owner"
 
 
-class Holder(NamedTuple):
-    """An owner, told from others of its number by `token`."""
+class JournalOwner(NamedTuple):
+    """An owner. `token`: tells it from others of its number, whose claims failed."""
 
     owner: Owner
     token: int
 
 
-_NO_OWNER = Holder(Owner(-1, 0), 0)
+_NO_OWNER = JournalOwner(Owner(-1, 0), 0)
 """Below every owner."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A row. `output`: drawn when the journal began, so that nothing of a former life of this output is taken for this one's."""
+class JournalRow:
+    """`output`: drawn when the journal began, so that no row of an earlier life of this output is taken for one of this life. Empty in a
+    claim."""
 
-    holder: Holder
+    holder: JournalOwner
     number: int
     log_id: str
     output: str
     accepted: Accepted | None
 
 
-class Position:
-    """One thread."""
+class JournalEnd(NamedTuple):
+    """The journal's rows that say the state: `newest` its owner, `settled` what is accepted; None before the first owner's row 1."""
 
-    def __init__(self, server: Server, database: str, *, log_id: str) -> None:
-        self._server, self._log_id = server, log_id
-        self._table = TableName(database, TABLE)
-        self._mine: Entry | None = None
+    newest: JournalRow
+    settled: JournalRow | None
 
-    def look(self) -> Accepted | None:
-        """Raises SinkError for another log's output."""
-        found = self._settled()
-        return found.accepted if found else None
+    def stored(self) -> Stored[None]:
+        said = self.settled or self.newest
+        return Stored(OutputState(said.log_id, self.newest.holder.owner, said.accepted), self)
 
-    def is_there(self) -> bool:
+
+class Journal:
+    """`PositionStore` in `database`. `output`: `JournalRow.output`, as of the last opening that this store carried out."""
+
+    def __init__(self, server: Server, database: str) -> None:
+        self._server, self._table = server, TableName(database, TABLE)
+        self.place = f"{self._table} at {server}"
+        self.output = ""
+
+    def read(self) -> Stored[None] | None:
+        return self._read("epoch >= 0")
+
+    def compare_and_swap(
+        self,
+        before: Stored[None] | None,
+        after: OutputState[None],
+        payload: None = None,  # noqa: ARG002 - the port's
+    ) -> Stored[None] | Missed:
+        if self.read() != before:
+            return Missed.CONFLICT
+        if before is None or before.state.owner != after.owner:
+            return self._open(before, after)
+        return self._accept(_end_of(before), after)
+
+    def is_opened(self) -> bool:
         """Whether a log of ours, whichever, has opened this output."""
-        return self._newest("number > 0") is not None
+        stored = self.read()
+        return stored is not None and _end_of(stored).settled is not None
 
-    def open(self, epoch: int | None) -> Entry:
-        """As the next owner. Raises OwnershipLost if a later epoch is there, SinkError."""
-        if self._settled() is None:
-            self._make()
-        holder = self._claim(epoch)
-        base = self._settled()
-        output = base.output if base else secrets.token_hex(8)
-        self._mine = Entry(holder, 1, self._log_id, output, base.accepted if base else None)
-        self._write(self._mine, doing="becoming the target's writer")
-        return self._mine
+    def written(self, accepted: Accepted | None) -> Accepted | None:
+        """The batch after `accepted` that `note_written` has put on record."""
+        rows = self._rows(f"epoch = {_NO_OWNER.owner.epoch} AND output = {literal(self.output)}")
+        last = rows[0].accepted if rows else None
+        return None if last is None or (accepted is not None and last.seq <= accepted.seq) else last
 
-    def written(self) -> Accepted | None:
-        """What `wrote` has put on record and no owner has accepted yet."""
-        found, accepted = self._newest(_of_no_owner(self._own().output)), self._own().accepted
-        if found is None or found.accepted is None or (accepted is not None and found.accepted.seq <= accepted.seq):
-            return None
-        return found.accepted
-
-    def wrote(self, last: Accepted, *, first: Seq) -> None:
-        """All rows of the batch are at the target, and the DDLs of its end come next. Raises as `accept`."""
-        self.check()
-        mine = self._own()
-        check_next(self._table, mine.accepted and mine.accepted.seq, first)
+    def note_written(self, last: Accepted, *, log_id: str) -> None:
+        """All rows of the batch are at the target, and the DDLs of its end come next."""
         written = last._replace(upto_ts=None)  # readers wait for the greatest upto_ts of this table, as accepted
-        entry = Entry(_NO_OWNER, last.seq, self._log_id, mine.output, written)
-        self._write(entry, doing="noting that a batch is written")
+        self._write(JournalRow(_NO_OWNER, last.seq, log_id, self.output, written), doing="noting that a batch is written")
 
-    def check(self) -> None:
-        """Raises OwnershipLost for a former owner."""
-        last, mine = self._newest("1"), self._own()
-        if last is None or last.holder != mine.holder:
-            raise OwnershipLost(
-                f"the target has owner {tuple(last.holder.owner) if last else 'none'}, this is {tuple(mine.holder.owner)}", hint=_LATER
-            )
+    # ---- the two swaps -----------------------------------------------------------------------------------------------
 
-    def accept(self, accepted: Accepted, *, first: Seq) -> None:
-        """Raises OwnershipLost, SinkError for a gap or a step back; then nothing is accepted."""
-        self.check()
-        mine = self._own()
-        check_next(self._table, mine.accepted and mine.accepted.seq, first)
-        after = replace(mine, number=mine.number + 1, accepted=accepted)
-        self._write(after, doing="accepting a batch")
-        self.check()
-        self._mine = after
+    def _open(self, before: Stored[None] | None, after: OutputState[None]) -> Stored[None] | Missed:
+        if before is None:
+            self._create()
+        assert before is None or before.state.owner < after.owner, "an opening brings a later owner"
+        start_s, holder, doing = time.monotonic(), JournalOwner(after.owner, secrets.randbits(63)), "becoming the target's writer"
+        self._write(JournalRow(holder, 0, after.log_id, "", None), doing=doing)
+        epoch, incarnation = after.owner
+        if self._read(f"epoch >= 0 AND (epoch, incarnation, token) != ({epoch}, {incarnation}, {holder.token})") != before:
+            time.sleep(random.uniform(0, WAIT_FACTOR * (time.monotonic() - start_s)))
+            return Missed.CONFLICT
+        settled = None if before is None else _end_of(before).settled
+        self.output = settled.output if settled else secrets.token_hex(8)
+        first = JournalRow(holder, 1, after.log_id, self.output, after.accepted)
+        self._write(first, doing=doing)
+        return JournalEnd(first, first).stored()
 
-    def _own(self) -> Entry:
-        assert self._mine is not None, "open comes first"
-        return self._mine
+    def _accept(self, before: JournalEnd, after: OutputState[None]) -> Stored[None] | Missed:
+        if before.settled is None or before.settled.holder.owner != after.owner:
+            return Missed.CONFLICT  # a claim that was not followed up
+        row = replace(before.settled, number=before.settled.number + 1, log_id=after.log_id, accepted=after.accepted)
+        self._write(row, doing="accepting a batch")
+        newest = row if before.newest.holder == row.holder else before.newest
+        stored = JournalEnd(newest, row).stored()
+        return stored if self.read() == stored else Missed.UNKNOWN
 
-    # ---- steps -----------------------------------------------------------------------------------------------------------------------
+    # ---- requests ----------------------------------------------------------------------------------------------------
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         hint = f"let the account create tables in {self._table.schema}, or create them for it: deploy/CLICKHOUSE-SINK.md"
         doing = f"making our table {self._table}"
         self._server.run(f"CREATE DATABASE IF NOT EXISTS {quoted(self._table.schema)}", doing=doing, hint=hint)
         self._server.run(_MADE.format(table=identifier(self._table)), doing=doing, hint=hint)
 
-    def _claim(self, epoch: int | None) -> Holder:
-        for _ in range(OPEN_TRIES):
-            last = self._newest("1")
-            owner = Owner.after(last.holder.owner if last else None, epoch, of=f"the target of {self._table}")
-            holder = Holder(owner, secrets.randbits(63))
-            self._write(Entry(holder, 0, self._log_id, "", None), doing="becoming the target's writer")
-            last = self._newest("1")
-            if last is not None and last.holder == holder:
-                return holder
-        raise OwnershipLost(f"other workers open the target of {self._table} again and again", hint=_LATER)
+    def _read(self, where: str) -> Stored[None] | None:
+        rows = self._rows(where)
+        return JournalEnd(rows[0], next((row for row in rows if row.number > 0), None)).stored() if rows else None
 
-    def _settled(self) -> Entry | None:
-        """What says what is accepted. Raises SinkError for another log's."""
-        found = self._newest("number > 0")
-        if found is not None:
-            check_log(
-                f"{self._table} at {self._server}",
-                found.log_id,
-                self._log_id,
-                hint="give each changefeed a database of its own in the sink's URI; for a new log of the same one, drop the tables,"
-                f" DROP TABLE {self._table}, and dump again",
-            )
-        return found
-
-    def _newest(self, where: str) -> Entry | None:
+    def _rows(self, where: str) -> list[JournalRow]:
+        """The last row of the greatest owner, and the last one above 0, newest first; they may be one. In one request, so of one moment."""
         rows = self._server.rows(
-            f"SELECT {_COLUMNS} FROM {identifier(self._table)} WHERE {where} {_NEWEST}",
+            f"SELECT {_COLUMNS} FROM {identifier(self._table)} WHERE {where}"
+            " ORDER BY epoch DESC, incarnation DESC, token DESC, number DESC LIMIT 1 BY number > 0",
             doing="reading the position",
             absent=(NO_TABLE, NO_DATABASE),
         )
-        if not rows:
-            return None
-        ((epoch, incarnation, token, number, log_id, output, seq, upto_ts, manifest),) = rows
-        accepted = None if seq is None else Accepted(Seq(seq), None if upto_ts is None else CommitTs(upto_ts), manifest)
-        return Entry(Holder(Owner(epoch, incarnation), token), number, log_id, output, accepted)
+        return [_row_of(*row) for row in rows or ()]
 
-    def _write(self, entry: Entry, *, doing: str) -> None:
-        """Twice is once."""
-        (owner, token), accepted = entry.holder, entry.accepted
-        seq, upto_ts, manifest = (None, None, "") if accepted is None else accepted
-        values: list[object] = [*owner, token, entry.number, literal(entry.log_id), literal(entry.output)]
+    def _write(self, row: JournalRow, *, doing: str) -> None:
+        (owner, token), (seq, upto_ts, manifest) = row.holder, row.accepted or (None, None, "")
+        values: list[object] = [*owner, token, row.number, literal(row.log_id), literal(row.output)]
         values += ["NULL" if value is None else value for value in (seq, upto_ts)]
         text = ", ".join(map(str, [*values, literal(manifest)]))
         self._server.run(f"INSERT INTO {identifier(self._table)} ({_COLUMNS}) SETTINGS async_insert = 0 VALUES ({text})", doing=doing)
 
 
-def _of_no_owner(output: str) -> str:
-    return f"epoch = {_NO_OWNER.owner.epoch} AND output = {literal(output)}"
+def position_of(journal: Journal, *, log_id: str) -> PositionKeeper[None, None]:
+    remedy = (
+        "give each changefeed a database of its own in the sink's URI; for a new log of the same one, drop the tables and the position's,"
+        f" {TABLE}, and dump again"
+    )
+    return PositionKeeper(journal, log_id=log_id, remedy=remedy)
+
+
+def _end_of(stored: Stored[None]) -> JournalEnd:
+    assert isinstance(stored.version, JournalEnd)
+    return stored.version
+
+
+def _row_of(
+    epoch: int, incarnation: int, token: int, number: int, log_id: str, output: str, seq: int | None, upto_ts: int | None, manifest: str
+) -> JournalRow:
+    accepted = None if seq is None else Accepted(Seq(seq), None if upto_ts is None else CommitTs(upto_ts), manifest)
+    return JournalRow(JournalOwner(Owner(epoch, incarnation), token), number, log_id, output, accepted)

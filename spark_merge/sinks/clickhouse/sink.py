@@ -17,7 +17,7 @@ from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task,
 from spark_merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, units
 from spark_merge.sinks.clickhouse.ddl import Ddls
 from spark_merge.sinks.clickhouse.fit import holds_rows, misfits
-from spark_merge.sinks.clickhouse.position import TABLE, Position
+from spark_merge.sinks.clickhouse.position import TABLE, Journal, position_of
 from spark_merge.sinks.clickhouse.server import forget
 from spark_merge.sinks.clickhouse.tables import Tables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, Settings, settings_of
@@ -34,21 +34,22 @@ class ClickHouseSink:
     def __init__(self, settings: Settings, *, log_id: str) -> None:
         self._settings = settings
         self._tables = Tables(settings, log_id)
-        self._position = Position(settings.server, settings.database, log_id=log_id)
+        self._journal = Journal(settings.server, settings.database)
+        self._position = position_of(self._journal, log_id=log_id)
         self._fresh = False
-        self._output = ""
         self._written: Accepted | None = None
         self._known: dict[TableSchema, float] = {}
 
     def look(self) -> Accepted | None:
-        return self._position.look()
+        state = self._position.look()
+        return state.accepted if state else None
 
     def open(self, *, epoch: int | None) -> Standing:
-        mine = self._position.open(epoch)
-        self._fresh, self._output = mine.accepted is None, mine.output
-        self._written = self._position.written()
+        state = self._position.open(epoch)
+        self._fresh = state.accepted is None
+        self._written = self._journal.written(state.accepted)
         self._known.clear()
-        return Standing(mine.holder.owner, mine.accepted, None if self._written is None else self._written.seq)
+        return Standing(state.owner, state.accepted, None if self._written is None else self._written.seq)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         written = self._is_written(heads[-1])
@@ -57,15 +58,17 @@ class ClickHouseSink:
         groups = spread(units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
         targets = {schema.name: self._tables.target(schema) for schema in tables_with_rows(heads)}
-        return Batch(tuple(heads), (tasks,), ClickHouseWriter(self._settings.server, targets, self._output, written))
+        return Batch(tuple(heads), (tasks,), ClickHouseWriter(self._settings.server, targets, self._journal.output, written))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
-        last = batch.heads[-1]
+        first, last = batch.heads[0], batch.heads[-1]
         if last.ddls:
             self._known.clear()
-            self._position.wrote(Accepted.of(last.manifest), first=batch.heads[0].seq)
+            self._position.check()
+            self._position.check_next(first.seq)
+            self._journal.note_written(Accepted.of(last.manifest), log_id=self._position.state.log_id)
             Ddls(self._tables, self._position.check).carry_out(last)
-        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
+        self._position.accept(Accepted.of(last.manifest), first=first.seq)
         self._fresh = False
 
     def close(self) -> None:

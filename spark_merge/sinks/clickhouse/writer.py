@@ -28,7 +28,7 @@ _DOES_NOT_FIT = "compare the table at the target with the source's; the sink goe
 
 @dataclass(frozen=True, slots=True)
 class ClickHouseWriter:
-    """`output`: position.Entry. `written`: the rows are at the target, and are only counted."""
+    """`output`: position.JournalRow. `written`: the rows are at the target, and are only counted."""
 
     server: Server
     targets: Mapping[TableName, Target]

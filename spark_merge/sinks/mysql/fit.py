@@ -11,10 +11,9 @@ from contextlib import closing
 import pymysql
 
 from sidecar.core.model import TableName, TableSchema
-from spark_merge.contract import Owner
 from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.kind import SinkUri
-from spark_merge.sinks.mysql.position import Place, Position
+from spark_merge.sinks.mysql.position import SinkTable, position_of
 from spark_merge.sinks.mysql.session import Session, retried, sink_error
 from spark_merge.sinks.mysql.tables import TargetTable, read_tables
 from spark_merge.sinks.mysql.uri import Settings, settings_of
@@ -27,8 +26,8 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     it may is not tried. Raises SinkError for a target that cannot be asked, or that has another log's position."""
     settings = settings_of(uri)
     with closing(Session(settings.server)) as session:
-        position = Position(session, settings.position_schema, log_id=uri.log_id).look()
-        made = settings.create_tables and (position is None or position.accepted is None)
+        state = position_of(session, settings.position_schema, log_id=uri.log_id).look()
+        made = settings.create_tables and (state is None or state.accepted is None)
         wanted = [schema for schema in schemas if schema.key]
         targets = {schema.name: settings.routes.target(schema.name) for schema in wanted}
         found = retried(session, lambda _: read_tables(session, wanted, targets), doing="reading what the tables have")
@@ -53,9 +52,8 @@ def holds_rows(uri: SinkUri) -> bool:
     table that the account may see, so let it see those of the changefeed alone."""
     settings = settings_of(uri)
     with closing(Session(settings.server)) as session:
-        place = Place(settings.position_schema, Owner(-1, 0))
-        ours = retried(session, lambda _: place.read(session), doing="reading the position")
-        if ours is not None and (ours.accepted or ours.begun):
+        ours = SinkTable(session, settings.position_schema).read()
+        if ours is not None and (ours.state.accepted or ours.state.detail):
             return False
         return retried(session, lambda _: _any_row(session, settings), doing="looking whether the tables have rows")
 

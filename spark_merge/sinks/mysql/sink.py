@@ -24,11 +24,12 @@ from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
 from spark_merge.sinks.mysql.fit import holds_rows, misfits
-from spark_merge.sinks.mysql.position import Begun, Position
+from spark_merge.sinks.mysql.position import Begun, OwnedSlots, Tasks, Underway, position_of
 from spark_merge.sinks.mysql.session import Session, retried
 from spark_merge.sinks.mysql.tables import TargetTable, keys_sum, read_tables
 from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, Settings, settings_of
 from spark_merge.sinks.mysql.writer import SqlWriter
+from spark_merge.sinks.position import PositionKeeper
 
 TABLES_KNOWN_S = 600
 """How long what a table of the target has is believed; our own DDLs, and every error, make it be read anew."""
@@ -42,48 +43,54 @@ class SqlSink:
     def __init__(self, settings: Settings, *, log_id: str) -> None:
         self._settings = settings
         self._session = Session(settings.server)
-        self._position = Position(self._session, settings.position_schema, log_id=log_id)
+        self._position = position_of(self._session, settings.position_schema, log_id=log_id)
         self._log_id = log_id
-        self._begun: Begun | None = None
         self._makes_tables = False
         self._known: dict[TableSchema, tuple[TargetTable, float]] = {}
 
     def look(self) -> Accepted | None:
-        found = self._position.look()
-        return found.accepted if found else None
+        state = self._position.look()
+        return state.accepted if state else None
 
     def open(self, *, epoch: int | None) -> Standing:
-        found = self._position.open(epoch)
-        self._begun = found.begun
+        state = self._position.open(epoch)
         self._known.clear()
-        self._makes_tables = self._settings.create_tables and found.accepted is None
-        return Standing(found.owner, found.accepted, Seq(found.begun.last) if found.begun else None)
+        self._makes_tables = self._settings.create_tables and state.accepted is None
+        begun = state.detail and state.detail.begun
+        return Standing(state.owner, state.accepted, Seq(begun.last) if begun else None)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
-        workers = self._begun.workers if self._begun else self._settings.workers
+        underway = self._position.state.detail or Underway()
+        workers = underway.begun.workers if underway.begun else self._settings.workers
         found = stages(heads, chunk_parts=workers)
-        if self._begun is not None and self._begun.written:
-            return Batch(tuple(heads), found, SqlWriter(self._settings, self._position.place, {}, written=True))
+        slots = OwnedSlots(self._settings.position_schema, self._position.state.owner)
+        if underway.begun is not None and underway.begun.written:
+            return Batch(tuple(heads), found, SqlWriter(self._settings, slots, {}, written=True))
         self._make_tables(heads[0].schemas)
         tables = self._tables(heads)
         begun = Begun(heads[-1].seq, workers, keys_sum(tables))
-        self._position.begin(begun, [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage])
-        self._begun = begun
-        return Batch(tuple(heads), found, SqlWriter(self._settings, self._position.place, tables))
+        tasks = [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage]
+        self._position.change(replace(underway, begun=begun), payload=None if underway.begun == begun else tasks)
+        return Batch(tuple(heads), found, SqlWriter(self._settings, slots, tables))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
         first, last = batch.heads[0], batch.heads[-1]
         if last.ddls:
-            self._position.wrote(first=first.seq)
-            if self._begun is not None:
-                self._begun = msgspec.structs.replace(self._begun, written=True)
+            self._note_written(first)
             self._known.clear()
             self._ddls().carry_out(last)
         self._position.accept(Accepted.of(last.manifest), first=first.seq)
-        self._begun = None
 
     def close(self) -> None:
         self._session.close()
+
+    def _note_written(self, first: Head) -> None:
+        """All tasks of the batch are done, and the DDLs of its end come next."""
+        self._position.check_next(first.seq)
+        underway = self._position.state.detail
+        assert underway is not None, "plan comes first"
+        assert underway.begun is not None, "plan comes first"
+        self._position.change(replace(underway, begun=msgspec.structs.replace(underway.begun, written=True)))
 
     def _ddls(self) -> DdlRunner:
         settings = self._settings
@@ -118,17 +125,19 @@ class SqlSink:
 class NotedDdls:
     """ddl.DdlPosition: beside the position, by its owner alone."""
 
-    position: Position
+    position: PositionKeeper[Underway, Tasks]
 
     def intent(self) -> Intent | None:
-        found = self.position.ddl()
-        return None if found is None else Intent.of_json(json.loads(found))
+        self.position.check()
+        underway = self.position.state.detail
+        return None if underway is None or underway.ddl is None else Intent.of_json(json.loads(underway.ddl))
 
     def note_intent(self, intent: Intent) -> None:
-        self.position.note_ddl(json.dumps(intent.as_json()))
+        underway = self.position.state.detail or Underway()
+        self.position.change(replace(underway, ddl=json.dumps(intent.as_json())))
 
     def note_done(self, intent: Intent) -> None:
-        self.position.note_ddl(json.dumps(intent.as_json()))
+        self.note_intent(intent)
 
 
 def _leaves(uri: SinkUri) -> str:

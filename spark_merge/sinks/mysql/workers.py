@@ -22,7 +22,7 @@ import pymysql
 
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.process.background import Background
-from spark_merge.sinks.mysql.position import Place
+from spark_merge.sinks.mysql.position import OwnedSlots
 from spark_merge.sinks.mysql.session import RETRY_FIRST_S, RETRY_MAX_S, RETRY_S, Session, Warned, passes, sink_error
 from spark_merge.sinks.mysql.statements import Puts, Write, due, statements
 
@@ -49,7 +49,7 @@ class Block(NamedTuple):
 class Job:
     """What a worker needs besides its session."""
 
-    place: Place
+    slots: OwnedSlots
     task: str
     rows_max: int
     batched: bool
@@ -131,7 +131,7 @@ class Worker:
         while self._known < upto:
             try:
                 with self._session.transaction():
-                    if self._advance(upto):
+                    if self._advance(self._known, upto):
                         self._execute(due(blocks, known=self._known, batched=self._job.batched))
                         found = upto
                     else:
@@ -155,7 +155,7 @@ class Worker:
                 known = self._known
                 while True:
                     if known < block.upto:
-                        if not self._place(known, block.upto):
+                        if not self._advance(known, block.upto):
                             self._slot()
                             raise Warned("another attempt of the same task has come before")
                         self._execute(due([block.writes], known=known, batched=self._job.batched))
@@ -178,18 +178,15 @@ class Worker:
 
     # ---- a transaction's parts -------------------------------------------------------------------------------------------
 
-    def _advance(self, upto: int) -> bool:
-        return self._place(self._known, upto)
-
-    def _place(self, known: int, upto: int) -> bool:
-        return self._job.place.advance(self._session, self._job.task, self._number, known=known, done=upto)
+    def _advance(self, known: int, upto: int) -> bool:
+        return self._job.slots.advance(self._session, self._job.task, self._number, known=known, done=upto)
 
     def _slot(self) -> int:
         """Where a twin, or a commit whose answer was lost, has brought it. Raises OwnershipLost, TaskOver."""
-        found = self._job.place.slots(self._session, self._job.task)
-        if found is None:
+        done = self._job.slots.done(self._session, self._job.task)
+        if done is None:
             raise TaskOver
-        return found[self._number]
+        return done[self._number]
 
     def _execute(self, texts: Iterable[str]) -> None:
         for sql in texts:
@@ -230,11 +227,11 @@ def rolled_back(session: Session) -> Iterator[None]:
 
 
 class Workers:
-    """All of a task's. Its slots say where each begins. Use as a context: leaving it ends them."""
+    """All of a task's. `done`: where each begins, from its slot. Use as a context: leaving it ends them."""
 
-    def __init__(self, sessions: Callable[[], Session], job: Job, slots: Sequence[int]) -> None:
-        self._sessions = [sessions() for _ in slots]
-        self._workers = [Worker(session, job, number, known=slots[number]) for number, session in enumerate(self._sessions)]
+    def __init__(self, sessions: Callable[[], Session], job: Job, done: Sequence[int]) -> None:
+        self._sessions = [sessions() for _ in done]
+        self._workers = [Worker(session, job, number, known=done[number]) for number, session in enumerate(self._sessions)]
 
     def offer(self, worker: int, block: Block) -> None:
         self._workers[worker].offer(block)

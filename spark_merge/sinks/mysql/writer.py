@@ -18,7 +18,7 @@ from sidecar.core.model import CommitTs, TableName, TableSchema
 from spark_merge.contract import ChunkPiece, Counts, Outcome, Portion, Rows, Task
 from spark_merge.sinks.mysql.conflicts import Causality, Key, keys_of, together
 from spark_merge.sinks.mysql.pool import borrowed, given_back
-from spark_merge.sinks.mysql.position import Place
+from spark_merge.sinks.mysql.position import OwnedSlots
 from spark_merge.sinks.mysql.session import retried
 from spark_merge.sinks.mysql.statements import Puts, Texts, Write
 from spark_merge.sinks.mysql.tables import TargetTable
@@ -40,7 +40,7 @@ class SqlWriter:
     """`written`: the batch is at the target already, and only what it was is told again."""
 
     settings: Settings
-    place: Place
+    slots: OwnedSlots
     tables: Mapping[TableName, TargetTable]
     written: bool = False
 
@@ -52,14 +52,14 @@ class SqlWriter:
             return Outcome(task.id, counts)
         session = borrowed(self.settings.server)
         try:
-            slots = retried(session, lambda _: self.place.slots(session, task.id), doing="reading the task's slots")
-            if slots is None:
+            done = retried(session, lambda _: self.slots.done(session, task.id), doing="reading the task's slots")
+            if done is None:
                 return Outcome(task.id, {})
             live = task.units[0].live
-            job = Job(self.place, task.id, self.settings.txn_rows if live else CHUNK_BLOCK_ROWS, self.settings.batched)
-            workers = Workers(lambda: borrowed(self.settings.server), job, slots)
+            job = Job(self.slots, task.id, self.settings.txn_rows if live else CHUNK_BLOCK_ROWS, self.settings.batched)
+            workers = Workers(lambda: borrowed(self.settings.server), job, done)
             try:
-                hands = Dispatch(workers, len(slots), Weights(session), self.tables)
+                hands = Dispatch(workers, len(done), Weights(session), self.tables)
                 for portion in _counted(portions, counts):
                     hands.take(portion)
                 hands.end()

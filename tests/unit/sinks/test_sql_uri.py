@@ -13,7 +13,7 @@ from sidecar.errors import SinkError
 from sidecar.process.kept_secrets import variable
 from spark_merge.contract import Owner
 from spark_merge.sinks.kind import SinkUri
-from spark_merge.sinks.mysql.position import Place
+from spark_merge.sinks.mysql.position import OwnedSlots
 from spark_merge.sinks.mysql.session import Server
 from spark_merge.sinks.mysql.uri import Settings, settings_of
 from spark_merge.sinks.mysql.writer import SqlWriter
@@ -50,7 +50,7 @@ def test_the_password_may_come_from_a_file_or_the_environment(tmp_path: Path, mo
 
 def test_a_password_does_not_travel_with_a_task_and_a_process_without_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = read("mysql://u:hunter2@far/?create-tables=true")
-    sent = pickle.dumps(SqlWriter(settings, Place("ours", Owner(1, 1)), {}))
+    sent = pickle.dumps(SqlWriter(settings, OwnedSlots("ours", Owner(1, 1)), {}))
     assert b"hunter2" not in sent
     arrived: SqlWriter = pickle.loads(sent)
     assert arrived.settings.server.password() == "hunter2", "a process that this one starts has it"
