@@ -117,6 +117,14 @@ def test_what_no_statement_can_follow_is_refused_until_the_operator_has_done_it(
     _changed(file, "ALTER TABLE t DROP PARTITION p0", [T, U], [T, U], done=[90])
 
 
+def test_a_type_that_makes_other_texts_is_refused(file: Path) -> None:
+    before, after = (_schema("t", ID, Column("a", "decimal", length=5, scale=scale), C) for scale in (1, 2))
+    with pytest.raises(SinkError, match="column a has values of a decimal, whose text may change"):
+        _changed(file, "ALTER TABLE t MODIFY a DECIMAL(5,2)", [before, U], [after, U])
+    _changed(file, "ALTER TABLE t MODIFY c TEXT", [T, U], [_schema("t", ID, A, Column("c", "text")), U])
+    assert _table(file, "t")[1:] == [(1, "of t", "7")]
+
+
 def test_a_batch_whose_rows_are_there_is_begun(tmp_path: Path) -> None:
     """The next owner is to give the same segments, whatever its bounds are."""
     story = Story(tmp_path, Place("x", lambda log_id: open_sink(f"sqlite://{tmp_path}/out.db", log_id=log_id), dict, newest=True), seed=3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sidecar.core.model import CommitTs, Seq
@@ -10,17 +10,23 @@ from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, Unit, has_rows
 from spark_merge.encode.block import blocks
 from spark_merge.sinks.kind import SinkKind, SinkUri
-from spark_merge.sinks.parameters import Parameters
+from spark_merge.sinks.options import commit_tss, names_of, read
 from spark_merge.sinks.position import PositionKeeper, check_owner
 from spark_merge.sinks.sqlite.database import transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions, note_written, stored_in, written_in
 from spark_merge.sinks.sqlite.tables import apply, made, statements
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    path: str
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand.")
+
+
 class SqliteSink:
-    def __init__(self, path: str, *, log_id: str, done: Collection[CommitTs] = ()) -> None:
-        self._path, self._done = path, done
-        self._positions = SqlitePositions(path)
+    def __init__(self, settings: Settings, *, log_id: str) -> None:
+        self._settings = settings
+        self._positions = SqlitePositions(settings.path)
         remedy = "give each log a file of its own, and dump again; or set log.uri back to the log that the output is of"
         self._position = PositionKeeper(self._positions, log_id=log_id, remedy=remedy)
 
@@ -35,11 +41,11 @@ class SqliteSink:
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - one transaction at a time can write
         units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads)
         task = Task(f"{heads[0].seq}-{heads[-1].seq}", units, "segment")
-        return Batch(tuple(heads), ((task,),), SqliteWriter(self._path, self._position.state.owner, heads[-1].seq))
+        return Batch(tuple(heads), ((task,),), SqliteWriter(self._settings.path, self._position.state.owner, heads[-1].seq))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
         last = batch.heads[-1]
-        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq, payload=statements(last, self._done))
+        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq, payload=statements(last, self._settings.ddl_done))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -78,7 +84,7 @@ class SqliteWriter:
 def _open(uri: SinkUri) -> SqliteSink:
     if uri.parts.netloc or not uri.parts.path.strip("/"):
         raise SinkError("a sqlite: sink names a file, and no host", hint="write sqlite:///folder/file.db")
-    return SqliteSink(uri.parts.path, log_id=uri.log_id, done=Parameters(uri.parameters).commit_tss("ddl-done"))
+    return SqliteSink(read(Settings, uri.parameters, path=uri.parts.path), log_id=uri.log_id)
 
 
-SQLITE = SinkKind(_open, frozenset({"ddl-done"}))
+SQLITE = SinkKind(_open, names_of(Settings))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head
+from spark_merge.ddl.conversion import Conversion, conversion
 from spark_merge.ddl.effects import Fate, TableEffect, effects
 from spark_merge.encode.block import Block, image_columns
 from spark_merge.sinks.sqlite.database import quoted
@@ -51,11 +52,9 @@ def statements(head: Head, done: Collection[CommitTs]) -> list[str]:
     """Of the DDLs that end `head`, but those that the operator has done by hand. All tables that change are copied first, then what they
     were is dropped, then the copies get their names: so tables may exchange names. Raises SinkError for what cannot be followed."""
     copies, drops, renames = list[str](), list[str](), list[str]()
-    for effect in effects(head):
-        if effect.record is not None and effect.record.commit_ts in done:
-            continue
+    for effect in effects(head) if head.upto_ts not in done else ():
         if effect.rows_leave:
-            raise _refused(effect, "rows leave with a partition, without a change event of each")
+            raise _refused(head, effect, "rows leave with a partition, without a change event of each")
         match effect.fate:
             case Fate.CREATED:
                 continue
@@ -65,22 +64,25 @@ def statements(head: Head, done: Collection[CommitTs]) -> list[str]:
             case Fate.KEPT | Fate.RENAMED:
                 if effect.changes_columns or (effect.before is not None and effect.before.name != effect.name):
                     copy = quoted(f"_ticdc_dump_copy_{len(renames)}")
-                    copies += _copied(effect, copy)
+                    copies += _copied(head, effect, copy)
                     drops.append(f"DROP TABLE {_name(_before(effect).name)}")
                     renames.append(f"ALTER TABLE {copy} RENAME TO {_name(effect.name)}")
             case Fate.EXCHANGED | Fate.ARRIVED | Fate.UNKEYED | Fate.UNKNOWN:
-                raise _refused(effect, f"of {effect.name} rows come or go without a change event of each ({effect.fate.value})")
+                raise _refused(head, effect, f"of {effect.name} rows come or go without a change event of each ({effect.fate.value})")
             case _ as never:
                 assert_never(never)
     return [*copies, *drops, *renames]
 
 
-def _copied(effect: TableEffect, copy: str) -> tuple[str, ...]:
+def _copied(head: Head, effect: TableEffect, copy: str) -> tuple[str, ...]:
     """The table as it is after the DDL, with the rows of the one before, which is made where it has had no rows yet."""
     before = _before(effect)
     after = effect.after or replace(before, name=effect.name)
-    if unknown := [one for one in effect.columns if one.unknown]:
-        raise _refused(effect, f"existing rows have {unknown[0].unknown} in column {unknown[0].column.name}")
+    for one in effect.columns:
+        if one.unknown:
+            raise _refused(head, effect, f"existing rows have {one.unknown} in column {one.column.name}")
+        if one.before is not None and conversion(one.before, one.column) not in (Conversion.UNCHANGED, Conversion.TEXT):
+            raise _refused(head, effect, f"column {one.column.name} has values of a {one.before.kind}, whose text may change")
     values = ", ".join(_literal(one.existing) if one.before is None else quoted(one.before.name) for one in effect.columns)
     into = f"INSERT INTO {copy} SELECT {values} FROM {_name(before.name)}"
     return create(_name(before.name), before), create(copy, after), into
@@ -91,11 +93,12 @@ def _before(effect: TableEffect) -> TableSchema:
     return effect.before
 
 
-def _refused(effect: TableEffect, why: str) -> SinkError:
-    stamp = "its commit_ts" if effect.record is None else effect.record.commit_ts
+def _refused(head: Head, effect: TableEffect, why: str) -> SinkError:
+    text = effect.record.query if effect.record else "a step of a DDL"
     return SinkError(
-        f"the DDL {effect.text!r} cannot be carried out: {why}",
-        hint=f"bring the table to what TiDB has by hand, and add ddl-done={stamp} to the sink's URI; or deliver a new dump to a new file",
+        f"the DDL {text!r} cannot be carried out on SQLite tables: {why}",
+        hint=f"bring the table to what TiDB has by hand, and add ddl-done={head.upto_ts} to the sink's URI; or deliver a new dump to a new"
+        " file",
     )
 
 
