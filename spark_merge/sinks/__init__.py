@@ -3,6 +3,7 @@
     hidden       files/ JSON lines or Parquet on a disk or S3     storage/ csv and canal-json in TiCDC's layout
                  delta/, iceberg/ lakes                           spool/ what the control service streams to subscribers
     committing   kafka/ the changefeed's own messages             mysql/ MySQL, MariaDB, TiDB          http/ a receiver by POST
+                 sqlite/ tables in one file, the worked example of README.md
     versioned    clickhouse/ ClickHouse                           opensearch/ OpenSearch, Elasticsearch
     console/     one line for each segment                        memory/ the twins, the smallest sink of each kind
 

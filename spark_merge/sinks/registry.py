@@ -32,6 +32,7 @@ from spark_merge.sinks.kafka.uri import KAFKA
 from spark_merge.sinks.kind import ENTRY_POINTS, SinkKind, SinkUri
 from spark_merge.sinks.mysql.sink import MYSQL
 from spark_merge.sinks.spool.uri import GRPC
+from spark_merge.sinks.sqlite.sink import SQLITE
 
 _KINDS = {
     "file": FILE,
@@ -43,6 +44,7 @@ _KINDS = {
     "kafka": KAFKA,
     "kafka+ssl": KAFKA,
     "mysql": MYSQL,
+    "sqlite": SQLITE,
     "mysql+ssl": MYSQL,
     "tidb": MYSQL,
     "tidb+ssl": MYSQL,

@@ -41,6 +41,7 @@ from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import Settings
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
 from spark_merge.sinks.opensearch.changes import changes
+from spark_merge.sinks.sqlite import tables as sqlite
 from tests.support.kv_encoder import NOT_NULL, info
 from tests.support.kv_encoder import column as kv_column
 
@@ -238,4 +239,5 @@ _SINKS: dict[str, Callable[[Head], object]] = {
     "clickhouse": _clickhouse,
     "opensearch": changes,
     "mysql": _mysql,
+    "sqlite": lambda head: sqlite.statements(head, ()),
 }

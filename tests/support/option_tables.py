@@ -18,6 +18,7 @@ from spark_merge.sinks.mysql import uri as mysql
 from spark_merge.sinks.opensearch import uri as opensearch
 from spark_merge.sinks.options import Declarations, Option, options_in
 from spark_merge.sinks.spool.keeping import Bounds
+from spark_merge.sinks.sqlite import sink as sqlite
 from spark_merge.sinks.storage import options as storage
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -34,6 +35,7 @@ TABLES: dict[str, tuple[Declarations, ...]] = {
     "delta": delta.OPTIONS,
     "iceberg": iceberg.OPTIONS,
     "grpc": (Bounds,),
+    "sqlite": (sqlite.Settings,),
 }
 """By the names in the markers; `s3` has the parameters that all sinks on S3 share."""
 

@@ -43,7 +43,7 @@ def test_console_by_uri(uri: str) -> None:
         (
             "ftp://x/y",
             r"no sink is known for ftp:.*clickhouse:, .*console:, .*delta:, .*file:, grpc:, http:, .*iceberg:, .*kafka:, .*mysql:, "
-            r".*opensearch:, .*s3:, tidb",
+            r".*opensearch:, .*s3:, sqlite:, tidb",
         ),
         ("file:///x?format=csv", "format='csv' is none of jsonl, parquet"),
         ("file:///x?fromat=jsonl", "no parameter fromat.*known parameters: .*format"),

@@ -1,0 +1,47 @@
+"""The file: connections, transactions, and what SQLite's errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from sidecar.errors import SinkError, StorageFull
+
+BUSY_S = 60.0
+"""How long a transaction waits for another process's."""
+
+FULL = "SQLITE_FULL"
+
+
+@contextmanager
+def transaction(path: str) -> Iterator[sqlite3.Connection]:
+    """All of it is durable at the end, or none of it where an error leaves it. Nobody else writes meanwhile. Raises SinkError,
+    StorageFull."""
+    with sqlite_errors(path), closing(sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def sqlite_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", "") == FULL:
+            raise StorageFull(f"no room left for {path}", hint="make room: nothing accepted is lost, and the sink continues") from error
+        raise SinkError(
+            f"{path} cannot be read or written: {error}",
+            hint="make its folder exist and be writable for this process and Spark's workers; nothing accepted is lost",
+        ) from error
+
+
+def quoted(name: str) -> str:
+    """As an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'

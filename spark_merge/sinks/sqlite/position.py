@@ -1,0 +1,72 @@
+"""The position (`PositionStore`): the one row of the table `_ticdc_dump`. A swap compares and writes it in one transaction, with the
+statements that are its payload."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+
+from sidecar.core.model import CommitTs, Seq
+from spark_merge.contract import Accepted, Owner
+from spark_merge.sinks.position import Missed, OutputState, Stored
+from spark_merge.sinks.sqlite.database import transaction
+
+_CREATE = """CREATE TABLE IF NOT EXISTS _ticdc_dump (id INTEGER PRIMARY KEY CHECK (id = 1), log_id TEXT NOT NULL, epoch INTEGER NOT NULL,
+  incarnation INTEGER NOT NULL, seq INTEGER, upto_ts TEXT, manifest TEXT NOT NULL, written INTEGER)"""
+_READ = "SELECT log_id, epoch, incarnation, seq, upto_ts, manifest FROM _ticdc_dump"
+_WRITE = "INSERT OR REPLACE INTO _ticdc_dump VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class SqlitePositions:
+    """`PositionStore` in the file `path`. The payload is statements, such as schema changes."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.place = path
+
+    def read(self) -> Stored[None] | None:
+        if not os.path.exists(self._path):
+            return None
+        with transaction(self._path) as connection:
+            return stored_in(connection)
+
+    def compare_and_swap(
+        self, before: Stored[None] | None, after: OutputState[None], payload: Sequence[str] | None = None
+    ) -> Stored[None] | Missed:
+        with transaction(self._path) as connection:
+            if stored_in(connection) != before:
+                return Missed.CONFLICT
+            connection.execute(_CREATE)
+            for statement in payload or ():
+                connection.execute(statement)
+            accepted, kept = after.accepted, before is not None and before.state.accepted == after.accepted
+            seq, upto_ts, manifest = accepted or (None, None, "")
+            text = None if upto_ts is None else str(upto_ts)
+            connection.execute(_WRITE, (after.log_id, *after.owner, seq, text, manifest, written_in(connection) if kept else None))
+        return Stored(after)
+
+    def written(self) -> Seq | None:
+        """The last segment of a batch whose rows are there, and that is not accepted yet."""
+        with transaction(self._path) as connection:
+            return written_in(connection)
+
+
+def stored_in(connection: sqlite3.Connection) -> Stored[None] | None:
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_ticdc_dump'").fetchone() is None:
+        return None
+    row = connection.execute(_READ).fetchone()
+    if row is None:
+        return None
+    log_id, epoch, incarnation, seq, upto_ts, manifest = row
+    accepted = None if seq is None else Accepted(Seq(seq), None if upto_ts is None else CommitTs(int(upto_ts)), manifest)
+    return Stored(OutputState(log_id, Owner(epoch, incarnation), accepted))
+
+
+def written_in(connection: sqlite3.Connection) -> Seq | None:
+    row = connection.execute("SELECT written FROM _ticdc_dump").fetchone()
+    return None if row is None or row[0] is None else Seq(row[0])
+
+
+def note_written(connection: sqlite3.Connection, last: Seq) -> None:
+    connection.execute("UPDATE _ticdc_dump SET written = ?", (last,))

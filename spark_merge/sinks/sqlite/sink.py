@@ -1,0 +1,90 @@
+"""The driver, the tasks' part, and the URI: `sqlite:///var/lib/orders.db`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sidecar.core.model import CommitTs, Seq
+from sidecar.errors import SinkError
+from spark_merge.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, Unit, has_rows
+from spark_merge.encode.block import blocks
+from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.sinks.options import commit_tss, names_of, read
+from spark_merge.sinks.position import PositionKeeper, check_owner
+from spark_merge.sinks.sqlite.database import transaction
+from spark_merge.sinks.sqlite.position import SqlitePositions, note_written, stored_in, written_in
+from spark_merge.sinks.sqlite.tables import apply, made, statements
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    path: str
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand.")
+
+
+class SqliteSink:
+    def __init__(self, settings: Settings, *, log_id: str) -> None:
+        self._settings = settings
+        self._positions = SqlitePositions(settings.path)
+        remedy = "give each log a file of its own, and dump again; or set log.uri back to the log that the output is of"
+        self._position = PositionKeeper(self._positions, log_id=log_id, remedy=remedy)
+
+    def look(self) -> Accepted | None:
+        state = self._position.look()
+        return None if state is None else state.accepted
+
+    def open(self, *, epoch: int | None) -> Standing:
+        state = self._position.open(epoch)
+        return Standing(state.owner, state.accepted, self._positions.written())
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - one transaction at a time can write
+        units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads)
+        task = Task(f"{heads[0].seq}-{heads[-1].seq}", units, "segment")
+        return Batch(tuple(heads), ((task,),), SqliteWriter(self._settings.path, self._position.state.owner, heads[-1].seq))
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
+        last = batch.heads[-1]
+        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq, payload=statements(last, self._settings.ddl_done))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteWriter:
+    """Of one batch, the last segment of which is `last`. Picklable."""
+
+    path: str
+    owner: Owner
+    last: Seq
+
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        counts: Counts = {}
+        with transaction(self.path) as connection:
+            stored = stored_in(connection)
+            check_owner(self.path, stored, self.owner)
+            assert stored is not None, "it has an owner"
+            accepted, written = stored.state.accepted, written_in(connection)
+            if written == self.last or (accepted is not None and accepted.seq >= self.last):
+                return Outcome(task.id, {})
+            for portion in portions:
+                schema, place = portion.schema, (portion.unit.seq, portion.schema.name)
+                delivers = has_rows(schema)
+                if delivers:
+                    connection.execute(made(schema))
+                for piece in portion.pieces:
+                    counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+                    for block in blocks(schema, portion.unit.seq, piece) if delivers else ():
+                        apply(connection, block)
+            note_written(connection, self.last)
+        return Outcome(task.id, counts)
+
+
+def _open(uri: SinkUri) -> SqliteSink:
+    if uri.parts.netloc or not uri.parts.path.strip("/"):
+        raise SinkError("a sqlite: sink names a file, and no host", hint="write sqlite:///folder/file.db")
+    return SqliteSink(read(Settings, uri.parameters, path=uri.parts.path), log_id=uri.log_id)
+
+
+SQLITE = SinkKind(_open, names_of(Settings))

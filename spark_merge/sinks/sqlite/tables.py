@@ -1,0 +1,120 @@
+"""A table's statements. A table of TiDB is a table `schema.table` of the same columns and key; it is made with its first rows.
+
+A schema change makes a table of the columns after it, which takes the rows over column by column (ddl/effects.py says from where). What no
+statement here can follow is refused, with what an operator can do.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from dataclasses import replace
+from typing import assert_never
+
+import pyarrow as pa
+
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.contract import Head
+from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.effects import Fate, TableEffect, effects
+from spark_merge.encode.block import Block, image_columns
+from spark_merge.sinks.sqlite.database import quoted
+
+
+def made(schema: TableSchema) -> str:
+    return create(_name(schema.name), schema)
+
+
+def create(name: str, schema: TableSchema) -> str:
+    """`name`: quoted."""
+    columns = ", ".join(f"{quoted(column.name)} {_affinity(column)}" for column in schema.columns)
+    key = ", ".join(map(quoted, schema.key))
+    return f"CREATE TABLE IF NOT EXISTS {name} ({columns}, PRIMARY KEY ({key})) WITHOUT ROWID"
+
+
+def apply(connection: sqlite3.Connection, block: Block) -> None:
+    """The block's rows in their order: puts by key, deletes by key."""
+    schema, name = block.schema, quoted(str(block.schema.name))
+    marks = ", ".join("?" * len(schema.columns))
+    put = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"
+    delete = f"DELETE FROM {name} WHERE {' AND '.join(f'{quoted(column)} = ?' for column in schema.key)}"
+    places = [schema.column_names().index(column) for column in schema.key]
+    images = zip(*(column.to_pylist() for column in image_columns(block)), strict=True)
+    for op, image in zip(_texts(block.op), images, strict=True):
+        if op == "delete":
+            connection.execute(delete, [image[place] for place in places])
+        else:
+            connection.execute(put, image)
+
+
+def statements(head: Head, done: Collection[CommitTs]) -> list[str]:
+    """Of the DDLs that end `head`, but those that the operator has done by hand. All tables that change are copied first, then what they
+    were is dropped, then the copies get their names: so tables may exchange names. Raises SinkError for what cannot be followed."""
+    copies, drops, renames = list[str](), list[str](), list[str]()
+    for effect in effects(head) if head.upto_ts not in done else ():
+        if effect.rows_leave:
+            raise _refused(head, effect, "rows leave with a partition, without a change event of each")
+        match effect.fate:
+            case Fate.CREATED:
+                continue
+            case Fate.DROPPED | Fate.GONE | Fate.EMPTIED:
+                assert effect.before is not None, "it was there"
+                drops.append(f"DROP TABLE IF EXISTS {_name(effect.before.name)}")
+            case Fate.KEPT | Fate.RENAMED:
+                if effect.changes_columns or (effect.before is not None and effect.before.name != effect.name):
+                    copy = quoted(f"_ticdc_dump_copy_{len(renames)}")
+                    copies += _copied(head, effect, copy)
+                    drops.append(f"DROP TABLE {_name(_before(effect).name)}")
+                    renames.append(f"ALTER TABLE {copy} RENAME TO {_name(effect.name)}")
+            case Fate.EXCHANGED | Fate.ARRIVED | Fate.UNKEYED | Fate.UNKNOWN:
+                raise _refused(head, effect, f"of {effect.name} rows come or go without a change event of each ({effect.fate.value})")
+            case _ as never:
+                assert_never(never)
+    return [*copies, *drops, *renames]
+
+
+def _copied(head: Head, effect: TableEffect, copy: str) -> tuple[str, ...]:
+    """The table as it is after the DDL, with the rows of the one before, which is made where it has had no rows yet."""
+    before = _before(effect)
+    after = effect.after or replace(before, name=effect.name)
+    for one in effect.columns:
+        if one.unknown:
+            raise _refused(head, effect, f"existing rows have {one.unknown} in column {one.column.name}")
+        if one.before is not None and conversion(one.before, one.column) not in (Conversion.UNCHANGED, Conversion.TEXT):
+            raise _refused(head, effect, f"column {one.column.name} has values of a {one.before.kind}, whose text may change")
+    values = ", ".join(_literal(one.existing) if one.before is None else quoted(one.before.name) for one in effect.columns)
+    into = f"INSERT INTO {copy} SELECT {values} FROM {_name(before.name)}"
+    return create(_name(before.name), before), create(copy, after), into
+
+
+def _before(effect: TableEffect) -> TableSchema:
+    assert effect.before is not None, "a table that stays was there"
+    return effect.before
+
+
+def _refused(head: Head, effect: TableEffect, why: str) -> SinkError:
+    text = effect.record.query if effect.record else "a step of a DDL"
+    return SinkError(
+        f"the DDL {text!r} cannot be carried out on SQLite tables: {why}",
+        hint=f"bring the table to what TiDB has by hand, and add ddl-done={head.upto_ts} to the sink's URI; or deliver a new dump to a new"
+        " file",
+    )
+
+
+def _name(name: TableName) -> str:
+    return quoted(str(name))
+
+
+def _literal(text: str | None) -> str:
+    return "NULL" if text is None else "'" + text.replace("'", "''") + "'"
+
+
+def _affinity(column: Column) -> str:
+    """`uint` goes beyond SQLite's integers, and would become a float."""
+    return "INTEGER" if column.kind == "int" else "TEXT"
+
+
+def _texts(column: pa.Array) -> list[str]:
+    found: list[str] = column.to_pylist()
+    return found

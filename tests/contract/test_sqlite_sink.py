@@ -1,0 +1,146 @@
+"""The SQLite sink keeps the port's suite, and follows schema changes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sidecar.core.model import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
+from sidecar.errors import SinkError
+from sidecar.log.manifest import DdlRecord, Manifest
+from spark_merge.contract import Head
+from spark_merge.sinks.registry import open_sink
+from spark_merge.sinks.sqlite.database import transaction
+from spark_merge.sinks.sqlite.position import SqlitePositions
+from spark_merge.sinks.sqlite.tables import made, statements
+from tests.contract.position_port import Output, PositionPort
+from tests.contract.sink_port import SinkPort, Story
+from tests.support.sinks import Here, Place, Shown
+
+
+def tables_of(path: Path) -> dict[TableName, list[Shown]]:
+    """All rows; their key is what the tables of tests/support/histories.py have."""
+    if not path.exists():
+        return {}
+    with closing(sqlite3.connect(path)) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE '%.%'")]
+        rows = {name: [tuple(map(_text, row)) for row in connection.execute(f'SELECT * FROM "{name}"')] for name in names}
+    return {TableName(*name.split(".", 1)): [(0, 0, "insert", row[:2], row) for row in found] for name, found in rows.items() if found}
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+class TestSqlite(SinkPort):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        path = tmp_path / "out.db"
+        return Place(str(path), lambda log_id: open_sink(f"sqlite://{path}", log_id=log_id), lambda: tables_of(path), newest=True)
+
+
+class TestPosition(PositionPort):
+    @pytest.fixture
+    def output(self, tmp_path: Path) -> Output:
+        return Output(lambda: SqlitePositions(str(tmp_path / "out.db")), payload=lambda accepted: [f"CREATE TABLE t{accepted.seq} (id)"])
+
+
+def _schema(name: str, *columns: Column, key: str = "id") -> TableSchema:
+    return TableSchema(TableName("s", name), columns, (key,))
+
+
+ID, A, B, C = Column("id", "int", nullable=False), Column("a", "text"), Column("b", "text"), Column("c", "int")
+
+
+def _changed(path: Path, query: str, before: Sequence[TableSchema], after: Sequence[TableSchema], *, done: Sequence[int] = ()) -> None:
+    """What `query` makes of the file, as the sink does it."""
+    ddl = DdlRecord(CommitTs(90), "s", before[0].name.table, query)
+    manifest = Manifest(Seq(3), 1, CommitTs(0), CommitTs(90), None, 0, 0, {}, "s", "c", (ddl,), next_schemas="n")
+    head = Head(manifest, {one.name: one for one in before}, {one.name: one for one in after})
+    with transaction(str(path)) as connection:
+        for statement in statements(head, frozenset(map(CommitTs, done))):
+            connection.execute(statement)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "out.db"
+    with transaction(str(path)) as connection:
+        for name in ("t", "u"):
+            connection.execute(made(_schema(name, ID, A, C)))
+            connection.execute(f"INSERT INTO \"s.{name}\" VALUES (1, 'of {name}', 7)")
+    return path
+
+
+def _table(path: Path, name: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        columns = [column for _, column, *_ in connection.execute(f"PRAGMA table_info('s.{name}')")]
+        return [tuple(columns), *connection.execute(f'SELECT * FROM "s.{name}"')]
+
+
+T, U = _schema("t", ID, A, C), _schema("u", ID, A, C)
+
+
+def test_columns_are_renamed_dropped_and_added(file: Path) -> None:
+    after = _schema("t", ID, B)
+    _changed(file, "ALTER TABLE t CHANGE a b TEXT, DROP COLUMN c", [T, U], [after, U])
+    assert _table(file, "t") == [("id", "b"), (1, "of t")]
+    defined = TableDefinition(
+        (ColumnDefinition("id", "bigint"), ColumnDefinition("b", "text"), ColumnDefinition("c", "int", default="'5'"))
+    )
+    more = replace(_schema("t", ID, B, C), definition=defined)
+    _changed(file, "ALTER TABLE t ADD COLUMN c INT DEFAULT 5", [after, U], [more, U])
+    assert _table(file, "t") == [("id", "b", "c"), (1, "of t", 5)]
+
+
+def test_tables_exchange_their_names(file: Path) -> None:
+    _changed(file, "RENAME TABLE t TO x, u TO t, x TO u", [T, U], [U, T])
+    assert (_table(file, "t")[1:], _table(file, "u")[1:]) == ([(1, "of u", 7)], [(1, "of t", 7)])
+
+
+def test_a_table_that_is_truncated_or_dropped_has_no_rows(file: Path) -> None:
+    _changed(file, "TRUNCATE TABLE t", [T, U], [T, U])
+    _changed(file, "DROP TABLE u", [T, U], [T])
+    assert tables_of(file) == {}
+
+
+def test_what_no_statement_can_follow_is_refused_until_the_operator_has_done_it(file: Path) -> None:
+    with pytest.raises(SinkError, match="rows leave with a partition") as raised:
+        _changed(file, "ALTER TABLE t DROP PARTITION p0", [T, U], [T, U])
+    assert "ddl-done=90" in raised.value.hint
+    assert _table(file, "t")[1:] == [(1, "of t", 7)]
+    _changed(file, "ALTER TABLE t DROP PARTITION p0", [T, U], [T, U], done=[90])
+
+
+def test_a_type_that_makes_other_texts_is_refused(file: Path) -> None:
+    before, after = (_schema("t", ID, Column("a", "decimal", length=5, scale=scale), C) for scale in (1, 2))
+    with pytest.raises(SinkError, match="column a has values of a decimal, whose text may change"):
+        _changed(file, "ALTER TABLE t MODIFY a DECIMAL(5,2)", [before, U], [after, U])
+    _changed(file, "ALTER TABLE t MODIFY c TEXT", [T, U], [_schema("t", ID, A, Column("c", "text")), U])
+    assert _table(file, "t")[1:] == [(1, "of t", "7")]
+
+
+def test_a_batch_whose_rows_are_there_is_begun(tmp_path: Path) -> None:
+    """The next owner is to give the same segments, whatever its bounds are."""
+    story = Story(tmp_path, Place("x", lambda log_id: open_sink(f"sqlite://{tmp_path}/out.db", log_id=log_id), dict, newest=True), seed=3)
+    _, work = story.begin(story.place.sink())
+    Here().run(work)
+    assert story.place.sink().open(epoch=None).begun == 1
+
+
+@pytest.mark.parametrize("uri", ["sqlite://host/out.db", "sqlite:///", "sqlite:///out.db?ddl-done=soon", "sqlite:///out.db?x=1"])
+def test_what_cannot_be_meant_is_refused(uri: str) -> None:
+    with pytest.raises(SinkError):
+        open_sink(uri, log_id="log-1")
+
+
+def test_a_file_that_is_no_database_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    path.write_text("something else, and long enough to be read as a header of a database")
+    with pytest.raises(SinkError, match="cannot be read or written"):
+        open_sink(f"sqlite://{path}", log_id="log-1").look()
