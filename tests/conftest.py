@@ -4,6 +4,7 @@ slow to make is made once, because the tests that use it go to one worker. At a 
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from spark_merge.sinks.kafka.holder import release
 from tests.lanes import LANE, examples
 from tests.support.recordings import whole_set
 from tests.support.services.clickhouse import ClickHouse
+from tests.support.services.java import QUICK_JAVA
+from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM, MySql
 from tests.support.services.opensearch import OpenSearchNode
@@ -30,6 +33,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("lane")
+
+os.environ |= {name: " ".join(QUICK_JAVA) for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")}  # every Spark of every process
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what a run under nohup ignores, its processes would ignore too
 
@@ -58,6 +63,13 @@ def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouse]
     """The worker's one engine, for tests of the group `clickhouse`. Each makes databases of its own."""
     with ClickHouse(tmp_path_factory.mktemp("clickhouse")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """The worker's one broker, for all tests that neither end nor freeze it. Each makes topics of its own."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -26,7 +26,7 @@ from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.rig.truth import await_delivered
 
-pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.xdist_group("rig")
 
 DEADLINE_S = 300.0
 LEASE_S = 5

@@ -106,7 +106,6 @@ def undisturbed(played: PlayedFeed) -> Line:
     return line
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("feed", ["open-protocol", "canal-json"])
 @pytest.mark.parametrize("name", ["demo", *(pytest.param(name, marks=pytest.mark.recordings) for name in (*TRUE, *NOT_TRUE))])
 def test_a_changefeed_sent_as_messages_is_what_it_is_in_kafka(name: str, feed: str, tmp_path: Path) -> None:

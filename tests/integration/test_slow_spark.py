@@ -18,7 +18,7 @@ from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.rig.truth import await_delivered
 
-pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.xdist_group("rig")
 
 DEADLINE_S = 300.0
 WRITES_PER_S = 100

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tests.support.services.jars import jars
+from tests.support.services.java import QUICK_JAVA
 
 POM = Path(__file__).with_name("iceberg-spark-pom.xml")
 ANSWER_S_MAX = 300.0
@@ -85,7 +86,7 @@ def _settings(catalogs: Mapping[str, str], folder: Path, home: Path) -> dict[str
         "spark.driver.memory": MEMORY,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"{' '.join(QUICK_JAVA)} -Duser.timezone=UTC -Dderby.system.home={folder}",
     }
     for name, uri in catalogs.items():
         catalog = f"spark.sql.catalog.{name}"
