@@ -85,10 +85,22 @@ def _nothing_is_left_to_the_next_module() -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """xdist reads the groups after this. A recording's feed is decoded, and its truth read, once by a worker that plays it again and
-    again; Spark starts once."""
+    again; Spark starts once. Single tests come last, and keep all workers busy to the end."""
     for item in items:
         if item.get_closest_marker("xdist_group") is None and (group := _group_of(item)):
             item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_turn)
+
+
+LONG_GROUPS = ("cluster", "rig", "spark", "kafka-sink")
+"""Each keeps one worker busy for minutes: they begin first."""
+
+
+def _turn(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("xdist_group")
+    if mark is None:
+        return len(LONG_GROUPS) + 1
+    return LONG_GROUPS.index(mark.args[0]) if mark.args[0] in LONG_GROUPS else len(LONG_GROUPS)
 
 
 def _group_of(item: pytest.Item) -> str | None:

@@ -47,7 +47,7 @@ from ticdc_dump.binlog import binlog_pb2
 
 pytestmark = [pytest.mark.recordings, pytest.mark.xdist_group("binlog-whole")]
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 LEASE_S = 5
 FAKE_S = 0.5
 """Soon, and not so often that waiting for Spark costs more than Spark."""

@@ -41,7 +41,7 @@ from tests.support.replaying import Stage, output_of, stage
 from tests.support.services.ports import free_ports
 from tests.unit.test_pipeline import FakeRequests, Notes
 
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 CHANGEFEED = ChangefeedName("default", "default", "cf")
 AHEAD_BYTES_MAX = 64 << 10
 """So that senders are in the middle when the line is."""

@@ -40,7 +40,7 @@ from tests.support.replaying import Stage, output_of, stage
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_ports
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 """A Spark that starts takes ten seconds on an idle machine, and two minutes on a very busy one."""
 LEASE_S = 5
 """A sidecar that was killed keeps the next one waiting for so long."""

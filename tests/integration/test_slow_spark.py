@@ -20,7 +20,7 @@ from tests.rig.truth import await_delivered
 
 pytestmark = pytest.mark.xdist_group("rig")
 
-DEADLINE_S = 300.0
+DEADLINE_S = 600.0
 WRITES_PER_S = 100
 JOB_S = 1.5
 MARK_EVERY_S = 1.0

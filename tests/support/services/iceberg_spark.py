@@ -23,7 +23,7 @@ from tests.support.services.jars import jars
 from tests.support.services.java import QUICK_JAVA
 
 POM = Path(__file__).with_name("iceberg-spark-pom.xml")
-ANSWER_S_MAX = 300.0
+ANSWER_S_MAX = 600.0
 MEMORY = "900m"
 LOG = "spark.log"
 
@@ -50,7 +50,7 @@ class IcebergSpark:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._to is not None
         self._to.close()
-        self._process.join(30)
+        self._process.join(ANSWER_S_MAX)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()

@@ -26,8 +26,8 @@ import pyspark
 from tests.support.services.java import QUICK_JAVA
 
 HOME = Path(pyspark.__file__).parent
-START_S_MAX = 120.0
-END_S_MAX = 60.0
+START_S_MAX = 600.0
+END_S_MAX = 300.0
 DAEMON_MEMORY, EXECUTOR_MEMORY = "192m", "512m"
 """An executor's is the least that Spark takes, nearly."""
 EXECUTOR = "CoarseGrainedExecutorBackend"

@@ -140,7 +140,7 @@ def test_a_statement_under_way_ends_when_its_caller_goes(tmp_path: Path) -> None
     def stands(sql: str) -> None:
         if "information_schema" in sql:
             asked.set()
-            gone.wait(60)
+            gone.wait(PATIENCE_S)
 
     with FakeTidb(tmp_path) as tidb:
         tidb.before = stands
