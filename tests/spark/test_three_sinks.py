@@ -2,7 +2,7 @@
 all three end as the truth.
 
 Sinks that commit as they go are cut into stages, and their writers travel to other processes; with one recording and a task at a time:
-tests/integration/test_kafka_sink_recordings.py and test_sql_recordings.py.
+tests/integration/test_sink_recordings.py.
 """
 
 from __future__ import annotations
