@@ -31,10 +31,10 @@ demo: setup ## play the recorded stream `demo` with a dump in the middle of it, 
 fast: setup ## the tests that need no server and no Spark, within three minutes
 	@TICDC_DUMP_LANE=fast $(PYTEST) $(PURE)
 
-rest: setup ## the tests that need a server or Spark, within twelve minutes on two cores
+rest: setup ## all tests but those of `fast`
 	@$(PYTEST) $(PURE:%=--ignore=%)
 
-test: setup ## all tests, within fifteen minutes on two cores: those of `fast`, and where they pass the rest
+test: setup ## all tests: those of `fast`, and where they pass the rest
 	@$(MAKE) --no-print-directory fast
 	@$(MAKE) --no-print-directory rest
 

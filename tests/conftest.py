@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import sidecar.cli.environment  # noqa: F401  # first: before gRPC is loaded
-from spark_merge.sinks.kafka.holder import release
 from tests.lanes import LANE, examples
 from tests.support.recordings import whole_set
 from tests.support.services.clickhouse import ClickHouse
@@ -75,7 +75,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_to_the_next_module() -> Iterator[None]:
     yield
-    release()
+    if kafka := sys.modules.get(
+        "spark_merge.sinks.kafka.holder"
+    ):  # which takes longest of all to load
+        kafka.release()
     for server in _SHARED:
         system = "('mysql', 'sys', 'information_schema', 'performance_schema')"
         for (schema,) in server.execute(f"SELECT SCHEMA_NAME FROM information_schema.schemata WHERE SCHEMA_NAME NOT IN {system}"):
