@@ -75,9 +75,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_to_the_next_module() -> Iterator[None]:
     yield
-    if kafka := sys.modules.get(
-        "spark_merge.sinks.kafka.holder"
-    ):  # which takes longest of all to load
+    kafka = sys.modules.get("spark_merge.sinks.kafka.holder")  # a run that needs none does not load it: it takes long
+    if kafka is not None:
         kafka.release()
     for server in _SHARED:
         system = "('mysql', 'sys', 'information_schema', 'performance_schema')"
