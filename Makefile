@@ -10,7 +10,7 @@ ARGS ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py
 
-.PHONY: help setup demo demo-live fast test custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim lock clean
+.PHONY: help setup demo demo-live fast rest test custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim lock clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -31,8 +31,12 @@ demo: setup ## play the recorded stream `demo` with a dump in the middle of it, 
 fast: setup ## the tests that need no server and no Spark, within three minutes
 	@TICDC_DUMP_LANE=fast $(PYTEST) $(PURE)
 
-test: setup ## all tests
-	@$(PYTEST)
+rest: setup ## all tests but those of `fast`
+	@$(PYTEST) $(PURE:%=--ignore=%)
+
+test: setup ## all tests: those of `fast`, and where they pass the rest
+	@$(MAKE) --no-print-directory fast
+	@$(MAKE) --no-print-directory rest
 
 custom-sink: setup ## test what TiCDC's own sink sends with, against this sidecar, too: the Go client, its command and the URI (needs Go; nothing of TiCDC is built; OUTAGE=60s)
 	@command -v go >/dev/null || { echo "custom-sink needs Go 1.25 or later: there is no go in PATH" >&2; exit 1; }

@@ -4,7 +4,9 @@ slow to make is made once, because the tests that use it go to one worker. At a 
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import sidecar.cli.environment  # noqa: F401  # first: before gRPC is loaded
-from spark_merge.sinks.kafka.holder import release
 from tests.lanes import LANE, examples
 from tests.support.recordings import whole_set
 from tests.support.services.clickhouse import ClickHouse
+from tests.support.services.java import QUICK_JAVA
+from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM, MySql
 from tests.support.services.opensearch import OpenSearchNode
@@ -30,6 +33,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("lane")
+
+os.environ |= {name: " ".join(QUICK_JAVA) for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")}  # every Spark of every process
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what a run under nohup ignores, its processes would ignore too
 
@@ -60,10 +65,19 @@ def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouse]
         yield server
 
 
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """The worker's one broker, for all tests that neither end nor freeze it. Each makes topics of its own."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_to_the_next_module() -> Iterator[None]:
     yield
-    release()
+    kafka = sys.modules.get("spark_merge.sinks.kafka.holder")  # a run that needs none does not load it: it takes long
+    if kafka is not None:
+        kafka.release()
     for server in _SHARED:
         system = "('mysql', 'sys', 'information_schema', 'performance_schema')"
         for (schema,) in server.execute(f"SELECT SCHEMA_NAME FROM information_schema.schemata WHERE SCHEMA_NAME NOT IN {system}"):
@@ -73,10 +87,22 @@ def _nothing_is_left_to_the_next_module() -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """xdist reads the groups after this. A recording's feed is decoded, and its truth read, once by a worker that plays it again and
-    again; Spark starts once."""
+    again; Spark starts once. Single tests come last, and keep all workers busy to the end."""
     for item in items:
         if item.get_closest_marker("xdist_group") is None and (group := _group_of(item)):
             item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_turn)
+
+
+LONG_GROUPS = ("cluster", "rig", "spark", "kafka-sink")
+"""Each keeps one worker busy for minutes: they begin first."""
+
+
+def _turn(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("xdist_group")
+    if mark is None:
+        return len(LONG_GROUPS) + 1
+    return LONG_GROUPS.index(mark.args[0]) if mark.args[0] in LONG_GROUPS else len(LONG_GROUPS)
 
 
 def _group_of(item: pytest.Item) -> str | None:

@@ -30,6 +30,7 @@ from spark_merge.delivery import Delivery, JobSettings, Work
 from spark_merge.sinks.files import sink as files
 from spark_merge.sinks.memory import hidden, versioned
 from tests.support import histories
+from tests.support.eventually import PATIENCE_S
 from tests.support.sinks import Here, Place, Shown, accepted
 
 TABLES = 3
@@ -124,7 +125,7 @@ def opened_at_once(story: Story) -> list[Delivery]:
     found: list[Delivery] = []
 
     def race() -> None:
-        together.wait(timeout=30)
+        together.wait(timeout=PATIENCE_S)
         with suppress(OwnershipLost):
             found.append(story.delivery(segments_max=2))
 
@@ -132,7 +133,7 @@ def opened_at_once(story: Story) -> list[Delivery]:
     for racer in racers:
         racer.start()
     for racer in racers:
-        racer.join(timeout=120)
+        racer.join(timeout=PATIENCE_S)
     return found
 
 
@@ -353,14 +354,14 @@ class SinkPort:
             together, found = Barrier(2), list[Outcome]()
 
             def twin(one: Work = one, together: Barrier = together, found: list[Outcome] = found) -> None:
-                together.wait(timeout=30)
+                together.wait(timeout=PATIENCE_S)
                 found.append(pickle.loads(pickle.dumps(one)).carry_out())
 
             twins = [Thread(target=twin) for _ in range(2)]
             for thread in twins:
                 thread.start()
             for thread in twins:
-                thread.join(timeout=60)
+                thread.join(timeout=PATIENCE_S)
             assert len(found) == 2
             outcomes.append(story.random.choice(found))
         sink.accept(batch, outcomes)

@@ -152,12 +152,6 @@ def source() -> Source:
     return Source()
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
 @pytest.fixture(params=["twin", "kafka"])
 def rig(request: pytest.FixtureRequest, source: Source) -> Iterator[Rig]:
     if request.param == "twin":

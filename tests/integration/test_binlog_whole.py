@@ -42,13 +42,12 @@ from tests.support.binlog_tidb import BinlogTidb, Committed, Fate, TickingServer
 from tests.support.pump_rig import Client, PumpProcess
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_ports
-from tests.support.services.spark import QUICK_JAVA
 from tests.support.tikv.cluster import CLUSTER_ID
 from ticdc_dump.binlog import binlog_pb2
 
-pytestmark = [pytest.mark.recordings, pytest.mark.xdist_group("binlog-whole"), pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.recordings, pytest.mark.xdist_group("binlog-whole")]
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 LEASE_S = 5
 FAKE_S = 0.5
 """Soon, and not so often that waiting for Spark costs more than Spark."""
@@ -84,11 +83,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.parametrize(("seed", "brackets"), [(seed, "snapshot" if seed % 2 else "watermark") for seed in SEEDS])
-def test_the_files_have_every_committed_transaction_once_whatever_dies(
-    world: World, monkeypatch: pytest.MonkeyPatch, seed: int, brackets: str
-) -> None:
+def test_the_files_have_every_committed_transaction_once_whatever_dies(world: World, seed: int, brackets: str) -> None:
     """Two pumps and the sidecar, one after another, in an order that the seed decides."""
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
     tidb, folder = world.tidb, world.folder
     tidb.fill(some_rows(tidb.tables, Random(seed), KEYS))
     with ExitStack() as held:

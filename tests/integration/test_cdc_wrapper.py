@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from sidecar.cli.cdc import COMMANDS, REAL_BINARY, TRIED, our_section
+from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import recorded_cluster
 from tests.unit.control.serving import Owner, Serving
 
@@ -68,7 +69,7 @@ class Machine:
     def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[bytes]:
         command = [str(self.folder / "ours" / "cdc"), *arguments]
         given = {"PATH": os.pathsep.join(map(str, self.path)), "LANG": "C.UTF-8"} | environment
-        return subprocess.run(command, env=given, input=stdin.encode(), capture_output=True, check=False, timeout=60)
+        return subprocess.run(command, env=given, input=stdin.encode(), capture_output=True, check=False, timeout=PATIENCE_S)
 
 
 def script(path: Path, text: str) -> Path:
@@ -126,7 +127,7 @@ def test_the_real_one_takes_the_wrappers_place_and_is_no_child(machine: Machine)
     with subprocess.Popen(
         command, env={"PATH": os.pathsep.join(map(str, machine.path))}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     ) as running:
-        assert running.wait(60) == 0
+        assert running.wait(PATIENCE_S) == 0
     assert machine.told()["pid"] == running.pid
 
 
@@ -145,7 +146,7 @@ def test_what_is_not_ours_is_passed_on(machine: Machine, line: str) -> None:
 
 def test_passing_on_loads_nothing_heavy() -> None:
     text = "import sys, sidecar.cli.cdc; print(sorted({'grpc', 'typer', 'rich', 'pyarrow', 'msgspec'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert done.stdout == "[]\n"
 
 
@@ -283,7 +284,7 @@ def test_what_ends_us_while_it_shows_its_help_ends_the_real_one(machine: Machine
     with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as wrapper:
         ready.read_text()
         wrapper.send_signal(number)
-        out, err = wrapper.communicate(timeout=60)
+        out, err = wrapper.communicate(timeout=PATIENCE_S)
     assert (wrapper.returncode, out, err) == (7, f"stopped by {int(number)}\n".encode(), b"")
 
 

@@ -1,5 +1,5 @@
 """Schema changes at ClickHouse's engine, each by itself: what the rows that are there have after it, done again, and met by a former
-worker's late insert. With whole streams: test_clickhouse_recordings.py."""
+worker's late insert. With whole streams: test_sink_recordings.py."""
 
 from __future__ import annotations
 

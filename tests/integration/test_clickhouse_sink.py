@@ -22,6 +22,7 @@ from spark_merge.sinks.position import Stored
 from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of, opened_at_once
 from tests.lanes import LANE
 from tests.support.clickhouse_place import history_place
+from tests.support.eventually import PATIENCE_S
 from tests.support.services.clickhouse import ClickHouse
 from tests.support.sinks import Here, Place
 
@@ -47,7 +48,7 @@ class TestClickHouse(SinkPort):
             stored = read(self)
             if id(self) not in met:
                 met.add(id(self))
-                together.wait(timeout=60)
+                together.wait(timeout=PATIENCE_S)
             return stored
 
         with monkeypatch.context() as patch:

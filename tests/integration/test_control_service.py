@@ -327,7 +327,7 @@ def test_pd_leads_to_the_owner_where_no_changefeed_is(
     with Etcd(tmp_path) as etcd, closing(EtcdClient(EtcdSection(endpoints=etcd.endpoints))) as client:
         pd = f"http://{etcd.endpoints[0]}"
         ownership = EtcdOwner(client, changefeed_root(NAME, BINLOG), lease_s=10, holder=Holder("here", 1, serving.address))
-        assert ownership.acquire(timeout_s=60) is not None
+        assert ownership.acquire(timeout_s=PATIENCE_S) is not None
         assert run(capsys, "dumpquery", "-c", "cf", "--pd", pd)[0] == 0
         ownership.release()
         for name in ("cf", "no name"):
@@ -649,7 +649,9 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_the_program_itself_prints_json_and_nothing_else(at: str, program: list[str]) -> None:
     command = [sys.executable, *program, "dumpstart", "-c", "cf", "--json"]
-    done = subprocess.run(command, env=os.environ | {"TICDC_DUMP_ADDR": at}, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, env=os.environ | {"TICDC_DUMP_ADDR": at}, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["state"] == "running"
 

@@ -27,7 +27,7 @@ from tests.support.services.mariadb import MariaDb
 
 pytestmark = pytest.mark.xdist_group("mariadb")
 
-WAIT_S = 120.0
+WAIT_S = 300.0
 TABLE = TableName("app", "t")
 SEEN = f"{MARK_TABLE.schema}.seen"
 

@@ -27,7 +27,7 @@ from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc
 
 Server = Literal["control", "push"]
-ANSWER_S = 30.0
+ANSWER_S = 300.0
 REFUSED_BY_SERVER = ("UNEXPECTED_EOF_WHILE_READING", "TLSV1_ALERT_PROTOCOL_VERSION")
 EXPIRED = timedelta(minutes=-1)
 

@@ -25,7 +25,7 @@ from tests.support import histories
 from tests.support.deliveries import ORDERS, Segments, change, deliver, opened
 from tests.support.lake import catalog_of, image, lake_place, rows_at, snapshot_at, tables_of
 from tests.support.lake_target import Target, columns
-from tests.support.recorded_target import Case, Texts, differences
+from tests.support.recorded_target import Case, RecordedLogs, Texts, differences
 from tests.support.recorded_target import deliver as deliver_recorded
 from tests.support.services.iceberg_rest import IcebergRest
 from tests.support.services.iceberg_spark import IcebergSpark
@@ -100,10 +100,12 @@ if LANE.whole:
             return [image(row, schema, row["_untyped"]) for row in self._spark.rows(f"SELECT * FROM seen_{schema.name.table}")]
 
     @pytest.mark.parametrize("case", [Case("demo", "kv", "snapshot", 3), Case("rowformats", "kv", "watermark", 1)], ids=str)
-    def test_the_pages_view_is_the_truth_and_versions_are_what_they_were(tmp_path: Path, spark: IcebergSpark, uri: str, case: Case) -> None:
-        made, _, _ = case.record(tmp_path / "log")
+    def test_the_pages_view_is_the_truth_and_versions_are_what_they_were(
+        recorded_logs: RecordedLogs, spark: IcebergSpark, uri: str, case: Case
+    ) -> None:
+        made, log = case.record(recorded_logs)
         seqs = list[Seq]()
-        deliver_recorded(tmp_path / "log", uri, seed=case.seed, deaths=3, after=seqs.append)
+        deliver_recorded(log.folder, uri, seed=case.seed, deaths=3, after=seqs.append)
         assert not differences(made, Reader(spark, uri).rows)
         looked = 0
         for name, table in tables_of(catalog_of(uri), uri.split("?", maxsplit=1)[0].rsplit("/", maxsplit=1)[1]):

@@ -21,8 +21,7 @@ from tests.lanes import LANE
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, chunk, opened, write_chunk
 from tests.support.lake import NAMESPACE, Texts, catalog_of, snapshot_at, uri_of
 from tests.support.merged_lake import rows_as_texts
-from tests.support.recorded_target import Judge, recorded
-from tests.support.replaying import Run, stage
+from tests.support.recorded_target import Case, Judge, RecordedLogs
 from tests.support.sinks import Here
 from tests.support.spark_lake import rewritten, spark_of, spark_rows
 
@@ -38,13 +37,12 @@ if LANE.whole:  # a minute each, and a Spark
 
     @pytest.mark.parametrize(("name", "brackets", "seed"), CASES)
     def test_spark_finds_the_source_in_each_snapshot_and_after_its_own_compactions(
-        tmp_path: Path, name: str, brackets: str, seed: int
+        tmp_path: Path, recorded_logs: RecordedLogs, name: str, brackets: str, seed: int
     ) -> None:
-        made = stage(name, "kv")
-        log, manifests = recorded(tmp_path / "log", made, Run(brackets, seed, chunk_rows=50 if name == "demo" else 1000))
+        made, log = Case(name, "kv", brackets, seed).record(recorded_logs)
         uri = uri_of(tmp_path / "lake", mode="merge")
         schemas = [made.recording.schemas[table] for table in made.tables if table != MARK_TABLE]
-        settings = JobSettings(open_folder(str(tmp_path / "log")), limits=BatchLimits(segments_max=1 + len(manifests) // BATCHES))
+        settings = JobSettings(open_folder(str(log.folder)), limits=BatchLimits(segments_max=1 + len(log.manifests) // BATCHES))
         delivery, catalog, seqs = Delivery(open_sink(uri, log_id="recorded"), settings, Here()), catalog_of(uri), list[Seq]()
         with spark_of(uri, tmp_path / "spark") as spark:
             while accepted := delivery.deliver():
@@ -53,17 +51,17 @@ if LANE.whole:  # a minute each, and a Spark
                     if catalog.table_exists((NAMESPACE, *schema.name)):
                         rewritten(spark, schema)
             assert len(seqs) > max(COMPACTED)
-            judge = Judge(made, partial(spark_rows, spark), log, manifests)
+            judge = Judge(made, partial(spark_rows, spark), log)
             judge.end()
             for seq in seqs[1::3]:
-                complete = judge._complete(seq)
+                complete = judge.complete(seq)
                 for schema in schemas:
                     table = catalog.load_table((NAMESPACE, *schema.name))
                     if (snapshot := snapshot_at(table, seq)) is None:
                         continue
                     rows = spark_rows(spark, schema, snapshot)
                     judge.read = partial(_same, rows)
-                    judge._check(schema.name, manifests[seq].upto_ts, whole=complete.get(schema.name, MAX) <= manifests[seq].upto_ts)
+                    judge.check(schema.name, log.manifests[seq].upto_ts, whole=complete.get(schema.name, MAX) <= log.manifests[seq].upto_ts)
                     assert sorted(map(repr, rows_as_texts(table, schema, seq))) == sorted(map(repr, rows))
         catalog.close()
         assert judge.whole > len(schemas)

@@ -10,7 +10,6 @@ import json
 import time
 import uuid
 from base64 import b64decode
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -44,12 +43,6 @@ PRESENT = {
 }
 LAST_DDL_TS, ATTACHED_TS, END_TS = 470625388367708162, 470625388400000000, 470625388500000000
 Messages = list[tuple[bytes, bytes]]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 def recorded() -> tuple[Messages, Messages]:

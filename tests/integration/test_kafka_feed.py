@@ -388,7 +388,7 @@ def test_memory_is_bounded_by_bytes_whatever_the_number_of_partitions(broker: Ka
     broker.create_topic(topic, partitions, {"retention.bytes": "-1"})
     broker.write(topic, [(number % partitions, None, value) for number in range(count)])
     arguments = [sys.executable, "-c", READ_ALL, broker.bootstrap, topic, str(count), str(QUEUE_BYTES_MAX)]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[2])
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["largest_poll"] <= QUEUE_BYTES_MAX

@@ -38,12 +38,6 @@ SCHEMAS = {
 }
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
 @pytest.fixture(autouse=True)
 def _both_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some chunks among the live rows, others in stages of their own."""

@@ -37,12 +37,6 @@ from tests.support.standing import check_a_freeze_costs_time_only
 pytestmark = pytest.mark.xdist_group("kafka-sink")
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
 @pytest.fixture(autouse=True)
 def _both_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some chunks among the live rows, others in stages of their own."""

@@ -31,12 +31,6 @@ Row = tuple[int, str, bytes, bytes]
 Told = Change | Ddl | Resolved
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
 def ticdcs_topic(broker: KafkaBroker, folder: Recording, config: FeedConfig) -> str:
     """As it was recorded: partitions, order and times."""
     topic = new_topic()

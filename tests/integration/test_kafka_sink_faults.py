@@ -26,7 +26,7 @@ from tests.support.kafka_output import decoded, newest, read_all
 from tests.support.services.freezing import freeze, thaw
 from tests.support.services.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.xdist_group("kafka-faults"), pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.xdist_group("kafka-faults")
 
 DEADLINE_S = 500.0
 TOPIC = "merged"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -27,7 +27,6 @@ from spark_merge.decode.rows import decode
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
 from tests.contract.sink_port import Died, Life, Mortal
-from tests.integration.test_kafka_sink_recordings import in_halves, rows_of_files
 from tests.lanes import LANE
 from tests.support.kafka_feeds import new_topic
 from tests.support.kafka_output import Output, Schemas, decoded, read_all, without_repeats
@@ -36,6 +35,7 @@ from tests.support.recordings import recording
 from tests.support.replaying import Run, live, stage
 from tests.support.services.kafka import KafkaBroker
 from tests.support.sinks import Here
+from tests.support.targets.kafka import in_halves, rows_of_files
 from tests.unit.decode.log import logged, recorded_changes
 
 pytestmark = [pytest.mark.xdist_group("kafka-sink"), pytest.mark.recordings]
@@ -53,12 +53,6 @@ WHOLE = [
 CASES = WHOLE if LANE.whole else [("shop-new", CANAL, OPEN, "snapshot")]
 WAYS = ("", "&transactions=false") if LANE.whole else ("",)
 PARTITIONED = {"shop", "shop-new", "ddl", "ddl-new"}
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 def deliver(folder: Path, uri: str, *, seed: int, deaths: int) -> int:

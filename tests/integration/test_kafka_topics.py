@@ -76,12 +76,6 @@ class Tables:
         return TableTopics(frozenset(map(self.topic, self.present)), frozenset(map(self.topic, self.present - self.unmarked)))
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
 @pytest.fixture
 def tables() -> Tables:
     found = Tables({"default", "t"}, {"default", "t"})

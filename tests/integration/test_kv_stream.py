@@ -37,7 +37,7 @@ from tests.unit.test_pipeline import FakeRequests, Notes
 
 pytestmark = [pytest.mark.recordings, pytest.mark.xdist_group("kv-stream")]
 
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 
 
 @dataclass

@@ -70,7 +70,7 @@ tikv = {{ pd = {json.dumps(self.servers.pd_addresses if pd is None else pd)} }}
 
     def remove(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "sidecar", "remove", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S, check=False)
 
     def removed(self, *arguments: str) -> dict[str, Any]:
         done = self.remove(*arguments, "--json")

@@ -14,6 +14,7 @@ from sidecar.config import read_config
 from sidecar.errors import ConfigError
 from sidecar.run.changefeed_watch import log_of, read_changefeed
 from tests.rig import changefeed
+from tests.support.eventually import PATIENCE_S
 from tests.support.services.etcd import Etcd
 
 SETTINGS = """
@@ -51,4 +52,4 @@ def test_a_worker_that_is_started_before_etcd_waits_for_it(tmp_path: Path) -> No
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=2)
             etcd.start()
-            assert waiting.result(timeout=120) == expected
+            assert waiting.result(timeout=PATIENCE_S) == expected

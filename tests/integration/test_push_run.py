@@ -40,7 +40,7 @@ from tests.support.replaying import Stage, output_of, stage
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_ports
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 """A Spark that starts takes ten seconds on an idle machine, and two minutes on a very busy one."""
 LEASE_S = 5
 """A sidecar that was killed keeps the next one waiting for so long."""
@@ -50,7 +50,6 @@ CHANGEFEED = f"{changefeed.CLUSTER}/{changefeed.NAMESPACE}/{CHANGEFEED_ID}"
 
 @pytest.mark.recordings
 @pytest.mark.xdist_group("push-run")
-@pytest.mark.timeout(1500)
 def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sidecar dies with key-values that it has taken and that no mark has resolved; the sender, before it sent the rest. The
     graceful end leaves nothing aside, what the killed life left goes as well, and what stays is the owner's alone."""

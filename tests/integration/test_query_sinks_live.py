@@ -34,7 +34,7 @@ from tests.rig.workload import Workload
 from tests.support.eventually import eventually
 from tests.support.live_sinks import AWAY, SINKS, LiveSink
 
-pytestmark = [pytest.mark.xdist_group("query-sinks-live"), pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.xdist_group("query-sinks-live")
 
 INITIAL_ROWS, ROWS_PER_S, WRITES_PER_S = 120, 60, 15
 """A dump takes half a minute; a sink that is behind is caught up with in no time."""

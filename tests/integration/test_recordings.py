@@ -1,7 +1,7 @@
 """Real streams of a real cluster, any schedule, crashes and resends: the merged output equals the truth at every snapshot,
 and no row goes back (P1, P2, P4, P5). Merged by the slow rule here; by Spark in tests/spark.
 
-Ten schedules of each recording and bracket are shared out among its feeds; `make matrix` plays twenty, all of them on each feed.
+Five schedules of each recording and bracket are shared out among its feeds; `make matrix` plays twenty, all of them on each feed.
 """
 
 from __future__ import annotations

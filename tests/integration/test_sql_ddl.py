@@ -23,6 +23,7 @@ from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Decided, Intent,
 from spark_merge.sinks.mysql.ddl_dialect import Dialect
 from spark_merge.sinks.mysql.ddl_picture import pictures
 from tests.lanes import LANE
+from tests.support.eventually import PATIENCE_S
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM
 from tests.support.sql_target import OneConnection, definitions, head_of, recorded_heads
@@ -326,7 +327,7 @@ def test_a_statement_of_a_former_worker_that_still_runs_is_waited_for(two_tables
     with pytest.raises(SinkError, match=r"connection \d+ of the target, .* is still at a DDL: ALTER TABLE app\.a"):
         carry_out(position, head)
     reader.close()
-    running.join(60)
+    running.join(PATIENCE_S)
     assert not running.is_alive()
     carry_out(position, head)
     assert position.statements == [], "it was done meanwhile"

@@ -27,6 +27,7 @@ from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import Block, Job, Worker
 from spark_merge.sinks.position import OutputState
 from tests.contract.sink_port import Story
+from tests.support.eventually import PATIENCE_S
 from tests.support.histories import SEGMENTS, History, change_of, rows_of_change, write_log
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM
@@ -131,7 +132,7 @@ def test_a_lock_of_somebody_else_is_waited_for(story: Story, mariadb: MariaDb, m
 
     monkeypatch.setattr("spark_merge.sinks.mysql.workers.passes", passes)
     work = delivering(story)
-    assert waited.wait(60)
+    assert waited.wait(PATIENCE_S)
     holder.rollback()
     holder.close()
     end_of(work)

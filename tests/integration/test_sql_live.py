@@ -20,7 +20,7 @@ from tests.rig.truth import LiveTruth, differences, read_truth
 from tests.support.services.mariadb import MariaDb
 from tests.support.sql_place import fill, room
 
-pytestmark = [pytest.mark.xdist_group("sql-live"), pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.xdist_group("sql-live")
 
 COPY = "shop_copy"
 INITIAL_ROWS, ROWS_PER_S = (300, 150) if LANE.whole else (150, 200)

@@ -19,7 +19,7 @@ from sidecar.log.manifest import DdlRecord
 from spark_merge.sinks.storage.schema_file import SchemaFile, schema_file
 from tests.lanes import LANE
 from tests.recordings.make_storage import ARCHIVE
-from tests.support.recorded_target import deliver, recorded
+from tests.support.recorded_target import RecordedLogs, deliver
 from tests.support.replaying import Run, stage
 from tests.support.storage_place import output
 from tests.support.storage_reader import Ddl, Form, Line, Output, checksum
@@ -102,15 +102,14 @@ def _varchar(name: str, length: str) -> dict[str, str]:
     return {"ColumnName": name, "ColumnType": "VARCHAR", "ColumnDefault": f"Default {name}", "ColumnPrecision": length}
 
 
-def test_each_line_of_csv_is_ticdcs_own(tmp_path: Path) -> None:
+def test_each_line_of_csv_is_ticdcs_own(tmp_path: Path, recorded_logs: RecordedLogs) -> None:
     """Of the live rows; a dump's, which TiCDC has not, are of the windows' high marks."""
-    made = stage("tz", "kv")
-    _, manifests = recorded(tmp_path / "log", made, Run("snapshot", 3))
+    log = recorded_logs.of(stage("tz", "kv"), Run("snapshot", 3))
     uri = (
         f"file://{tmp_path}/out?protocol=csv&date-separator=none&csv.include-commit-ts=true&csv.output-old-value=true&time-zone={SERVER_TZ}"
     )
-    deliver(tmp_path / "log", uri, seed=3, deaths=2)
-    high_ts = {window.high_ts for manifest in manifests for window in manifest.windows}
+    deliver(log.folder, uri, seed=3, deaths=2)
+    high_ts = {window.high_ts for manifest in log.manifests for window in manifest.windows}
     ours, theirs = _lines(output(uri, FORM), high_ts), _lines(Output(ticdcs("tz"), FORM), set())
     last = min(max(line[0] for line in found) for found in (ours, theirs))
     assert {line for line in ours if line[0] <= last} == {line for line in theirs if line[0] <= last}
@@ -133,12 +132,13 @@ def _lines(there: Output, without: set[CommitTs]) -> set[tuple[int, str]]:
 if LANE.whole:
 
     @pytest.mark.parametrize(("name", "architecture"), [("ddl", "classic"), ("ddl-new", "new")])
-    def test_versions_and_schema_files_of_a_whole_run_are_ticdcs_own(tmp_path: Path, name: str, architecture: str) -> None:
+    def test_versions_and_schema_files_of_a_whole_run_are_ticdcs_own(
+        tmp_path: Path, recorded_logs: RecordedLogs, name: str, architecture: str
+    ) -> None:
         """From the same key-values: a folder for each schema change, and no other one."""
-        made = stage(name, "kv")
-        recorded(tmp_path / "log", made, Run("watermark", 3))
+        log = recorded_logs.of(stage(name, "kv"), Run("watermark", 3))
         uri = f"file://{tmp_path}/out?protocol=csv&date-separator=none&csv.include-commit-ts=true&architecture={architecture}"
-        deliver(tmp_path / "log", uri, seed=3, deaths=2)
+        deliver(log.folder, uri, seed=3, deaths=2)
         there = output(uri, Form(date="none"))
         ours = {path: data for path, data in there.files.items() if "/meta/schema_" in path}
         theirs = schema_files(name)

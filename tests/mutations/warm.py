@@ -36,9 +36,16 @@ LIBRARIES = (
     "cramjam",
     "msgspec",
     "moto.server",
+    "pandas",
+    "s3fs",
+    "confluent_kafka.admin",
+    "cryptography.x509",
+    "pymysql",
+    "urllib3",
+    "structlog",
 )
-"""What the named tests take longest to load."""
-OPTIONS = ("-x", "-p", "no:cacheprovider", "--timeout=120", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""What the named tests, and the conftest that they share, take longest to load."""
+OPTIONS = ("-x", "-p", "no:cacheprovider", "--timeout=1800", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 """The warning is of plugins that are loaded already."""
 TOLD_CHARS_MAX = 3000
 

@@ -19,7 +19,7 @@ from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.support.eventually import eventually
 from tests.support.services.freezing import freeze, thaw
 
-DEADLINE_S = 300.0
+DEADLINE_S = 600.0
 AWAY_S = 32.0 if LANE.whole else 3.0
 """In the whole lane longer than the sink asks by itself, so that its loop does."""
 

@@ -46,7 +46,7 @@ RECONNECT_EVERY_S = 0.2
 PARTITIONS_EVERY_S = 1.0
 """How often a topic's partitions are counted again."""
 
-TOPIC_S_MAX = 10.0
+TOPIC_S_MAX = 300.0
 """How long a new topic may take before it is asked for again."""
 
 _TICK_S = EVERY_S / 2

@@ -36,7 +36,7 @@ class Stage:
         self.at_start = read_truth(rig.source, rig.tables(), ts=rig.start_ts)
 
     def topics(self) -> list[str]:
-        found = self.rig.kafka.admin().list_topics(timeout=60).topics
+        found = self.rig.kafka.admin().list_topics(timeout=PATIENCE_S).topics
         return sorted(name for name in found if not name.startswith("__"))
 
     def envelopes(self) -> list[Change | Ddl | Resolved]:
@@ -69,7 +69,7 @@ def canal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 def work(rig: Rig, *, rows: int, seed: int) -> None:
     with rig.workload(writes_per_s=500, seed=seed) as workload:
-        workload.await_rows(rows, timeout_s=120)
+        workload.await_rows(rows, timeout_s=PATIENCE_S)
 
 
 def test_the_topics_replayed_are_the_tables(stage: Stage) -> None:
@@ -151,11 +151,11 @@ def test_it_goes_on_after_each_server_died_under_load(stage: Stage) -> None:
         for stop in (rig.db.kill, rig.db.stop):
             stop()
             rig.db.start()
-            workload.await_rows(50, timeout_s=60)
+            workload.await_rows(50, timeout_s=PATIENCE_S)
             rig.await_published()
         for stop in (rig.kafka.kill, rig.kafka.stop):
             stop()
-            workload.await_rows(50, timeout_s=60)
+            workload.await_rows(50, timeout_s=PATIENCE_S)
             rig.kafka.start()
             rig.await_published()
         rig.etcd.freeze()

@@ -40,7 +40,7 @@ from tests.support.services.s3 import BUCKET, KEYS, S3, Held
 from tests.support.services.spark import SparkCluster
 from tests.support.sinks import Here, Shown, accepted, place_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster")]
 DEADLINE_S = 500.0
 KINDS = ("parquet", "jsonl")
 

@@ -69,7 +69,7 @@ def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
     died = tmp_path / "died"
     monkeypatch.setattr("spark_merge.job._nothing", partial(dies_once, str(died)))
     tasks = SparkTasks(lambda: spark)
-    eventually(lambda: not tasks._starting.alive, "it does not load", within_s=120)
+    eventually(lambda: not tasks._starting.alive, "it does not load", within_s=600)
     assert died.exists()
     tasks.check()
     out = open_sink(str(tmp_path / "out"), log_id="x")
@@ -80,7 +80,7 @@ def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
 def test_what_no_python_worker_can_load_ends_the_start(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_merge.job._nothing", partial(os._exit, 1))
     tasks = SparkTasks(lambda: spark)
-    eventually(lambda: not tasks._starting.alive, "it does not load", within_s=120)
+    eventually(lambda: not tasks._starting.alive, "it does not load", within_s=600)
     with pytest.raises(SparkLost, match="Spark ended while it started"):
         tasks.check()
 
@@ -131,11 +131,11 @@ def test_a_task_that_hangs_ends_and_is_done_again_and_one_that_is_slow_is_not_en
     job = Job(SparkTasks(lambda: spark, hang_s=hang_s), {"slow": sink}, JobSettings(log), worker_rows=0)
     job.start()
     try:
-        error = eventually(lambda: job.sinks()[0].error, "the task still hangs", within_s=240)
+        error = eventually(lambda: job.sinks()[0].error, "the task still hangs", within_s=600)
         assert "a Spark task failed" in error
         assert Path(sink.hung).exists()
         began_s = monotonic()
-        eventually(lambda: accepted(sink) == SEGMENTS - 1, "it is not done again", within_s=240)
+        eventually(lambda: accepted(sink) == SEGMENTS - 1, "it is not done again", within_s=600)
         assert monotonic() - began_s > hang_s
     finally:
         job.close()

@@ -33,7 +33,7 @@ from tests.support.merge_command import MergeSettings
 from tests.support.recordings import recording
 
 pytestmark = pytest.mark.spark
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0
 """Several Spark sessions on a loaded machine."""
 
 

@@ -2,7 +2,7 @@
 all three end as the truth.
 
 Sinks that commit as they go are cut into stages, and their writers travel to other processes; with one recording and a task at a time:
-tests/integration/test_kafka_sink_recordings.py and test_sql_recordings.py.
+tests/integration/test_sink_recordings.py.
 """
 
 from __future__ import annotations
@@ -19,23 +19,17 @@ from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
 from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.files.reader import read_output
-from tests.integration.test_kafka_sink_recordings import in_halves, rows_of_files
 from tests.support.kafka_feeds import new_topic
 from tests.support.kafka_output import decoded, read_all
 from tests.support.recordings import recording
 from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 from tests.support.sql_place import rows_of
+from tests.support.targets.kafka import in_halves, rows_of_files
 
 pytestmark = pytest.mark.spark
 
 COPY, POSITION = "three_copy", "three_position"
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 @pytest.fixture

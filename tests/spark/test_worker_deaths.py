@@ -25,7 +25,7 @@ from tests.lanes import LANE
 from tests.support.histories import SEGMENTS, check, random_history, write_log, written
 from tests.support.sinks import accepted
 
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0
 """Two Spark sessions on a loaded machine."""
 
 DIES_ONCE = """

@@ -16,7 +16,7 @@ from spark_merge.places import WORKER_ROWS
 from tests.support.services.spark import HOME
 
 ENTRY = Path(sidecar.__file__).with_name("__main__.py")
-END_S_MAX = 240.0
+END_S_MAX = 600.0
 """Spark itself gives a cluster that does not answer a minute."""
 
 

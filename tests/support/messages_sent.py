@@ -11,7 +11,7 @@ from sidecar.replay.recording import Recording
 from tests.support.senders import sender_script
 
 send_messages: Any = sender_script("send_messages")
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 MORE = 10
 """Messages of each partition."""
 

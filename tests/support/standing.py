@@ -25,7 +25,7 @@ from tests.support.histories import SEGMENTS, expected, random_history, written
 from tests.support.services.kafka import KafkaBroker
 from tests.support.sinks import Place
 
-DEADLINE_S = 180.0
+DEADLINE_S = 600.0
 """A broker starts anew on a loaded machine."""
 
 FROZEN_S = 12.0

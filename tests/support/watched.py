@@ -24,7 +24,7 @@ from spark_merge.sinks.registry import open_sink
 from spark_merge.watchdog import Watchdog
 from tests.support.sinks import Here
 
-LIMIT_S = 240.0
+LIMIT_S = 600.0
 
 
 def deliver_watched(log: Folder, uri: str, *, hang_s: float, file_s: str = "0") -> subprocess.CompletedProcess[str]:

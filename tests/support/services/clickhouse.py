@@ -20,7 +20,7 @@ import pyarrow as pa
 from tests.support.services.freezing import freeze, thaw
 from tests.support.services.ports import free_ports
 
-START_S_MAX = 120.0
+START_S_MAX = 300.0
 
 
 class ClickHouse:
@@ -67,7 +67,7 @@ class ClickHouse:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGKILL)
-            process.wait(60)
+            process.wait(START_S_MAX)
 
     def freeze(self) -> None:
         freeze(self.pid)
@@ -89,7 +89,7 @@ class ClickHouse:
         request = urllib.request.Request(
             url, query.encode() if isinstance(query, str) else query, {"Authorization": f"Basic {login}"}, method="POST"
         )
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=START_S_MAX) as answer:
             found: bytes = answer.read()
         return found
 

@@ -23,8 +23,8 @@ from types import TracebackType
 from tests.support.services.freezing import freeze
 from tests.support.services.ports import free_ports
 
-START_S_MAX = 120.0
-STOP_S_MAX = 10.0
+START_S_MAX = 300.0
+STOP_S_MAX = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ def _binary(name: str) -> Path:
 
 
 def _run(command: list[str | Path], input: str | None = None) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=input)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START_S_MAX, check=False, input=input)
     if done.returncode:
         raise RuntimeError(f"{Path(command[0]).name} {command[1:]} ended with {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-STOP_S_MAX = 30.0
+STOP_S_MAX = 300.0
 
 
 def freeze(pid: int) -> None:

@@ -19,7 +19,7 @@ from tests.support.services.ports import free_port
 from tests.support.sinks import Place, Shown
 
 SCRIPT = Path(__file__).parents[3] / "deploy" / "http" / "receiver.py"
-START_S_MAX = 120.0
+START_S_MAX = 300.0
 
 DYING = """
 import os, runpy, sqlite3, sys
@@ -106,7 +106,7 @@ class HttpReceiver:
     # ---- what it has -----------------------------------------------------------------------------------------------------
 
     def query(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as db:
+        with contextlib.closing(sqlite3.connect(self.file, timeout=START_S_MAX)) as db:
             return db.execute(sql, values).fetchall()
 
     def records(self, output: str, *, shown: bool = True) -> list[dict[str, Any]]:

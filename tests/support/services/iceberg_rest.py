@@ -18,11 +18,12 @@ import pyspark
 
 from tests.support.services.freezing import freeze, thaw
 from tests.support.services.jars import jars
+from tests.support.services.java import QUICK_JAVA
 from tests.support.services.ports import free_port
 
 POM = Path(__file__).with_name("iceberg-rest-pom.xml")
-START_S_MAX = 120.0
-JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+START_S_MAX = 300.0
+JVM = ("-Xmx256m", *QUICK_JAVA)
 _OF_SPARK = ("hadoop-client-*.jar", "log4j-*.jar", "slf4j-*.jar")
 
 

@@ -20,9 +20,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tests.support.services.jars import jars
+from tests.support.services.java import QUICK_JAVA
 
 POM = Path(__file__).with_name("iceberg-spark-pom.xml")
-ANSWER_S_MAX = 300.0
+ANSWER_S_MAX = 600.0
 MEMORY = "900m"
 LOG = "spark.log"
 
@@ -49,7 +50,7 @@ class IcebergSpark:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._to is not None
         self._to.close()
-        self._process.join(30)
+        self._process.join(ANSWER_S_MAX)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
@@ -85,7 +86,7 @@ def _settings(catalogs: Mapping[str, str], folder: Path, home: Path) -> dict[str
         "spark.driver.memory": MEMORY,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"{' '.join(QUICK_JAVA)} -Duser.timezone=UTC -Dderby.system.home={folder}",
     }
     for name, uri in catalogs.items():
         catalog = f"spark.sql.catalog.{name}"

@@ -20,17 +20,17 @@ FETCH_S_MAX = 900
 
 def jars(pom: Path = POM) -> Path:
     """The folder of all jars of `pom`. Raises RuntimeError that says what is missing on this machine."""
-    return _once("jars", pom, lambda folder: _fetch(pom, folder))
+    return made_once("jars", pom, lambda folder: _fetch(pom, folder))
 
 
 def mariadb_home() -> Path:
     """The unpacked MariaDB: `bin/mariadbd`, `share/`."""
     fetched = jars()
-    return _once("mariadb", POM, lambda folder: _unpack(fetched, folder))
+    return made_once("mariadb", POM, lambda folder: _unpack(fetched, folder))
 
 
-def _once(name: str, pom: Path, make: Callable[[Path], None]) -> Path:
-    """Made by one process while others wait; a half-made one is never seen."""
+def made_once(name: str, pom: Path, make: Callable[[Path], None]) -> Path:
+    """The folder that `make` makes of the jars of `pom`: by one process while others wait; a half-made one is never seen."""
     version = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
     folder = CACHE / f"{name}-{version}"
     CACHE.mkdir(exist_ok=True)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -35,23 +37,24 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 )
 
 from tests.support.services.freezing import freeze
-from tests.support.services.jars import jars
+from tests.support.services.jars import POM, jars, made_once
+from tests.support.services.java import QUICK_JAVA
 from tests.support.services.ports import free_ports
 from tests.support.services.tls import Authority
 
 READER = ("reader", "right password")
 STRANGER = ("stranger", "other password")
 
-START_TIMEOUT_S = 240
+START_TIMEOUT_S = 600
 """A broker takes 5 to 10 s alone on this kind of machine; tests share it with Spark."""
 
-STOP_TIMEOUT_S = 30
-ADMIN_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 300
+ADMIN_TIMEOUT_S = 300
 MESSAGE_BYTES_MAX = 32 << 20
 
 WRITES_WAITING_MAX = 10_000
 
-JVM = ("-Xmx384m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
+JVM = ("-Xmx384m", "-Xms128m", *QUICK_JAVA, "-Djava.awt.headless=true")
 
 _log = logging.getLogger("tests.kafka")
 
@@ -139,8 +142,17 @@ class KafkaBroker:
         self._process.send_signal(number)
 
     def _format(self) -> None:
+        """An empty broker as Kafka's own tool makes it, and a cluster of its own."""
+        data = self.folder / "data"
+        shutil.copytree(made_once("kafka", POM, self._run_format), data)
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-        command = _java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
+        about = data / "meta.properties"
+        about.write_text(re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={cluster}", about.read_text()))
+
+    def _run_format(self, folder: Path) -> None:
+        properties = self.folder / "format.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in (self._settings() | {"log.dirs": str(folder)}).items()))
+        command = _java("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", str(properties))
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
         if done.returncode:
             raise RuntimeError(f"Kafka's storage could not be formatted: {done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -9,7 +9,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Self
 
-ANSWER_S_MAX = 60.0
+ANSWER_S_MAX = 300.0
 _OF_THE_HOP = ("transfer-encoding", "connection", "content-length")
 
 

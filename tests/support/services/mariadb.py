@@ -26,8 +26,8 @@ from tests.support.services.freezing import freeze
 from tests.support.services.jars import mariadb_home
 from tests.support.services.ports import free_ports
 
-START_S_MAX = 240.0
-STOP_S_MAX = 30.0
+START_S_MAX = 600.0
+STOP_S_MAX = 300.0
 
 _SETTINGS: Mapping[str, str] = {
     "skip-name-resolve": "ON",

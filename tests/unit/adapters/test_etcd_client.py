@@ -13,6 +13,7 @@ from sidecar.adapters.etcd.client import ROOT, Delete, EtcdClient, Put, changefe
 from sidecar.config import EtcdSection, Tls
 from sidecar.errors import ConfigError, CoordinationError
 from sidecar.ticdc.changefeed import ChangefeedName
+from tests.support.eventually import PATIENCE_S
 
 NOWHERE = EtcdSection(endpoints=("127.0.0.1:1",), timeout_s=0.2)
 
@@ -95,4 +96,4 @@ def test_a_password_file_that_is_gone_is_named(tmp_path: Path) -> None:
 def test_importing_the_client_does_no_work() -> None:
     """Neither etcd3 nor its messages are loaded until there is a client."""
     code = "import sys, sidecar.adapters.etcd.owner; sys.exit('etcd3' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=PATIENCE_S, check=False).returncode == 0

@@ -27,7 +27,7 @@ def ask():
     while not enough.is_set():
         with grpc.insecure_channel(f"127.0.0.1:{{port}}") as channel:
             for _ in range(20):
-                health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
+                health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=300)
 
 asking = [Thread(target=ask) for _ in range(2)]
 for thread in asking:
@@ -42,5 +42,5 @@ print(codes.count(0))
 
 
 def test_who_is_started_beside_a_busy_channel_gets_to_its_exec() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, str(FORKS)), done.stderr[-2000:]

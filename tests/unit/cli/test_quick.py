@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.cli.cdc import COMMANDS
+from tests.support.eventually import PATIENCE_S
 
 HEAVY = ("pyarrow", "numpy", "polars", "pyspark", "etcd3", "confluent_kafka", "connectorx", "pymysql", "fsspec", "s3fs")
 FRAMEWORKS = ("grpc", "rich", "stamina", "structlog")
@@ -37,7 +38,7 @@ def loaded(module: str, *arguments: str, real_cdc: Path | None = None) -> tuple[
     """The libraries that the program had loaded at its end, and what it wrote to standard output."""
     command = [sys.executable, "-c", PROGRAM, module, *arguments]
     environment = {"TICDC_CDC_BINARY": str(real_cdc)} if real_cdc is not None else {}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     return set(done.stderr.rpartition("loaded ")[2].split()), done.stdout
 
 

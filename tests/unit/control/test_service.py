@@ -23,6 +23,7 @@ from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import CoordinationLost, SourceError
 from sidecar.ports import Caller, SchemaSource, SlowReads
+from tests.support.eventually import PATIENCE_S
 from tests.unit.control.serving import FLOATS, ITEM, ORDERS, TABLES, Filter, Owner, Schemas, schema, standby
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -407,7 +408,7 @@ class Standing(Schemas):
 
     def tables(self) -> Any:
         self.asking += 1
-        self.answers.wait(30)
+        self.answers.wait(PATIENCE_S)
         self.asking -= 1
         return super().tables()
 
@@ -416,7 +417,7 @@ def test_while_the_database_stands_a_few_wait_for_it_and_all_else_is_answered(ow
     standing = Standing()
     calls = Calls(owner.served(schemas=standing))
     preview = SERVICE.methods_by_name["Preview"]
-    waiting = [calls.server.invoke_unary_unary(preview, (), start(), 30) for _ in range(ASKING_MAX)]
+    waiting = [calls.server.invoke_unary_unary(preview, (), start(), PATIENCE_S) for _ in range(ASKING_MAX)]
     while standing.asking < ASKING_MAX:
         pass
     for method in ("Preview", "Start"):
@@ -431,14 +432,14 @@ def test_while_the_database_stands_a_few_wait_for_it_and_all_else_is_answered(ow
 def test_the_source_is_asked_for_as_long_as_the_caller_waits(owner: Owner) -> None:
     standing = Standing()
     calls = Calls(owner.served(schemas=standing))
-    rpc = calls.server.invoke_unary_unary(SERVICE.methods_by_name["Preview"], (), start(), 20)
+    rpc = calls.server.invoke_unary_unary(SERVICE.methods_by_name["Preview"], (), start(), PATIENCE_S)
     while not standing.asking:
         pass
     (caller,) = standing.callers
-    assert 0 < caller.left_s() <= 20
+    assert 0 < caller.left_s() <= PATIENCE_S
     assert not caller.gone()
     rpc.cancel()
-    assert standing.answers.wait(20), "it is told that its caller has gone"
+    assert standing.answers.wait(PATIENCE_S), "it is told that its caller has gone"
     while standing.asking:
         pass
     assert caller.gone()

@@ -17,6 +17,7 @@ from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Subscriptions, To
 from sidecar.core.model import Seq
 from sidecar.errors import OutOfReach, SinkError
 from sidecar.pace.sinks import SubscriberState
+from tests.support.eventually import PATIENCE_S
 from tests.unit.control.serving import Owner, standby
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import delivery_pb2
@@ -107,7 +108,7 @@ def ended(rpc: Any) -> tuple[grpc.StatusCode, str]:
 def test_segments_come_in_order_and_the_next_ones_as_they_are_there(calls: Calls, spool: MemorySpool) -> None:
     rpc = calls.subscribe()
     assert [rpc.take_response().seq for _ in range(3)] == [0, 1, 2]
-    assert spool.asked.wait(30)
+    assert spool.asked.wait(PATIENCE_S)
     spool.segments = 5
     assert [rpc.take_response().seq for _ in range(2)] == [3, 4]
     calls.service.close()

@@ -17,7 +17,7 @@ from sidecar.feeds.kafka.client import FETCH_BYTES_MIN, consumer_settings, refus
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.feeds.kafka.start import FIRST_ANSWER_MAX_S
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.services.ports import free_ports
 
 
@@ -114,7 +114,7 @@ def test_what_a_person_must_repair_says_how(code: int, setting: str) -> None:
 def test_what_is_closed_leaves_no_thread_of_librdkafka_to_the_collector() -> None:
     """A process that loses its lease has a feed for each of its terms. Alone in a process: others' clients start threads when they like."""
     alone = [sys.executable, "-c", f"import {__name__} as these; these.close_without_a_collector()"]
-    subprocess.run(alone, check=True, cwd=Path(__file__).parents[3], timeout=120)
+    subprocess.run(alone, check=True, cwd=Path(__file__).parents[3], timeout=PATIENCE_S)
 
 
 def close_without_a_collector() -> None:

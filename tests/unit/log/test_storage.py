@@ -80,7 +80,7 @@ def test_a_url_s_secret_is_known_where_it_was_read_and_to_processes_started_afte
     found = open_folder("s3://b/p?access-key=A.K-1&secret-access-key=hush&endpoint=http://e:1&region=r")
     assert (s3.fs(found).key, s3.fs(found).secret) == ("A.K-1", "hush")
     command = "import pickle, sys; from sidecar.log.storage import s3; print(s3.fs(pickle.load(sys.stdin.buffer)).secret)"
-    told = subprocess.run([sys.executable, "-c", command], input=pickle.dumps(found), capture_output=True, timeout=60, check=True)
+    told = subprocess.run([sys.executable, "-c", command], input=pickle.dumps(found), capture_output=True, timeout=PATIENCE_S, check=True)
     assert told.stdout.decode().strip() == "hush"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from spark_merge import cache
 from spark_merge.cache import DecodedRows
+from tests.support.eventually import PATIENCE_S
 
 ROWS = pa.table({"n": list(range(100))})
 
@@ -23,15 +24,15 @@ def test_who_asks_while_it_is_decoded_waits_and_gets_the_same() -> None:
 
     def decode() -> pa.Table:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE_S)
         return ROWS
 
     with ThreadPoolExecutor(2) as sinks:
         first = sinks.submit(rows.get, "a", decode)
-        assert begun.wait(60)
+        assert begun.wait(PATIENCE_S)
         second = sinks.submit(rows.get, "a", never)
         go_on.set()
-        assert first.result(60) is second.result(60) is ROWS
+        assert first.result(PATIENCE_S) is second.result(PATIENCE_S) is ROWS
 
 
 def test_what_cannot_be_decoded_is_told_and_tried_again() -> None:

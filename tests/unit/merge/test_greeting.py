@@ -28,7 +28,7 @@ child.stdin.flush()
 assert child.stdout.readline() == b"answer\\n"
 child.communicate()
 import threading
-[thread.join(20) for thread in threading.enumerate() if thread.name == "stderr of Java"]
+[thread.join(300) for thread in threading.enumerate() if thread.name == "stderr of Java"]
 """
 
 

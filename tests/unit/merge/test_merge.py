@@ -26,6 +26,7 @@ from spark_merge.segments import Source
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.registry import open_sink
 from spark_merge.task import portions
+from tests.support.eventually import PATIENCE_S
 from tests.support.histories import COLUMNS, SEGMENTS, History, check, random_history, write_log
 from tests.support.sinks import Here
 
@@ -103,7 +104,7 @@ def test_two_sinks_at_once_get_from_one_cache_what_each_would_decode(tmp_path: P
         return decode(rows, **asked)
 
     def sink(task: Task) -> dict[Unit, list[OutputRow]]:
-        together.wait(timeout=60)
+        together.wait(timeout=PATIENCE_S)
         return rows_of(task, source, shared)
 
     monkeypatch.setattr(segments, "decode", counted)

@@ -56,6 +56,7 @@ from sidecar.rowcodec.table_info import table_schema
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
 from spark_merge.read import kept
 from spark_merge.sinks.files.sink import FileSink
+from tests.support.eventually import PATIENCE_S
 from tests.support.histories import SEGMENTS, random_history, write_log
 from tests.support.services.fake_tidb import FakeTidb, Refused
 
@@ -138,7 +139,7 @@ def test_a_check_that_does_not_end_has_failed_by_its_bound_and_the_rest_goes_on(
 
     def hangs(_: Found) -> Told[None]:
         yield ok("begun")
-        ending.wait(60)
+        ending.wait(PATIENCE_S)
 
     found = results(a_check("one", hangs, "the.setting", bound_s=3.0), a_check("two", well, "x"))
     ending.set()

@@ -16,6 +16,7 @@ from sidecar.errors import FeedLost
 from sidecar.pump import lost as lost_module
 from sidecar.pump.lost import OLD_S, Lost, Status, Tally, Write, seconds
 from sidecar.pump.storage import Storage
+from tests.support.eventually import PATIENCE_S
 from tests.unit.pump.test_storage import CLUSTER_ID, ROOMY, fake, prewrite, reaches, settled, streamed, write
 
 SECOND = 1000 << 18
@@ -34,7 +35,7 @@ class MadeTikv:
     def mvcc_by_key(self, key: bytes) -> Sequence[Write]:
         assert key == b"key"
         if self.together is not None:
-            self.together.wait(timeout=30)
+            self.together.wait(timeout=PATIENCE_S)
         if self.away:
             raise FeedLost("store 1 does not answer", hint="see to it")
         return self.writes

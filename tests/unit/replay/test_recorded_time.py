@@ -6,6 +6,7 @@ import pytest
 
 from sidecar.core.model import CommitTs
 from sidecar.replay.recorded_time import recorded_time, tick
+from tests.support.eventually import PATIENCE_S
 
 
 class Hand:
@@ -25,7 +26,7 @@ def test_twice_the_speed_is_half_the_wait() -> None:
     hand = Hand()
     time = recorded_time(2.0, hand, hand.wait)
     assert time is not None
-    time.let_pass(3000, timeout_s=60)
+    time.let_pass(3000, timeout_s=PATIENCE_S)
     assert (hand.time_s, time.passed_ms()) == (101.5, 3000)
 
 

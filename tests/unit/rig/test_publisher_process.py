@@ -51,11 +51,11 @@ def test_a_publisher_that_ended_is_told_with_its_log(publisher: PublisherProcess
     process.kill()
     process.wait(PATIENCE_S)
     with pytest.raises(RuntimeError, match="the publisher ended with -9"):
-        publisher.await_gtid("0-1-8", timeout_s=5)
+        publisher.await_gtid("0-1-8", timeout_s=PATIENCE_S)
 
 
 def test_waiting_for_what_does_not_come_ends(publisher: PublisherProcess) -> None:
-    assert publisher.await_gtid("0-1-7", timeout_s=5) == START
+    assert publisher.await_gtid("0-1-7", timeout_s=PATIENCE_S) == START
     with pytest.raises(TimeoutError, match=r"is at 0-1-7 after 0\.1 s, and not at 0-1-8"):
         publisher.await_gtid("0-1-8", timeout_s=0.1)
 

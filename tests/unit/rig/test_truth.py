@@ -12,6 +12,7 @@ from sidecar.log.storage import Folder, open_folder
 from spark_merge.sinks.files.sink import FileSink
 from tests.rig.truth import LiveTruth, await_delivered
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, deliver, opened
+from tests.support.eventually import PATIENCE_S
 
 COMPLETE = {ORDERS: CommitTs(100)}
 
@@ -30,17 +31,17 @@ def truth(*ids: str, ts: int) -> LiveTruth:
 
 
 def test_an_output_equal_to_the_tables_is_ok(tmp_path: Path) -> None:
-    assert await_delivered(delivered(tmp_path), truth("1", "2", ts=150), complete_at=COMPLETE, timeout_s=5).ok
+    assert await_delivered(delivered(tmp_path), truth("1", "2", ts=150), complete_at=COMPLETE, timeout_s=PATIENCE_S).ok
 
 
 def test_a_row_that_is_not_in_the_output_is_found(tmp_path: Path) -> None:
-    verdict = await_delivered(delivered(tmp_path), truth("1", "2", "3", ts=150), complete_at=COMPLETE, timeout_s=5)
+    verdict = await_delivered(delivered(tmp_path), truth("1", "2", "3", ts=150), complete_at=COMPLETE, timeout_s=PATIENCE_S)
     assert not verdict.ok
     assert [found.key for found in verdict.tables[0].missing.samples] == [("3",)]
 
 
 def test_a_table_that_no_dump_completed_is_not_ok(tmp_path: Path) -> None:
-    assert not await_delivered(delivered(tmp_path), truth("1", "2", ts=150), complete_at={}, timeout_s=5).ok
+    assert not await_delivered(delivered(tmp_path), truth("1", "2", ts=150), complete_at={}, timeout_s=PATIENCE_S).ok
 
 
 def test_an_output_that_does_not_get_there_is_an_error_that_says_how_far_it_is(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_lags_are_against_the_wall_clock_and_the_foremost_lane(tmp_path: Path) -
     stage.feed.say(put(5, "x"), resolved(now_ts(ago_s=100)))
     pipeline.step(poll_s=0)
     status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
-    assert 100 <= status.resolved_lag_s < 130
+    assert 100 <= status.resolved_lag_s < 100 + PATIENCE_S
     assert status.changes == 1
     assert [lane.lag_s for lane in status.lanes] == [0.0]
     assert status.waiting_for.startswith("TiCDC: what it resolved is")
@@ -88,7 +88,7 @@ def test_a_log_ahead_of_the_clock_has_a_negative_lag(tmp_path: Path) -> None:
     stage.feed.say(put(5, "x"), resolved(now_ts(ago_s=-600)))
     pipeline.step(poll_s=0)
     status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
-    assert -601 < status.resolved_lag_s < -500
+    assert -601 < status.resolved_lag_s < 0
 
 
 def test_a_lane_that_rests_is_named_once_it_rests_for_long(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Recorded streams of real clusters through the storage sink, whoever dies when, read by a consumer that goes by TiCDC's rules.
+"""The storage sink into a folder, read by a consumer that goes by TiCDC's rules.
 
 - Without schema changes the consumer's tables end as the truth.
 - Over schema changes the output is a log of rows and statements, which only a database can carry out: it is held against the files sink's
@@ -9,72 +9,65 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
 
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.log.storage import open_folder
 from sidecar.verify.rows import equal_rows
 from spark_merge.sinks.files.reader import read_output
-from tests.lanes import LANE
-from tests.support.recorded_target import Case, Texts, cases, deliver, differences, recorded
-from tests.support.replaying import Run, Stage, stage
+from tests.support.recorded_target import Case, RecordedLog, Texts, deliver
+from tests.support.replaying import Stage
 from tests.support.storage_place import Read, ddls_read, output, rows_read, table_at_end
 from tests.support.storage_reader import Form, Line, Output
-
-pytestmark = pytest.mark.recordings
+from tests.support.targets.target import Place, RecordedSink, Target
 
 CSV = ("protocol=csv&csv.include-commit-ts=true&date-separator=none", Form(date="none"))
 OLD = ("protocol=csv&csv.include-commit-ts=true&csv.output-old-value=true&csv.binary-encoding-method=hex", Form(old_values=True, hex=True))
 JSON = ("protocol=canal-json&date-separator=month&architecture=new", Form(protocol="canal-json", date="month"))
 
 FORMS = [CSV, JSON, OLD]
-CASES = cases(Case("demo", "open-protocol", "recorded", 0), Case("rowformats", "kv", "snapshot", 1))
-"""csv of every type is in test_storage_parity.py."""
-
-SCHEMA_CHANGES = [*itertools.product(["ddl", "ddl-new"], ["watermark", "snapshot"], [CSV, JSON], range(3))]
-"""In `make matrix`; what names and versions come of schema changes is in tests/unit/sinks/test_storage_names.py."""
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_consumers_tables_end_as_the_truth(tmp_path: Path, case: Case) -> None:
-    """Of `rowformats` every type of column. Seeds take the forms in turn."""
-    made, _, _ = case.record(tmp_path / "log")
-    how = FORMS[case.seed % len(FORMS)]
-    uri = f"file://{tmp_path}/out?{how[0]}"
-    assert deliver(tmp_path / "log", uri, seed=case.seed, deaths=5) > 0
-    there = output(uri, how[1])
-    there.check_classic()
-    assert not differences(made, partial(table_at_end, there))
-    assert there.checkpoint >= made.recording.end_ts
-    assert not [path for path in there.files if path.startswith(MARK_TABLE.schema)]
+@contextmanager
+def target(place: Place) -> Iterator[Target]:
+    """Seeds take the forms in turn."""
+    forms = FORMS[:2] if place.amid_schema_changes else FORMS
+    parameters, form = forms[place.case.seed % len(forms)]
+    uri = f"file://{place.folder}/out?{parameters}"
+    there: list[Output] = []
+
+    def rows(schema: TableSchema) -> list[Texts]:
+        there[:] = there or [output(uri, form)]
+        return table_at_end(there[0], schema)
+
+    def check(made: Stage, log: RecordedLog) -> None:
+        found = output(uri, form)
+        found.check_classic()
+        if place.amid_schema_changes:
+            check_log(found, made, log, place.folder / "files")
+        else:
+            assert found.checkpoint >= made.recording.end_ts
+            assert not [path for path in found.files if path.startswith(MARK_TABLE.schema)]
+
+    yield Target(uri, rows, check)
 
 
-if LANE.whole:
-
-    @pytest.mark.parametrize(("name", "brackets", "how", "seed"), SCHEMA_CHANGES)
-    def test_over_schema_changes_it_has_the_files_rows_and_each_statement(
-        tmp_path: Path, name: str, brackets: str, how: tuple[str, Form], seed: int
-    ) -> None:
-        made = stage(name, "kv")
-        _, manifests = recorded(tmp_path / "log", made, Run(brackets, seed, chunk_rows=(1000, 20)[seed % 2], after_part=seed / 11))
-        files, uri = f"file://{tmp_path}/files", f"file://{tmp_path}/out?{how[0]}"
-        assert deliver(tmp_path / "log", uri, seed=seed, deaths=5) > 0
-        deliver(tmp_path / "log", files, seed=seed, deaths=0)
-        there = output(uri, how[1])
-        there.check_classic()
-        told = [ddl for manifest in manifests for ddl in manifest.ddls if ddl.schema != MARK_TABLE.schema]
-        assert sorted((ddl.folder.version, ddl.query) for ddl in ddls_read(there)) == sorted((ddl.commit_ts, ddl.query) for ddl in told)
-        expected: dict[TableName, list[Read]] = {}
-        for row in read_output(open_folder(files)):
-            name_, ts, op = TableName(row["schema"], row["table"]), int(row["commit_ts"]), row["op"][0].upper()
-            expected.setdefault(name_, []).append(Read(ts, op, row["before"] if op == "D" else row["after"]))
-        read = {line.folder.name for line in there.read() if isinstance(line, Line)}
-        assert read == expected.keys()
-        for table, rows in expected.items():
-            _check_rows(made, there, table, rows)
+def check_log(there: Output, made: Stage, log: RecordedLog, folder: Path) -> None:
+    """It has the rows of the files sink, and each statement."""
+    files = f"file://{folder}"
+    deliver(log.folder, files, seed=0, deaths=0)
+    told = [ddl for manifest in log.manifests for ddl in manifest.ddls if ddl.schema != MARK_TABLE.schema]
+    assert sorted((ddl.folder.version, ddl.query) for ddl in ddls_read(there)) == sorted((ddl.commit_ts, ddl.query) for ddl in told)
+    expected: dict[TableName, list[Read]] = {}
+    for row in read_output(open_folder(files)):
+        name, ts, op = TableName(row["schema"], row["table"]), int(row["commit_ts"]), row["op"][0].upper()
+        expected.setdefault(name, []).append(Read(ts, op, row["before"] if op == "D" else row["after"]))
+    read = {line.folder.name for line in there.read() if isinstance(line, Line)}
+    assert read == expected.keys()
+    for table, rows in expected.items():
+        _check_rows(made, there, table, rows)
 
 
 def _check_rows(made: Stage, there: Output, table: TableName, rows: list[Read]) -> None:
@@ -120,3 +113,9 @@ def _same(schema: TableSchema, one: Read, other: Read) -> bool:
 
 def _texts(schema: TableSchema, read: Read) -> Texts:
     return tuple(read.values.get(name) for name in schema.column_names())
+
+
+STORAGE = RecordedSink(
+    "storage", target, still=[Case("demo", "open-protocol", "recorded", 0), Case("rowformats", "kv", "snapshot", 1)], seeds=6
+)
+"""test_storage_parity.py has csv of every type; tests/unit/sinks/test_storage_names.py the names and versions that schema changes make."""
