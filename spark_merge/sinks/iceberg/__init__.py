@@ -1,7 +1,8 @@
 """The Iceberg sink: for each table a log of changes, or the table as it is, as an Iceberg table.
 
 `uri` its URI, `sink` the driver's side, `writer` the tasks' side, `lake` the catalog and how a commit is made, `rest` REST catalogs,
-`position` the record of all tables, `tables` those with rows, `types` and `evolution` what their columns are and become,
+`position` the record of all tables, `tables` those with rows, `modes` what the two modes do in their own way,
+`types` and `evolution` what their columns are and become,
 `partition_rules` and `partitions` how rows are partitioned. For `mode=merge`: `merge` why it is right, and the driver's side,
 `merge_writer` the tasks' side, `fold` what the driver adds, `deletes` the snapshots that it takes, `ddl` what a schema change does to rows.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -42,7 +43,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableUpdate,
 )
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from sidecar.errors import SinkError, StorageFull
 from sidecar.process.progress import may_take
@@ -145,7 +146,8 @@ class Lake:
         def act() -> Table:
             catalog = self.catalog()
             for end in range(1, len(name)):
-                catalog.create_namespace_if_not_exists(name[:end])
+                with suppress(IntegrityError):  # a SQL catalog, in which another worker creates it at this moment
+                    catalog.create_namespace_if_not_exists(name[:end])
             try:
                 return catalog.create_table(name, schema, self._location(catalog, folder), spec, properties={**MADE_WITH, **properties})
             except TableAlreadyExistsError:

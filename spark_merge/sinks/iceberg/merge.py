@@ -45,16 +45,18 @@ from pyiceberg.table import Table
 
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, DumpPass, Head
+from spark_merge.contract import DumpPass, Head
 from spark_merge.sinks.iceberg.ddl import ICEBERG, Altered, alterations, check_parted
 from spark_merge.sinks.iceberg.evolution import evolved
 from spark_merge.sinks.iceberg.fold import live, passes, with_keys, without_repeats
-from spark_merge.sinks.iceberg.lake import Change, Identifier, Rows
+from spark_merge.sinks.iceberg.lake import Change, Rows
 from spark_merge.sinks.iceberg.merge_writer import key_ids
+from spark_merge.sinks.iceberg.modes import TableBatch
 from spark_merge.sinks.iceberg.partitions import check_stays
 from spark_merge.sinks.iceberg.position import PREFIX, Standings
-from spark_merge.sinks.iceberg.tables import Tables
-from spark_merge.sinks.iceberg.writer import Files, Target, Written
+from spark_merge.sinks.iceberg.types import Mode
+from spark_merge.sinks.iceberg.uri import Settings
+from spark_merge.sinks.iceberg.writer import Files, Written
 from spark_merge.sinks.table_ddl import check_key
 
 SNAPSHOT = f"{PREFIX}snapshot"
@@ -101,104 +103,91 @@ _NAMES = tuple(PREFIX + name for name in ("base", "dump", "keys"))
 LIVE = f"{PREFIX}live"
 
 
-class MergedTables(Tables):
-    """For one owner at a time."""
+@dataclass(frozen=True, slots=True)
+class MergeMode:
+    settings: Settings
+    name: Mode = "merge"
 
-    _altered: Mapping[Identifier, Altered] = {}
-
-    def bring(self, last: Head, files: Mapping[TableName, Sequence[Written]]) -> None:
-        super().bring(last, files)
-        if self._altered:
-            self._targets.clear()
-
-    def _target(self, schema: TableSchema, last: Head) -> Target:
+    def check(self, schema: TableSchema) -> None:
         check_key(schema, "an equality delete")
-        return super()._target(schema, last)
 
-    def _check_parted(self, table: Table, schema: TableSchema) -> None:
-        super()._check_parted(table, schema)
+    def check_parted(self, table: Table, schema: TableSchema) -> None:
         check_parted(table.spec(), table.schema(), schema)
 
-    def _merges(self, table: Table) -> bool:
+    def merges(self, table: Table) -> bool:
         return Below.of(table).base is None
 
-    def _beginning(self, table: Table, schema: Schema | None) -> Change | None:
+    def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> Change | None:
         """A first snapshot, whose number is `base`."""
         first = table.metadata.current_snapshot_id is None
         if schema is None and not first:
             return None
         below = Below(table.metadata.next_sequence_number()) if first else Below.of(table)
-        standing = Standings(self._log_id, self._mode, self._owner).properties()
-        return Change(standing | below.properties(), {}, schema=schema, rows=Rows(SNAPSHOT))
+        return Change(standing.properties() | below.properties(), {}, schema=schema, rows=Rows(SNAPSHOT))
 
-    def _changed(self, last: Head) -> set[TableName]:
-        """Each by one name, so that a table that has another one from here on is committed once."""
-        self._altered = alterations(last, self._lake.settings)
-        found = [altered.before or altered.after for altered in self._altered.values()]
-        return {schema.name for schema in found if schema is not None}
+    def alterations(self, last: Head) -> Mapping[TableName, Altered]:
+        found = alterations(last, self.settings).values()
+        return {schema.name: altered for altered in found if (schema := altered.before or altered.after) is not None}
 
-    def _change(self, table: Table, name: TableName, last: Head, files: Sequence[Written], *, changed: bool) -> Change | None:
-        altered = self._altered.get(self._lake.settings.identifier(name)) if changed else None
+    def change(self, batch: TableBatch) -> Change | None:
+        table, altered, standing = batch.table, batch.altered, batch.standing
         below, schema = Below.of(table), None
         if altered is not None:
-            self._check_followed(table, altered, last, files)
-            schema = self._schema_after(table, altered, below, last)
+            if altered.unless_empty and not altered.emptied and (batch.files or _has_rows(table)):
+                raise ICEBERG.refused(batch.last, altered.unless_empty)
+            schema = _schema_after(batch, altered, below)
             if altered.by_hand or (altered.before is not None and altered.after is not None and altered.before.key != altered.after.key):
                 below = replace(below, base=None)
-        standing = Standings(self._log_id, self._mode, self._owner, Accepted.of(last.manifest))
         if altered is not None and altered.emptied:
             below, rows = Below(table.metadata.next_sequence_number()), Rows(SNAPSHOT, emptied=True)
             return Change(standing.properties() | below.properties(), standing.summary(), (), schema, rows=rows)
-        if not files and schema is None and below == Below.of(table):
+        if not batch.files and schema is None and below == Below.of(table):
             return None
-        below, found, low = self._rows(below, name, files)
+        below, files, low = _merged_files(batch, below)
         rows = Rows(SNAPSHOT, below={file.path: below.base for file in low if below.base is not None})
-        made = [file.data_file() for file in found]
+        made = [file.data_file() for file in files]
         return Change(standing.properties() | below.properties(), standing.summary(), made, schema, rows=rows)
 
-    def _rows(self, below: Below, name: TableName, files: Sequence[Written]) -> tuple[Below, list[Written], list[Written]]:
-        """All files of the commit, and those of them that come at `base`."""
-        if not files:
-            return below, [], []
-        schema, target = self._targets[name]
-        due, below = passes(files), below.with_live(live(files))
-        key = key_ids(Schema.model_validate_json(target.schema), schema.key)
-        more = Files(self._owner)
-        if below.takes(due):
-            low = [file for file in files if file.passes and file.content == DataFileContent.DATA]
-            below, merged = replace(below, dump=str(next(iter(due)))), live(files)
-        else:
-            low, merged = [], list(files)
-            below = replace(below, base=None) if due else below
-            with_keys([file for file in files if file.passes], target, key, more)
-            self._targets[name] = schema, replace(target, merges=target.merges or bool(due))
-        without_repeats(merged, target, key, more)
-        more.make_durable()
-        return replace(below, keys=below.keys | frozenset(key)), [*merged, *low, *more.written], low
 
-    # ---- schema changes -------------------------------------------------------------------------------------------------
+def _merged_files(batch: TableBatch, below: Below) -> tuple[Below, list[Written], list[Written]]:
+    """All files of the commit, and those of them that come at `base`."""
+    files = batch.files
+    if not files:
+        return below, [], []
+    assert batch.target is not None, "files are written for a target"
+    assert batch.standing.owner is not None, "files are written by an owner"
+    schema, target = batch.target
+    due, below = passes(files), below.with_live(live(files))
+    key = key_ids(Schema.model_validate_json(target.schema), schema.key)
+    more = Files(batch.standing.owner)
+    if below.takes(due):
+        low = [file for file in files if file.passes and file.content == DataFileContent.DATA]
+        below, merged = replace(below, dump=str(next(iter(due)))), live(files)
+    else:
+        low, merged = [], list(files)
+        below = replace(below, base=None) if due else below
+        with_keys([file for file in files if file.passes], target, key, more)
+    without_repeats(merged, target, key, more)
+    more.make_durable()
+    return replace(below, keys=below.keys | frozenset(key)), [*merged, *low, *more.written], low
 
-    def _check_followed(self, table: Table, altered: Altered, last: Head, files: Sequence[Written]) -> None:
-        if altered.unless_empty and not altered.emptied and (files or _has_rows(table)):
-            raise ICEBERG.refused(last, altered.unless_empty)
 
-    def _schema_after(self, table: Table, altered: Altered, below: Below, last: Head) -> Schema | None:
-        if altered.after is None:
-            return None
-        there, empty = table.schema(), altered.emptied or not _has_rows(table)
-        try:
-            found = evolved(
-                there, table.metadata.last_column_id, altered.after, altered.renamed, anew=empty or altered.by_hand, mode=self._mode
-            )
-        except SinkError as error:
-            raise ICEBERG.refused(last, error.message) from error
-        lost = set() if found is None or altered.emptied else below.keys - set(found.field_ids)
-        if lost:
-            names = ", ".join(there.find_field(one).name for one in lost)
-            raise ICEBERG.refused(last, f"column {names} is in the key of rows that were deleted")
-        if found is not None:
-            check_stays(table, found)
-        return found
+def _schema_after(batch: TableBatch, altered: Altered, below: Below) -> Schema | None:
+    if altered.after is None:
+        return None
+    table, there = batch.table, batch.table.schema()
+    anew = altered.emptied or altered.by_hand or not _has_rows(table)
+    try:
+        schema = evolved(there, table.metadata.last_column_id, altered.after, altered.renamed, anew=anew, mode="merge")
+    except SinkError as error:
+        raise ICEBERG.refused(batch.last, error.message) from error
+    lost = set() if schema is None or altered.emptied else below.keys - set(schema.field_ids)
+    if lost:
+        names = ", ".join(there.find_field(one).name for one in lost)
+        raise ICEBERG.refused(batch.last, f"column {names} is in the key of rows that were deleted")
+    if schema is not None:
+        check_stays(table, schema)
+    return schema
 
 
 def _has_rows(table: Table) -> bool:

@@ -19,8 +19,9 @@ from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.cut import LIVE_PART_ROWS, spread, units
 from spark_merge.sinks.iceberg.ddl import check_parted
 from spark_merge.sinks.iceberg.lake import Lake
-from spark_merge.sinks.iceberg.merge import MergedTables
+from spark_merge.sinks.iceberg.merge import MergeMode
 from spark_merge.sinks.iceberg.merge_writer import MergeWriter
+from spark_merge.sinks.iceberg.modes import AppendMode
 from spark_merge.sinks.iceberg.position import ANOTHER_NAMESPACE, RecordPositions
 from spark_merge.sinks.iceberg.tables import Tables
 from spark_merge.sinks.iceberg.types import iceberg_schema
@@ -41,7 +42,8 @@ class IcebergSink:
         self._record = RecordPositions(self._lake)
         self._position = PositionKeeper(self._record, log_id=log_id, remedy=ANOTHER_NAMESPACE)
         self._merges = settings.mode == "merge"
-        self._tables = (MergedTables if self._merges else Tables)(self._lake, log_id=log_id)
+        mode = MergeMode(settings) if self._merges else AppendMode(settings)
+        self._tables = Tables(self._lake, mode, log_id=log_id)
 
     def look(self) -> Accepted | None:
         state = self._position.look()

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sidecar.core.model import Seq, TableName, TableSchema
@@ -25,12 +24,13 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from spark_merge.contract import Accepted, Head, Owner, has_rows
 from spark_merge.cut import tables_with_rows
-from spark_merge.ddl.effects import effects
 from spark_merge.ddl.routes import check_apart
 from spark_merge.sinks.files.folder import beginnings
 from spark_merge.sinks.files.layout import owner_of, seq_of, storage_errors, table_folder
-from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
-from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Change, Lake, Outpaced, outpaced
+from spark_merge.sinks.iceberg.ddl import Altered
+from spark_merge.sinks.iceberg.evolution import evolved, same_columns
+from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Lake, Outpaced, outpaced
+from spark_merge.sinks.iceberg.modes import TableBatch, TableMode
 from spark_merge.sinks.iceberg.partitions import check_stays, check_writable
 from spark_merge.sinks.iceberg.position import Standings, data_location, standing_of, version_of
 from spark_merge.sinks.iceberg.types import iceberg_schema
@@ -40,11 +40,10 @@ _METRICS = "write.metadata.metrics."
 
 
 class Tables:
-    """For one owner at a time."""
+    """For one owner at a time. `mode`: what is done in the way of `append` or `merge`."""
 
-    def __init__(self, lake: Lake, *, log_id: str) -> None:
-        self._lake, self._log_id = lake, log_id
-        self._mode = lake.settings.mode
+    def __init__(self, lake: Lake, mode: TableMode, *, log_id: str) -> None:
+        self._lake, self._mode, self._log_id = lake, mode, log_id
         self._owner = Owner(-1, 0)
         self.known: set[TableName] = set()
         """That have got rows in what is accepted."""
@@ -71,8 +70,10 @@ class Tables:
         found = self._targets.get(schema.name)
         if found is not None and (found[0] is schema or same_columns(found[0], schema)):
             return found[1]
+        self._mode.check(schema)
         table = self._ready(schema, last)
-        self._check_parted(table, schema)
+        check_writable(table)
+        self._mode.check_parted(table, schema)
         location = data_location(table)
         target = Target(
             version=version_of(table),
@@ -82,7 +83,7 @@ class Tables:
             metrics={key: value for key, value in table.properties.items() if key.startswith(_METRICS)},
             spec=table.spec().model_dump_json(),
             done=seq_of_table(self._standing(table)),
-            merges=self._merges(table),
+            merges=self._mode.merges(table),
         )
         self._targets[schema.name] = schema, target
         return target
@@ -93,19 +94,20 @@ class Tables:
         table = self._lake.table(name)
         if table is None:
             self._check_new(schema.name)
-            spec, nobodys = self._lake.settings.partitions.spec(schema, self._mode), Standings(self._log_id, self._mode).properties()
-            table = self._lake.make(name, iceberg_schema(schema, self._mode), nobodys, self._folder(schema.name), spec)
+            spec = self._lake.settings.partitions.spec(schema, self._mode.name)
+            nobodys = Standings(self._log_id, self._mode.name).properties()
+            table = self._lake.make(name, iceberg_schema(schema, self._mode.name), nobodys, self._folder(schema.name), spec)
         for _ in range(CONFLICTS_MAX):
             done = seq_of_table(self._standing(table))
             if done is not None and done >= last.seq:
                 return table
             try:
-                found = evolved(table.schema(), table.metadata.last_column_id, schema, {}, anew=done is None, mode=self._mode)
+                found = evolved(table.schema(), table.metadata.last_column_id, schema, {}, anew=done is None, mode=self._mode.name)
             except SinkError as error:
                 raise _altered(table, schema) from error
             if found is not None and done is not None:
                 raise _altered(table, schema)
-            change = self._beginning(table, found)
+            change = self._mode.beginning(table, found, Standings(self._log_id, self._mode.name, self._owner))
             if change is None:
                 return table
             if found is not None:
@@ -114,16 +116,6 @@ class Tables:
                 self._lake.retried(partial(self._lake.commit, table, change), doing=f"beginning {'.'.join(name)}")
             table = self._loaded(schema.name)
         raise outpaced(name)
-
-    def _beginning(self, table: Table, schema: Schema | None) -> Change | None:  # noqa: ARG002 - of `mode=merge`
-        """What a table needs before it gets rows."""
-        return None if schema is None else Change(Standings(self._log_id, self._mode, self._owner).properties(), {}, schema=schema)
-
-    def _check_parted(self, table: Table, schema: TableSchema) -> None:  # noqa: ARG002 - of `mode=merge`
-        check_writable(table)
-
-    def _merges(self, table: Table) -> bool:  # noqa: ARG002 - of `mode=merge`
-        return False
 
     def _check_new(self, name: TableName) -> None:
         if name in self.known:
@@ -140,24 +132,18 @@ class Tables:
 
     def bring(self, last: Head, files: Mapping[TableName, Sequence[Written]]) -> None:
         """A batch that ends with `last`, a commit a table. Raises OwnershipLost, SinkError."""
-        changed = self._changed(last)
-        for name in sorted(files.keys() | changed):
-            act = partial(self._bring, name, last, files.get(name, ()), changed=name in changed)
+        altered = self._mode.alterations(last)
+        for name in sorted(files.keys() | altered.keys()):
+            act = partial(self._bring, name, last, files.get(name, ()), altered.get(name))
             self._lake.retried(act, doing=f"committing {'.'.join(self._lake.settings.identifier(name))}")
             if name in self._targets:
                 schema, target = self._targets[name]
                 self._targets[name] = schema, replace(target, done=last.seq)
-            if name in changed:
-                self._targets.pop(name, None)
+        for one in altered.values():
+            for table in filter(None, (one.before, one.after)):
+                self._targets.pop(table.name, None)
 
-    def _changed(self, last: Head) -> set[TableName]:
-        """Whose columns are others after the DDLs."""
-        if last.schemas is last.next_schemas:
-            return set()
-        found = {name: schema for name, schema in last.next_schemas.items() if has_rows(schema)}
-        return {name for name, schema in found.items() if name not in last.schemas or not same_columns(last.schemas[name], schema)}
-
-    def _bring(self, name: TableName, last: Head, files: Sequence[Written], *, changed: bool) -> None:
+    def _bring(self, name: TableName, last: Head, files: Sequence[Written], altered: Altered | None) -> None:
         for _ in range(CONFLICTS_MAX):
             table = self._lake.table(self._lake.settings.identifier(name))
             if table is None and not files:
@@ -177,34 +163,20 @@ class Tables:
                     f"{'.'.join(table.name())} was replaced or altered while this batch was written",
                     hint="nothing: the batch is done again",
                 )
-            change = self._change(table, name, last, due, changed=changed)
+            standing = Standings(self._log_id, self._mode.name, self._owner, Accepted.of(last.manifest))
+            change = self._mode.change(TableBatch(table, last, due, altered, self._targets.get(name), standing))
             if change is None:
                 return
             try:
                 self._lake.commit(table, change)
             except Outpaced:
                 continue
+            if name in self._targets:
+                schema, target = self._targets[name]
+                self._targets[name] = schema, replace(target, merges=self._mode.merges(table))
             self._sweep(table, name, there.accepted)
             return
         raise outpaced(self._lake.settings.identifier(name))
-
-    def _change(self, table: Table, name: TableName, last: Head, files: Sequence[Written], *, changed: bool) -> Change | None:
-        schema = self._next_schema(table, name, last) if changed else None
-        if not files and schema is None:
-            return None
-        standing = Standings(self._log_id, self._mode, self._owner, Accepted.of(last.manifest))
-        found = [file.data_file() for file in files]
-        return Change(standing.properties(), standing.summary(), found, schema)
-
-    def _next_schema(self, table: Table, name: TableName, last: Head) -> Schema | None:
-        before, after = last.schemas.get(name), last.next_schemas[name]
-        another = before is None or before.table_id != after.table_id
-        names = renamed(next((one.columns for one in effects(last) if (one.before, one.after) == (before, after)), ()))
-        anew = another or self._lake.settings.retyped == "anew"
-        found = evolved(table.schema(), table.metadata.last_column_id, after, names, anew=anew)
-        if found is not None:
-            check_stays(table, found)
-        return found
 
     def _sweep(self, table: Table, name: TableName, before: Accepted | None) -> None:
         """Once a term: what former owners wrote of segments that the table had not before this commit."""
@@ -233,7 +205,7 @@ class Tables:
         return table
 
     def _standing(self, table: Table) -> Standings:
-        found = standing_of(table, log_id=self._log_id, mode=self._mode)
+        found = standing_of(table, log_id=self._log_id, mode=self._mode.name)
         if found is None:
             raise SinkError(
                 f"{'.'.join(table.name())} is a table that this sink has not made, and its rows are of something else",

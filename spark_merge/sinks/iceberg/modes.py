@@ -1,0 +1,107 @@
+"""What `append` and `merge` do in ways of their own (`TableMode`), and `append`. merge.py has the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from sidecar.core.model import TableName, TableSchema
+from spark_merge.contract import Head, has_rows
+from spark_merge.ddl.effects import effects
+from spark_merge.sinks.iceberg.ddl import Altered
+from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
+from spark_merge.sinks.iceberg.lake import Change
+from spark_merge.sinks.iceberg.partitions import check_stays
+from spark_merge.sinks.iceberg.position import Standings
+from spark_merge.sinks.iceberg.types import Mode
+from spark_merge.sinks.iceberg.uri import Settings
+from spark_merge.sinks.iceberg.writer import Target, Written
+
+
+@dataclass(frozen=True, slots=True)
+class TableBatch:
+    """What a batch that ends with `last` brings to `table`. `files`: those that it has not. `target`: what the files were written for, None
+    without files. `standing`: of the commit."""
+
+    table: Table
+    last: Head
+    files: Sequence[Written]
+    altered: Altered | None
+    target: tuple[TableSchema, Target] | None
+    standing: Standings
+
+
+class TableMode(Protocol):
+    """Without state. Each call raises SinkError."""
+
+    @property
+    def name(self) -> Mode: ...
+
+    def check(self, schema: TableSchema) -> None:
+        """Whether its rows can be written at all."""
+
+    def check_parted(self, table: Table, schema: TableSchema) -> None:
+        """Whether they can be with the partitions of the table."""
+
+    def merges(self, table: Table) -> bool:
+        """`Target.merges`."""
+
+    def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> Change | None:
+        """What the table needs before it gets rows; `schema`: other columns than it has."""
+
+    def alterations(self, last: Head) -> Mapping[TableName, Altered]:
+        """Of the DDLs that end a batch: each table once, by the name before them."""
+
+    def change(self, batch: TableBatch) -> Change | None:
+        """The commit; None: there is nothing to commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendMode:
+    settings: Settings
+    name: Mode = "append"
+
+    def check(self, schema: TableSchema) -> None:
+        """A log of changes takes every table that has rows."""
+
+    def check_parted(self, table: Table, schema: TableSchema) -> None:
+        """With any partitions."""
+
+    def merges(self, table: Table) -> bool:  # noqa: ARG002 - rows are only appended
+        return False
+
+    def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> Change | None:  # noqa: ARG002 - of merge
+        return None if schema is None else Change(standing.properties(), {}, schema=schema)
+
+    def alterations(self, last: Head) -> Mapping[TableName, Altered]:
+        """Those that have other columns under their names, or are there under a name that no table had."""
+        if last.schemas is last.next_schemas:
+            return {}
+        columns = {(one.before, one.after): one.columns for one in effects(last)}
+        found = {}
+        for name, after in last.next_schemas.items():
+            before = last.schemas.get(name)
+            if has_rows(after) and (before is None or not same_columns(before, after)):
+                found[name] = Altered(before, after, renamed(columns.get((before, after), ())))
+        return found
+
+    def change(self, batch: TableBatch) -> Change | None:
+        schema = None if batch.altered is None else self._next_schema(batch.table, batch.altered)
+        if not batch.files and schema is None:
+            return None
+        files = [file.data_file() for file in batch.files]
+        return Change(batch.standing.properties(), batch.standing.summary(), files, schema)
+
+    def _next_schema(self, table: Table, altered: Altered) -> Schema | None:
+        before, after = altered.before, altered.after
+        assert after is not None, "a table that is gone keeps its columns"
+        another = before is None or before.table_id != after.table_id
+        anew = another or self.settings.retyped == "anew"
+        schema = evolved(table.schema(), table.metadata.last_column_id, after, altered.renamed, anew=anew)
+        if schema is not None:
+            check_stays(table, schema)
+        return schema
