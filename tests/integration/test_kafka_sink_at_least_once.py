@@ -229,7 +229,7 @@ def test_a_state_that_a_replaced_owner_writes_late_does_not_count(story: Story) 
     sink = story.place.sink()
     assert isinstance(sink, KafkaSink)
     story.begin(sink)
-    state = sink._control
+    state = sink._store.control
     story.finish()
     woken = IdempotentProducer(sink.output.cluster, "woken", {})
     woken.begin()

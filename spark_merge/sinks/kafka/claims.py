@@ -36,7 +36,7 @@ from typing import TypeAlias
 from sidecar.core.model import Seq
 from sidecar.errors import SinkError
 from spark_merge.contract import Outcome
-from spark_merge.sinks.kafka.position_records import PositionRead, Term, check_owner
+from spark_merge.sinks.kafka.position_records import PositionRead, Term, check_term
 
 CLAIMS_MAX = 3
 
@@ -168,7 +168,7 @@ class Claims:
         return self._answer_or_begin() if self._is_fenced else self._next(ClaimState.READING, ClaimStep.READ_POSITION)
 
     def _learn(self, read: PositionRead, now_s: float) -> ClaimCommand:
-        accepted = check_owner(read.control, self._term, self._output).accepted
+        accepted = check_term(read.control, self._term, self._output).accepted
         self._accepted = accepted.seq if accepted else Seq(-1)
         self._upto = max(self._upto, read.upto)
         self._done |= {(slot.batch, slot.outcome.task): slot.outcome for slot in read.slots if slot.batch >= self._asked.batch}

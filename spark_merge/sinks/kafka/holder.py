@@ -31,7 +31,7 @@ from spark_merge.sinks.kafka.claims import (
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
-from spark_merge.sinks.kafka.position_records import CLAIM_KEY, PositionRead, Slot, Term, check_owner
+from spark_merge.sinks.kafka.position_records import CLAIM_KEY, PositionRead, Slot, Term, check_term
 from spark_merge.sinks.kafka.producer import IdempotentProducer, Record
 from spark_merge.sinks.kafka.write_modes import write_mode
 
@@ -126,7 +126,7 @@ class IdHolder:
 
     def _take_id(self) -> PositionRead:
         with self._position() as reader:
-            check_owner(reader.control(), self.term, self._output)
+            check_term(reader.control(), self.term, self._output)
         self._connected = self._mode.connect(self._output, self._number)
         try:
             return self._read_position()

@@ -143,7 +143,7 @@ def current_control(records: Iterable[tuple[int, Control]]) -> tuple[int, Contro
     return current
 
 
-def check_owner(control: Control | None, term: Term, output: object) -> Control:
+def check_term(control: Control | None, term: Term, output: object) -> Control:
     """Raises OwnershipLost."""
     if control is None or control.term != term:
         owner = "nobody" if control is None else control.owner
