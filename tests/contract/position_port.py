@@ -113,11 +113,11 @@ class PositionPort:
         opened = sorted(((owner, worker) for owner, worker in raced if owner is not None), key=lambda pair: pair[0])
         owners = [owner for owner, _ in opened]
         assert len(set(owners)) == len(owners) > 0
-        assert _looked(output).owner == owners[-1]
+        assert looked(output).owner == owners[-1]
         for _, worker in opened[:-1]:
             with pytest.raises(OwnershipLost):
                 worker.accept(0, first=0)
-        assert opened[-1][1].accept(0, first=0) == _looked(output).accepted
+        assert opened[-1][1].accept(0, first=0) == looked(output).accepted
 
     # ---- accepting --------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,9 @@ from spark_merge.sinks.http.state import Begun
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows
 from spark_merge.sinks.iceberg.sink import IcebergSink
+from spark_merge.sinks.kafka.control_store import ControlStore, TopicProgress
+from spark_merge.sinks.kafka.position_records import Begun as KafkaBegun
+from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.mysql import position as mysql
 from spark_merge.sinks.mysql import session as mysql_session
@@ -40,6 +43,7 @@ from tests.contract.position_port import LOG, Output, PositionPort, Worker, acce
 from tests.support.lake import uri_of
 from tests.support.services.clickhouse import ClickHouse
 from tests.support.services.http_receiver import HttpReceiver
+from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.opensearch import OpenSearchNode
 
@@ -202,3 +206,26 @@ class Between:
         self.left -= 1
         if self.left == 0:
             self.act()
+
+
+@pytest.mark.xdist_group("kafka-sink")
+class TestKafka(PositionPort):
+    """With transactions, which a broker fences, and without."""
+
+    @pytest.fixture(params=["true", "false"])
+    def output(self, broker: KafkaBroker, request: pytest.FixtureRequest) -> Iterator[Output]:
+        sink = open_sink(f"kafka://{broker.bootstrap}/position{next(numbers)}?protocol=canal-json&transactions={request.param}", log_id=LOG)
+        assert isinstance(sink, KafkaSink)
+        settings, stores = sink.output, list[ControlStore]()
+
+        def store() -> ControlStore:
+            stores.append(ControlStore(settings))
+            return stores[-1]
+
+        details = (
+            TopicProgress(KafkaBegun(Seq(0), Seq(0), "log", (0, 0), 1)),
+            TopicProgress(KafkaBegun(Seq(1), Seq(9), "log", (3, 4), 1), {"orders": 2}),
+        )
+        yield Output(store, details=details)
+        for one in stores:
+            one.close()
