@@ -126,18 +126,21 @@ TESTED_THROUGH = {
     "spark_merge.sinks.delta.altering": "tests/integration/test_delta_sink.py",
     "spark_merge.sinks.clickhouse.block": "tests/integration/test_clickhouse_ddl.py",
     "spark_merge.sinks.clickhouse.tables": "tests/integration/test_clickhouse_ddl.py",
-    "spark_merge.sinks.files.folder": "tests/unit/sinks/test_file_sink.py",
+    "spark_merge.sinks.folder.output": "tests/unit/sinks/test_file_sink.py",
     "spark_merge.sinks.folder_uri": "tests/unit/sinks/test_storage_options.py",
     "spark_merge.sinks.spool.writer": "tests/unit/sinks/test_spool.py",
     "spark_merge.sinks.storage.identity": "tests/contract/test_storage_sink.py",
     "spark_merge.sinks.storage.publish": "tests/contract/test_storage_sink.py",
-    "spark_merge.sinks.kafka.control": "tests/integration/test_kafka_sink.py",
+    "spark_merge.sinks.kafka.control": "tests/contract/test_positions.py",
     "spark_merge.sinks.kafka.topics": "tests/integration/test_kafka_sink.py",
     "spark_merge.ddl.alter_table": "tests/unit/ddl/test_parser.py",
     "spark_merge.ddl.column_syntax": "tests/unit/ddl/test_parser.py",
     "spark_merge.ddl.partition_syntax": "tests/unit/ddl/test_parser.py",
     "spark_merge.sinks.opensearch.ddl": "tests/integration/test_opensearch_ddl.py",
     "spark_merge.task_errors": "tests/spark/test_job.py",
+    "spark_merge.encode.runs": "tests/unit/sinks/test_spool_frames.py",
+    "spark_merge.sinks.iceberg.modes": "tests/contract/test_iceberg_sink.py",
+    "spark_merge.sinks.kafka.rows": "tests/integration/test_kafka_sink.py",
     "spark_merge.sinks.iceberg.fold": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.merge_writer": "tests/contract/test_iceberg_merge.py",
 }
@@ -338,6 +341,20 @@ def test_what_make_fast_runs_starts_no_server(path: Path) -> None:
 def test_every_file_opens_with_its_rules(path: Path) -> None:
     """A package's says what its room is for."""
     assert ast.get_docstring(tree_of(path)), f"{path} does not say what it decides"
+
+
+SINKS = {path.parent.name for path in (ROOT / "spark_merge" / "sinks").glob("*/sink.py")} | {"memory"}
+LISTS_OF_SINKS = ("spark_merge.sinks.registry", "spark_merge.sinks.folders")
+"""They name sinks by their URIs."""
+
+
+@pytest.mark.parametrize("path", [path for path in PRODUCT if module_name(path).startswith("spark_merge.sinks.")], ids=module_name)
+def test_no_sink_imports_another(path: Path) -> None:
+    """What two of them need is in a package of its own."""
+    module = module_name(path)
+    others = [f"spark_merge.sinks.{name}" for name in SINKS - {module.split(".")[2]}]
+    wrong = sorted(name for name in imports(path) if within(name, others))
+    assert not wrong or module in LISTS_OF_SINKS, f"{module} may not import {wrong}"
 
 
 @pytest.mark.parametrize("package", [path for path in PRODUCT if path.name == "__init__.py"], ids=module_name)

@@ -5,6 +5,7 @@
     typed        Block  →  a table of typed columns (Parquet)
     messages     CHANGES  →  messages of a changefeed's protocol, as TiCDC writes them:
                  open_protocol (open_columns), canal_json (canal_types, canal_texts, canal_ddl)
+    split        updates that are two rows in TiCDC's output;  together, runs  rows of several tables, as they were committed
     go_json, go_quote, easy_json   texts as the Go libraries of TiCDC write them;  zone  the zone of TiCDC's server
 
 An image is a row's columns at one moment, in canonical text (sidecar.core.model.Kind).

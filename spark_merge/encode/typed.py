@@ -42,6 +42,9 @@ DECIMAL_DIGITS_MAX = 65
 
 _DECIMAL128_DIGITS_MAX = 38
 
+ROW_GROUP_ROWS_MAX = 131_072
+"""What a reader of a Parquet file must hold at least; a chunk or a batch of changes is a row group of its own below that."""
+
 _ENVELOPE = (
     ("seq", pa.int64()),
     ("ordinal", pa.int64()),

@@ -8,10 +8,11 @@
     console/     one line for each segment                        memory/ the twins, the smallest sink of each kind
 
     position     one position keeper over a port of read and compare-and-swap;  fence  what every position checks
+    folder       an output folder and its position;  errors  what a storage's errors mean
     options      a sink's options, declared once;  server  a server to connect to;  durations, passwords  values in a URI
     folders      a folder's URI to a sink of files;  folder_uri  the folder of a URI
     table_ddl    what tables of `mode=merge` cannot follow
 
-README.md lists every step of a new sink. A sink's folder can import its own driver only. spark_merge/contract.py defines a sink;
-tests/contract/sink_port.py is the suite that each must pass.
+README.md lists every step of a new sink. A sink's folder imports its own driver only, and no other sink. spark_merge/contract.py defines
+a sink; tests/contract/sink_port.py is the suite that each must pass.
 """

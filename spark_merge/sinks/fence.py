@@ -7,7 +7,7 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.identity import continues
 from sidecar.log.storage import Folder
-from spark_merge.sinks.files.layout import storage_errors
+from spark_merge.sinks.errors import storage_errors
 
 ANOTHER_FOLDER = "deliver a new log to a new folder, and dump again; or set log.uri back to the log that the output is of"
 """What an operator does who meets another log's output in a folder."""

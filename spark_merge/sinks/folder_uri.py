@@ -8,7 +8,7 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage.folder import place_problem
-from spark_merge.sinks.files.layout import storage_errors
+from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.kind import SinkUri
 
 

@@ -27,7 +27,7 @@ from sidecar.log.storage import open_folder
 from spark_merge.contract import Accepted, Batch, Outcome, Sink, Standing
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, Work
-from spark_merge.sinks.files import sink as files
+from spark_merge.sinks.folder.layout import LIVE_PARTS
 from spark_merge.sinks.memory import hidden, versioned
 from tests.support import histories
 from tests.support.eventually import PATIENCE_S
@@ -282,7 +282,7 @@ class SinkPort:
         """Where a sink may have a segment's live rows in several units, most of its segments are large enough for it."""
         monkeypatch.setattr(histories, "TABLES", TABLES)
         monkeypatch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", 3)
-        monkeypatch.setitem(files.LIVE_PARTS, "parquet", 2)
+        monkeypatch.setitem(LIVE_PARTS, "parquet", 2)
         for twin in (hidden, versioned):
             monkeypatch.setattr(twin, "LIVE_PART_ROWS", 2)
         return Story(tmp_path, place, seed=7)

@@ -20,8 +20,8 @@ from sidecar.process.kept_secrets import keep
 from spark_merge.contract import Accepted
 from spark_merge.sinks.clickhouse import server as clickhouse_server
 from spark_merge.sinks.clickhouse.position import Journal
-from spark_merge.sinks.files.commits import FolderPositions
-from spark_merge.sinks.files.layout import DeliveredSegment, Identity
+from spark_merge.sinks.folder.commits import FolderPositions
+from spark_merge.sinks.folder.layout import DeliveredSegment, Identity
 from spark_merge.sinks.http.client import Receiver
 from spark_merge.sinks.http.position import ReceiverPositions
 from spark_merge.sinks.http.state import Begun

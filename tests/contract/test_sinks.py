@@ -19,8 +19,8 @@ from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder, open_folder, s3
 from spark_merge.contract import Outcome, Rows, Sink
-from spark_merge.sinks.files.layout import table_folder
 from spark_merge.sinks.files.reader import read_rows, read_segments
+from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, chunk, deliver, opened, write, write_chunk
 from tests.support.sinks import accepted

@@ -16,7 +16,7 @@ from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
-from spark_merge.sinks.files.layout import IDENTITY, Identity, identity_to_json
+from spark_merge.sinks.folder.layout import IDENTITY, Identity, identity_to_json
 from tests.hostile.attempts import Attempt, Fault, Outcome
 from tests.hostile.settings import PROGRAM, SETTINGS, with_setting
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from sidecar.config import DumpSection
 from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
-from spark_merge.sinks.files.layout import SEGMENTS, DeliveredSegment, segment_from_json
+from spark_merge.sinks.folder.layout import SEGMENTS, DeliveredSegment, segment_from_json
 from tests.peers.arrivals import Arrivals, Numbers, Writes, missing_ids
 from tests.peers.big import NAME, TABLE
 from tests.peers.system import kill_tree

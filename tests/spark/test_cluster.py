@@ -28,7 +28,7 @@ from sidecar.log.storage import list_names, open_folder
 from spark_merge.contract import Outcome
 from spark_merge.delivery import Delivery, JobSettings, Work
 from spark_merge.job import SECRET
-from spark_merge.sinks.files.layout import COMMITS
+from spark_merge.sinks.folder.layout import COMMITS
 from spark_merge.sinks.registry import open_sink
 from tests.contract.sink_port import newest
 from tests.lanes import LANE

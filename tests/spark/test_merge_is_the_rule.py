@@ -14,7 +14,7 @@ from spark_merge.cut import BatchLimits
 from spark_merge.delivery import JobSettings
 from spark_merge.job import Job, SparkTasks
 from spark_merge.places import WORKER_ROWS
-from spark_merge.sinks.files.sink import LIVE_PARTS
+from spark_merge.sinks.folder.layout import LIVE_PARTS
 from spark_merge.sinks.registry import open_sink
 from tests.support.histories import SEGMENTS, check, random_history, write_log
 from tests.support.sinks import place_of

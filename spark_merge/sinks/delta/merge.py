@@ -31,7 +31,7 @@ from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.latest import are_last, key_codes
 from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app
 from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
-from spark_merge.sinks.files.layout import storage_errors
+from spark_merge.sinks.errors import storage_errors
 
 MERGE_BYTES_MAX = 512 << 20
 

@@ -2,7 +2,7 @@
 
     open → plan (where each column goes) → files, in tasks → the tables' commits, side by side → the position
 
-- The position, the fence and the record for all tables are the files sink's commits (files/commits.py) beside the tables.
+- The position, the fence and the record for all tables are the files sink's commits (folder/commits.py) beside the tables.
 - A worker that died between two tables' commits leaves tables of which some are a batch ahead; each knows it (table.py), and the batch done
   again brings the others there.
 - A former owner that looked at the fence and was frozen before a table's commit may still make it: then these rows are there once, and the
@@ -32,9 +32,9 @@ from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.table import Moment, Table
 from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, Settings, holds_rows, settings_of
 from spark_merge.sinks.delta.writer import STAGED, DeltaWriter, TablePlace, WrittenFile
-from spark_merge.sinks.files.folder import OutputFolder, segment_of
-from spark_merge.sinks.files.layout import Identity, owner_of, storage_errors
-from spark_merge.sinks.files.sink import CHUNK_PARTS, LIVE_PARTS
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, Identity, owner_of
+from spark_merge.sinks.folder.output import OutputFolder, segment_of
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.table_ddl import check_key
 

@@ -26,7 +26,7 @@ from spark_merge.contract import Counts, DumpPass, Outcome, Owner, Piece, Portio
 from spark_merge.encode.block import Block, blocks
 from spark_merge.encode.typed import typed
 from spark_merge.sinks.delta.columns import Layout, Mode
-from spark_merge.sinks.files.layout import storage_errors
+from spark_merge.sinks.errors import storage_errors
 
 STAGED = "_staged"
 ROW_GROUP_ROWS_MAX = 131_072

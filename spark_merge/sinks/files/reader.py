@@ -15,15 +15,8 @@ from typing import Any
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.sinks.files.layout import (
-    SEGMENTS,
-    DeliveredFile,
-    DeliveredSegment,
-    segment_from_json,
-    segment_path,
-    seq_of,
-    storage_errors,
-)
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.folder.layout import SEGMENTS, DeliveredFile, DeliveredSegment, segment_from_json, segment_path, seq_of
 
 _RESTORE = "restore the folder, or deliver to a new one from the log's beginning"
 

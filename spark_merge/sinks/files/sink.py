@@ -11,15 +11,10 @@ from collections.abc import Sequence
 from sidecar.core.model import Seq
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
-from spark_merge.cut import LIVE_PART_ROWS, spread, units
-from spark_merge.sinks.files.folder import OutputFolder, segment_of
-from spark_merge.sinks.files.layout import DeliveredFile, FileFormat, Identity
+from spark_merge.cut import spread, units
 from spark_merge.sinks.files.writer import FileWriter
-
-CHUNK_PARTS: dict[FileFormat, int] = {"jsonl": 0, "parquet": 16}
-LIVE_PARTS: dict[FileFormat, int] = {"jsonl": 0, "parquet": LIVE_PART_ROWS}
-"""A JSON lines file is in output order, so it has all of a segment and table; Parquet's rows carry their order, so tasks may share the
-chunks, and a large segment's live rows. 16: a large dump keeps that many cores busy. A folder keeps what it began with."""
+from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, DeliveredFile, FileFormat, Identity
+from spark_merge.sinks.folder.output import OutputFolder, segment_of
 
 
 class FileSink:

@@ -21,11 +21,9 @@ from sidecar.log.storage import Folder
 from spark_merge.contract import Counts, Outcome, Owner, Portion, Rows, Task
 from spark_merge.encode.block import Block, blocks
 from spark_merge.encode.json_lines import json_lines
-from spark_merge.encode.typed import dictionary_columns, file_schema, typed
-from spark_merge.sinks.files.layout import DeliveredFile, FileFormat, file_path, storage_errors
-
-ROW_GROUP_ROWS_MAX = 131_072
-"""What a reader of the Parquet file must hold at least; a chunk or a batch of changes is a row group of its own below that."""
+from spark_merge.encode.typed import ROW_GROUP_ROWS_MAX, dictionary_columns, file_schema, typed
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.folder.layout import DeliveredFile, FileFormat, file_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The http: sink: the merged stream by POST to a receiver, in order and exactly once (deploy/HTTP-SINK.md is the contract).
 
-uri      the receiver, and how it is reached            state    what the receiver keeps, and where in the stream that is
+uri      the receiver, and how it is reached            state, position  what the receiver keeps, and where in the stream that is
 client   one request, its retries, what answers mean    lines    rows as JSON lines, in their order
 records  schemas, windows, DDLs and marks as lines      writer   lines in bodies, each from one state to the next
 sink     who may send, and what is accepted

@@ -17,7 +17,7 @@ from sidecar.core.model import Seq, TableSchema
 from spark_merge.contract import ChunkPiece, Counts, Portion, Rows
 from spark_merge.encode.block import blocks
 from spark_merge.encode.json_lines import FEW_ROWS, few_json_lines, json_lines
-from spark_merge.sinks.spool.frames import Run
+from spark_merge.encode.runs import TableRun
 
 BLOCK_BYTES = 1 << 20
 """Of Arrow's, about so many are encoded at once: a little more as text."""
@@ -71,13 +71,13 @@ class Lines:
 
 def lines(seq: Seq, portions: Iterator[Portion], counts: Counts) -> Iterator[Lines]:
     """All rows of a segment, in its order; `counts` grows by them."""
-    held: list[Run] = []
+    held: list[TableRun] = []
     rows = size = 0
     for portion in portions:
         place = (seq, portion.schema.name)
         for piece in portion.pieces:
             counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
-            for run, nbytes in _runs(Run(portion.schema, piece)):
+            for run, nbytes in _runs(TableRun(portion.schema, piece)):
                 held.append(run)
                 rows, size = rows + run.rows, size + nbytes
                 if rows >= BLOCK_ROWS or size >= BLOCK_BYTES:
@@ -95,7 +95,7 @@ def passed(seq: Seq, portions: Iterator[Portion], counts: Counts) -> None:
             counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
 
 
-def _runs(whole: Run) -> Iterator[tuple[Run, int]]:
+def _runs(whole: TableRun) -> Iterator[tuple[TableRun, int]]:
     """With about their bytes, 0 where that is not known."""
     count = whole.rows
     if count <= SHORT_ROWS:
@@ -109,7 +109,7 @@ def _runs(whole: Run) -> Iterator[tuple[Run, int]]:
         yield run, size * run.rows // count
 
 
-def _encoded(seq: Seq, runs: Sequence[Run]) -> Lines:
+def _encoded(seq: Seq, runs: Sequence[TableRun]) -> Lines:
     schemas = {run.schema.name: run.schema for run in runs}
     if len(schemas) == 1 or len(runs) == 1:
         return Lines.of(tuple(schemas.values()), b"".join(_texts(seq, run) for run in _together(runs)))
@@ -124,21 +124,21 @@ def _encoded(seq: Seq, runs: Sequence[Run]) -> Lines:
     return Lines.of(tuple(schemas.values()), b"".join(found), tables)
 
 
-def _together(runs: Sequence[Run]) -> Iterator[Run]:
+def _together(runs: Sequence[TableRun]) -> Iterator[TableRun]:
     """Of one table: changes that stand side by side as one run."""
     changes: list[pa.Table] = []
     for run in runs:
         if isinstance(run.piece, ChunkPiece):
             if changes:
-                yield Run(run.schema, pa.concat_tables(changes))
+                yield TableRun(run.schema, pa.concat_tables(changes))
             changes = []
             yield run
         else:
             changes.append(run.piece)
     if changes:
-        yield Run(runs[0].schema, pa.concat_tables(changes))
+        yield TableRun(runs[0].schema, pa.concat_tables(changes))
 
 
-def _texts(seq: Seq, run: Run) -> bytes:
+def _texts(seq: Seq, run: TableRun) -> bytes:
     found = blocks(run.schema, seq, run.piece)
     return b"".join(few_json_lines(block) if block.rows <= FEW_ROWS else json_lines(block) for block in found)

@@ -25,7 +25,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.latest import are_last, key_codes
-from spark_merge.sinks.files.layout import storage_errors
+from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.iceberg.partitions import Place
 from spark_merge.sinks.iceberg.types import arrow_schema
 from spark_merge.sinks.iceberg.writer import Files, Target, Written

@@ -25,8 +25,8 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Accepted, Owner
+from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import check_log
-from spark_merge.sinks.files.layout import storage_errors
 from spark_merge.sinks.iceberg.lake import Change, Lake, Outpaced
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema
 from spark_merge.sinks.iceberg.uri import RECORD

@@ -25,8 +25,9 @@ from sidecar.log import storage
 from spark_merge.contract import Accepted, Head, Owner, has_rows
 from spark_merge.cut import tables_with_rows
 from spark_merge.ddl.routes import check_apart
-from spark_merge.sinks.files.folder import beginnings
-from spark_merge.sinks.files.layout import owner_of, seq_of, storage_errors, table_folder
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.folder.layout import owner_of, seq_of, table_folder
+from spark_merge.sinks.folder.output import beginnings
 from spark_merge.sinks.iceberg.ddl import Altered
 from spark_merge.sinks.iceberg.evolution import evolved, same_columns
 from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Lake, Outpaced, outpaced

@@ -1,7 +1,7 @@
 """The Iceberg sink's part in tasks: portions to Parquet files of one table, which no table names until the batch is accepted.
 
 A file has as many of the task's segments as fit, for readers of Iceberg pay for each file. Its name tells the last of them, who wrote it
-and at which attempt (sinks/files/layout.py): a task that runs twice, or outlives its driver, replaces nothing. What Iceberg's manifests
+and at which attempt (sinks/folder/layout.py): a task that runs twice, or outlives its driver, replaces nothing. What Iceberg's manifests
 say of a file (its statistics) is made here, so the driver opens none.
 """
 
@@ -27,8 +27,9 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import Counts, DumpPass, Outcome, Owner, Portion, Rows, Task
 from spark_merge.encode.block import Block, blocks
-from spark_merge.sinks.files.layout import file_path, storage_errors
-from spark_merge.sinks.files.writer import ROW_GROUP_ROWS_MAX
+from spark_merge.encode.typed import ROW_GROUP_ROWS_MAX
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.folder.layout import file_path
 from spark_merge.sinks.iceberg.partitions import Place, parted
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema, in_order, rows_of
 

@@ -2,12 +2,12 @@
 
 uri ─► output (what is written where, picklable) ─► sink (plans, accepts) ─► writer (a task)
                                                     │                        │
-                                                    control                  holder ─► claims (which task is written: pure)
+                                                    control_store            holder ─► claims (which task is written: pure)
                                                     │                        └───────► write_modes (in a transaction, or acknowledged)
-                                                    └─► position, position_records: control and slots, in a topic of ours
+                                                    └─► control; position, position_records: control and slots, in a topic of ours
 
 client, producer   the edge to librdkafka             topics, partitions   the output's topics, and TiCDC's partition of a row
-rows, together     rows to messages, by transaction   ending               what ends a segment: DDLs, then a resolved mark everywhere
+rows               rows to messages                   ending               what ends a segment: DDLs, then a resolved mark everywhere
 
 - With transactions a task is one transaction with its slot: a repeat adds nothing. An earlier task is fenced, or finds the later owner in
   control and stops.

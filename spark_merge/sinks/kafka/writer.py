@@ -22,6 +22,7 @@ from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Rows, Task
 from spark_merge.encode.messages import inserts
+from spark_merge.encode.together import gathered
 from spark_merge.sinks.kafka.claims import TaskAsked
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, Ending
@@ -31,7 +32,6 @@ from spark_merge.sinks.kafka.partitions import partitions
 from spark_merge.sinks.kafka.position_records import Term
 from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES, Headers, Record
 from spark_merge.sinks.kafka.rows import Written, as_they_are, encoded
-from spark_merge.sinks.kafka.together import gathered
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The sink of subscribers (`grpc:`): a spool of deliveries in the form in which the control service sends them (sidecar/control).
 
-sink      the driver's side: an output folder as the files sink's (sinks/files/folder.py), which is kept within bounds
+sink      the driver's side: an output folder as the files sink's (sinks/folder/output.py), which is kept within bounds
 writer    the tasks' side: a file for each unit, of `frames`: deliveries one after another, in sizes that gRPC can send
 reader    a subscriber's way through what is accepted: in the sidecar's process, a frame at a time
 keeping   from which segment on the spool is kept, and who the subscribers are

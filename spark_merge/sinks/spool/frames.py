@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import ChunkPiece, Piece
+from spark_merge.encode.runs import TableRun
 from ticdc_dump.v1 import delivery_pb2 as pb
 
 FRAME_BYTES = 1 << 20
@@ -37,38 +38,18 @@ WEIGHED_ROWS = 32
 _LENGTH = 4
 
 
-class Run(NamedTuple):
-    schema: TableSchema
-    piece: Piece
-
-    @property
-    def rows(self) -> int:
-        return int((self.piece.survivors.rows if isinstance(self.piece, ChunkPiece) else self.piece).num_rows)
-
-    @property
-    def nbytes(self) -> int:
-        return int((self.piece.survivors.rows if isinstance(self.piece, ChunkPiece) else self.piece).nbytes)
-
-    def slice(self, start: int, length: int) -> Run:
-        if not isinstance(self.piece, ChunkPiece):
-            return Run(self.schema, self.piece.slice(start, length))
-        due, (rows, ordinals, dropped) = self.piece.due, self.piece.survivors
-        survivors = type(self.piece.survivors)(rows.slice(start, length), ordinals.slice(start, length), dropped)
-        return Run(self.schema, ChunkPiece(due, survivors))
-
-
 class FrameFile:
     """Frames of segment `seq` into `out`. `add` for each piece, in order, and `close` once; `bytes` is what was written."""
 
     def __init__(self, out: IO[bytes], seq: int) -> None:
         self.bytes = 0
         self._out, self._seq = out, seq
-        self._runs: list[Run] = []
+        self._runs: list[TableRun] = []
         self._held_bytes = self._held_rows = self._unweighed = 0
         self._ids: dict[TableName, int] = {}
 
     def add(self, schema: TableSchema, piece: Piece) -> None:
-        whole = Run(schema, piece)
+        whole = TableRun(schema, piece)
         count = whole.rows
         if 0 < count <= WEIGHED_ROWS and not isinstance(piece, ChunkPiece):
             self._hold(whole, count, 0)
@@ -79,7 +60,7 @@ class FrameFile:
             run = whole.slice(start, rows)
             self._hold(run, run.rows, max(1, size * run.rows // count))
 
-    def _hold(self, run: Run, rows: int, size: int) -> None:
+    def _hold(self, run: TableRun, rows: int, size: int) -> None:
         """`size` 0: not known."""
         self._runs.append(run)
         self._held_rows += rows
@@ -108,7 +89,7 @@ class FrameFile:
         if runs:
             self._write(runs)
 
-    def _write(self, runs: Sequence[Run]) -> None:
+    def _write(self, runs: Sequence[TableRun]) -> None:
         told = dict(self._ids)
         data = self._delivery(runs).SerializeToString()
         rows = sum(run.rows for run in runs)
@@ -123,7 +104,7 @@ class FrameFile:
         self._out.write(data)
         self.bytes += _LENGTH + len(data)
 
-    def _delivery(self, runs: Sequence[Run]) -> pb.Delivery:
+    def _delivery(self, runs: Sequence[TableRun]) -> pb.Delivery:
         found = pb.Delivery(seq=self._seq)
         for schema in {id(run.schema): run.schema for run in runs}.values():
             if schema.name not in self._ids:
@@ -139,7 +120,7 @@ class FrameFile:
                 self._add_changes(found, list(side_by_side))
         return found
 
-    def _add_changes(self, delivery: pb.Delivery, runs: Sequence[Run]) -> None:
+    def _add_changes(self, delivery: pb.Delivery, runs: Sequence[TableRun]) -> None:
         changes = pa.concat_tables([run.piece.select(["commit_ts", "ordinal", "before", "after"]) for run in runs])  # type: ignore[union-attr]  # no chunks here
         commit_tsos, ordinals = changes["commit_ts"].to_numpy().tolist(), changes["ordinal"].to_numpy().tolist()
         widths = np.repeat([len(run.schema.columns) for run in runs], [run.rows for run in runs])
@@ -227,9 +208,9 @@ def _add_chunk(batch: pb.RowBatch, piece: ChunkPiece) -> None:
             texts.nulls.extend(np.flatnonzero(column.is_null().to_numpy()).tolist())
 
 
-def _halves(runs: Sequence[Run], rows: int) -> tuple[list[Run], list[Run]]:
+def _halves(runs: Sequence[TableRun], rows: int) -> tuple[list[TableRun], list[TableRun]]:
     """The first `rows` rows, and the others."""
-    first: list[Run] = []
+    first: list[TableRun] = []
     for at, run in enumerate(runs):
         if run.rows > rows:
             return [*first, *([run.slice(0, rows)] if rows else [])], [run.slice(rows, run.rows - rows), *runs[at + 1 :]]
@@ -238,7 +219,7 @@ def _halves(runs: Sequence[Run], rows: int) -> tuple[list[Run], list[Run]]:
     return first, []
 
 
-def _too_large(run: Run, seq: int, size: int) -> SinkError:
+def _too_large(run: TableRun, seq: int, size: int) -> SinkError:
     commit_ts = run.piece.due.high_ts if isinstance(run.piece, ChunkPiece) else run.piece["commit_ts"][0].as_py()
     key = "a dump's row" if isinstance(run.piece, ChunkPiece) else f"key {str(run.piece['key'][0].as_py())[:200]}"
     return SinkError(
@@ -248,7 +229,7 @@ def _too_large(run: Run, seq: int, size: int) -> SinkError:
     )
 
 
-def _misfit(runs: Sequence[Run], row: int, seq: int) -> SinkError:
+def _misfit(runs: Sequence[TableRun], row: int, seq: int) -> SinkError:
     ends = np.cumsum([run.rows for run in runs])
     schema = runs[int(np.searchsorted(ends, row, side="right"))].schema
     return SinkError(

@@ -24,8 +24,9 @@ from sidecar.core.model import Seq
 from sidecar.errors import RefusedRequest, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.sinks.files.folder import SWEPT_SEGMENTS
-from spark_merge.sinks.files.layout import SEGMENTS, DeliveredSegment, segment_from_json, segment_path, seq_of, storage_errors
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.folder.layout import SEGMENTS, DeliveredSegment, segment_from_json, segment_path, seq_of
+from spark_merge.sinks.folder.output import SWEPT_SEGMENTS
 from spark_merge.sinks.options import option, real
 
 KEPT = "kept.json"

@@ -18,16 +18,9 @@ from sidecar.log import storage
 from sidecar.log.identity import known_id, own_of
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SubscriberState
-from spark_merge.sinks.files.commits import accepted_in
-from spark_merge.sinks.files.layout import (
-    IDENTITY,
-    DeliveredSegment,
-    ddls_from_json,
-    identity_from_json,
-    part_of,
-    segment_path,
-    storage_errors,
-)
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.folder.commits import accepted_in
+from spark_merge.sinks.folder.layout import IDENTITY, DeliveredSegment, ddls_from_json, identity_from_json, part_of, segment_path
 from spark_merge.sinks.spool.frames import read_frames
 from spark_merge.sinks.spool.keeping import (
     SUBSCRIBERS_MAX,

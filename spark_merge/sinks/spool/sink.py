@@ -1,6 +1,6 @@
 """The sink of subscribers: an output folder of frames, which the control service streams, and which is kept within bounds.
 
-It is of the hidden kind, as the files sink is, with the same folder, position and fence (sinks/files/folder.py). Rows of all tables come in
+It is of the hidden kind, as the files sink is, with the same folder, position and fence (sinks/folder). Rows of all tables come in
 one order, so a segment is cut as for a sink that commits as it goes (`cut.stages`), and its files are read in the order of their parts:
 the cut is a function of the log, and tasks run side by side.
 
@@ -18,8 +18,8 @@ from sidecar.core.model import Seq
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.cut import spread, stages
-from spark_merge.sinks.files.folder import OutputFolder, segment_of
-from spark_merge.sinks.files.layout import DeliveredFile, Identity
+from spark_merge.sinks.folder.layout import DeliveredFile, Identity
+from spark_merge.sinks.folder.output import OutputFolder, segment_of
 from spark_merge.sinks.spool.keeping import Bounds, Keeping
 from spark_merge.sinks.spool.writer import FORMAT, SpoolWriter
 

@@ -29,8 +29,8 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Owner
+from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import check_exclusive, taken
-from spark_merge.sinks.files.layout import storage_errors
 from spark_merge.sinks.position import Missed, OutputState, Stored
 from spark_merge.sinks.storage.identity import Identity, claim_identity, read_identity
 from spark_merge.sinks.storage.layout import COMMITS, HEAD_OF_VERSION_1, HEADS, PROBE, Place, commit_path, head_path

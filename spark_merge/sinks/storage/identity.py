@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.sinks.files.layout import storage_errors
+from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.storage.layout import IDENTITY, OURS
 from spark_merge.sinks.storage.options import Options
 

@@ -14,7 +14,7 @@ from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from sidecar.partition.ids import key_ids, partition_ids
 from spark_merge.contract import CHANGES
-from spark_merge.sinks.kafka.rows import image_column, split_at
+from spark_merge.encode.split import image_column, split_at
 
 _Ids = npt.NDArray[np.int64]
 

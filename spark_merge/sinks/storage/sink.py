@@ -20,9 +20,9 @@ from sidecar.log.storage import Folder
 from sidecar.partition.ids import is_partitioned
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
 from spark_merge.cut import spread, units
+from spark_merge.encode.split import RAW_KEY_VALUES
+from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import ANOTHER_FOLDER
-from spark_merge.sinks.files.layout import storage_errors
-from spark_merge.sinks.kafka.rows import RAW_KEY_VALUES
 from spark_merge.sinks.position import PositionKeeper
 from spark_merge.sinks.storage.commits import StoragePositions
 from spark_merge.sinks.storage.layout import STAGED, staged_by

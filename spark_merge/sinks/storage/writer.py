@@ -27,9 +27,9 @@ from spark_merge.contract import CHANGES, ChunkPiece, Counts, Outcome, Owner, Pi
 from spark_merge.encode.block import Block, blocks, of_changes
 from spark_merge.encode.csv_lines import csv_header, csv_lines
 from spark_merge.encode.messages import inserts
-from spark_merge.sinks.files.layout import storage_errors
-from spark_merge.sinks.kafka.rows import RAW_KEY_VALUES, split
-from spark_merge.sinks.kafka.together import gathered
+from spark_merge.encode.split import RAW_KEY_VALUES, split
+from spark_merge.encode.together import gathered
+from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.storage.layout import Place, staged_path
 from spark_merge.sinks.storage.names import Staged
 from spark_merge.sinks.storage.options import Options

@@ -12,9 +12,9 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Accepted, Owner
-from spark_merge.sinks.files import commits as module
-from spark_merge.sinks.files.commits import FolderPositions, accepted_in
-from spark_merge.sinks.files.layout import COMMITS, HEAD, SEGMENTS, Commit, DeliveredSegment, Identity, commit_path, segment_path
+from spark_merge.sinks.folder import commits as module
+from spark_merge.sinks.folder.commits import FolderPositions, accepted_in
+from spark_merge.sinks.folder.layout import COMMITS, HEAD, SEGMENTS, Commit, DeliveredSegment, Identity, commit_path, segment_path
 from spark_merge.sinks.position import PositionKeeper
 
 KEPT = 3

@@ -22,10 +22,10 @@ from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder, dispatch, local, open_folder
 from spark_merge.contract import CHANGES, Owner, Portion, Task, Unit
 from spark_merge.sinks.files import writer as file_writer
-from spark_merge.sinks.files.layout import FILE_FORMATS, FileFormat, segment_path
 from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.files.writer import FileWriter
+from spark_merge.sinks.folder.layout import FILE_FORMATS, FileFormat, segment_path
 from tests.support.deliveries import SCHEMA, Segments, change, chunk, deliver, write, write_chunk
 from tests.support.eventually import PATIENCE_S
 from tests.support.sinks import accepted

@@ -12,7 +12,8 @@ from sidecar.core.progress import DumpState, DumpTold
 from sidecar.errors import SinkError, StorageFull, TicdcDumpError
 from sidecar.log import storage
 from spark_merge.contract import Owner
-from spark_merge.sinks.files.layout import (
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.folder.layout import (
     FOLDER_NAME_BYTES_MAX,
     Commit,
     DeliveredFile,
@@ -24,7 +25,6 @@ from spark_merge.sinks.files.layout import (
     segment_from_json,
     segment_to_json,
     seq_of,
-    storage_errors,
     table_folder,
 )
 

@@ -9,9 +9,9 @@ from sidecar.core.model import TableName
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.sinks.files.layout import FileFormat
 from spark_merge.sinks.files.reader import read_output, read_rows, read_segments
 from spark_merge.sinks.files.sink import FileSink
+from spark_merge.sinks.folder.layout import FileFormat
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, deliver, opened, write
 
 USERS = TableName("shop", "users")

@@ -19,7 +19,7 @@ from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Accepted
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.rule import OutputRow
-from spark_merge.sinks.files.commits import KEPT
+from spark_merge.sinks.folder.commits import KEPT
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.spool import keeping
 from spark_merge.sinks.spool.keeping import Bounds, Kept, first_kept, newest, read_kept, read_subscribers

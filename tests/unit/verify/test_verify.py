@@ -16,7 +16,7 @@ from sidecar.log.storage import Folder, open_folder
 from sidecar.verify.table_replay import SAMPLES_MAX, OutputRow, TableVerdict
 from sidecar.verify.verify import Verdict, replay, verify
 from spark_merge.contract import Owner
-from spark_merge.sinks.files.layout import DeliveredFile, DeliveredSegment, file_path, segment_path, segment_to_json
+from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, file_path, segment_path, segment_to_json
 
 T, OTHER, KEYLESS = TableName("s", "t"), TableName("s", "other"), TableName("s", "keyless")
 START, MIDDLE, END = CommitTs(100), CommitTs(200), CommitTs(300)

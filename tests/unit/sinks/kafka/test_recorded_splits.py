@@ -16,8 +16,8 @@ from sidecar.replay.recording import Recording
 from sidecar.verify.rows import Row
 from spark_merge.contract import CHANGES
 from spark_merge.decode.rows import decode
+from spark_merge.encode.split import split
 from spark_merge.merge import key_text
-from spark_merge.sinks.kafka.rows import split
 from tests.lanes import LANE
 from tests.support.recordings import recording
 from tests.unit.decode.log import logged, recorded_changes

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sidecar.core.model import Column, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from spark_merge.contract import CHANGES
-from spark_merge.sinks.kafka.rows import image_column, split
+from spark_merge.encode.split import image_column, split
 
 SCHEMA = TableSchema(
     TableName("shop", "t"),

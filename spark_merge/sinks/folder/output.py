@@ -18,18 +18,10 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Head, Owner, Standing
+from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import ANOTHER_FOLDER
-from spark_merge.sinks.files.commits import FolderPositions
-from spark_merge.sinks.files.layout import (
-    DeliveredFile,
-    DeliveredSegment,
-    Identity,
-    ddl_path,
-    ddls_to_json,
-    owner_of,
-    seq_of,
-    storage_errors,
-)
+from spark_merge.sinks.folder.commits import FolderPositions
+from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, Identity, ddl_path, ddls_to_json, owner_of, seq_of
 from spark_merge.sinks.position import PositionKeeper
 
 SWEPT_SEGMENTS = 1_000

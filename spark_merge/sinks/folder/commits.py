@@ -20,8 +20,9 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Owner
+from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import check_exclusive
-from spark_merge.sinks.files.layout import (
+from spark_merge.sinks.folder.layout import (
     COMMITS,
     FORMAT_VERSION,
     HEAD,
@@ -41,7 +42,6 @@ from spark_merge.sinks.files.layout import (
     segment_path,
     segment_to_json,
     seq_of,
-    storage_errors,
 )
 from spark_merge.sinks.position import Missed, OutputState, Stored
 

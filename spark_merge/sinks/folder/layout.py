@@ -1,4 +1,4 @@
-"""An output folder: what is in it, under which names, and what its storage's errors mean.
+"""An output folder: what is in it, under which names.
 
     _log.json                     whose output this is, in which format, and the constants of its units; before all else
     {table folder}/{seq:020d}.{writer}.jsonl          all rows of one segment and table, in output order
@@ -35,10 +35,10 @@ from urllib.parse import quote
 
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, DumpTold
-from sidecar.errors import SinkError, StorageFull
-from sidecar.log import storage
+from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Owner
+from spark_merge.cut import LIVE_PART_ROWS
 
 FileFormat = Literal["jsonl", "parquet"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
@@ -56,6 +56,11 @@ DDLS = "_ddl"
 
 FOLDER_NAME_BYTES_MAX = 200
 """File systems take 255 in one name, the object stores 1024 in the whole path."""
+
+CHUNK_PARTS: dict[FileFormat, int] = {"jsonl": 0, "parquet": 16}
+LIVE_PARTS: dict[FileFormat, int] = {"jsonl": 0, "parquet": LIVE_PART_ROWS}
+"""A JSON lines file is in output order, so it has all of a segment and table; Parquet's rows carry their order, so tasks may share the
+chunks, and a large segment's live rows. 16: a large dump keeps that many cores busy. A folder keeps what it began with."""
 
 _RESTORE_HINT = "restore it, or deliver to a new folder from the log's beginning"
 _HEAD_BYTES, _HASH_DIGITS = 150, 32
@@ -276,22 +281,6 @@ def identity_from_json(data: bytes, *, name: str) -> Identity:
         _check_version(found["version"], (1, FORMAT_VERSION), name)
         chunk_parts, live_part_rows = (int(found.get(name, 0)) for name in ("chunk_parts", "live_part_rows"))
         return Identity(str(found["log_id"]), str(found["format"]), chunk_parts, live_part_rows, int(found["version"]))
-
-
-@contextmanager
-def storage_errors(place: object) -> Iterator[None]:
-    """What a StorageError means to a sink."""
-    try:
-        yield
-    except storage.Full as error:
-        raise StorageFull(
-            f"no room left in {place}: {error}", hint="make room or enlarge the storage: nothing is lost, it goes on by itself"
-        ) from error
-    except storage.StorageError as error:
-        raise SinkError(
-            f"{place} cannot be read or written: {error}",
-            hint="make it exist and be reachable and writable for this process, then start again: nothing accepted is lost",
-        ) from error
 
 
 def _quoted(name: str) -> str:

@@ -1,0 +1,9 @@
+"""An output folder, as the files sink, the spool and Delta's position have it.
+
+`layout` what is in it, and under which names; `output` the folder as its one writer has it; `commits` its position.
+
+- The position is a row of commits, each created exclusively. A worker that opens the output makes the next commit; an earlier worker that
+  wakes up finds its number taken.
+- The name of a file has its owner and attempt, so a late task replaces no file that a reader uses.
+- Outputs of 0.1.0 are continued.
+"""
