@@ -17,7 +17,7 @@ from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, Seq, TableN
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
 from sidecar.log.manifest import DataFile, Manifest
-from sidecar.pace.sinks import SinkDelivery, Told
+from sidecar.pace.sinks import ReportTimes, SinkDelivery
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
 
 NOT_KNOWN: Mapping[Lane, str] = MappingProxyType({})
@@ -227,7 +227,7 @@ class Deliveries(Protocol):
     def sinks(self) -> Sequence[SinkDelivery]:
         """Each sink by itself with its last batches, as told last; empty while nothing was. As cheap."""
 
-    def told(self) -> Told | None:
+    def told(self) -> ReportTimes | None:
         """When that was told; None for who tells at the moment of asking. As cheap."""
 
 

@@ -35,7 +35,7 @@ from spark_merge.cut import BatchLimits, cut
 from spark_merge.decode.zone import Ambiguous
 from spark_merge.follow import check_follows, check_has
 from spark_merge.read import LoggedSchemas, beginning, new_manifests
-from spark_merge.segments import Source
+from spark_merge.segments import SegmentSource
 from spark_merge.task import needed, run
 
 ACCEPT_QUICK_S = 0.5
@@ -55,12 +55,12 @@ class JobSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TaskWork:
     """A task with all that it needs, wherever it runs. Picklable."""
 
     task: Task
     writer: Writer
-    source: Source
+    source: SegmentSource
 
     def carry_out(self, cache: DecodedRows | None = None) -> Outcome:
         return run(self.task, self.writer, self.source, cache)
@@ -75,7 +75,7 @@ class Tasks(Protocol):
     def cores(self, heads: Sequence[Head]) -> int:
         """How many tasks of a batch of these segments may run at once."""
 
-    def run(self, work: Sequence[Work]) -> list[Outcome]:
+    def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
         """All of them, in any order. Raises what one of them raised, as the same error, or SinkError."""
 
 
@@ -194,13 +194,13 @@ class Delivery:
             )
         return heads
 
-    def _work(self, tasks: Sequence[Task], writer: Writer, heads: Mapping[Seq, Head]) -> list[Work]:
-        return [Work(task, writer, self._source({seq: heads[seq] for seq in needed(task)})) for task in tasks]
+    def _work(self, tasks: Sequence[Task], writer: Writer, heads: Mapping[Seq, Head]) -> list[TaskWork]:
+        return [TaskWork(task, writer, self._source({seq: heads[seq] for seq in needed(task)})) for task in tasks]
 
-    def _source(self, heads: Mapping[Seq, Head]) -> Source:
+    def _source(self, heads: Mapping[Seq, Head]) -> SegmentSource:
         settings = self._settings
         skips = {seq: self.skips[seq] for seq in self.skips.keys() & heads.keys()}
-        return Source(settings.log, heads, settings.server_tz, settings.ambiguous, skips)
+        return SegmentSource(settings.log, heads, settings.server_tz, settings.ambiguous, skips)
 
 
 def _ahead_of_windows(manifests: Sequence[Manifest]) -> list[Manifest]:

@@ -33,7 +33,7 @@ from sidecar.process.background import Background
 from spark_merge.cache import DecodedRows
 from spark_merge.contract import Delivered, Head, Outcome, Rows, Sink
 from spark_merge.cut import BatchLimits
-from spark_merge.delivery import JobSettings, Work
+from spark_merge.delivery import JobSettings, TaskWork
 from spark_merge.loop import SinkLoop
 from spark_merge.places import WORKER_ROWS, Places
 from spark_merge.task_errors import telling, told
@@ -155,7 +155,7 @@ class SparkTasks:
             self._parallel = int(context.defaultParallelism)  # executors come and go
         return self._parallel
 
-    def run(self, work: Sequence[Work]) -> list[Outcome]:
+    def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
         """Raises SparkLost where the session is gone: it does not come back in this process."""
         context = self._session().sparkContext
         with self._asking():
@@ -320,7 +320,7 @@ class Job:
         self.changed.set()
 
 
-def _carried_out(hang_s: float, work: Work) -> tuple[float, Outcome]:
+def _carried_out(hang_s: float, work: TaskWork) -> tuple[float, Outcome]:
     """In a Python worker, which carries out a task at a time: how long it took, too."""
     began_s = monotonic()
     with Watchdog(hang_s).watched():

@@ -29,7 +29,7 @@ from sidecar.core.model import Seq
 from spark_merge.cache import DecodedRows
 from spark_merge.contract import Head, Outcome, Unit
 from spark_merge.cut import LIVE_ROW_COST, BatchLimits
-from spark_merge.delivery import Tasks, Work
+from spark_merge.delivery import Tasks, TaskWork
 
 WORKER_ROWS = 20_000
 """Up to here one core that decodes at once is done before a Spark job with two is (measured: 20,000 live rows 0.48 s here, 0.46 s there;
@@ -84,7 +84,7 @@ class Places:
         whole = [Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads]
         return 1 if self._ends_here_first({head.seq: head for head in heads}, whole) else self._spark.cores(heads)
 
-    def run(self, work: Sequence[Work]) -> list[Outcome]:
+    def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
         heads = {seq: head for one in work for seq, head in one.source.heads.items()}
         units = [unit for one in work for unit in one.task.units]
         if self._ends_here_first(heads, units):

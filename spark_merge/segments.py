@@ -45,7 +45,7 @@ HELD_ROWS_MAX = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SegmentSource:
     """`heads`: every segment that the task reads, by seq. `server_tz`: the TiCDC server's zone. `skips`: rows that are left out, of these
     segments. Picklable."""
 
@@ -56,7 +56,7 @@ class Source:
     skips: Skips = field(default_factory=dict)
 
 
-class Part(NamedTuple):
+class SegmentPart(NamedTuple):
     """Rows of a segment, by their ordinals; of those what was committed after the first and up to the second of `between`."""
 
     seq: Seq
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 class _Pack:
     """Rows of some tables of a part, as they are in the log."""
 
-    part: Part
+    part: SegmentPart
     tables: frozenset[TableName]
     rows: pa.Table
 
@@ -81,11 +81,11 @@ class Segments:
     """For one task. What it holds is bounded; what it has decoded is in `cache`, which others may share. `raw`: with the messages
     (RAW_CHANGES)."""
 
-    def __init__(self, source: Source, *, raw: bool, cache: DecodedRows | None = None) -> None:
+    def __init__(self, source: SegmentSource, *, raw: bool, cache: DecodedRows | None = None) -> None:
         self._source, self._raw = source, raw
         self.zone = ServerZone(source.server_tz, source.ambiguous)
         self._cache = DecodedRows() if cache is None else cache
-        self._tables: dict[Part, Counter[TableName]] = {}
+        self._tables: dict[SegmentPart, Counter[TableName]] = {}
         self._pack: _Pack | None = None
 
     def head(self, seq: Seq) -> Head:
@@ -94,11 +94,11 @@ class Segments:
             raise LogBroken(f"segment {seq} is needed by a window and was not given", hint="report this: it is a defect of ticdc-dump")
         return found
 
-    def part(self, seq: Seq, within: range | None = None, between: Between | None = None) -> Part:
+    def part(self, seq: Seq, within: range | None = None, between: Between | None = None) -> SegmentPart:
         """Of all rows of the segment if `within` is not given."""
-        return Part(seq, range(self.head(seq).manifest.rows) if within is None else within, between)
+        return SegmentPart(seq, range(self.head(seq).manifest.rows) if within is None else within, between)
 
-    def tables(self, part: Part) -> Counter[TableName]:
+    def tables(self, part: SegmentPart) -> Counter[TableName]:
         """Those that there are live rows of, and how many. The segment is opened where its manifest does not say."""
         if part not in self._tables:
             head = self.head(part.seq)
@@ -113,7 +113,7 @@ class Segments:
             self._tables[part] = found
         return self._tables[part]
 
-    def changes(self, part: Part, table: TableName | None) -> Iterator[pa.Table]:
+    def changes(self, part: SegmentPart, table: TableName | None) -> Iterator[pa.Table]:
         """Of the table, or of all as they were committed; no empty one."""
         tables = self.tables(part)
         count = tables.total() if table is None else tables[table]
@@ -134,17 +134,17 @@ class Segments:
         elif self.tables(part)[table]:
             yield self._held(part, table)
 
-    def _rows_max(self, part: Part) -> int:
+    def _rows_max(self, part: SegmentPart) -> int:
         manifest = self.head(part.seq).manifest
         return min(ROWS_MAX, manifest.rows * FILE_BYTES_MAX // max(manifest.bytes, 1))
 
-    def _held(self, part: Part, table: TableName) -> pa.Table:
+    def _held(self, part: SegmentPart, table: TableName) -> pa.Table:
         source, manifest = self._source, self.head(part.seq).manifest
         how = (source.server_tz, source.ambiguous, source.skips.get(part.seq), self._raw)
         place = (str(source.log), manifest.data, part[1:], table, manifest.schemas, how)
         return self._cache.get(place, lambda: self._changes(part, self._packed(part, table).of(table)))
 
-    def _packed(self, part: Part, table: TableName) -> _Pack:
+    def _packed(self, part: SegmentPart, table: TableName) -> _Pack:
         if self._pack is None or self._pack.part != part or table not in self._pack.tables:
             tables, left = {table}, self._rows_max(part) - self.tables(part)[table]
             for name in sorted(name for name in self.tables(part) if name > table):  # tables are asked for by name, upwards
@@ -159,12 +159,12 @@ class Segments:
             self._pack = _Pack(part, frozenset(tables), pa.concat_tables(groups))
         return self._pack
 
-    def _groups(self, part: Part, *, columns: Sequence[str] = DATA_COLUMNS) -> Iterator[pa.Table]:
+    def _groups(self, part: SegmentPart, *, columns: Sequence[str] = DATA_COLUMNS) -> Iterator[pa.Table]:
         """A row group at a time, as they are in the log: in the order of commit_ts."""
         for rows in iter_rows(self._source.log, self.head(part.seq).manifest, columns=columns, within=part.within):
             yield _committed(rows, part.between)
 
-    def _streamed(self, part: Part, table: TableName | None) -> Iterator[pa.Table]:
+    def _streamed(self, part: SegmentPart, table: TableName | None) -> Iterator[pa.Table]:
         """A row group at a time, in the log's order."""
         for rows in self._groups(part):
             yield self._changes(part, rows if table is None else _of_table(rows, table))
@@ -173,7 +173,7 @@ class Segments:
     def _schema(self) -> pa.Schema:
         return RAW_CHANGES if self._raw else CHANGES
 
-    def _changes(self, part: Part, rows: pa.Table) -> pa.Table:
+    def _changes(self, part: SegmentPart, rows: pa.Table) -> pa.Table:
         head = self.head(part.seq)
         if skipped := self._source.skips.get(part.seq):
             rows = rows.filter(pc.invert(pc.is_in(rows["ordinal"], value_set=pa.array(skipped, pa.int64()))))

@@ -39,10 +39,10 @@ from spark_merge.contract import (
 )
 from spark_merge.encode.block import schema_of
 from spark_merge.merge import survivors, touched
-from spark_merge.segments import Segments, Source
+from spark_merge.segments import Segments, SegmentSource
 
 
-def run(task: Task, writer: Writer, source: Source, cache: DecodedRows | None = None) -> Outcome:
+def run(task: Task, writer: Writer, source: SegmentSource, cache: DecodedRows | None = None) -> Outcome:
     """May run twice at once, on any machine. `cache`: that of all tasks of this process, if they share one. Raises what reading, decoding
     and the writer raise."""
     segments = Segments(source, raw=task.raw, cache=cache)
@@ -59,7 +59,7 @@ def needed(task: Task) -> set[Seq]:
     return found
 
 
-def portions(task: Task, source: Source, cache: DecodedRows | None = None) -> Iterator[Portion]:
+def portions(task: Task, source: SegmentSource, cache: DecodedRows | None = None) -> Iterator[Portion]:
     return _portions(task, _Reader(source.log, Segments(source, raw=task.raw, cache=cache)))
 
 

@@ -39,7 +39,7 @@ def check(
 
     from sidecar.cli.terminal import console_for
     from sidecar.preflight.preflight import preflight
-    from sidecar.process.checks import Options
+    from sidecar.process.checks import CheckOptions
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking; the answer alone is for the user
     console = console_for(as_json=as_json)
@@ -49,7 +49,7 @@ def check(
             console.print(line, soft_wrap=True)
 
     try:
-        report = preflight(config, Options(write=not no_write, spark=spark, wait_s=wait), shown)
+        report = preflight(config, CheckOptions(write=not no_write, spark=spark, wait_s=wait), shown)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:

@@ -2,7 +2,7 @@
 
     typer  ─ Options ─►  DumpCommand  ─ Call ─►  the command's own function  ─►  exit code
 
-`Options` is the one list of the options: typer makes them of its fields as it makes a command's own of its parameters, and a command
+`DumpOptions` is the one list of the options: typer makes them of its fields as it makes a command's own of its parameters, and a command
 that declares one of the same name puts its own in the place. A command's function finds its `Call` in the context.
 """
 
@@ -35,7 +35,7 @@ Ignored = Annotated[str, typer.Option(hidden=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DumpOptions:
     changefeed_id: Annotated[str, typer.Option("--changefeed-id", "-c", help="The changefeed.", show_default=False)]
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", "--keyspace", "-k", help="The changefeed's namespace; TiCDC's new architecture: keyspace.")
@@ -110,7 +110,7 @@ def call_of(context: typer.Context) -> Call:
 
 
 class DumpCommand(TyperCommand):
-    """Takes `Options` beside the command's own; its function returns the exit code, None for 0. The context's settings bring, as its
+    """Takes `DumpOptions` beside the command's own; its function returns the exit code, None for 0. The context's settings bring, as its
     object, the `OwnerLookup` for --pd."""
 
     def __init__(self, name: str | None, *, params: list[Any] | None = None, **given: Any) -> None:
@@ -119,7 +119,7 @@ class DumpCommand(TyperCommand):
         super().__init__(name, params=[*common, *self._own.values()], **given)
 
     def invoke(self, ctx: Any) -> None:
-        options = Options(**{field.name: ctx.params[field.name] for field in fields(Options)})
+        options = DumpOptions(**{field.name: ctx.params[field.name] for field in fields(DumpOptions)})
         ctx.params = {name: value for name, value in ctx.params.items() if name in self._own}
         body = super().invoke
 
@@ -133,13 +133,13 @@ class DumpCommand(TyperCommand):
 
 @cache
 def common_params() -> list[Any]:
-    """`Options` as the parser has them."""
+    """`DumpOptions` as the parser has them."""
     app = typer.Typer(add_completion=False)
-    app.command()(Options)
+    app.command()(DumpOptions)
     return list(typer.main.get_command(app).params)
 
 
-def _exit_code(options: Options, owner_address: OwnerLookup | None, body: Callable[[Call], int | None]) -> int:
+def _exit_code(options: DumpOptions, owner_address: OwnerLookup | None, body: Callable[[Call], int | None]) -> int:
     from stamina import instrumentation
 
     from sidecar.cli.terminal import console_for, tell
@@ -157,7 +157,7 @@ def _exit_code(options: Options, owner_address: OwnerLookup | None, body: Callab
         return EXIT_INTERRUPTED
 
 
-def _explained(error: TicdcDumpError, options: Options) -> TicdcDumpError:
+def _explained(error: TicdcDumpError, options: DumpOptions) -> TicdcDumpError:
     """Who names TiCDC's server alone, as its own commands are called, is told what it takes to find the sidecar."""
     if not isinstance(error, CallFailed) or error.exit_code not in (EXIT_UNREACHABLE, EXIT_NOT_FOUND):
         return error

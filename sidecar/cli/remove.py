@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sidecar.run.leaving import Kept, Reach
+    from sidecar.run.leaving import KeptBehind, Reach
 
 EXIT_WRONG_USAGE, EXIT_INTERRUPTED = 2, 130
 
@@ -94,7 +94,7 @@ def _by_options(named: tuple[str, str, str], pd: str, tls: tuple[str, str, str])
     )
 
 
-def to_be_removed(kept: Kept) -> list[str]:
+def to_be_removed(kept: KeptBehind) -> list[str]:
     lines = [f"changefeed {kept.name}:"]
     if not kept.keys:
         lines.append("  nothing of it is in etcd")
@@ -104,7 +104,7 @@ def to_be_removed(kept: Kept) -> list[str]:
     return lines
 
 
-def staying(kept: Kept) -> list[str]:
+def staying(kept: KeptBehind) -> list[str]:
     found = ["what stays:"]
     for one in kept.left:
         found += [f"  {one.what}", f"    {one.how}"]

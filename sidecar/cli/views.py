@@ -1,4 +1,4 @@
-"""A replay for people: its looks while it runs, made of `Status` alone, and the verdict at its end."""
+"""A replay for people: its looks while it runs, made of `ReplayStatus` alone, and the verdict at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from sidecar.cli.terminal import Look, moment
 from sidecar.core.model import TableName
 from sidecar.core.progress import TableProgress
-from sidecar.replay.status import Status
+from sidecar.replay.status import ReplayStatus
 from sidecar.verify.table_replay import Findings
 from sidecar.verify.verify import Verdict
 
@@ -25,10 +25,10 @@ class _Rates:
     """Per second, from one shown status to the next."""
 
     def __init__(self) -> None:
-        self._before: Status | None = None
+        self._before: ReplayStatus | None = None
         self.changes_s = self.dump_rows_s = 0.0
 
-    def take(self, status: Status) -> None:
+    def take(self, status: ReplayStatus) -> None:
         if self._before is not None and status.elapsed_s - self._before.elapsed_s >= RATE_OVER_S:
             seconds = status.elapsed_s - self._before.elapsed_s
             self.changes_s = (status.changes - self._before.changes) / seconds
@@ -44,11 +44,11 @@ class ReplayLooks:
     def __init__(self) -> None:
         self._rates = _Rates()
 
-    def look(self, status: Status) -> Look:
+    def look(self, status: ReplayStatus) -> Look:
         self._rates.take(status)
         return Look(status.phase, picture=partial(self._picture, status), line=partial(self._line, status))
 
-    def _line(self, status: Status) -> str:
+    def _line(self, status: ReplayStatus) -> str:
         done = sum(table.complete_at is not None for table in status.progress.tables) if status.progress else 0
         state = f"{status.progress.state} {done}/{len(status.progress.tables)} tables" if status.progress else "none"
         parts = (
@@ -61,13 +61,13 @@ class ReplayLooks:
         )
         return "  ".join(parts)
 
-    def _picture(self, status: Status) -> RenderableType:
+    def _picture(self, status: ReplayStatus) -> RenderableType:
         facts = Table.grid(padding=(0, 2))
         for name, value in self._facts(status):
             facts.add_row(Text(name, style="dim"), value)
         return Group(facts, _table_bars(status))
 
-    def _facts(self, status: Status) -> Iterable[tuple[str, str]]:
+    def _facts(self, status: ReplayStatus) -> Iterable[tuple[str, str]]:
         yield "phase", f"{status.phase}, {status.elapsed_s:.0f} s, {100 * status.played:.0f} % of the recording"
         yield "resolved", moment(status.resolved_ts)
         yield "live changes", f"{status.changes:,}  ({self._rates.changes_s:,.0f}/s)  repeats dropped {status.repeats:,}"
@@ -78,7 +78,7 @@ class ReplayLooks:
             yield "crashes", str(status.crashes)
 
 
-def _table_bars(status: Status) -> Table:
+def _table_bars(status: ReplayStatus) -> Table:
     bars = Table(box=None, padding=(0, 2), header_style="dim")
     for heading in ("table", "dump", "rows", "chunks", ""):
         bars.add_column(heading, justify="right" if heading in ("rows", "chunks") else "left", no_wrap=True)
@@ -95,7 +95,7 @@ def _table_bars(status: Status) -> Table:
     return bars
 
 
-def _state(table: TableProgress, status: Status) -> str:
+def _state(table: TableProgress, status: ReplayStatus) -> str:
     if table.complete_at is not None:
         return f"complete at {moment(table.complete_at)}"
     return str(status.progress.state) if status.progress and table.chunks else "waiting"

@@ -101,7 +101,7 @@ class Subscriptions:
         self._places.release()
 
     def _from(self, seq: Seq, name: str, goes_on: Callable[[float], bool]) -> Iterator[delivery_pb2.Delivery]:
-        spool, told, heard_s = self._reading(), Told(), monotonic()
+        spool, told, heard_s = self._reading(), SubscriberReport(), monotonic()
         while goes_on(0):
             if name and monotonic() - heard_s > HEARD_EVERY_S:
                 spool.heard(name)
@@ -136,7 +136,7 @@ class Subscriptions:
                     del self._streams[name]
 
 
-class Told:
+class SubscriberReport:
     """The tables whose columns a stream has told."""
 
     def __init__(self) -> None:

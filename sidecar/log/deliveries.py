@@ -13,7 +13,7 @@ from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_STARTING, Deliv
 from sidecar.log.identity import known_id
 from sidecar.log.layout import manifest_name
 from sidecar.log.storage import Folder
-from sidecar.pace.sinks import SinkDelivery, Told
+from sidecar.pace.sinks import ReportTimes, SinkDelivery
 from sidecar.process.background import Background
 
 READ_EVERY_S, READ_REMOTE_EVERY_S = 0.05, 0.25
@@ -30,7 +30,7 @@ class LogDeliveries:
         self._known_seq: Seq | None = None
         self.report: DeliveryReport | None = None
         self.trouble = ""
-        self._told: Told | None = None
+        self._told: ReportTimes | None = None
         self._reading: Background | None = None
 
     def start(self) -> None:
@@ -48,7 +48,7 @@ class LogDeliveries:
     def sinks(self) -> Sequence[SinkDelivery]:
         return self.report.sinks if self.report is not None else ()
 
-    def told(self) -> Told | None:
+    def told(self) -> ReportTimes | None:
         return self._told
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class LogDeliveries:
             if found is not None and (self._told is None or self._told.written_ms != found.written_ms):
                 accepted = found.seq if found.state == RUNNING else None  # a worker that came to nothing repeats what one before it had
                 starting = self._needs_spark and found.spark == SPARK_STARTING
-                self._told = Told(found.written_ms, read_s, starting, found.epoch, accepted)
+                self._told = ReportTimes(found.written_ms, read_s, starting, found.epoch, accepted)
             self.trouble = ""
         except (storage.StorageError, LogBroken, LogUnreachable, ValueError) as error:
             self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be used: {error}"

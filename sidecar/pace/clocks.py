@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from sidecar.pace.sinks import Told
+from sidecar.pace.sinks import ReportTimes
 
 READINGS = 64
 """Of which the least counts: with a quarter of a second between reads a few milliseconds, and drift in so many is less."""
@@ -21,10 +21,10 @@ class Clocks:
     """Hears when reports were written and read, and tells moments of the worker's clock."""
 
     def __init__(self) -> None:
-        self._last: Told | None = None
+        self._last: ReportTimes | None = None
         self._differences: deque[float] = deque(maxlen=READINGS)
 
-    def hear(self, told: Told) -> None:
+    def hear(self, told: ReportTimes) -> None:
         """A report was read; the same one may be told again."""
         if self._last is not None and told.written_ms == self._last.written_ms:
             return

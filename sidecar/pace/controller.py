@@ -39,7 +39,7 @@ from sidecar.core.dump_start import UNLIMITED, Demand, Room
 from sidecar.core.model import FIRST_SEQ, Seq
 from sidecar.pace.clocks import Clocks
 from sidecar.pace.cost import Cost
-from sidecar.pace.sinks import BatchDone, SinkDelivery, Told
+from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
 
 BOUND_LEAST_S = 0.5
 BOUND_SHARE = 1.2
@@ -282,7 +282,7 @@ class Controller:
         for sink in self._sinks.values():
             sink.wrote(Written(seq, at_s, rows + chunks, size))
 
-    def hear(self, accepted: Seq | None, sinks: Sequence[SinkDelivery], told: Told | None, *, now_s: float) -> None:
+    def hear(self, accepted: Seq | None, sinks: Sequence[SinkDelivery], told: ReportTimes | None, *, now_s: float) -> None:
         """How far all sinks are, and each by itself; where none is told by itself, all are one."""
         if told is not None:
             self._clocks.hear(told)

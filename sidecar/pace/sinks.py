@@ -39,7 +39,7 @@ class SinkDelivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportTimes:
     """When a report was told: `written_ms` by the worker's wall clock, `read_s` by the sidecar's clock. `starting`: there is no Spark
     yet, the worker merges no window itself, and the live changes after one would wait. `epoch`: the owner's that the worker serves, 0: any
     owner's. `accepted`: the last segment that every sink has accepted, None where a worker that runs does not know it yet."""

@@ -19,7 +19,7 @@ from sidecar.core.progress import newest
 from sidecar.errors import CoordinationError, NoProgress, parted
 from sidecar.feeds.checks import LogEnd, of_problem
 from sidecar.log.layout import logged_progress
-from sidecar.process.checks import Skip, Told, failed, ok, warning
+from sidecar.process.checks import CheckSkipped, Told, failed, ok, warning
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.changefeed_info import masked
@@ -69,7 +69,7 @@ def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Told[None]:
         yield failed(f"the root {root} is in TiCDC's own", setting="none", hint="report this: an unknown key there stops TiCDC")
         return
     if not write:
-        raise Skip("not tried (--no-write)")
+        raise CheckSkipped("not tried (--no-write)")
     key = f"{root}/preflight/{uuid4().hex}"
     lease = client.grant(PROBE_LEASE_S)
     try:

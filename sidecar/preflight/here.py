@@ -39,7 +39,7 @@ from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import folder_problem
 from sidecar.log.storage import Folder
 from sidecar.process.addresses import ANSWER_S, Holder, address
-from sidecar.process.checks import Finding, Skip, Told, failed, of_error, ok, warning
+from sidecar.process.checks import CheckSkipped, Finding, Told, failed, of_error, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.run.beginning import check_beginning
 from spark_merge.follow import check_has
@@ -248,7 +248,7 @@ def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]
 def spark(section: SparkSection) -> Told[None]:
     """Java and pyspark are here."""
     if not section.managed:
-        raise Skip("spark.managed is false: the merge worker runs elsewhere", hint="run this check with the same settings there")
+        raise CheckSkipped("spark.managed is false: the merge worker runs elsewhere", hint="run this check with the same settings there")
     if util.find_spec("pyspark") is None:
         yield failed("pyspark cannot be imported", setting="pip install pyspark", hint="install ticdc-dump with its dependencies")
         return
@@ -272,7 +272,7 @@ def spark(section: SparkSection) -> Told[None]:
 def spark_session(section: SparkSection, log_uri: str, *, asked_for: bool) -> Told[None]:
     """A task, where tasks will run, sees the log."""
     if not asked_for:
-        raise Skip("not asked for", hint="give --spark to start a session and let a task list the log")
+        raise CheckSkipped("not asked for", hint="give --spark to start a session and let a task list the log")
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -24,7 +24,20 @@ from sidecar.log.identity import known_id
 from sidecar.log.storage import open_folder
 from sidecar.preflight import changefeed, here, ranges, source, zone
 from sidecar.process import secret_files
-from sidecar.process.checks import Check, Finding, Found, Key, Options, Result, Status, Told, carried_out, in_order, of_error, ok
+from sidecar.process.checks import (
+    Check,
+    CheckOptions,
+    CheckResult,
+    CheckStatus,
+    Finding,
+    Key,
+    Result,
+    Told,
+    carried_out,
+    in_order,
+    of_error,
+    ok,
+)
 
 MARK_TABLE: Key[None] = Key("watermark table")
 SPARK: Key[None] = Key("spark")
@@ -36,7 +49,7 @@ SINKS_S = 300.0
 MANY_S = 60.0
 """Of a check that asks for many tables, or for many files."""
 
-OWN: Mapping[str, Callable[[Options], Sequence[Check[Any]]]] = {
+OWN: Mapping[str, Callable[[CheckOptions], Sequence[Check[Any]]]] = {
     "kafka": lambda options: (*kafka.checks(options), zone.CHECK),
     "push": push.checks,
     "push-messages": push.of_sinks,
@@ -46,7 +59,7 @@ OWN: Mapping[str, Callable[[Options], Sequence[Check[Any]]]] = {
 """What each way of the changes needs, as `Config.way` calls them."""
 
 
-def checks(way: str, options: Options) -> Sequence[Check[Any]]:
+def checks(way: str, options: CheckOptions) -> Sequence[Check[Any]]:
     common = (*_of_this_process(), *_of_etcd(), *_of_tidb(), *_of_the_hand_off(), _MARK_WRITE)
     return in_order(common, OWN[way](options))
 
@@ -97,30 +110,30 @@ def _of_the_hand_off() -> Sequence[Check[Any]]:
     )
 
 
-def _etcd_write(it: Found) -> Told[None]:
+def _etcd_write(it: CheckResult) -> Told[None]:
     found = it[CHANGEFEED]
     return changefeed.etcd_write(it[ETCD], changefeed_root(found.name, found.incarnation), write=it.options.write)
 
 
-def _dump_on_record(it: Found) -> Told[None]:
+def _dump_on_record(it: CheckResult) -> Told[None]:
     found = it[CHANGEFEED]
     own = known_id(open_folder(it.config.log.uri))
     return changefeed.dump_on_record(it[ETCD], changefeed_root(found.name, found.incarnation), log=own, last=it[LOG])
 
 
-def _tables(it: Found) -> Told[Tables]:
+def _tables(it: CheckResult) -> Told[Tables]:
     return source.tables(it[CHANGEFEED], it[SCHEMAS], server_tz=it.config.kafka.server_tz)
 
 
-def _ranges(it: Found) -> Told[None]:
+def _ranges(it: CheckResult) -> Told[None]:
     return ranges.read_ranges(it.config.source, it[CHANGEFEED], it[TABLES], server_tz=it.config.kafka.server_tz)
 
 
-def _rights(it: Found) -> Told[bool]:
+def _rights(it: CheckResult) -> Told[bool]:
     return source.rights(it.config.source, it[TABLES], it[SCHEMAS], it[CHANGEFEED].filter.rules)
 
 
-def _spark_session(it: Found) -> Told[None]:
+def _spark_session(it: CheckResult) -> Told[None]:
     return here.spark_session(it.config.spark, it.config.log.uri, asked_for=it.options.spark)
 
 
@@ -141,14 +154,14 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        return all(result.status is not Status.FAILED for result in self.results)
+        return all(result.status is not CheckStatus.FAILED for result in self.results)
 
     @property
     def defect(self) -> bool:
         return any(result.defect for result in self.results)
 
     def counts(self) -> dict[str, int]:
-        return {status.value: sum(result.status is status for result in self.results) for status in Status}
+        return {status.value: sum(result.status is status for result in self.results) for status in CheckStatus}
 
     def to_json(self) -> dict[str, Any]:
         found = [
@@ -166,18 +179,18 @@ class Report:
         return {"ok": self.ok, "config": str(self.config), "counts": self.counts(), "checks": found}
 
 
-def preflight(path: Path, options: Options, shown: Callable[[Result], object] = lambda _: None) -> Report:
+def preflight(path: Path, options: CheckOptions, shown: Callable[[Result], object] = lambda _: None) -> Report:
     """Check the settings in `path` and all that they name; `shown` hears each result as soon as it is there. Raises nothing of ours."""
     try:
         config = read_config(path)
     except ConfigError as error:
-        first = Result("settings", Status.FAILED, (of_error(error, setting=f"{path}"),))
+        first = Result("settings", CheckStatus.FAILED, (of_error(error, setting=f"{path}"),))
         shown(first)
-        why = (Finding(Status.SKIPPED, "needs 'settings'"),)
-        return Report(path, (first, *(Result(check.name, Status.SKIPPED, why) for check in checks("kafka", options))))
-    first = Result("settings", Status.OK, (ok(f"{path} is complete"),))
+        why = (Finding(CheckStatus.SKIPPED, "needs 'settings'"),)
+        return Report(path, (first, *(Result(check.name, CheckStatus.SKIPPED, why) for check in checks("kafka", options))))
+    first = Result("settings", CheckStatus.OK, (ok(f"{path} is complete"),))
     shown(first)
-    found = Found(config, options)
+    found = CheckResult(config, options)
     umask = os.umask(int(config.files.umask, 8))  # what is probed by writing is as the sidecar would write it
     try:
         return Report(path, (first, *carried_out(checks(config.way, options), found, shown)))

@@ -31,7 +31,7 @@ from sidecar.core.messages import MarkSent, SendMark
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema, physical_ms
 from sidecar.errors import FeedUnsuitable, SourceError, parted
 from sidecar.feeds.checks import Tables
-from sidecar.process.checks import Finding, Skip, Told, failed, listed, ok, warning
+from sidecar.process.checks import CheckSkipped, Finding, Told, failed, listed, ok, warning
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import LiveScope
 
@@ -134,7 +134,7 @@ def gc(section: SourceSection) -> Told[None]:
 
     rows = asked(section, "reading tidb_gc_life_time", question)
     if rows is None:
-        raise Skip("the server is no TiDB: it has no snapshot brackets, and nothing to keep for them")
+        raise CheckSkipped("the server is no TiDB: it has no snapshot brackets, and nothing to keep for them")
     yield of_gc_life(str(rows[0][0]))
 
 
@@ -167,7 +167,7 @@ def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Told[
     try:
         found = scope.follow(changefeed, existing)
     except FeedUnsuitable:
-        raise Skip("the changefeed's filter cannot be followed: see 'changefeed settings'") from None
+        raise CheckSkipped("the changefeed's filter cannot be followed: see 'changefeed settings'") from None
     carried = {name: schema for name, schema in found.items() if name != MARK_TABLE}
     dumped = [name for name, schema in carried.items() if schema.key and scope.through(name)[0]]
     if not dumped:
@@ -339,7 +339,7 @@ def _wrong_keys(session: Session) -> list[str]:
 def mark_write(section: SourceSection, changefeed: Changefeed, *, write: bool) -> Told[tuple[str, float]]:
     """A row beside the changefeed's own, kept and used again: an account that writes marks need not be able to delete."""
     if not write:
-        raise Skip("not tried (--no-write)")
+        raise CheckSkipped("not tried (--no-write)")
     MarkRow(mark_row_id(changefeed.name))  # whether the id fits
     row = f"preflight of {mark_row_id(changefeed.name)}"[:CHANGEFEED_ID_LENGTH_MAX]
     mark = SendMark(token_hex(UUID_LENGTH // 2), MarkKind.HIGH)

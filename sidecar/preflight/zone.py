@@ -32,7 +32,7 @@ from sidecar.feeds.kafka.checks import KAFKA_S, MESSAGES
 from sidecar.feeds.kafka.tail import Tail
 from sidecar.log.segment_log import ROWS_SCHEMA
 from sidecar.preflight.source import patient
-from sidecar.process.checks import Check, Finding, Key, Skip, Told, failed, listed, ok, warning
+from sidecar.process.checks import Check, CheckSkipped, Finding, Key, Told, failed, listed, ok, warning
 
 ROWS_MAX = 10
 """Looked up in the source: each takes a few statements."""
@@ -63,7 +63,7 @@ def server_tz(kafka: KafkaSection, source: SourceSection, tail: Tail, carried: T
     yield from hours_twice(zone, kafka.ambiguous, now=datetime.now(UTC), has_timestamps=has_any)
     pairs = [pair for row in _newest(tail, carried) for pair in _compared(source, *row)]
     if any(zone.utcoffset(at) is None for at, _ in pairs):
-        raise Skip("the zone has no offset at these moments", setting="kafka.server_tz", hint=BY_HAND)
+        raise CheckSkipped("the zone has no offset at these moments", setting="kafka.server_tz", hint=BY_HAND)
     yield judged(zone, pairs)
 
 
@@ -106,7 +106,7 @@ def judged(zone: ZoneInfo, pairs: list[Pair]) -> Finding:
     possible = [(at, shift) for at, shift in pairs if abs(shift) <= OFFSET_MAX and shift % QUARTER == timedelta(0)]
     if not possible:
         why = "among the feed's newest messages there is no row with a TIMESTAMP that the source still has as it was"
-        raise Skip(why, setting="kafka.server_tz", hint=BY_HAND)
+        raise CheckSkipped(why, setting="kafka.server_tz", hint=BY_HAND)
     fit = sum(shift == at.astimezone(zone).utcoffset() for at, shift in possible)
     if fit:
         return ok(f"{zone.key}: {fit} TIMESTAMPs of the feed are those of the source")

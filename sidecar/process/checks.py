@@ -1,11 +1,11 @@
 """What a check of the preflight is, and how checks are carried out: one after another, each within its bound.
 
-- A check yields findings and returns what it found out, for those after it: they ask `Found` by its key. Its status is the worst of its
+- A check yields findings and returns its results, for later checks: they ask `CheckResult` by its key. Its status is the worst of its
   findings: ok < warning < failed; what it raises of `sidecar.errors` is one more finding that failed, with the error's own way out.
 - A check that needs another one is skipped, naming it, where that one failed or was skipped. All others run.
 - Every finding that is not ok names the setting to change, and how: a key of the sidecar's file, a setting of the changefeed,
   a GRANT, a setting of Kafka.
-- A check that outlives its bound has failed. It is left behind: what it was waiting for closes with `Found`.
+- A check that outlives its bound has failed. It is left behind: what it was waiting for closes with `CheckResult`.
 - An error that is none of ours is a defect: told as such, and the process says so by its exit code; the rest runs on.
 
 It must not know what is checked: `preflight/` has what every sidecar needs, `feeds/` what each way of the changes does.
@@ -31,39 +31,39 @@ BOUND_S = 30.0
 """Of a check that waits for one answer: longer than any client of ours tries to connect."""
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
     SKIPPED = "skipped"
 
 
-_WORST_FIRST = (Status.FAILED, Status.WARNING, Status.OK)
+_WORST_FIRST = (CheckStatus.FAILED, CheckStatus.WARNING, CheckStatus.OK)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """`setting`: what to change, `hint`: how; both empty where all is well."""
 
-    status: Status
+    status: CheckStatus
     what: str
     setting: str = ""
     hint: str = ""
 
 
 def ok(what: str) -> Finding:
-    return Finding(Status.OK, what)
+    return Finding(CheckStatus.OK, what)
 
 
 def warning(what: str, *, setting: str, hint: str) -> Finding:
-    return Finding(Status.WARNING, what, setting, hint)
+    return Finding(CheckStatus.WARNING, what, setting, hint)
 
 
 def failed(what: str, *, setting: str, hint: str) -> Finding:
-    return Finding(Status.FAILED, what, setting, hint)
+    return Finding(CheckStatus.FAILED, what, setting, hint)
 
 
-class Skip(Exception):
+class CheckSkipped(Exception):
     """Raised by a check that finds out by itself that it cannot say anything. `setting`, `hint`: what would let it."""
 
     def __init__(self, why: str, *, setting: str = "", hint: str = "") -> None:
@@ -72,7 +72,7 @@ class Skip(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CheckOptions:
     """`write`: probe by writing (a key, a file, a row). `spark`: start a session. `wait_s`: for what must come by the feed."""
 
     write: bool = True
@@ -91,10 +91,10 @@ class Key(Generic[T]):
     name: str
 
 
-class Found:
+class CheckResult:
     """What the checks found so far. What they open is put on `opened`, and closes with it."""
 
-    def __init__(self, config: Config, options: Options) -> None:
+    def __init__(self, config: Config, options: CheckOptions) -> None:
         self.config, self.options = config, options
         self.opened = ExitStack()
         self._found: dict[str, object] = {}
@@ -120,7 +120,7 @@ class Check(Generic[T]):
     common one that it precedes; None: it comes after them all."""
 
     key: Key[T]
-    body: Callable[[Found], Told[T]]
+    body: Callable[[CheckResult], Told[T]]
     setting: str
     needs: tuple[Key[Any], ...] = ()
     bound_s: float = BOUND_S
@@ -145,20 +145,20 @@ class Result:
     """`defect`: a check broke by an error that is none of ours."""
 
     name: str
-    status: Status
+    status: CheckStatus
     findings: tuple[Finding, ...]
     took_s: float = 0.0
     defect: bool = False
 
 
-def carried_out(checks: Sequence[Check[Any]], found: Found, shown: Callable[[Result], object] = lambda _: None) -> list[Result]:
+def carried_out(checks: Sequence[Check[Any]], found: CheckResult, shown: Callable[[Result], object] = lambda _: None) -> list[Result]:
     """One result for each check, in order; `shown` hears each as soon as it is there."""
     results: dict[str, Result] = {}
     for check in checks:
-        missing = [need.name for need in check.needs if results[need.name].status in (Status.FAILED, Status.SKIPPED)]
+        missing = [need.name for need in check.needs if results[need.name].status in (CheckStatus.FAILED, CheckStatus.SKIPPED)]
         if missing:
-            skipped = Finding(Status.SKIPPED, f"needs {' and '.join(map(repr, missing))}")
-            result = Result(check.name, Status.SKIPPED, (skipped,))
+            skipped = Finding(CheckStatus.SKIPPED, f"needs {' and '.join(map(repr, missing))}")
+            result = Result(check.name, CheckStatus.SKIPPED, (skipped,))
         else:
             result = _within_bound(check, found)
         results[check.name] = result
@@ -166,7 +166,7 @@ def carried_out(checks: Sequence[Check[Any]], found: Found, shown: Callable[[Res
     return list(results.values())
 
 
-def _within_bound(check: Check[Any], found: Found) -> Result:
+def _within_bound(check: Check[Any], found: CheckResult) -> Result:
     findings: list[Finding] = []
     began_s = monotonic()
     work = Background(lambda _: _gather(check, found, findings), name=f"preflight {check.name}")
@@ -180,11 +180,11 @@ def _within_bound(check: Check[Any], found: Found) -> Result:
     except Exception as error:  # noqa: BLE001  (a defect of one check is told, and must not hide what the others find)
         what = f"the check itself broke: {type(error).__name__}: {error}"
         told.append(failed(what, setting="none", hint="report this: it is a defect of ticdc-dump"))
-        return Result(check.name, Status.FAILED, tuple(told), monotonic() - began_s, defect=True)
+        return Result(check.name, CheckStatus.FAILED, tuple(told), monotonic() - began_s, defect=True)
     return Result(check.name, _worst(told), tuple(told), monotonic() - began_s)
 
 
-def _gather(check: Check[T], found: Found, findings: list[Finding]) -> None:
+def _gather(check: Check[T], found: CheckResult, findings: list[Finding]) -> None:
     """One by one: what was found before an error counts."""
     told = check.body(found)
     try:
@@ -192,8 +192,8 @@ def _gather(check: Check[T], found: Found, findings: list[Finding]) -> None:
             findings.append(next(told))
     except StopIteration as end:
         found.note(check.key, end.value)
-    except Skip as skip:
-        findings.append(Finding(Status.SKIPPED, skip.why, skip.setting, skip.hint))
+    except CheckSkipped as skip:
+        findings.append(Finding(CheckStatus.SKIPPED, skip.why, skip.setting, skip.hint))
     except TicdcDumpError as error:
         findings.append(of_error(error, setting=check.setting))
 
@@ -202,10 +202,10 @@ def of_error(error: TicdcDumpError, *, setting: str) -> Finding:
     return failed(error.message, setting=setting, hint=error.hint)
 
 
-def _worst(findings: Sequence[Finding]) -> Status:
+def _worst(findings: Sequence[Finding]) -> CheckStatus:
     """Skipped only where nothing else was found."""
     there = {finding.status for finding in findings}
-    return next((status for status in _WORST_FIRST if status in there), Status.SKIPPED if there else Status.OK)
+    return next((status for status in _WORST_FIRST if status in there), CheckStatus.SKIPPED if there else CheckStatus.OK)
 
 
 def listed(names: Iterable[object], *, most: int = 10) -> str:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from sidecar.errors import LogBroken, StorageFull, TicdcDumpError
 from sidecar.pump.record import PREWRITE, ROLLBACK, Binlog
-from sidecar.pump.value_log import Place, Pointer
+from sidecar.pump.value_log import Pointer, ValuePlace
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS prewrite (start_ts INTEGER PRIMARY KEY, file INTEGER NOT NULL, offset INTEGER NOT NULL, size INTEGER NOT NULL);
@@ -45,12 +45,12 @@ class State(NamedTuple):
     sorted_offset: int = 0
 
     @property
-    def indexed(self) -> Place:
-        return Place(self.indexed_file, self.indexed_offset)
+    def indexed(self) -> ValuePlace:
+        return ValuePlace(self.indexed_file, self.indexed_offset)
 
     @property
-    def sorted(self) -> Place:
-        return Place(self.sorted_file, self.sorted_offset)
+    def sorted(self) -> ValuePlace:
+        return ValuePlace(self.sorted_file, self.sorted_offset)
 
 
 class End(NamedTuple):

@@ -33,14 +33,14 @@ ASKED_AT_ONCE = 8
 """Connections to TiKV. An answer takes a millisecond."""
 
 
-class Write(NamedTuple):
+class LostWrite(NamedTuple):
     """`commit_ts` 0: rolled back."""
 
     start_ts: int
     commit_ts: int
 
 
-class Status(NamedTuple):
+class LostStatus(NamedTuple):
     """`lives`: neither committed nor rolled back. `commit_ts` 0: rolled back, if it does not live."""
 
     commit_ts: int
@@ -50,10 +50,10 @@ class Status(NamedTuple):
 class Tikv(Protocol):
     """By one thread. Both raise TicdcDumpError for what is not answered."""
 
-    def mvcc_by_key(self, key: bytes) -> Sequence[Write]:
+    def mvcc_by_key(self, key: bytes) -> Sequence[LostWrite]:
         """Of every transaction that ended at this raw key and is kept."""
 
-    def txn_status(self, key: bytes, start_ts: int, now_ts: CommitTs) -> Status:
+    def txn_status(self, key: bytes, start_ts: int, now_ts: CommitTs) -> LostStatus:
         """Of the transaction with this primary key. Rolls back one whose lock is out of time at `now_ts`, or that has none."""
 
     def close(self) -> None: ...

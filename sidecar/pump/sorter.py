@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sidecar.pump.value_log import Place
+from sidecar.pump.value_log import ValuePlace
 
 
 class Waiting(NamedTuple):
@@ -30,7 +30,7 @@ class _Item(NamedTuple):
 
     start_ts: int
     commit_ts: int | None
-    place: Place
+    place: ValuePlace
 
 
 class Sorter:
@@ -39,13 +39,13 @@ class Sorter:
         self._items: deque[_Item] = deque()
         self._waiting: dict[int, float] = {}
 
-    def prewrite(self, start_ts: int, place: Place, *, now_s: float) -> None:
+    def prewrite(self, start_ts: int, place: ValuePlace, *, now_s: float) -> None:
         """Nothing is done for one that waits already."""
         if start_ts not in self._waiting:
             self._waiting[start_ts] = now_s
             self._items.append(_Item(start_ts, None, place))
 
-    def end(self, start_ts: int, commit_ts: int, place: Place) -> None:
+    def end(self, start_ts: int, commit_ts: int, place: ValuePlace) -> None:
         """`commit_ts` 0: rolled back."""
         self._waiting.pop(start_ts, None)
         self._items.append(_Item(start_ts, commit_ts, place))
@@ -63,7 +63,7 @@ class Sorter:
             self._items.popleft()
         return self.max_commit_ts > before
 
-    def front(self) -> Place | None:
+    def front(self) -> ValuePlace | None:
         """What was before it has gone; None: everything."""
         return self._items[0].place if self._items else None
 

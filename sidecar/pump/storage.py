@@ -29,7 +29,7 @@ from sidecar.pump.collected import Collected
 from sidecar.pump.index import End, Index, IndexReader, State
 from sidecar.pump.record import PREWRITE, Binlog, streamed
 from sidecar.pump.sorter import Sorter, Waiting
-from sidecar.pump.value_log import FIRST_FILE, Place, Pointer, ValueLog
+from sidecar.pump.value_log import FIRST_FILE, Pointer, ValueLog, ValuePlace
 
 PAYLOAD_BYTES_MAX = (1 << 31) - (1 << 20)
 """What one message of gRPC and protobuf holds, 2 GiB, less room for the commit binlog and the envelope around it."""
@@ -367,9 +367,9 @@ class Reader:
             self._index.close()
 
 
-def _place(pointer: Pointer) -> Place:
-    return Place(pointer.file, pointer.offset)
+def _place(pointer: Pointer) -> ValuePlace:
+    return ValuePlace(pointer.file, pointer.offset)
 
 
-def _end(pointer: Pointer) -> Place:
-    return Place(pointer.file, pointer.offset + pointer.size)
+def _end(pointer: Pointer) -> ValuePlace:
+    return ValuePlace(pointer.file, pointer.offset + pointer.size)

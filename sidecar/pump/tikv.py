@@ -9,7 +9,7 @@ from sidecar.core.model import CommitTs
 from sidecar.feeds.tikv.channel import connector
 from sidecar.feeds.tikv.kv import KvCalls
 from sidecar.feeds.tikv.pd import PdClient
-from sidecar.pump.lost import Status, Write
+from sidecar.pump.lost import LostStatus, LostWrite
 from ticdc_dump.tikv import kvrpcpb_pb2
 
 
@@ -20,13 +20,15 @@ class TikvCalls:
         self._pd = PdClient(section, named="pump", tls="cluster_tls")
         self._calls = KvCalls(self._pd, connector(section.tls, named="pump.cluster_tls"))
 
-    def mvcc_by_key(self, key: bytes) -> Sequence[Write]:
-        return [Write(write.start_ts, 0 if write.type == kvrpcpb_pb2.Rollback else write.commit_ts) for write in self._calls.writes(key)]
+    def mvcc_by_key(self, key: bytes) -> Sequence[LostWrite]:
+        return [
+            LostWrite(write.start_ts, 0 if write.type == kvrpcpb_pb2.Rollback else write.commit_ts) for write in self._calls.writes(key)
+        ]
 
-    def txn_status(self, key: bytes, start_ts: int, now_ts: CommitTs) -> Status:
+    def txn_status(self, key: bytes, start_ts: int, now_ts: CommitTs) -> LostStatus:
         lock = kvrpcpb_pb2.LockInfo(primary_lock=key, lock_version=start_ts)
         found = self._calls.transaction(lock, now_ts, rolls_back_if_gone=True)
-        return Status(found.commit_version, lives=found.lock_ttl > 0)
+        return LostStatus(found.commit_version, lives=found.lock_ttl > 0)
 
     def close(self) -> None:
         self._calls.close()

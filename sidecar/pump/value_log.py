@@ -27,7 +27,7 @@ GATHERED_BYTES_MAX = 1 << 20
 """Larger payloads are written as they are, smaller ones together."""
 
 
-class Place(NamedTuple):
+class ValuePlace(NamedTuple):
     """Where a record begins; places are in the order of arrival."""
 
     file: int
@@ -56,12 +56,12 @@ class ValueLog:
         if not self._files:
             self._begin(FIRST_FILE)
         self._last = max(self._files)
-        self.first = Place(min(self._files), 0)
+        self.first = ValuePlace(min(self._files), 0)
 
     @property
-    def end(self) -> Place:
+    def end(self) -> ValuePlace:
         """Where the next record will begin, unless that opens a file."""
-        return Place(self._last, os.fstat(self._files[self._last]).st_size)
+        return ValuePlace(self._last, os.fstat(self._files[self._last]).st_size)
 
     def append(self, binlogs: Sequence[Binlog]) -> list[Pointer]:
         """Durable when it returns. Raises StorageFull, and then nothing was written; LogBroken when the disk failed."""
@@ -97,16 +97,16 @@ class ValueLog:
             data = b"" if fd is None else _read(fd, pointer.size, pointer.offset)
         found = record_at(data, 0)
         if found is None or found.size != pointer.size:
-            raise self._broken(Place(pointer.file, pointer.offset))
+            raise self._broken(ValuePlace(pointer.file, pointer.offset))
         return found.binlog
 
-    def scan(self, begin: Place) -> Iterator[tuple[Pointer, Binlog]]:
+    def scan(self, begin: ValuePlace) -> Iterator[tuple[Pointer, Binlog]]:
         """All from `begin` on; cuts what a death left unfinished. To be read to its end before the first `append`. Raises LogBroken."""
         for file in sorted(number for number in self._files if number >= begin.file):
             at = begin.offset if file == begin.file else 0
             fd = self._files[file]
             if os.fstat(fd).st_size < at:
-                raise self._broken(Place(file, os.fstat(fd).st_size))
+                raise self._broken(ValuePlace(file, os.fstat(fd).st_size))
             if os.fstat(fd).st_size == 0:
                 continue
             with closing(mmap.mmap(fd, 0, access=mmap.ACCESS_READ)) as mapped, memoryview(mapped) as data:
@@ -116,7 +116,7 @@ class ValueLog:
                 was_durable = at < len(data) and (file != self._last or _synced_behind(mapped, data, at))
                 is_whole = at == len(data)
             if was_durable:
-                raise self._broken(Place(file, at))
+                raise self._broken(ValuePlace(file, at))
             if not is_whole:
                 self.cut_bytes += os.fstat(fd).st_size - at
                 os.ftruncate(fd, at)
@@ -127,7 +127,7 @@ class ValueLog:
         assert file != self._last
         with self._lock:
             os.close(self._files.pop(file))
-            self.first = Place(min(self._files), 0)
+            self.first = ValuePlace(min(self._files), 0)
         self._path(file).unlink()
 
     def files(self) -> list[int]:
@@ -162,7 +162,7 @@ class ValueLog:
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:010}{SUFFIX}"
 
-    def _broken(self, place: Place) -> LogBroken:
+    def _broken(self, place: ValuePlace) -> LogBroken:
         return LogBroken(f"{self._path(place.file)} is damaged at byte {place.offset:,}: what was there had been answered", hint=_RESTORE)
 
     def _unusable(self, why: str) -> LogBroken:

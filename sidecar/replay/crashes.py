@@ -23,7 +23,7 @@ class Crash(Exception):
 
 
 @dataclass(slots=True)
-class Fate:
+class CrashFate:
     """Decides where the sidecar dies: `crashes` times at most, at each point before or after a durable step with `chance`;
     or, `at` given, once, at that point, counted from 1. `points` is how many there were."""
 
@@ -53,7 +53,7 @@ class MortalLog:
     """A segment log whose owner may die at its steps."""
 
     log: SegmentLog
-    fate: Fate
+    fate: CrashFate
 
     def recover(self, *, epoch: int) -> Manifest | None:
         return self.log.recover(epoch=epoch)
@@ -78,7 +78,7 @@ class MortalLog:
 @dataclass(frozen=True, slots=True)
 class MortalProgress:
     stored: ProgressStore
-    fate: Fate
+    fate: CrashFate
 
     def load(self) -> Progress | None:
         return self.stored.load()
@@ -90,7 +90,7 @@ class MortalProgress:
 @dataclass(frozen=True, slots=True)
 class MortalFeed:
     feed: Feed
-    fate: Fate
+    fate: CrashFate
 
     def lanes(self) -> frozenset[Lane]:
         return self.feed.lanes()

@@ -27,7 +27,7 @@ from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.history import HistorySchemas, RecordedHistory
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import FeedConfig, Recording
-from sidecar.replay.source import Cluster
+from sidecar.replay.source import RecordedCluster
 from sidecar.replay.tables import RecordedTables
 from sidecar.ticdc.changefeed import FeedFilter
 from sidecar.ticdc.ddl_rules import DdlRules
@@ -35,7 +35,7 @@ from sidecar.verify.rows import Key, RowStep
 from sidecar.verify.verify import FalseDeletes
 
 
-class PlayedCluster(Cluster, Protocol):
+class PlayedCluster(RecordedCluster, Protocol):
     """What outlives a sidecar."""
 
     @property

@@ -29,7 +29,7 @@ from sidecar.log.spill import FileSpill
 from sidecar.log.storage import Folder, open_folder
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import Source
-from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
+from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
 from sidecar.replay.operator import Script
 from sidecar.replay.played import PlayedFeed
@@ -38,7 +38,7 @@ from sidecar.replay.recorded_dump import RecordedDump
 from sidecar.replay.recording import Recording
 from sidecar.replay.report import EVERY_TABLE, ReplaySettings, Report
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
-from sidecar.replay.status import Status
+from sidecar.replay.status import ReplayStatus
 from sidecar.ticdc.table_rules import matching
 from sidecar.verify.verify import Verdict, verify
 from spark_merge.delivery import JobSettings
@@ -94,7 +94,7 @@ class Replay:
         if settings.verify and self.verified is None:
             raise FeedUnsuitable("verify reads jsonl and no sink writes it", hint="add a sink with ?format=jsonl, or give --no-verify")
         self.clock = MonotonicClock()
-        self.fate = Fate(Random(settings.seed), settings.crashes)
+        self.fate = CrashFate(Random(settings.seed), settings.crashes)
         self.row = WatermarkRow(WATERMARK_ROW_ID)
         self.stored = FileProgress(open_folder(str(self.out)))
         self.script = Script(Random(settings.seed), self._start_request())
@@ -105,7 +105,7 @@ class Replay:
         self.pipeline: Pipeline | None = None
         self.epoch = self.repeats = self.changes = self.dump_rows = 0
 
-    def run(self, show: Callable[[Status], None], spark: SparkSession) -> Report:
+    def run(self, show: Callable[[ReplayStatus], None], spark: SparkSession) -> Report:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark."""
         self.spark = Job(SparkTasks(lambda: spark), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
         self.spark.start()
@@ -209,10 +209,10 @@ class Replay:
         self.changes += pipeline.counts.changes
         self.dump_rows += pipeline.counts.dump_rows
 
-    def _status(self, phase: str) -> Status:
+    def _status(self, phase: str) -> ReplayStatus:
         pipeline = self.pipeline
         counts = pipeline.counts if pipeline else None
-        return Status(
+        return ReplayStatus(
             phase=phase,
             elapsed_s=self.clock.now_s() - self.began_s,
             played=self.cluster.played_part(),
@@ -262,7 +262,7 @@ class Replay:
         )
 
 
-def run(settings: ReplaySettings, show: Callable[[Status], None]) -> Report:
+def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> Report:
     """Check what is asked for, start Spark, play."""
     replay = Replay(settings)
     with without_greeting():

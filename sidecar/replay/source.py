@@ -46,7 +46,7 @@ class MarkEncoder(Protocol):
     def encode_mark(self) -> Callable[..., tuple[bytes | None, bytes]]: ...
 
 
-class Cluster(Protocol):
+class RecordedCluster(Protocol):
     """The part of sidecar.replay.feed.RecordingFeed that a database would have: time, and commits that reach the feed."""
 
     @property
@@ -86,7 +86,7 @@ class RecordedSource:
     """sidecar.ports.Source. `steps_max` 0 does everything within the next `results`."""
 
     tables: RecordedTables
-    cluster: Cluster
+    cluster: RecordedCluster
     row: WatermarkRow
     write_chunk: WriteChunk
     seed: int = 0

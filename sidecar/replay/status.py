@@ -9,7 +9,7 @@ from sidecar.core.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ReplayStatus:
     """`played`: part of the recording, 0 to 1. `estimates`: rows of each table when the dump began. `delivered` and
     `logged` are counts of segments. Rates are made by whoever shows them, from two statuses and `elapsed_s`."""
 

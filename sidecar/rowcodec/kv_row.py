@@ -98,7 +98,7 @@ def _shown_ids(table: KvTable) -> str:
     return f"a table id of {ids}" if len(ids) <= _SHOWN_IDS_MAX else f"one of {len(ids)} table ids from {ids[0]} to {ids[-1]}"
 
 
-class Found(NamedTuple):
+class DecodedRow(NamedTuple):
     """A column's value in the row and where it stands; `plain` None is NULL. `column`: what it was written as."""
 
     at: int
@@ -106,7 +106,7 @@ class Found(NamedTuple):
     column: KvColumn
 
 
-def plain_values(table: KvTable, key: RecordKey, value: bytes, of_handle: dict[int, Plain], *, is_old: bool) -> Sequence[Found | None]:
+def plain_values(table: KvTable, key: RecordKey, value: bytes, of_handle: dict[int, Plain], *, is_old: bool) -> Sequence[DecodedRow | None]:
     """What the row holds for each column; None where it has nothing. Raises Broken, with offsets in `value`."""
     if not value:
         raise Broken(0, "a row", "no bytes")
@@ -127,22 +127,22 @@ def _wanted(table: KvTable) -> list[KvColumn]:
     return [*table.columns, *(column.successor for column in table.columns if column.successor is not None)]
 
 
-def _of_columns(table: KvTable, found: Mapping[int, Found]) -> list[Found | None]:
+def _of_columns(table: KvTable, found: Mapping[int, DecodedRow]) -> list[DecodedRow | None]:
     """By column, of what was found by id: the column's own, else its successor's."""
     return [found.get(column.id) or (found.get(column.successor.id) if column.successor else None) for column in table.columns]
 
 
-def _cell_value(column: KvColumn, value: bytes, cells: Cells) -> Found | None:
+def _cell_value(column: KvColumn, value: bytes, cells: Cells) -> DecodedRow | None:
     cell = cells.present.get(column.id)
     if cell is None:
-        return Found(HEAD_BYTES, None, column) if column.id in cells.nulls else None
+        return DecodedRow(HEAD_BYTES, None, column) if column.id in cells.nulls else None
     try:
-        return Found(cell.start, plain_of_cell(column, value[cell.start : cell.end]), column)
+        return DecodedRow(cell.start, plain_of_cell(column, value[cell.start : cell.end]), column)
     except Broken as broken:
         raise broken.shifted(cell.start, f"column {column.column.name}") from broken
 
 
-def text_of(table: KvTable, number: int, of_row: Found | None, of_handle: Mapping[int, str]) -> str | None:
+def text_of(table: KvTable, number: int, of_row: DecodedRow | None, of_handle: Mapping[int, str]) -> str | None:
     """A column's text, of what the row and the handle hold of it. Raises Broken."""
     column = table.columns[number]
     if of_row is None:
@@ -220,14 +220,14 @@ def cells_of(value: bytes) -> Cells:
 # ---- format 1 -------------------------------------------------------------------------------------------------------
 
 
-def values_of_format_1(table: KvTable, value: bytes, *, hidden_id: int | None = None) -> list[Found | None]:
+def values_of_format_1(table: KvTable, value: bytes, *, hidden_id: int | None = None) -> list[DecodedRow | None]:
     """As `plain_values`. `hidden_id`: a negative id that the row may have as well. Raises Broken."""
     return _of_columns(table, _format_1(_wanted(table), value, hidden_id))
 
 
-def _format_1(columns: Sequence[KvColumn], value: bytes, hidden_id: int | None) -> dict[int, Found]:
+def _format_1(columns: Sequence[KvColumn], value: bytes, hidden_id: int | None) -> dict[int, DecodedRow]:
     """By column id, of `columns`."""
-    found: dict[int, Found] = {}
+    found: dict[int, DecodedRow] = {}
     if value == EMPTY_FORMAT_1:
         return found
     by_id = {column.id: column for column in columns}
@@ -249,5 +249,5 @@ def _format_1(columns: Sequence[KvColumn], value: bytes, hidden_id: int | None) 
         except Broken as broken:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         # A compact or JSON value's own bytes end where the datum ends.
-        found[id_] = Found(at - len(plain) if isinstance(plain, bytes) else start, plain, column)
+        found[id_] = DecodedRow(at - len(plain) if isinstance(plain, bytes) else start, plain, column)
     return found

@@ -68,7 +68,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptBehind:
     """What there is of a sidecar. `keys`: in etcd. `safe_points`: names that PD may keep one under. `left`: what `remove` leaves.
     `drainer`: its entry in TiDB-Binlog's registry, by which pumps wait for it; empty for none."""
 
@@ -100,7 +100,7 @@ def reach_by(name: ChangefeedName, etcd: EtcdSection) -> Reach:
     return Reach(name, etcd, TikvSection(pd=etcd.endpoints, tls=etcd.tls))
 
 
-def look(client: EtcdClient, reach: Reach) -> Kept:
+def look(client: EtcdClient, reach: Reach) -> KeptBehind:
     """Reads only. Raises RefusedRequest while a sidecar owns the changefeed, and what etcd and PD raise."""
     name = reach.name
     check_name(name)
@@ -115,10 +115,10 @@ def look(client: EtcdClient, reach: Reach) -> Kept:
             raise _owned(name, holder)
     with closing(PdClient(reach.pd)) as pd:
         safe_points = tuple(service_id(f"{name}/{incarnation}") for incarnation in known) if pd.answers_as_pd() else ()
-    return Kept(name, roots, tuple(keys), safe_points, tuple(_left(reach, is_defined=bool(defined))), _drainer(reach.config))
+    return KeptBehind(name, roots, tuple(keys), safe_points, tuple(_left(reach, is_defined=bool(defined))), _drainer(reach.config))
 
 
-def remove(client: EtcdClient, reach: Reach, kept: Kept) -> None:
+def remove(client: EtcdClient, reach: Reach, kept: KeptBehind) -> None:
     """Raises as `look`; nothing of etcd is removed then."""
     if not kept.keys and not kept.safe_points and not kept.drainer:
         return

@@ -34,7 +34,7 @@ class NotAnExpression(ValueError):
     """The text says why, as the end of a sentence that begins with the expression."""
 
 
-class Token(NamedTuple):
+class ExpressionToken(NamedTuple):
     kind: str
     text: str
     at: int
@@ -45,18 +45,18 @@ class Expression:
     """`of` makes it. Tokens are told by their number; -1 is none."""
 
     schema: TableSchema
-    tokens: Sequence[Token]
+    tokens: Sequence[ExpressionToken]
 
     @classmethod
     def of(cls, text: str, schema: TableSchema) -> Expression:
         """Raises NotAnExpression."""
-        tokens: list[Token] = []
+        tokens: list[ExpressionToken] = []
         at = deep = 0
         while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None:
                 raise NotAnExpression(f"has {text[at]!r} at column {at + 1}")
-            token = Token(str(found.lastgroup), found[0], at)
+            token = ExpressionToken(str(found.lastgroup), found[0], at)
             if token.kind == "comment" or token.text.lower() in _OF_OTHER_ROWS:
                 raise NotAnExpression(f"has {token.text!r} at column {at + 1}")
             deep += {"(": 1, ")": -1}.get(token.text, 0)

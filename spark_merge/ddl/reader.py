@@ -12,7 +12,7 @@ from typing import NoReturn
 from sidecar.core.model import TableName
 from sidecar.errors import UnsupportedDdl
 from spark_merge.ddl.statement import Feature, FeatureKind, Pieces, SchemaPiece
-from spark_merge.ddl.tokens import REPORT, Token, quoted, tokens
+from spark_merge.ddl.tokens import REPORT, SqlToken, quoted, tokens
 
 _OTHER_TABLES = frozenset({"SELECT", "NEXTVAL", "LASTVAL", "SETVAL", "NEXT", "TABLE", "WITH"})
 """In an expression of a DDL they lead to other tables or sequences."""
@@ -38,7 +38,7 @@ class Reader:
     # ---- what comes ----------------------------------------------------------------------------------------------------
 
     @property
-    def next(self) -> Token:
+    def next(self) -> SqlToken:
         return self._tokens[self._at]
 
     def sees(self, words: Words) -> bool:
@@ -203,5 +203,5 @@ class Reader:
         self._at += 1
 
 
-def _spaced(token: Token) -> str:
+def _spaced(token: SqlToken) -> str:
     return " " + token.text if token.spaced else token.text

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from sidecar.core.model import TableName, lowered
 from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
-from spark_merge.ddl.tokens import Token, tokens
+from spark_merge.ddl.tokens import SqlToken, tokens
 
 APART = "give each table a target of its own by routes="
 _HINT = "write routes as schema.*=>other.* or schema.table=>other.table2, separated by commas"
@@ -77,7 +77,7 @@ def routes_of(text: str) -> Routes:
     return Routes(tables, schemas)
 
 
-def _route(text: str, found: list[Token], at: int) -> tuple[TableName, TableName, int]:
+def _route(text: str, found: list[SqlToken], at: int) -> tuple[TableName, TableName, int]:
     names, places = found[at : at + 8], (0, 2, 5, 7)
     signs = "".join(token.text for number, token in enumerate(names) if number not in places)
     ends = found[at + 8].text if at + 8 < len(found) else ","

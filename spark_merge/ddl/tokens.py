@@ -15,7 +15,7 @@ from sidecar.errors import UnsupportedDdl
 TokenKind = Literal["word", "name", "string", "number", "sign", "end"]
 
 
-class Token(NamedTuple):
+class SqlToken(NamedTuple):
     """`value`: of a word in capitals, of a name without its quotes, else the text. `spaced`: something stood before it."""
 
     kind: TokenKind
@@ -24,7 +24,7 @@ class Token(NamedTuple):
     spaced: bool
 
 
-_END = Token("end", "", "", True)
+_END = SqlToken("end", "", "", True)
 
 _LEXEMES = re.compile(
     r"""(?P<space>\s+)
@@ -42,9 +42,9 @@ _LEXEMES = re.compile(
 )
 
 
-def tokens(text: str) -> list[Token]:
+def tokens(text: str) -> list[SqlToken]:
     """An `end` is the last. Raises UnsupportedDdl for what is no token, and for a comment that TiDB would read and that does not end."""
-    found: list[Token] = []
+    found: list[SqlToken] = []
     at, spaced, inside = 0, True, False
     while at < len(text):
         match = _LEXEMES.match(text, at)
@@ -69,18 +69,18 @@ def tokens(text: str) -> list[Token]:
 REPORT = "carry it out at the target by hand and name its commit_ts in the sink's `ddl-done`; report this text"
 
 
-def _token(kind: str, lexeme: str, spaced: bool) -> Token:
+def _token(kind: str, lexeme: str, spaced: bool) -> SqlToken:
     match kind:
         case "word":
-            return Token("word", lexeme, lexeme.upper(), spaced)
+            return SqlToken("word", lexeme, lexeme.upper(), spaced)
         case "name":
-            return Token("name", lexeme, lexeme[1:-1].replace("``", "`"), spaced)
+            return SqlToken("name", lexeme, lexeme[1:-1].replace("``", "`"), spaced)
         case "string":
-            return Token("string", lexeme, lexeme, spaced)
+            return SqlToken("string", lexeme, lexeme, spaced)
         case "literal" | "number":
-            return Token("number", lexeme, lexeme, spaced)
+            return SqlToken("number", lexeme, lexeme, spaced)
         case _:
-            return Token("sign", lexeme, lexeme, spaced)
+            return SqlToken("sign", lexeme, lexeme, spaced)
 
 
 def quoted(name: str) -> str:

@@ -31,7 +31,7 @@ from sidecar.rowcodec.binlog_event import (
     SIZE_BYTES,
     UPDATE,
 )
-from sidecar.rowcodec.binlog_row import Rows, decode_logged
+from sidecar.rowcodec.binlog_row import BinlogRows, decode_logged
 from sidecar.rowcodec.kv_datum import DECIMAL, NIL, ROW_FLAGS, VARINT, read_datum
 from sidecar.rowcodec.kv_error import Broken
 from sidecar.rowcodec.kv_layout import kv_table_of
@@ -293,7 +293,7 @@ def _texts_of_datums(column: KvColumn, data: Bytes, at: Numbers, ends: Numbers) 
     return Texts(found.texts, found.bad | wrong)
 
 
-def _with_slow_rows(columns: list[pa.Array], numbers: Numbers, found: list[Rows]) -> list[pa.Array]:
+def _with_slow_rows(columns: list[pa.Array], numbers: Numbers, found: list[BinlogRows]) -> list[pa.Array]:
     """`numbers`: the images of the slow rows."""
     where, rows = numbers.ravel(), [row for pair in found for row in pair]
     mask = np.zeros(len(columns[0]) if columns else 0, np.bool_)

@@ -26,7 +26,7 @@ from sidecar.log.manifest import Manifest, to_json
 from sidecar.log.storage import open_folder
 from spark_merge.contract import Accepted, Batch, Outcome, Sink, Standing
 from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Delivery, JobSettings, Work
+from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.sinks.folder.layout import LIVE_PARTS
 from spark_merge.sinks.memory import hidden, versioned
 from tests.support import histories
@@ -240,13 +240,13 @@ class Story:
             assert at is not None, f"row {key} of {table} goes back to {found.get(key)}, or never was so"
             self.shown[table, key] = at
 
-    def begin(self, sink: Sink, *, epoch: int | None = None) -> tuple[Batch, list[Work]]:
+    def begin(self, sink: Sink, *, epoch: int | None = None) -> tuple[Batch, list[TaskWork]]:
         """The first batch of a sink and its tasks, stage after stage, none of them run."""
-        caught: list[Work] = []
+        caught: list[TaskWork] = []
         planned: list[Batch] = []
 
         class Catch(Here):
-            def run(self, work: Sequence[Work]) -> list[Outcome]:
+            def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
                 caught.extend(pickle.loads(pickle.dumps(list(work))))
                 return [Outcome(one.task.id, {}) for one in work]
 
@@ -353,7 +353,7 @@ class SinkPort:
         for one in work:
             together, found = Barrier(2), list[Outcome]()
 
-            def twin(one: Work = one, together: Barrier = together, found: list[Outcome] = found) -> None:
+            def twin(one: TaskWork = one, together: Barrier = together, found: list[Outcome] = found) -> None:
                 together.wait(timeout=PATIENCE_S)
                 found.append(pickle.loads(pickle.dumps(one)).carry_out())
 
@@ -442,7 +442,7 @@ class SinkPort:
                 act()
         story.check_end()
 
-    def run_late(self, work: Work) -> None:
+    def run_late(self, work: TaskWork) -> None:
         """It may be refused, and then for this reason only."""
         try:
             work.carry_out()

@@ -18,7 +18,7 @@ from sidecar.log import segment_log, storage
 from spark_merge.sinks.iceberg import lake, merge, writer
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
-from spark_merge.sinks.iceberg.tables import Tables
+from spark_merge.sinks.iceberg.tables import LakeTables
 from spark_merge.sinks.position import PositionKeeper
 from tests.contract.sink_port import Died, SinkPort, Story, die_after_each, mortal, of
 from tests.lanes import LANE
@@ -85,7 +85,7 @@ def test_a_former_worker_that_is_frozen_while_it_accepts_takes_nothing_back(
     batch, work = story.begin(former)
     outcomes = Here().run(work)
     kind, name = {
-        "before its tables": (Tables, "bring"),
+        "before its tables": (LakeTables, "bring"),
         "within a table's commit": (Lake, "commit"),
         "before the position": (PositionKeeper, "accept"),
     }[where]

@@ -18,8 +18,8 @@ from spark_merge.sinks.iceberg import lake, writer
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import SNAPSHOTS_KEPT
-from spark_merge.sinks.iceberg.tables import Tables
-from spark_merge.sinks.iceberg.writer import Written
+from spark_merge.sinks.iceberg.tables import LakeTables
+from spark_merge.sinks.iceberg.writer import LakeFile
 from spark_merge.sinks.position import PositionKeeper
 from tests.contract.sink_port import SinkPort, Story, die_after_each, mortal, of
 from tests.lanes import LANE
@@ -70,10 +70,10 @@ class TestIceberg(SinkPort):
         former = story.place.sink()
         batch, work = story.begin(former)
         outcomes = Here().run(work)
-        successor, bring = story.place.sink(), Tables.bring
+        successor, bring = story.place.sink(), LakeTables.bring
         late: list[tuple[Batch, list[Outcome]]] = []
 
-        def meanwhile(tables: Tables, last: Head, files: Mapping[TableName, Sequence[Written]]) -> None:
+        def meanwhile(tables: LakeTables, last: Head, files: Mapping[TableName, Sequence[LakeFile]]) -> None:
             if not late:
                 monkeypatch.setattr(story, "delivery", partial(story.delivery, segments_max=4))
                 longer, tasks = story.begin(successor)
@@ -81,7 +81,7 @@ class TestIceberg(SinkPort):
                 late.append((longer, Here().run(tasks)))
             bring(tables, last, files)
 
-        monkeypatch.setattr(Tables, "bring", meanwhile)
+        monkeypatch.setattr(LakeTables, "bring", meanwhile)
         with pytest.raises(OwnershipLost):
             former.accept(batch, outcomes)
         with pytest.raises(SinkError, match="from a former worker while this batch was written"):
@@ -116,7 +116,7 @@ class TestIceberg(SinkPort):
     @staticmethod
     def freeze(patch: pytest.MonkeyPatch, where: str, meanwhile: Callable[[], object]) -> None:
         kind, name = {
-            "before its tables": (Tables, "bring"),
+            "before its tables": (LakeTables, "bring"),
             "within a table's commit": (Lake, "commit"),
             "before the position": (PositionKeeper, "accept"),
         }[where]

@@ -24,18 +24,18 @@ from spark_merge.sinks.folder.commits import FolderPositions
 from spark_merge.sinks.folder.layout import DeliveredSegment, Identity
 from spark_merge.sinks.http.client import Receiver
 from spark_merge.sinks.http.position import ReceiverPositions
-from spark_merge.sinks.http.state import Begun
+from spark_merge.sinks.http.state import BegunSegment
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows
 from spark_merge.sinks.iceberg.sink import IcebergSink
 from spark_merge.sinks.kafka.control_store import ControlStore, TopicProgress
-from spark_merge.sinks.kafka.position_records import Begun as KafkaBegun
+from spark_merge.sinks.kafka.position_records import TopicBatch as KafkaBegun
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.mysql import position as mysql
 from spark_merge.sinks.mysql import session as mysql_session
-from spark_merge.sinks.opensearch.client import Server, Session
-from spark_merge.sinks.opensearch.position import DocumentPositions, Written
+from spark_merge.sinks.opensearch.client import OpenSearchServer, OpenSearchSession
+from spark_merge.sinks.opensearch.position import DocumentPositions, WrittenBatch
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.storage.commits import StoragePositions
 from spark_merge.sinks.storage.options import options_of
@@ -80,7 +80,7 @@ class TestHttp(PositionPort):
     def output(self, tmp_path: Path) -> Iterator[Output]:
         with HttpReceiver(tmp_path / "receiver") as server:
             receiver = Receiver(f"http://127.0.0.1:{server.port}/orders")
-            yield Output(lambda: ReceiverPositions(receiver), details=(Begun(Seq(0), "m", 3), Begun(Seq(7), "n", 1)))
+            yield Output(lambda: ReceiverPositions(receiver), details=(BegunSegment(Seq(0), "m", 3), BegunSegment(Seq(7), "n", 1)))
 
 
 @pytest.mark.xdist_group("iceberg")
@@ -102,23 +102,23 @@ class TestOpenSearch(PositionPort):
     @pytest.fixture
     def output(self, opensearch: OpenSearchNode) -> Output:
         index = f"position{next(numbers)}"
-        details = (Written(Seq(0), {}), Written(Seq(9), {"a": "a-v1", "b": "b-v3"}))
-        server = Server(hosts=(("127.0.0.1", opensearch.port),))
-        return Output(lambda: DocumentPositions(Session(server), index), details=details)
+        details = (WrittenBatch(Seq(0), {}), WrittenBatch(Seq(9), {"a": "a-v1", "b": "b-v3"}))
+        server = OpenSearchServer(hosts=(("127.0.0.1", opensearch.port),))
+        return Output(lambda: DocumentPositions(OpenSearchSession(server), index), details=details)
 
 
 @pytest.mark.xdist_group("sql-target")
 class TestMysql(PositionPort):
     @pytest.fixture
     def output(self, mariadb: MariaDb) -> Iterator[Output]:
-        schema, server = f"position{next(numbers)}", mysql_session.Server(((mariadb.host, mariadb.port),), mariadb.user)
+        schema, server = f"position{next(numbers)}", mysql_session.SqlServer(((mariadb.host, mariadb.port),), mariadb.user)
         keep(server.SECRET_KIND, str(server), mariadb.password)
-        begun = mysql.Begun(Seq(9), 2, "keys")
+        begun = mysql.SqlBatch(Seq(9), 2, "keys")
         details = (mysql.Underway(begun), mysql.Underway(begun, "a DDL"), mysql.Underway(None, "another DDL"))
         with ExitStack() as sessions:
 
             def store() -> mysql.SinkTable:
-                return mysql.SinkTable(sessions.enter_context(closing(mysql_session.Session(server))), schema)
+                return mysql.SinkTable(sessions.enter_context(closing(mysql_session.SqlSession(server))), schema)
 
             yield Output(store, details=details)
 
@@ -126,8 +126,8 @@ class TestMysql(PositionPort):
 @pytest.mark.xdist_group("clickhouse")
 class TestClickHouse(PositionPort):
     @pytest.fixture
-    def server(self, clickhouse: ClickHouse) -> Iterator[clickhouse_server.Server]:
-        server = clickhouse_server.Server(((clickhouse.host, clickhouse.port),), clickhouse.user)
+    def server(self, clickhouse: ClickHouse) -> Iterator[clickhouse_server.ClickHouseServer]:
+        server = clickhouse_server.ClickHouseServer(((clickhouse.host, clickhouse.port),), clickhouse.user)
         keep(server.SECRET_KIND, str(server), clickhouse.password)
         yield server
         clickhouse_server.forget(server)
@@ -137,11 +137,11 @@ class TestClickHouse(PositionPort):
         return f"position{next(numbers)}"
 
     @pytest.fixture
-    def output(self, server: clickhouse_server.Server, database: str) -> Output:
+    def output(self, server: clickhouse_server.ClickHouseServer, database: str) -> Output:
         return Output(lambda: Journal(server, database))
 
     def test_of_two_openings_whose_requests_alternate_each_is_another_owner(
-        self, server: clickhouse_server.Server, database: str, output: Output
+        self, server: clickhouse_server.ClickHouseServer, database: str, output: Output
     ) -> None:
         """Whichever request of one the other falls between: of the first owner of all, too."""
         for step in itertools.count(1):
@@ -159,7 +159,7 @@ class TestClickHouse(PositionPort):
         assert step > 4
 
     def test_an_acceptance_amid_which_another_worker_opens_is_counted_or_fails(
-        self, server: clickhouse_server.Server, database: str, output: Output
+        self, server: clickhouse_server.ClickHouseServer, database: str, output: Output
     ) -> None:
         lost = 0
         for step in itertools.count(1):
@@ -187,7 +187,7 @@ class TestClickHouse(PositionPort):
 class Between:
     """A server that carries out `act` before its request of number `left`."""
 
-    server: clickhouse_server.Server
+    server: clickhouse_server.ClickHouseServer
     left: int
     act: Callable[[], object]
 

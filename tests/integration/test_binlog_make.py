@@ -26,7 +26,7 @@ from sidecar.feeds.checks import CHANGEFEED, LOG, TIDB, LogEnd
 from sidecar.feeds.registry import MAKES
 from sidecar.log.manifest import Manifest
 from sidecar.preflight import changefeed as preflight_changefeed
-from sidecar.process.checks import Check, Finding, Found, Options, Result, Status, Told, carried_out, ok
+from sidecar.process.checks import Check, CheckOptions, CheckResult, CheckStatus, Finding, Result, Told, carried_out, ok
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.run import leaving
 from sidecar.run.changefeed_watch import read_changefeed
@@ -188,9 +188,9 @@ def checked(config: Config, log: LogEnd | None = None) -> dict[str, Result]:
         Check(TIDB, lambda _: known(None), "x"),
         Check(LOG, lambda _: known(log), "x"),
     ]
-    found = Found(config, Options())
+    found = CheckResult(config, CheckOptions())
     try:
-        return {result.name: result for result in carried_out([*common, *binlog.checks(Options())], found)}
+        return {result.name: result for result in carried_out([*common, *binlog.checks(CheckOptions())], found)}
     finally:
         found.close()
 
@@ -198,29 +198,29 @@ def checked(config: Config, log: LogEnd | None = None) -> dict[str, Result]:
 def test_check_tells_the_pumps_the_servers_and_what_no_reader_can_tell(registered: Config) -> None:
     online(registered)
     found = checked(registered)
-    assert found["pumps"].status is Status.OK
+    assert found["pumps"].status is CheckStatus.OK
     assert f"PD of cluster {CLUSTER_ID} answers" in found["pumps"].findings[0].what
     online(registered, "b", state=PAUSED)
     put(registered, f"{DRAINERS}theirs", Node("theirs", "127.0.0.1:1", ONLINE, CommitTs(NOW), CommitTs(NOW)))
     found = checked(registered)
-    assert found["pumps"].status is Status.WARNING
+    assert found["pumps"].status is CheckStatus.WARNING
     assert "beside drainer theirs (online)" in found["pumps"].findings[-1].what
-    assert found["faults of tidb-binlog"].status is Status.WARNING
+    assert found["faults of tidb-binlog"].status is CheckStatus.WARNING
     assert "UPDATE IGNORE" in found["faults of tidb-binlog"].findings[0].what
-    assert found["table infos"].status is Status.OK
-    assert found["binlogs kept"].status is Status.OK
+    assert found["table infos"].status is CheckStatus.OK
+    assert found["binlogs kept"].status is CheckStatus.OK
 
 
 def test_check_fails_where_no_pump_is_left(registered: Config) -> None:
-    assert checked(registered)["pumps"].status is Status.FAILED
+    assert checked(registered)["pumps"].status is CheckStatus.FAILED
     for name in "ab":
         online(registered, name, state=OFFLINE)
     found = checked(registered)
-    assert [finding.what for finding in of(found, "pumps", Status.FAILED)] == ["PD's etcd names no pump that is not offline"]
-    assert [found[name].status for name in ("binlogs of tidb", "binlogs kept")] == [Status.SKIPPED] * 2
+    assert [finding.what for finding in of(found, "pumps", CheckStatus.FAILED)] == ["PD's etcd names no pump that is not offline"]
+    assert [found[name].status for name in ("binlogs of tidb", "binlogs kept")] == [CheckStatus.SKIPPED] * 2
 
 
-def of(found: dict[str, Result], name: str, status: Status) -> list[Finding]:
+def of(found: dict[str, Result], name: str, status: CheckStatus) -> list[Finding]:
     """The findings of a check whose status is this; the worst one is the check's."""
     assert found[name].status is status, found[name]
     return [finding for finding in found[name].findings if finding.status is status]
@@ -228,7 +228,7 @@ def of(found: dict[str, Result], name: str, status: Status) -> list[Finding]:
 
 def test_check_names_a_pump_that_is_heard_of_no_more(registered: Config) -> None:
     online(registered, heard_ts=(long_ago := ts_at(1_794_999_000_000)))
-    (told,) = of(checked(registered), "pumps", Status.WARNING)
+    (told,) = of(checked(registered), "pumps", CheckStatus.WARNING)
     assert "pump a (127.0.0.1:1) is online" in told.what
     assert f"heard of last at {utc(long_ago)}: the stream stands" in told.what
     assert (told.setting, told.hint[:14]) == ("a", "start it again")
@@ -236,12 +236,12 @@ def test_check_names_a_pump_that_is_heard_of_no_more(registered: Config) -> None
 
 def test_check_fails_without_pd_and_over_an_entry_that_is_none(registered: Config, etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
     etcd.put(f"{PUMPS}x", "nonsense")
-    (told,) = of(checked(registered), "pumps", Status.FAILED)
+    (told,) = of(checked(registered), "pumps", CheckStatus.FAILED)
     assert f"etcd key {PUMPS}x" in told.what
     silent = Pd(NOW)
     silent.error = FeedLost("PD says nothing", hint="see PD")
     monkeypatch.setattr(binlog, "pd_of", lambda _: silent)
-    (told,) = of(checked(registered), "pumps", Status.FAILED)
+    (told,) = of(checked(registered), "pumps", CheckStatus.FAILED)
     assert (told.what, told.setting, told.hint) == ("PD says nothing", "binlog.pd", "see PD")
 
 
@@ -253,13 +253,13 @@ def shown(enable: str, ignore_error: str) -> list[tuple[str, str, str, str]]:
 @pytest.mark.parametrize(
     ("enable", "ignore_error", "worst", "setting", "text"),
     [
-        ("true", "false", Status.OK, "", "every TiDB server that is up writes binlogs"),
-        ("true", "true", Status.WARNING, "binlog.ignore-error (TiDB)", "TiDB 10.0.0.1:4000 goes on without binlogs after one that no"),
-        ("false", "false", Status.FAILED, "binlog.enable (TiDB)", "TiDB 10.0.0.1:4000 writes no binlogs"),
+        ("true", "false", CheckStatus.OK, "", "every TiDB server that is up writes binlogs"),
+        ("true", "true", CheckStatus.WARNING, "binlog.ignore-error (TiDB)", "TiDB 10.0.0.1:4000 goes on without binlogs after one that no"),
+        ("false", "false", CheckStatus.FAILED, "binlog.enable (TiDB)", "TiDB 10.0.0.1:4000 writes no binlogs"),
     ],
 )
 def test_check_reads_each_servers_settings(
-    registered: Config, tidb: FakeTidb, enable: str, ignore_error: str, worst: Status, setting: str, text: str
+    registered: Config, tidb: FakeTidb, enable: str, ignore_error: str, worst: CheckStatus, setting: str, text: str
 ) -> None:
     online(registered)
     tidb.settings_shown = shown(enable, ignore_error)
@@ -275,7 +275,7 @@ def test_an_account_that_may_not_see_them_is_told_so_and_no_more(
     """The account of deploy/sql/account.sql has no such right, and reads binlogs."""
     online(registered)
     tidb.settings_shown = told_by_tidb
-    (told,) = of(checked(registered), "binlogs of tidb", Status.WARNING)
+    (told,) = of(checked(registered), "binlogs of tidb", CheckStatus.WARNING)
     assert told.setting == "GRANT CONFIG"
     assert "binlog.ignore-error is false" in told.hint
 
@@ -284,7 +284,7 @@ def test_a_tidb_that_says_it_skips_fails_the_check_whatever_its_settings_are(reg
     online(registered)
     tidb.settings_shown = shown("true", "true")
     etcd.put(f"{TIDB_SERVERS}1", json.dumps({"ip": "10.0.0.1", "listening_port": 4000, "binlog_status": "Skipping"}))
-    (told,) = of(checked(registered), "binlogs of tidb", Status.FAILED)
+    (told,) = of(checked(registered), "binlogs of tidb", CheckStatus.FAILED)
     assert told.what == "TiDB 10.0.0.1:4000 (binlog_status Skipping) writes no binlogs"
     assert "begin a new log" in told.hint
 
@@ -298,19 +298,19 @@ def test_check_asks_the_pumps_for_what_the_log_lacks(registered: Config) -> None
     pump = MadePump("a", MemoryNodes())
     try:
         online(registered, host=(host := pump.host))
-        assert "have what was committed since" in of(checked(registered, ended(NOW)), "binlogs kept", Status.OK)[0].what
+        assert "have what was committed since" in of(checked(registered, ended(NOW)), "binlogs kept", CheckStatus.OK)[0].what
         pump.gc_ms = physical_ms(NOW) + 1
-        assert "the log is new" in of(checked(registered), "binlogs kept", Status.OK)[0].what
+        assert "the log is new" in of(checked(registered), "binlogs kept", CheckStatus.OK)[0].what
         section = msgspec.structs.replace(registered.binlog, initial_commit_ts=NOW)
         for config, log in ((registered, ended(NOW)), (msgspec.structs.replace(registered, binlog=section), None)):
-            (told,) = of(checked(config, log), "binlogs kept", Status.FAILED)
+            (told,) = of(checked(config, log), "binlogs kept", CheckStatus.FAILED)
             assert f"pump a ({host}) has removed its binlogs up to" in told.what
     finally:
         pump.kill()
-    (told,) = of(checked(registered, ended(NOW)), "binlogs kept", Status.FAILED)
+    (told,) = of(checked(registered, ended(NOW)), "binlogs kept", CheckStatus.FAILED)
     assert "/metrics does not answer" in told.what
     online(registered, host=host, state=PAUSED)
-    assert checked(registered, ended(NOW))["binlogs kept"].status is Status.OK, "one that is not up cannot be asked"
+    assert checked(registered, ended(NOW))["binlogs kept"].status is CheckStatus.OK, "one that is not up cannot be asked"
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_check_asks_the_pumps_for_what_the_log_lacks(registered: Config) -> None
 )
 def test_check_refuses_a_tidb_that_cannot_be_followed(registered: Config, tidb: FakeTidb, version: str, text: str) -> None:
     tidb.version = version
-    assert text in of(checked(registered), "table infos", Status.FAILED)[0].what
+    assert text in of(checked(registered), "table infos", CheckStatus.FAILED)[0].what
 
 
 def test_check_refuses_a_filter_and_a_start_that_cannot_be_followed(registered: Config) -> None:
@@ -330,13 +330,13 @@ def test_check_refuses_a_filter_and_a_start_that_cannot_be_followed(registered: 
         return {"rules": ["shop.*", "changefeed_dump.*"], "event-filters": [{"matcher": ["shop.*"], **more}]}
 
     only_columns = checked_with(filter=rules(**{"ignore-update-only-columns": ["note"]}))
-    assert "cannot tell such updates" in of(only_columns, "changefeed settings", Status.FAILED)[0].what
+    assert "cannot tell such updates" in of(only_columns, "changefeed settings", CheckStatus.FAILED)[0].what
     no_column = checked_with(filter=rules(**{"ignore-insert-value-expr": "nope = 1"}))
-    assert "nope" in of(no_column, "table infos", Status.FAILED)[0].what
+    assert "nope" in of(no_column, "table infos", CheckStatus.FAILED)[0].what
     no_marks = checked_with(filter={"rules": ["shop.*", "!changefeed_dump.*"]})
-    assert "marks" in of(no_marks, "changefeed settings", Status.FAILED)[0].what
+    assert "marks" in of(no_marks, "changefeed settings", CheckStatus.FAILED)[0].what
     to_come = checked_with(initial_commit_ts=ts_at(4_000_000_000_000))
-    assert "still to come" in of(to_come, "table infos", Status.FAILED)[0].what
+    assert "still to come" in of(to_come, "table infos", CheckStatus.FAILED)[0].what
 
 
 def test_the_registry_is_read_as_the_user_of_etcd_where_both_are_pds(config: Config, tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_check_refuses_the_name_of_a_changefeed_that_ticdc_has(registered: Confi
         etcd.put("/tidb/cdc/default/default/changefeed/info/orders", "{}")
         refused, _ = preflight_changefeed.changefeed(client, registered)
     etcd.etcdctl("del", "/tidb/cdc/default/default/changefeed/info/orders")
-    assert (refused.status, refused.setting) == (Status.FAILED, "binlog.name")
+    assert (refused.status, refused.setting) == (CheckStatus.FAILED, "binlog.name")
     assert "TiCDC has a changefeed default/default/orders too" in refused.what
 
 

@@ -16,7 +16,7 @@ from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import open_folder
 from spark_merge.contract import Batch, Head, Outcome
 from spark_merge.sinks.clickhouse.ddl import Ddls
-from spark_merge.sinks.clickhouse.server import Server
+from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
 from spark_merge.sinks.registry import open_sink
@@ -302,7 +302,7 @@ def _lives(act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
 
         with monkeypatch.context() as patch:
             for name in ("run", "insert"):
-                patch.setattr(Server, name, mortal(getattr(Server, name)))
+                patch.setattr(ClickHouseServer, name, mortal(getattr(ClickHouseServer, name)))
             try:
                 act()
                 return lives

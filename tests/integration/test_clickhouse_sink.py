@@ -16,7 +16,7 @@ import pytest
 from sidecar.errors import OwnershipLost
 from spark_merge.contract import Batch, Outcome, Sink
 from spark_merge.sinks.clickhouse.position import Journal
-from spark_merge.sinks.clickhouse.server import Server
+from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
 from spark_merge.sinks.position import Stored
 from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of, opened_at_once
@@ -37,7 +37,7 @@ class TestClickHouse(SinkPort):
         return history_place(clickhouse, next(numbers), tables=TABLES)
 
     def test_a_death_between_any_two_requests_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-        die_after_each(story, of(mortal(monkeypatch, Server, "_retried")), range(1, 2000, 1 if LANE.whole else 15))
+        die_after_each(story, of(mortal(monkeypatch, ClickHouseServer, "_retried")), range(1, 2000, 1 if LANE.whole else 15))
 
     def test_of_two_that_open_at_once_one_goes_on(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """Both have seen the same last owner when they claim."""

@@ -19,7 +19,7 @@ from sidecar.errors import OwnershipLost, SinkError
 from spark_merge.contract import Outcome
 from spark_merge.sinks.kafka import holder as holders
 from spark_merge.sinks.kafka import sink
-from spark_merge.sinks.kafka.client import Cluster
+from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.holder import IdHolder
 from spark_merge.sinks.kafka.position import CONTROL, PositionReader
 from spark_merge.sinks.kafka.producer import IdempotentProducer, Record, TransactionalProducer
@@ -244,7 +244,7 @@ def test_a_record_that_is_refused_is_followed_by_none(broker: KafkaBroker) -> No
     """Though each goes in a request of its own, and the first one's failure is not known when the next is sent."""
     topic = new_topic()
     broker.create_topic(topic, 1, {"max.message.bytes": "1000"})
-    producer = IdempotentProducer(Cluster.of(broker.bootstrap, {}), "one", {"batch.num.messages": "1"})
+    producer = IdempotentProducer(SinkCluster.of(broker.bootstrap, {}), "one", {"batch.num.messages": "1"})
     producer.begin()
     producer.write([Record(topic, 0, b"", b"x" * size) for size in (10, 5000, 10, 10)])
     with pytest.raises(SinkError, match="MSG_SIZE_TOO_LARGE"):

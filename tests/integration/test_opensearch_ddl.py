@@ -14,7 +14,7 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
 from spark_merge.contract import Batch
-from spark_merge.sinks.opensearch.client import Session
+from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.sink import OpenSearchSink
 from spark_merge.sinks.registry import open_sink
 from tests.contract.sink_port import Died, mortal
@@ -118,7 +118,7 @@ STEPS: dict[str, tuple[str, list[TableSchema], TableName, list[Texts]]] = {
 def test_whatever_request_a_worker_dies_at_a_change_is_done_once(rig: Rig, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Its rows before it are in it, and those after it are left alone, though the batch is done again and again."""
     query, now, at, expected = STEPS[step]
-    life = mortal(monkeypatch, Session, "call")
+    life = mortal(monkeypatch, OpenSearchSession, "call")
     dying = itertools.count(3, 1 if LANE.whole else 5)
     call = rig.sink
 
@@ -146,9 +146,9 @@ def test_a_former_owner_that_slept_before_it_carries_out_nothing(rig: Rig, monke
     rig.seq += 1
     now = [replace(TABLE, table_id=9, physical_ids=(9,)), OTHER]
     batch, outcomes = rig.segment(former, [], "TRUNCATE TABLE a", now), rig.outcomes
-    lead, asleep = Session.asked, list[object]()
+    lead, asleep = OpenSearchSession.asked, list[object]()
 
-    def sleeps(session: Session, doing: str, method: str, path: str, *more: object, **named: object) -> object:
+    def sleeps(session: OpenSearchSession, doing: str, method: str, path: str, *more: object, **named: object) -> object:
         if path == "/_aliases" and not asleep:
             asleep.append(None)
             rig.seq -= 1
@@ -156,7 +156,7 @@ def test_a_former_owner_that_slept_before_it_carries_out_nothing(rig: Rig, monke
             rig.bring([(A, ROWS[1])])
         return lead(session, doing, method, path, *more, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Session, "asked", sleeps)
+    monkeypatch.setattr(OpenSearchSession, "asked", sleeps)
     with pytest.raises((OwnershipLost, SinkError)):
         former.accept(batch, outcomes)
     assert asleep

@@ -13,7 +13,7 @@ from sidecar.errors import SinkError
 from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
 from spark_merge.sinks.opensearch import client
-from spark_merge.sinks.opensearch.client import Server, Session
+from spark_merge.sinks.opensearch.client import OpenSearchServer, OpenSearchSession
 from tests.contract.sink_port import TABLES, Story
 from tests.lanes import LANE
 from tests.support import histories
@@ -67,10 +67,10 @@ def test_a_server_that_stays_away_is_told_and_a_restart_that_forgets_deletes_bri
 
 def test_who_may_not_is_told_without_the_password(opensearch: OpenSearchNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node has no accounts: what one that has them answers is as here."""
-    server = Server((("127.0.0.1", opensearch.port),), user="nobody")
-    keep(Server.SECRET_KIND, str(server), "hunter2")
+    server = OpenSearchServer((("127.0.0.1", opensearch.port),), user="nobody")
+    keep(OpenSearchServer.SECRET_KIND, str(server), "hunter2")
     assert "nobody" in str(server)
-    session = Session(server)
+    session = OpenSearchSession(server)
     assert session.asked("asking what it is", "GET", "/")["version"]["distribution"] == "opensearch"
     for status, hint in ((401, "password"), (403, "rights"), (413, "bulk-bytes"), (400, "manual")):
         assert hint in client.hint_of(status, server)

@@ -14,7 +14,7 @@ from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log.storage import open_folder
 from spark_merge.sinks.opensearch import bulk, client
-from spark_merge.sinks.opensearch.client import Session
+from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
 from spark_merge.sinks.opensearch.indices import Indices
 from spark_merge.sinks.opensearch.sink import OpenSearchSink
@@ -134,9 +134,9 @@ def test_what_has_no_room_is_sent_again_and_told_when_it_lasts(
     """Each request refuses every other row, until one row alone is refused for ever."""
     name, uri = new(opensearch)
     monkeypatch.setattr(client, "RETRY_FIRST_S", 0.001)
-    call, busy = Session.call, {"status": 429, "error": {"type": "rejected", "reason": "the queue is full"}}
+    call, busy = OpenSearchSession.call, {"status": 429, "error": {"type": "rejected", "reason": "the queue is full"}}
 
-    def refusing(session: Session, method: str, path: str, body: Any = None, *more: Any) -> Any:
+    def refusing(session: OpenSearchSession, method: str, path: str, body: Any = None, *more: Any) -> Any:
         if path != "/_bulk":
             return call(session, method, path, body, *more)
         parts = body.splitlines(keepends=True)
@@ -144,7 +144,7 @@ def test_what_has_no_room_is_sent_again_and_told_when_it_lasts(
         taken = call(session, method, path, b"".join(actions[::2]), *more)["items"] if len(actions) > 1 or last else []
         return {"errors": True, "items": [taken[at // 2] if taken and at % 2 == 0 else {"index": busy} for at in range(len(actions))]}
 
-    monkeypatch.setattr(Session, "call", refusing)
+    monkeypatch.setattr(OpenSearchSession, "call", refusing)
     last = True
     bring(uri, tmp_path, ROWS)
     assert len(rows_of(opensearch, name, SCHEMA)) == len(ROWS)
@@ -239,7 +239,7 @@ def test_an_index_that_is_there_gets_the_fields_and_the_memory_for_deletes_that_
     opensearch.ask("PUT", f"/{name}.hand", {"aliases": {f"{name}.shop.kinds": {}}})
     bring(uri, tmp_path, ROWS)
     settings = settings_of(_read(uri, "log")[1])
-    index = Indices(Session(settings.server), settings, log_id="log").there([f"{name}.shop.kinds"])[f"{name}.shop.kinds"]
+    index = Indices(OpenSearchSession(settings.server), settings, log_id="log").there([f"{name}.shop.kinds"])[f"{name}.shop.kinds"]
     assert (index.name, index.gc_deletes, sorted(index.columns)) == (f"{name}.hand", "2h", sorted(SCHEMA.column_names()))
     assert index.fields["u"] == {"type": "unsigned_long"}
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from spark_merge.sinks.opensearch.client import Session
+from spark_merge.sinks.opensearch.client import OpenSearchSession
 from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of
 from tests.lanes import LANE
 from tests.support.opensearch_place import history_place
@@ -25,4 +25,4 @@ class TestOpenSearch(SinkPort):
         return history_place(opensearch, f"port{next(numbers)}", tables=TABLES, **parameters)
 
     def test_a_death_between_any_two_requests_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-        die_after_each(story, of(mortal(monkeypatch, Session, "call")), range(1, 2000, 1 if LANE.whole else 5))
+        die_after_each(story, of(mortal(monkeypatch, OpenSearchSession, "call")), range(1, 2000, 1 if LANE.whole else 5))

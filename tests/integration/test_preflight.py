@@ -34,7 +34,7 @@ from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Seq
 from sidecar.log.manifest import Manifest, to_json
 from sidecar.log.storage import open_folder
 from sidecar.preflight.preflight import checks, preflight
-from sidecar.process.checks import Found, Options, Result, Status, carried_out
+from sidecar.process.checks import CheckOptions, CheckResult, CheckStatus, Result, carried_out
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.run.metrics import MetricsServer, Tally
 from spark_merge.sinks.registry import open_sink
@@ -72,12 +72,12 @@ class Stage:
 
     def check(self, *names: str, wait_s: float = PATIENCE_S, write: bool = True, **sections: Any) -> dict[str, Result]:
         """The results of these checks and of all that they need."""
-        options = Options(wait_s=wait_s, write=write)
+        options = CheckOptions(wait_s=wait_s, write=write)
         every = {check.name: check for check in checks("kafka", options)}
         wanted = set(names)
         while more := {need.name for name in wanted for need in every[name].needs} - wanted:
             wanted |= more
-        found = Found(read_config(self.config(**sections)), options)
+        found = CheckResult(read_config(self.config(**sections)), options)
         try:
             results = carried_out([check for check in every.values() if check.name in wanted], found)
         finally:
@@ -127,29 +127,29 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(rig, folder)
 
 
-def told(result: Result, status: Status) -> str:
+def told(result: Result, status: CheckStatus) -> str:
     """All that its findings of this status say; each must name what to change."""
     found = [finding for finding in result.findings if finding.status is status]
     assert found, result
-    assert status is Status.SKIPPED or all(finding.setting and finding.hint for finding in found), found
+    assert status is CheckStatus.SKIPPED or all(finding.setting and finding.hint for finding in found), found
     return "\n".join(f"{finding.what} | {finding.setting} | {finding.hint}" for finding in found)
 
 
 def failure(result: Result) -> str:
-    assert result.status is Status.FAILED, result
-    return told(result, Status.FAILED)
+    assert result.status is CheckStatus.FAILED, result
+    return told(result, CheckStatus.FAILED)
 
 
 # ---- all of it ------------------------------------------------------------------------------------------------------
 
 
 def test_on_a_healthy_rig_nothing_fails(stage: Stage) -> None:
-    report = preflight(stage.config(spark={"managed": True}), Options(wait_s=PATIENCE_S))
+    report = preflight(stage.config(spark={"managed": True}), CheckOptions(wait_s=PATIENCE_S))
     found = {result.name: result for result in report.results}
-    assert report.ok, [result for result in report.results if result.status is Status.FAILED]
-    not_ok = {result.name for result in report.results if result.status is not Status.OK} - {"disk space"}
+    assert report.ok, [result for result in report.results if result.status is CheckStatus.FAILED]
+    not_ok = {result.name for result in report.results if result.status is not CheckStatus.OK} - {"disk space"}
     assert not_ok == {"tidb", "gc life time", "spark session"}, "MariaDB is no TiDB, and nobody asked for Spark"
-    assert found["tidb"].status is Status.WARNING
+    assert found["tidb"].status is CheckStatus.WARNING
     assert "12 of" in found["tables"].findings[0].what
     assert "commit_ts" in found["watermark arrives"].findings[0].what
     assert "UTC" in found["server time zone"].findings[0].what
@@ -160,8 +160,8 @@ def test_no_write_writes_nothing(stage: Stage) -> None:
     uuids = stage.rig.db.execute(f"select unique_identifier from {MARK_TABLE}")
     log = stage.folder / "untouched"
     found = stage.check("etcd write", "log", "watermark write", "watermark arrives", write=False, log=f"file://{log}")
-    assert {found[name].status for name in ("etcd write", "watermark write", "watermark arrives")} == {Status.SKIPPED}
-    assert found["log"].status is Status.OK
+    assert {found[name].status for name in ("etcd write", "watermark write", "watermark arrives")} == {CheckStatus.SKIPPED}
+    assert found["log"].status is CheckStatus.OK
     assert not log.exists()
     assert stage.rig.db.execute(f"select unique_identifier from {MARK_TABLE}") == uuids
 
@@ -175,8 +175,8 @@ def test_a_dump_that_runs_is_not_disturbed_and_its_ports_are_ours(stage: Stage) 
         sidecar.await_status(lambda found: found["merge_worker"] == "running", timeout_s=SPARK_S)
         sidecar.ask("dumpstart", "--rows-per-second", "10")
         sidecar.await_status(lambda found: rows_of(found) > 0, timeout_s=SPARK_S)
-        report = preflight(path, Options(wait_s=PATIENCE_S))
-        assert report.ok, [result for result in report.results if result.status is Status.FAILED]
+        report = preflight(path, CheckOptions(wait_s=PATIENCE_S))
+        assert report.ok, [result for result in report.results if result.status is CheckStatus.FAILED]
         before = sidecar.ask("dumpquery")
         assert before["state"] == "running", "the preflight ran beside it"
         found = {result.name: result for result in report.results}
@@ -265,7 +265,7 @@ def test_a_port_that_is_taken_where_tls_is_spoken_is_a_warning(stage: Stage, tmp
             "tls": {"cert_file": str(made.server_cert), "key_file": str(made.server_key)},
         }
         found = stage.check("control address", control=section)
-    assert "control.listen" in told(found["control address"], Status.WARNING)
+    assert "control.listen" in told(found["control address"], CheckStatus.WARNING)
 
 
 def test_ports_of_others_are_named(stage: Stage) -> None:
@@ -287,7 +287,7 @@ def test_the_log_of_another_changefeed_is_refused(stage: Stage, tmp_path: Path) 
     found = stage.check("log", "sinks", log=f"file://{tmp_path}")
     assert "default/default/other/1" in failure(found["log"])
     assert "log.uri" in failure(found["log"])
-    assert "needs 'log'" in told(found["sinks"], Status.SKIPPED)
+    assert "needs 'log'" in told(found["sinks"], CheckStatus.SKIPPED)
 
 
 def test_a_log_that_cannot_be_written_is_refused(stage: Stage, tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_no_room_for_what_may_be_written_is_told(stage: Stage) -> None:
 
 def test_little_room_is_a_warning(stage: Stage) -> None:
     third = shutil.disk_usage(stage.folder).free // 3
-    assert "log.uri" in told(stage.check("disk space", dump={"chunk_bytes_max": third})["disk space"], Status.WARNING)
+    assert "log.uri" in told(stage.check("disk space", dump={"chunk_bytes_max": third})["disk space"], CheckStatus.WARNING)
 
 
 def test_a_sink_of_another_log_is_refused(stage: Stage, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_java_that_is_missing_or_too_old_is_named(stage: Stage, tmp_path: Path, 
 
 
 def test_spark_that_runs_elsewhere_or_is_not_installed_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "spark.managed is false" in told(stage.check("spark")["spark"], Status.SKIPPED)
+    assert "spark.managed is false" in told(stage.check("spark")["spark"], CheckStatus.SKIPPED)
     monkeypatch.setattr("sidecar.preflight.here.util.find_spec", lambda name: None)
     assert "pip install pyspark" in failure(stage.check("spark", spark={"managed": True})["spark"])
 
@@ -363,13 +363,13 @@ def test_etcd_that_is_away_fails_and_what_needs_it_is_skipped(stage: Stage) -> N
     endpoint = f"127.0.0.1:{free_port()}"
     found = stage.check("changefeed", "tidb", etcd={"endpoints": [endpoint], "timeout_s": 1.0})
     assert "etcd.endpoints" in failure(found["etcd"])
-    assert "needs 'etcd'" in told(found["changefeed"], Status.SKIPPED)
-    assert found["tidb"].status is Status.WARNING, "what does not need it is carried out"
+    assert "needs 'etcd'" in told(found["changefeed"], CheckStatus.SKIPPED)
+    assert found["tidb"].status is CheckStatus.WARNING, "what does not need it is carried out"
 
 
 @pytest.mark.parametrize("lease_s", [2, 120])
 def test_a_lease_that_is_very_short_or_long_is_a_warning(stage: Stage, lease_s: int) -> None:
-    assert "etcd.lease_s" in told(stage.check("etcd", etcd={"lease_s": lease_s})["etcd"], Status.WARNING)
+    assert "etcd.lease_s" in told(stage.check("etcd", etcd={"lease_s": lease_s})["etcd"], CheckStatus.WARNING)
 
 
 def test_an_etcd_user_that_may_not_write_our_root_is_named(stage: Stage, tmp_path: Path) -> None:
@@ -400,21 +400,21 @@ def test_a_changefeed_that_does_not_run_fails_by_its_state(stage: Stage, state: 
     sections = stage.put_changefeed("state-feed", change=lambda info: info.update(state=state, **{"admin-job-type": 0}))
     found = stage.check("changefeed state", "changefeed settings", "resolved marks", **sections)
     assert "state (changefeed)" in failure(found["changefeed state"])
-    assert found["changefeed settings"].status is Status.OK, "told once"
-    assert "needs 'changefeed state'" in told(found["resolved marks"], Status.SKIPPED)
+    assert found["changefeed settings"].status is CheckStatus.OK, "told once"
+    assert "needs 'changefeed state'" in told(found["resolved marks"], CheckStatus.SKIPPED)
 
 
 def test_a_changefeed_that_tries_again_is_a_warning_with_ticdcs_error(stage: Stage) -> None:
     why = {"addr": "", "code": "CDC:ErrKafkaNewProducer", "message": "no broker"}
     sections = stage.put_changefeed("warning-feed", change=lambda info: info.update(state="warning", warning=why))
-    assert "CDC:ErrKafkaNewProducer" in told(stage.check("changefeed state", **sections)["changefeed state"], Status.WARNING)
+    assert "CDC:ErrKafkaNewProducer" in told(stage.check("changefeed state", **sections)["changefeed state"], CheckStatus.WARNING)
 
 
 def test_a_filter_without_the_watermark_table_is_named(stage: Stage) -> None:
     sections = stage.put_changefeed("blind-feed", change=lambda info: info["config"]["filter"].update(rules=["shop.*"]))
     found = stage.check("changefeed settings", "watermark arrives", **sections)
     assert 'add "changefeed_dump.*"' in failure(found["changefeed settings"])
-    assert "see 'changefeed settings'" in told(found["watermark arrives"], Status.SKIPPED)
+    assert "see 'changefeed settings'" in told(found["watermark arrives"], CheckStatus.SKIPPED)
 
 
 def test_an_event_filter_on_the_watermark_table_is_named(stage: Stage) -> None:
@@ -422,23 +422,23 @@ def test_an_event_filter_on_the_watermark_table_is_named(stage: Stage) -> None:
     sections = stage.put_changefeed("event-feed", change=lambda info: info["config"]["filter"].update({"event-filters": events}))
     found = stage.check("changefeed settings", "tables", **sections)
     assert "ignore-event" in failure(found["changefeed settings"])
-    assert "leaves out updates" in told(found["tables"], Status.WARNING)
+    assert "leaves out updates" in told(found["tables"], CheckStatus.WARNING)
     events[0].update({"matcher": ["shop.uid"], "ignore-event": ["insert"]})
     sections = stage.put_changefeed("event-feed", change=lambda info: info["config"]["filter"].update({"event-filters": events}))
-    assert "shop.uid is excluded from dumps" in told(stage.check("tables", **sections)["tables"], Status.WARNING)
+    assert "shop.uid is excluded from dumps" in told(stage.check("tables", **sections)["tables"], CheckStatus.WARNING)
 
 
 def test_canal_json_without_the_extension_is_named(stage: Stage) -> None:
     uri = f"kafka://{stage.rig.kafka.bootstrap}/{stage.rig.topic}?protocol=canal-json"
     found = stage.check("changefeed settings", "messages", **stage.put_changefeed("canal-feed", uri=uri))
     assert "enable-tidb-extension=true" in failure(found["changefeed settings"])
-    assert "see 'changefeed settings'" in told(found["messages"], Status.SKIPPED)
+    assert "see 'changefeed settings'" in told(found["messages"], CheckStatus.SKIPPED)
 
 
 def test_a_sink_that_is_none_of_kafkas_is_named(stage: Stage) -> None:
     found = stage.check("changefeed settings", "kafka", **stage.put_changefeed("mysql-feed", uri="mysql://root@127.0.0.1:3306/"))
     assert "sink-uri" in failure(found["changefeed settings"])
-    assert found["kafka"].status is Status.SKIPPED
+    assert found["kafka"].status is CheckStatus.SKIPPED
 
 
 # ---- Kafka ----------------------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ def test_a_sink_that_is_none_of_kafkas_is_named(stage: Stage) -> None:
 def test_brokers_that_are_away_are_named(stage: Stage) -> None:
     found = stage.check("kafka", "topics", kafka={"brokers": f"127.0.0.1:{free_port()}"})
     assert "kafka.brokers" in failure(found["kafka"])
-    assert "needs 'kafka'" in told(found["topics"], Status.SKIPPED)
+    assert "needs 'kafka'" in told(found["topics"], CheckStatus.SKIPPED)
 
 
 def test_credentials_that_kafka_refuses_are_named(stage: Stage, tmp_path: Path) -> None:
@@ -464,18 +464,18 @@ def test_credentials_that_kafka_refuses_are_named(stage: Stage, tmp_path: Path) 
         assert "kafka.sasl_password_file" in failure(checked(READER[0], "wrong")["kafka"])
         assert "kafka.client security.protocol" in failure(checked("", "unused")["kafka"])
         assert "grant this user Read and Describe" in failure(checked(*STRANGER)["topics"])
-        assert checked(*READER)["messages"].status is Status.OK
+        assert checked(*READER)["messages"].status is CheckStatus.OK
         assert "kafka.client" in failure(checked(*READER, **{"no.such.setting": "1"})["kafka"])
 
 
 def test_a_topic_that_is_missing_is_named(stage: Stage) -> None:
     found = stage.check("topics", "messages", **stage.put_changefeed("lost-feed", topic="no-such-topic"))
     assert "topic no-such-topic does not exist" in failure(found["topics"])
-    assert found["messages"].status is Status.SKIPPED
+    assert found["messages"].status is CheckStatus.SKIPPED
 
 
-@pytest.mark.parametrize(("parameter", "status"), [("", Status.WARNING), ("&auto-create-topic=false", Status.FAILED)])
-def test_a_tables_topic_that_is_missing_fails_where_ticdc_does_not_make_it(stage: Stage, parameter: str, status: Status) -> None:
+@pytest.mark.parametrize(("parameter", "status"), [("", CheckStatus.WARNING), ("&auto-create-topic=false", CheckStatus.FAILED)])
+def test_a_tables_topic_that_is_missing_fails_where_ticdc_does_not_make_it(stage: Stage, parameter: str, status: CheckStatus) -> None:
     uri = f"kafka://{stage.rig.kafka.bootstrap}/{stage.rig.topic}?protocol=open-protocol{parameter}"
     dispatchers = [{"matcher": ["shop.account"], "topic": "of_{schema}_{table}"}]
     sections = stage.put_changefeed("split-feed", uri=uri, change=lambda info: info["config"]["sink"].update(dispatchers=dispatchers))
@@ -490,7 +490,7 @@ def test_rows_of_a_table_that_was_dropped_are_a_warning(stage: Stage) -> None:
     framed = [len(part).to_bytes(8, "big") + part for part in (key, value)]
     stage.rig.kafka.write("former", [(0, (1).to_bytes(8, "big") + framed[0], framed[1])])
     found = stage.check("select rights", "messages", **stage.put_changefeed("former-feed", topic="former"))
-    assert "rows of shop.gone" in told(found["messages"], Status.WARNING)
+    assert "rows of shop.gone" in told(found["messages"], CheckStatus.WARNING)
 
 
 def test_messages_of_another_protocol_are_named_by_their_place(stage: Stage) -> None:
@@ -498,7 +498,7 @@ def test_messages_of_another_protocol_are_named_by_their_place(stage: Stage) -> 
     stage.rig.kafka.write("garbled", [(0, b"not a frame", b"nor this")])
     found = stage.check("messages", "resolved marks", **stage.put_changefeed("garbled-feed", topic="garbled"))
     assert "kafka/garbled/0@0" in failure(found["messages"])
-    assert "needs 'messages'" in told(found["resolved marks"], Status.SKIPPED)
+    assert "needs 'messages'" in told(found["resolved marks"], CheckStatus.SKIPPED)
 
 
 def test_a_gap_between_the_log_and_the_topic_is_named(stage: Stage, tmp_path: Path) -> None:
@@ -510,7 +510,7 @@ def test_a_gap_between_the_log_and_the_topic_is_named(stage: Stage, tmp_path: Pa
     assert "retention.ms" in failure(stage.check("offsets", log=f"file://{tmp_path}", **sections)["offsets"])
     (tmp_path / f"{0:020d}.json").unlink()
     _write_log(tmp_path, {Lane("kafka/short/0"): 7})
-    assert stage.check("offsets", log=f"file://{tmp_path}", **sections)["offsets"].status is Status.OK
+    assert stage.check("offsets", log=f"file://{tmp_path}", **sections)["offsets"].status is CheckStatus.OK
 
 
 def test_a_partition_without_marks_is_named_with_partition_num(stage: Stage) -> None:
@@ -536,7 +536,7 @@ def test_a_publisher_that_stands_still_sends_no_marks(stage: Stage) -> None:
         stage.rig.publisher.thaw()
     assert "no partition got any" in failure(found["resolved marks"])
     assert "checkpoint is" in failure(found["resolved marks"])
-    assert "needs 'resolved marks'" in told(found["lag"], Status.SKIPPED)
+    assert "needs 'resolved marks'" in told(found["lag"], CheckStatus.SKIPPED)
     assert "has not come" in failure(found["watermark arrives"])
 
 
@@ -545,7 +545,7 @@ def test_a_source_that_is_not_the_changefeeds_is_found_by_its_mark(stage: Stage)
     sections = stage.put_changefeed("elsewhere-feed", topic="elsewhere")
     with marks_every_moment(stage.rig, "elsewhere"):
         found = stage.check("resolved marks", "watermark arrives", wait_s=SILENCE_S, **sections)
-    assert found["resolved marks"].status is Status.OK
+    assert found["resolved marks"].status is CheckStatus.OK
     assert "source.host" in failure(found["watermark arrives"])
 
 
@@ -553,7 +553,7 @@ def test_a_feed_that_is_late_is_a_warning(stage: Stage) -> None:
     stage.rig.kafka.create_topic("late", 1)
     with marks_every_moment(stage.rig, "late", back_s=120):
         found = stage.check("lag", **stage.put_changefeed("late-feed", topic="late"))
-    (behind_s,) = re.findall(r"is ([\d.]+) s behind", told(found["lag"], Status.WARNING))
+    (behind_s,) = re.findall(r"is ([\d.]+) s behind", told(found["lag"], CheckStatus.WARNING))
     assert 120 <= float(behind_s) < 120 + PATIENCE_S
 
 
@@ -571,8 +571,8 @@ def test_a_wrong_password_is_named_and_what_needs_the_source_is_skipped(stage: S
     (tmp_path / "wrong").write_text("wrong")
     found = stage.check("schemas", "changefeed settings", source={"password_file": str(tmp_path / "wrong")})
     assert "source.password_file" in failure(found["tidb"])
-    assert found["schemas"].status is Status.SKIPPED
-    assert found["changefeed settings"].status is Status.OK, "judged without the tables"
+    assert found["schemas"].status is CheckStatus.SKIPPED
+    assert found["changefeed settings"].status is CheckStatus.OK, "judged without the tables"
 
 
 def test_a_source_that_is_away_is_named(stage: Stage) -> None:
@@ -586,7 +586,7 @@ def test_a_right_that_was_revoked_is_named_with_its_grant(stage: Stage) -> None:
     text = failure(found["select rights"])
     assert "GRANT SELECT ON `shop`.`ledger` TO 'narrow'" in text
     assert "account" not in text.partition("GRANT")[0]
-    assert "no SELECT on all of" in told(found["select rights"], Status.WARNING)
+    assert "no SELECT on all of" in told(found["select rights"], CheckStatus.WARNING)
 
 
 def test_a_table_that_the_account_does_not_see_is_found_in_the_feed(stage: Stage) -> None:
@@ -600,7 +600,7 @@ def test_a_watermark_table_that_is_not_there_is_named(stage: Stage) -> None:
     sections = stage.account("unmarked", "select on shop.*")
     found = stage.check("watermark table", "watermark write", **sections)
     assert f"CREATE TABLE IF NOT EXISTS {MARK_TABLE}" in failure(found["watermark table"])
-    assert "needs 'watermark table'" in told(found["watermark write"], Status.SKIPPED)
+    assert "needs 'watermark table'" in told(found["watermark write"], CheckStatus.SKIPPED)
 
 
 def test_a_watermark_table_of_another_shape_is_refused(stage: Stage) -> None:
@@ -628,7 +628,7 @@ def test_marks_that_may_not_be_written_are_named_with_their_grant(stage: Stage) 
 
 
 def test_a_probe_row_that_somebody_else_writes_is_told(stage: Stage) -> None:
-    assert stage.check("watermark write")["watermark write"].status is Status.OK
+    assert stage.check("watermark write")["watermark write"].status is CheckStatus.OK
     kept = ", ".join(f"new.{column} = old.{column}" for column in ("unique_identifier", "event_type", "update_time"))
     stage.rig.db.execute(f"create trigger {MARK_TABLE.schema}.undone before update on {MARK_TABLE} for each row set {kept}")
     try:
@@ -640,7 +640,7 @@ def test_a_probe_row_that_somebody_else_writes_is_told(stage: Stage) -> None:
 
 def test_rights_that_take_too_long_to_ask_for_are_a_warning(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sidecar.preflight.source.RIGHTS_MAX_S", -1.0)
-    assert "13 of 13 tables were not asked for" in told(stage.check("select rights")["select rights"], Status.WARNING)
+    assert "13 of 13 tables were not asked for" in told(stage.check("select rights")["select rights"], CheckStatus.WARNING)
 
 
 def test_tables_that_cannot_be_dumped_are_warnings_and_none_at_all_is_a_failure(stage: Stage) -> None:
@@ -656,8 +656,8 @@ def test_tables_that_cannot_be_dumped_are_warnings_and_none_at_all_is_a_failure(
         found = stage.check("tables", "read keys", **sections)
     finally:
         stage.rig.db.execute("drop database odd")
-    assert "odd.keyless" in told(found["tables"], Status.WARNING)
-    assert "odd.floating" in told(found["read keys"], Status.WARNING)
+    assert "odd.keyless" in told(found["tables"], CheckStatus.WARNING)
+    assert "odd.floating" in told(found["read keys"], CheckStatus.WARNING)
 
 
 def test_a_column_type_that_is_not_known_is_named(stage: Stage) -> None:
@@ -667,7 +667,7 @@ def test_a_column_type_that_is_not_known_is_named(stage: Stage) -> None:
     finally:
         stage.rig.db.execute("drop database shapes")
     assert "table shapes.place, column at: type point is unknown" in failure(found["schemas"])
-    assert found["tables"].status is Status.SKIPPED
+    assert found["tables"].status is CheckStatus.SKIPPED
 
 
 def test_many_tables_are_asked_for_in_few_statements(stage: Stage) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.model import CommitTs
-from sidecar.pump.lost import Status, Write
+from sidecar.pump.lost import LostStatus, LostWrite
 from sidecar.pump.record import PREWRITE, binlog_of
 from tests.lanes import LANE
 from tests.support.binlog_recordings import WHOLE
@@ -42,11 +42,11 @@ class RecordedTikv:
                 if not found.is_fake:
                     self._commits[found.start_ts] = found.commit_ts
 
-    def mvcc_by_key(self, key: bytes) -> Sequence[Write]:
-        return [Write(*ended) for ended in self._commits.items()] if self.ready else []
+    def mvcc_by_key(self, key: bytes) -> Sequence[LostWrite]:
+        return [LostWrite(*ended) for ended in self._commits.items()] if self.ready else []
 
-    def txn_status(self, key: bytes, start_ts: int, now_ts: CommitTs) -> Status:
-        return Status(0, lives=not self.ready)
+    def txn_status(self, key: bytes, start_ts: int, now_ts: CommitTs) -> LostStatus:
+        return LostStatus(0, lives=not self.ready)
 
     def close(self) -> None:
         pass

@@ -20,11 +20,11 @@ from sidecar.process.kept_secrets import keep
 from spark_merge.contract import Accepted, Owner
 from spark_merge.sinks.mysql import pool, session, workers
 from spark_merge.sinks.mysql.pool import borrowed, given_back
-from spark_merge.sinks.mysql.position import Begun, OwnedSlots, Underway, position_of
-from spark_merge.sinks.mysql.session import Server, Session, Warned
+from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Underway, position_of
+from spark_merge.sinks.mysql.session import SqlServer, SqlSession, Warned
 from spark_merge.sinks.mysql.tables import read_table
 from spark_merge.sinks.mysql.weights import Weights
-from spark_merge.sinks.mysql.workers import Block, Job, Worker
+from spark_merge.sinks.mysql.workers import Block, Job, SqlWorker
 from spark_merge.sinks.position import OutputState
 from tests.contract.sink_port import Story
 from tests.support.eventually import PATIENCE_S
@@ -40,9 +40,9 @@ pytestmark = pytest.mark.xdist_group("sql-target")
 numbers = itertools.count(1000)
 
 
-def server_of(db: MariaDb, user: str = MariaDb.user, password: str = MariaDb.password) -> Server:
-    server = Server(((db.host, db.port),), user)
-    keep(Server.SECRET_KIND, str(server), password)
+def server_of(db: MariaDb, user: str = MariaDb.user, password: str = MariaDb.password) -> SqlServer:
+    server = SqlServer(((db.host, db.port),), user)
+    keep(SqlServer.SECRET_KIND, str(server), password)
     return server
 
 
@@ -52,8 +52,8 @@ def story(mariadb: MariaDb, tmp_path: Path) -> Story:
 
 
 @pytest.fixture
-def target(mariadb: MariaDb) -> Iterator[Session]:
-    found = Session(server_of(mariadb))
+def target(mariadb: MariaDb) -> Iterator[SqlSession]:
+    found = SqlSession(server_of(mariadb))
     yield found
     found.close()
 
@@ -144,7 +144,7 @@ def test_a_former_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mar
     monkeypatch.setattr(session, "IDLE_S", 1)
     sink = story.place.sink()
     batch, work = story.begin(sink)
-    sleeper = Session(server_of(mariadb))
+    sleeper = SqlSession(server_of(mariadb))
     task, owner = batch.stages[0][0].id, work[0].writer.slots  # type: ignore[attr-defined]  # ours
     with pytest.raises(pymysql.err.MySQLError), sleeper.transaction():  # noqa: PT012  # it sleeps within
         assert owner.advance(sleeper, task, 0, known=0, done=1)
@@ -154,7 +154,7 @@ def test_a_former_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mar
 
 
 def test_who_may_not_log_in_is_told_without_the_password(story: Story, mariadb: MariaDb) -> None:
-    bad = Session(server_of(mariadb, "nobody", "hunter2"))
+    bad = SqlSession(server_of(mariadb, "nobody", "hunter2"))
     with pytest.raises(SinkError, match="Access denied") as told:
         position_of(bad, "x", log_id="l").look()
     assert "hunter2" not in str(told.value)
@@ -163,7 +163,7 @@ def test_who_may_not_log_in_is_told_without_the_password(story: Story, mariadb: 
 
 def test_who_may_not_write_is_told_which_rights(story: Story, mariadb: MariaDb) -> None:
     mariadb.execute("DROP USER IF EXISTS poor@'%'", "CREATE USER poor@'%' IDENTIFIED BY 'x'")
-    poor = Session(server_of(mariadb, "poor", "x"))
+    poor = SqlSession(server_of(mariadb, "poor", "x"))
     with pytest.raises(SinkError, match="denied") as told:
         position_of(poor, "not_there", log_id="l").open(None)
     assert "rights" in told.value.hint
@@ -199,13 +199,13 @@ def test_a_value_that_does_not_fit_stops_with_table_key_and_column(story: Story,
         assert mariadb.execute(f"SELECT COUNT(*) FROM {table} WHERE v LIKE '%?%'") == ((0,),)
 
 
-def test_what_a_write_is_warned_of_is_an_error(target: Session, mariadb: MariaDb) -> None:
+def test_what_a_write_is_warned_of_is_an_error(target: SqlSession, mariadb: MariaDb) -> None:
     mariadb.execute("DROP TABLE IF EXISTS s.warned", "CREATE DATABASE IF NOT EXISTS s", "CREATE TABLE s.warned (d DECIMAL(5, 1))")
     with pytest.raises(Warned, match="d"):
         target.change("INSERT INTO s.warned VALUES (1.25)")
 
 
-def test_a_deadlock_is_done_again(target: Session, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadlock_is_done_again(target: SqlSession, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[int] = []
     advance = OwnedSlots.advance
 
@@ -219,8 +219,8 @@ def test_a_deadlock_is_done_again(target: Session, mariadb: MariaDb, monkeypatch
     mariadb.execute("DROP DATABASE IF EXISTS locked")
     keeper = position_of(target, "locked", log_id="l")
     slots = OwnedSlots("locked", keeper.open(None).owner)
-    keeper.change(Underway(Begun(Seq(0), 1, "")), payload=[("a", 1)])
-    worker = Worker(Session(server_of(mariadb)), Job(slots, "a", 10, batched=True), 0, known=0)
+    keeper.change(Underway(SqlBatch(Seq(0), 1, "")), payload=[("a", 1)])
+    worker = SqlWorker(SqlSession(server_of(mariadb)), Job(slots, "a", 10, batched=True), 0, known=0)
     worker.offer(Block([], 1))
     worker.drain()
     worker.close()
@@ -231,7 +231,7 @@ def test_a_deadlock_is_done_again(target: Session, mariadb: MariaDb, monkeypatch
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_commit_whose_answer_is_lost_took_place_once_or_does_so_again(
-    target: Session, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, committed: bool
+    target: SqlSession, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
     """Of each swap: the first opening, the next one, a batch that begins, its acceptance."""
     commit, lose = pymysql.Connection.commit, [False]
@@ -251,7 +251,7 @@ def test_a_commit_whose_answer_is_lost_took_place_once_or_does_so_again(
         keeper = position_of(target, "lost", log_id="l")
         owners.append(keeper.open(None).owner)
     assert owners == ([Owner(0, 2), Owner(0, 4)] if committed else [Owner(0, 1), Owner(0, 2)])
-    slots, underway = OwnedSlots("lost", owners[-1]), Underway(Begun(Seq(0), 2, "keys"))
+    slots, underway = OwnedSlots("lost", owners[-1]), Underway(SqlBatch(Seq(0), 2, "keys"))
     lose[0] = True
     keeper.change(underway, payload=[("a", 2)])
     assert (keeper.look(), slots.done(target, "a")) == (OutputState("l", owners[-1], None, underway), [0, 0])
@@ -262,16 +262,16 @@ def test_a_commit_whose_answer_is_lost_took_place_once_or_does_so_again(
     mariadb.execute("DROP DATABASE lost")
 
 
-def test_a_unique_key_that_came_amid_a_batch_makes_all_of_it_due_again(target: Session, mariadb: MariaDb) -> None:
+def test_a_unique_key_that_came_amid_a_batch_makes_all_of_it_due_again(target: SqlSession, mariadb: MariaDb) -> None:
     """Which worker has a row hangs on the keys, so what each has done says nothing any more."""
     mariadb.execute("DROP DATABASE IF EXISTS changed")
     keeper = position_of(target, "changed", log_id="l")
     slots = OwnedSlots("changed", keeper.open(None).owner)
-    keeper.change(Underway(Begun(Seq(0), 2, "one key")), payload=[("a", 2)])
+    keeper.change(Underway(SqlBatch(Seq(0), 2, "one key")), payload=[("a", 2)])
     assert slots.advance(target, "a", 1, known=0, done=7)
-    keeper.change(Underway(Begun(Seq(0), 2, "one key")))
+    keeper.change(Underway(SqlBatch(Seq(0), 2, "one key")))
     assert slots.done(target, "a") == [0, 7]
-    keeper.change(Underway(Begun(Seq(0), 2, "two keys")), payload=[("a", 2)])
+    keeper.change(Underway(SqlBatch(Seq(0), 2, "two keys")), payload=[("a", 2)])
     assert slots.done(target, "a") == [0, 0]
     mariadb.execute("DROP DATABASE changed")
 
@@ -289,7 +289,7 @@ TEXTS = ["a", "A", "ä", "æ", "ae", "ß", "ss", "s", "é", "e", "é", "😀", 
         "gbk_chinese_ci",
     ],
 )
-def test_texts_weigh_alike_exactly_where_the_target_takes_them_for_one(target: Session, collation: str) -> None:
+def test_texts_weigh_alike_exactly_where_the_target_takes_them_for_one(target: SqlSession, collation: str) -> None:
     charset = collation.partition("_")[0]
     there = f"SELECT CONVERT(CONVERT(%s USING {charset}) USING utf8mb4) = BINARY %s"
     texts = [text for text in TEXTS if target.rows(there, (text, text))[0][0]]
@@ -299,7 +299,7 @@ def test_texts_weigh_alike_exactly_where_the_target_takes_them_for_one(target: S
         assert (weights[one] == weights[other]) == bool(target.rows(sql, (one, other))[0][0]), (one, other)
 
 
-def test_unique_keys_are_read_with_their_prefixes_and_expressions(target: Session, mariadb: MariaDb) -> None:
+def test_unique_keys_are_read_with_their_prefixes_and_expressions(target: SqlSession, mariadb: MariaDb) -> None:
     mariadb.execute(
         "CREATE DATABASE IF NOT EXISTS s", "DROP TABLE IF EXISTS s.keyed",
         "CREATE TABLE s.keyed (a INT PRIMARY KEY, b VARCHAR(20), c INT AS (a + 1), UNIQUE (b(3), a), UNIQUE (c), KEY (b))",

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from spark_merge.sinks.mysql.session import Session
+from spark_merge.sinks.mysql.session import SqlSession
 from spark_merge.sinks.mysql.sink import SqlSink
 from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of
 from tests.lanes import LANE
@@ -39,4 +39,4 @@ class TestMysql(SinkPort):
         story.check_end()
 
     def test_a_death_between_any_two_statements_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-        die_after_each(story, of(mortal(monkeypatch, Session, "rows", "change")), range(1, 2000, 1 if LANE.whole else 3))
+        die_after_each(story, of(mortal(monkeypatch, SqlSession, "rows", "change")), range(1, 2000, 1 if LANE.whole else 3))

@@ -38,7 +38,7 @@ from spark_merge.sinks.delta import ddl as delta
 from spark_merge.sinks.iceberg import ddl as iceberg
 from spark_merge.sinks.iceberg.evolution import evolved
 from spark_merge.sinks.iceberg.types import iceberg_schema
-from spark_merge.sinks.iceberg.uri import Settings
+from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
 from spark_merge.sinks.opensearch.changes import changes
 from spark_merge.sinks.sqlite import tables as sqlite
@@ -208,7 +208,7 @@ def _delta(head: Head) -> None:
 
 
 def _iceberg(head: Head) -> None:
-    for altered in iceberg.alterations(head, Settings("c", ("n",), mode="merge")).values():
+    for altered in iceberg.alterations(head, IcebergSettings("c", ("n",), mode="merge")).values():
         if altered.unless_empty:
             raise SinkError(altered.unless_empty, hint="")
         if altered.before and altered.after and not altered.emptied:

@@ -38,7 +38,7 @@ from sidecar.errors import RefusedRequest
 from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import DataFile, Manifest
 from sidecar.log.spill import MemorySpill
-from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, SinkDelivery, Told
+from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, ReportTimes, SinkDelivery
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
 from sidecar.ports import NOT_KNOWN
 
@@ -300,7 +300,7 @@ class Reports:
     clock: MemoryClock
     sinks_there: Sequence[Sink]
     _read: tuple[SinkDelivery, ...] = ()
-    _told: Told | None = None
+    _told: ReportTimes | None = None
     _due_s: float = 0.0
     written_s: float = 0.0
 
@@ -310,7 +310,7 @@ class Reports:
             self._read = tuple(
                 SinkDelivery(s.name, Seq(s.accepted) if s.accepted >= 0 else None, tuple(s.batches)) for s in self.sinks_there
             )
-            self._told = Told(worker_ms(self.written_s), self.clock.time_s)
+            self._told = ReportTimes(worker_ms(self.written_s), self.clock.time_s)
 
     def accepted(self) -> Seq | None:
         known = [sink.accepted for sink in self._read]
@@ -319,7 +319,7 @@ class Reports:
     def sinks(self) -> Sequence[SinkDelivery]:
         return self._read
 
-    def told(self) -> Told | None:
+    def told(self) -> ReportTimes | None:
         return self._told
 
 

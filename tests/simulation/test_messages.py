@@ -23,7 +23,7 @@ from sidecar.core.model import Change, CommitTs, Envelope, Lane, Message, Rank, 
 from sidecar.core.sequence import Sequence
 from sidecar.errors import LogTaken
 from sidecar.feeds.push.messages import LANE, MessageFeed
-from sidecar.feeds.push.server import Stream
+from sidecar.feeds.push.server import PushStream
 from sidecar.log.inbox import Inbox
 from sidecar.log.spill import MemorySpill
 from sidecar.log.storage import Folder, open_folder
@@ -83,15 +83,15 @@ class Boxes:
     def __init__(self, _: PushSection) -> None:
         self.arrived = Event()
         self.streams = self
-        self.every: list[Stream] = []
-        self.new: list[Stream] = []
+        self.every: list[PushStream] = []
+        self.new: list[PushStream] = []
 
-    def connect(self) -> Stream:
-        self.new.append(Stream(len(self.every) + 1, "here", self.arrived))
+    def connect(self) -> PushStream:
+        self.new.append(PushStream(len(self.every) + 1, "here", self.arrived))
         self.every.append(self.new[-1])
         return self.new[-1]
 
-    def new_streams(self) -> list[Stream]:
+    def new_streams(self) -> list[PushStream]:
         found, self.new = self.new, []
         return found
 
@@ -114,12 +114,12 @@ class Capture:
 
     name: str
     tables: dict[str, Progress] = field(default_factory=dict)
-    stream: Stream | None = None
+    stream: PushStream | None = None
     number: int = 0
     credit: int = 0
     sent: deque[tuple[int, dict[str, int]]] = field(default_factory=deque)
 
-    def connect(self, stream: Stream) -> None:
+    def connect(self, stream: PushStream) -> None:
         self.stream, self.number, self.credit = stream, 0, 0
         self.sent.clear()
         for progress in self.tables.values():

@@ -47,7 +47,7 @@ from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import MarkRowTaken, RefusedRequest
 from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
-from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
+from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from spark_merge.rule import Image, OutputRow, merged
 from tests.simulation.cluster import CHANGEFEED, Cluster, SimFeed, schema_of
 
@@ -55,7 +55,7 @@ from tests.simulation.cluster import CHANGEFEED, Cluster, SimFeed, schema_of
 class SimSource:
     """TiDB behind the Source port: marks one after another, SELECTs at any moment, answers in any order, or none while TiDB is away."""
 
-    def __init__(self, cluster: Cluster, log: MemoryLog, rng: Random, fate: Fate) -> None:
+    def __init__(self, cluster: Cluster, log: MemoryLog, rng: Random, fate: CrashFate) -> None:
         self.cluster, self.log, self.rng, self.fate = cluster, log, rng, fate
         self.marks: list[SendMark] = []
         self.reads: list[ReadChunk] = []
@@ -209,7 +209,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
     rng = Random(seed)
     cluster = Cluster(rng, tuple(TableName("s", f"t{n}") for n in range(rng.randint(1, 3))))
     disk, stored = MemoryDisk(), MemoryProgress()
-    fate, clock, requests = Fate(rng, crashes=rng.randrange(5), at=die_at), MemoryClock(), SimRequests()
+    fate, clock, requests = CrashFate(rng, crashes=rng.randrange(5), at=die_at), MemoryClock(), SimRequests()
     output = Output(cluster, disk)
     brackets, chunk_rows = rng.choice(list(Brackets)), rng.choice([1, 3, 10, 100])
     limits = Limits(

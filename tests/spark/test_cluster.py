@@ -26,7 +26,7 @@ from sidecar.log.identity import known_id, name_of
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import list_names, open_folder
 from spark_merge.contract import Outcome
-from spark_merge.delivery import Delivery, JobSettings, Work
+from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.job import SECRET
 from spark_merge.sinks.folder.layout import COMMITS
 from spark_merge.sinks.registry import open_sink
@@ -264,7 +264,7 @@ def test_what_is_sent_to_a_task_holds_no_secret(story: Story) -> None:
     sent: list[bytes] = []
 
     class Sending(Here):
-        def run(self, work: Sequence[Work]) -> list[Outcome]:
+        def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
             sent.extend(pickle.dumps(one) for one in work)
             return super().run(work)
 

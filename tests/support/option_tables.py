@@ -25,7 +25,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 
 TABLES: dict[str, tuple[Declarations, ...]] = {
     "s3": (S3_PARAMETERS,),
-    "files": (files.Options,),
+    "files": (files.FileOptions,),
     "storage": storage.OPTIONS,
     "kafka": kafka.OPTIONS,
     "mysql": mysql.OPTIONS,
@@ -35,7 +35,7 @@ TABLES: dict[str, tuple[Declarations, ...]] = {
     "delta": delta.OPTIONS,
     "iceberg": iceberg.OPTIONS,
     "grpc": (Bounds,),
-    "sqlite": (sqlite.Settings,),
+    "sqlite": (sqlite.SqliteSettings,),
 }
 """By the names in the markers; `s3` has the parameters that all sinks on S3 share."""
 

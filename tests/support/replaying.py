@@ -28,7 +28,7 @@ from sidecar.errors import RefusedRequest
 from sidecar.log.manifest import Manifest
 from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Limits, Outside, Pipeline, attach
-from sidecar.replay.crashes import Crash, Fate, MortalFeed, MortalLog, MortalProgress
+from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
 from sidecar.replay.operator import Script
 from sidecar.replay.played import PlayedCluster, PlayedFeed
@@ -177,7 +177,7 @@ def play(made: Stage, run: Run) -> tuple[Verdict, list[str]]:
 def live(made: Stage, run: Run) -> tuple[Verdict, list[str], MemoryLog]:
     """As `play`, with the log."""
     disk, stored = MemoryDisk(), MemoryProgress()
-    fate = Fate(Random(run.seed), run.crashes, chance=0.02)
+    fate = CrashFate(Random(run.seed), run.crashes, chance=0.02)
     cluster = made.feed.open(Play(seed=run.seed, resends=run.resends))
     row = WatermarkRow(CHANGEFEED)
     script = Later(made, run, cluster)
@@ -213,7 +213,7 @@ def _attach(
     *,
     disk: MemoryDisk,
     stored: MemoryProgress,
-    fate: Fate,
+    fate: CrashFate,
     cluster: PlayedCluster,
     row: WatermarkRow,
     script: Later,
@@ -246,7 +246,7 @@ def _attach(
     return pipeline
 
 
-def _write_chunk(log: MemoryLog, fate: Fate, path: str, rows: pa.Table) -> int:
+def _write_chunk(log: MemoryLog, fate: CrashFate, path: str, rows: pa.Table) -> int:
     return fate.around("chunk file", lambda: log.write_chunk(path, rows))
 
 

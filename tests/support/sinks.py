@@ -15,7 +15,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Head, Outcome, Sink
 from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Work
+from spark_merge.delivery import TaskWork
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.memory.target import target
 from spark_merge.sinks.registry import open_sink
@@ -40,10 +40,10 @@ class Here:
     def cores(self, heads: Sequence[Head]) -> int:
         return self.at_once
 
-    def run(self, work: Sequence[Work]) -> list[Outcome]:
+    def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
         return [self._run(one) for one in work]
 
-    def _run(self, work: Work) -> Outcome:
+    def _run(self, work: TaskWork) -> Outcome:
         self.before()
         outcome: Outcome = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(work)).carry_out()))
         return outcome

@@ -19,7 +19,7 @@ from typing import IO
 from sidecar.log.storage import Folder, local, open_folder
 from spark_merge import delivery
 from spark_merge.contract import Outcome
-from spark_merge.delivery import Delivery, JobSettings, Work
+from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.sinks.registry import open_sink
 from spark_merge.watchdog import Watchdog
 from tests.support.sinks import Here
@@ -76,7 +76,7 @@ class WatchedHere(Here):
     dog: Watchdog = field(default_factory=Watchdog)
     took_s: list[float] = field(default_factory=list)
 
-    def run(self, work: Sequence[Work]) -> list[Outcome]:
+    def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
         began_s = time.monotonic()
         with self.dog.watched():
             done = super().run(work)

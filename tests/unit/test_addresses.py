@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from sidecar.process.addresses import Holder, address
-from sidecar.process.checks import Status
+from sidecar.process.checks import CheckStatus
 
 
 def nobody_asks() -> Holder:
@@ -21,34 +21,34 @@ def taken() -> socket.socket:
 
 def test_a_free_address_can_be_listened_on() -> None:
     found = address("control.listen", "127.0.0.1:0", nobody_asks)
-    assert (found.status, found.setting) == (Status.OK, "")
+    assert (found.status, found.setting) == (CheckStatus.OK, "")
 
 
 @pytest.mark.parametrize(
     ("holder", "status", "what"),
     [
-        (Holder.OURS, Status.OK, "a sidecar of this changefeed listens on {listen} already"),
-        (Holder.ANOTHERS, Status.FAILED, "{listen}: Address already in use, by another changefeed's sidecar"),
-        (Holder.NONE_OF_OURS, Status.FAILED, "{listen}: Address already in use, by no sidecar of this changefeed"),
+        (Holder.OURS, CheckStatus.OK, "a sidecar of this changefeed listens on {listen} already"),
+        (Holder.ANOTHERS, CheckStatus.FAILED, "{listen}: Address already in use, by another changefeed's sidecar"),
+        (Holder.NONE_OF_OURS, CheckStatus.FAILED, "{listen}: Address already in use, by no sidecar of this changefeed"),
     ],
 )
-def test_a_taken_address_is_judged_by_who_has_it(holder: Holder, status: Status, what: str) -> None:
+def test_a_taken_address_is_judged_by_who_has_it(holder: Holder, status: CheckStatus, what: str) -> None:
     with closing(taken()) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         found = address("push.listen", listen, lambda: holder, hint=", or none")
     assert (found.status, found.what) == (status, what.format(listen=listen))
-    assert (found.setting == "push.listen" and found.hint.endswith(", or none")) == (status is Status.FAILED)
+    assert (found.setting == "push.listen" and found.hint.endswith(", or none")) == (status is CheckStatus.FAILED)
 
 
 def test_who_speaks_tls_is_not_asked() -> None:
     with closing(taken()) as other:
         found = address("push.listen", f"127.0.0.1:{other.getsockname()[1]}", nobody_asks, tls=True)
-    assert (found.status, found.setting) == (Status.WARNING, "push.listen")
+    assert (found.status, found.setting) == (CheckStatus.WARNING, "push.listen")
 
 
 @pytest.mark.parametrize("listen", ["192.0.2.1:8310", "no-such-host.invalid:8310"])
 @pytest.mark.parametrize("tls", [True, False])
 def test_an_address_that_is_not_this_machine_s_has_failed_whoever_answers_there(listen: str, *, tls: bool) -> None:
     found = address("control.listen", listen, nobody_asks, tls=tls)
-    assert found.status is Status.FAILED
+    assert found.status is CheckStatus.FAILED
     assert found.what.startswith(f"{listen}: ")

@@ -22,13 +22,13 @@ from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import SourceLost
 from sidecar.feeds.push.puller import PushPuller
-from sidecar.feeds.push.server import Stream
+from sidecar.feeds.push.server import PushStream
 from sidecar.feeds.tikv import lock_watch
 from sidecar.feeds.tikv.lock_watch import LockWatch
 from sidecar.feeds.tikv.pd import Store
 from sidecar.feeds.tikv.puller import TikvPuller
 from sidecar.feeds.tikv.queue import EventQueue
-from sidecar.feeds.tikv.router import Router
+from sidecar.feeds.tikv.router import RegionRouter
 from sidecar.feeds.tikv.stream import StoreStream
 from sidecar.log import deliveries as log_deliveries
 from sidecar.log import storage
@@ -226,7 +226,7 @@ def tikv() -> Iterator[Callable[[], TikvPuller]]:
 
 
 def test_a_router_that_breaks_is_heard_by_whoever_polls(tikv: Callable[[], TikvPuller], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Router, "_route", breaks)
+    monkeypatch.setattr(RegionRouter, "_route", breaks)
     puller = tikv()
     puller.want({KeyRange(b"a", b"b"): CommitTs(1)})
     raises_a_defect(lambda: puller.poll(timeout_s=0.01))
@@ -257,7 +257,7 @@ def test_a_store_stream_that_cannot_even_tell_its_end_is_heard() -> None:
 
 
 def test_a_stream_of_a_sender_that_breaks_is_heard_by_whoever_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stream, "arrived", breaks)
+    monkeypatch.setattr(PushStream, "arrived", breaks)
     with closing(PushPuller(PushSection(listen="127.0.0.1:0"))) as puller, RawSender(puller.port) as sender:
         sender.hello("node-1")
         assert isinstance(Polling(puller).until_raises(), ZeroDivisionError)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.config import ChangefeedSection, Config, ControlSection, EtcdSection, LogSection, PushSection, SourceSection, Tls
-from sidecar.process.checks import Status
+from sidecar.process.checks import CheckStatus
 from sidecar.process.secret_files import check, unprotected
 from sidecar.run.news import open_secrets
 
@@ -49,7 +49,7 @@ def test_every_secret_that_others_may_read_is_told_by_its_setting(tmp_path: Path
     assert [setting for setting, _, _ in unprotected(found)] == NAMED
     assert {told for _, _, told in unprotected(found)} == {f"{mode:04o}"}
     told = [*check(found)]
-    assert [finding.status for finding in told] == [Status.WARNING] * len(NAMED)
+    assert [finding.status for finding in told] == [CheckStatus.WARNING] * len(NAMED)
     assert [finding.setting for finding in told] == NAMED
     lines = open_secrets(found)
     assert [line.values["setting"] for line in lines] == NAMED
@@ -60,7 +60,7 @@ def test_every_secret_that_others_may_read_is_told_by_its_setting(tmp_path: Path
 @pytest.mark.parametrize("mode", [0o600, 0o400])
 def test_a_file_of_ours_alone_is_fine(tmp_path: Path, mode: int) -> None:
     found = sections(tmp_path, mode)
-    assert [finding.status for finding in check(found)] == [Status.OK]
+    assert [finding.status for finding in check(found)] == [CheckStatus.OK]
     assert not open_secrets(found)
 
 

@@ -20,7 +20,7 @@ from sidecar.feeds.binlog.make import node_id, nodes_of, pd_of
 from sidecar.feeds.binlog.start import beginning
 from sidecar.feeds.checks import CHANGEFEED, LOG, TIDB, LogEnd
 from sidecar.feeds.kv.checks import INFOS, INFOS_S, SETTINGS, settings, tables_of
-from sidecar.process.checks import Check, Found, Key, Options, Told, failed, ok, warning
+from sidecar.process.checks import Check, CheckOptions, CheckResult, Key, Told, failed, ok, warning
 from sidecar.ticdc.changefeed import Changefeed
 
 PUMPS: Key[Sequence[Node]] = Key("pumps")
@@ -29,7 +29,7 @@ KEPT: Key[None] = Key("binlogs kept")
 FAULTS: Key[None] = Key("faults of tidb-binlog")
 
 
-def checks(_: Options) -> Sequence[Check[Any]]:
+def checks(_: CheckOptions) -> Sequence[Check[Any]]:
     return (
         Check(SETTINGS, lambda it: settings(it[CHANGEFEED]), "binlog.filter", (CHANGEFEED,)),
         Check(PUMPS, pumps, "binlog.pd"),
@@ -42,7 +42,7 @@ def checks(_: Options) -> Sequence[Check[Any]]:
     )
 
 
-def pumps(it: Found) -> Told[Sequence[Node]]:
+def pumps(it: CheckResult) -> Told[Sequence[Node]]:
     section = it.config.binlog
     pd, nodes = pd_of(section), nodes_of(it.config)
     it.opened.callback(pd.close)

@@ -60,7 +60,7 @@ class Pump:
         return self.node.state == OFFLINE and is_read
 
 
-class Change(NamedTuple):
+class BinlogChange(NamedTuple):
     """`joined` are lanes from now on, `ended` none any more."""
 
     joined: Sequence[Pump]
@@ -77,7 +77,7 @@ class Joining:
         """T of the last look: what is not a lane has nothing at or below it that is needed."""
         self.pumps: dict[Lane, Pump] = {}
 
-    def take(self, found: Look) -> Change:
+    def take(self, found: Look) -> BinlogChange:
         joined, ended = [], []
         for node in found.pumps:
             lane = lane_of(node.node_id)
@@ -93,7 +93,7 @@ class Joining:
                 joined.append(pump)
                 self.pumps[lane] = pump
         self.resolved_ts = max(self.resolved_ts, found.ts)
-        return Change(joined, ended)
+        return BinlogChange(joined, ended)
 
     def lanes(self) -> frozenset[Lane]:
         return frozenset({PUMPS_LANE, *(lane for lane, pump in self.pumps.items() if not pump.over())})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sidecar.adapters.tidb.ddl_history import may_read
 from sidecar.config import SourceSection
 from sidecar.feeds.checks import CHANGEFEED, MARK, SCHEMAS, TABLES, TIDB, Tables, of_problem
-from sidecar.process.checks import Check, Finding, Found, Key, Told, ok, warning
+from sidecar.process.checks import Check, CheckResult, Finding, Key, Told, ok, warning
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import ddls_hidden
 from sidecar.ticdc.suitability import problems
@@ -19,7 +19,7 @@ def settings(changefeed: Changefeed, existing: Tables | None) -> Told[None]:
         yield ok(f"protocol, whole rows, filter and dispatchers are fit for a dump ({by})")
 
 
-def _hidden_ddls(it: Found) -> Told[None]:
+def _hidden_ddls(it: CheckResult) -> Told[None]:
     yield of_hidden_ddls(it.config.source, hidden=ddls_hidden(it[CHANGEFEED]))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sidecar.feeds.kafka.client import Cluster, TopicsAnswer
 from sidecar.feeds.kafka.lanes import TableTopics
-from sidecar.feeds.kafka.names import Names
+from sidecar.feeds.kafka.names import TopicNames
 from sidecar.feeds.kafka.rounds import Answer, Question
 
 
@@ -33,7 +33,7 @@ class Asking:
 
     def __init__(self, cluster: Cluster, present: Callable[[], TableTopics] | None) -> None:
         self._cluster = cluster
-        self._names = None if present is None else Names(present)
+        self._names = None if present is None else TopicNames(present)
         self._step: _OfSource | _OfBrokers | None = None
 
     def begin(self, question: Question) -> None:

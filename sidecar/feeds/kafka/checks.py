@@ -29,7 +29,20 @@ from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, partition_of
 from sidecar.feeds.kafka.make import brokers_of, client_of, reading
 from sidecar.feeds.kafka.tail import Tail
-from sidecar.process.checks import Check, Finding, Found, Key, Options, Skip, Status, Told, failed, listed, ok, warning
+from sidecar.process.checks import (
+    Check,
+    CheckOptions,
+    CheckResult,
+    CheckSkipped,
+    CheckStatus,
+    Finding,
+    Key,
+    Told,
+    failed,
+    listed,
+    ok,
+    warning,
+)
 from sidecar.ticdc.changefeed import KAFKA_SCHEMES, Changefeed
 from sidecar.ticdc.changefeed_info import changefeed, codec_of, kafka_place
 from sidecar.ticdc.event_filter import FilterRules, mark_table_problem
@@ -59,7 +72,7 @@ LAG: Key[None] = Key("lag")
 ARRIVES: Key[None] = Key("watermark arrives")
 
 
-def checks(options: Options) -> Sequence[Check[Any]]:
+def checks(options: CheckOptions) -> Sequence[Check[Any]]:
     watch_s = options.wait_s + WATCH_GRACE_S
     return (
         SETTINGS,
@@ -75,7 +88,7 @@ def checks(options: Options) -> Sequence[Check[Any]]:
     )
 
 
-def _others(it: Found) -> Told[None]:
+def _others(it: CheckResult) -> Told[None]:
     existing: Tables = it.get(SCHEMAS, {})
     yield from others(it[CHANGEFEED], _beside(it[ETCD], it[CHANGEFEED]), existing)
 
@@ -83,7 +96,7 @@ def _others(it: Found) -> Told[None]:
 def sharing(client: EtcdClient, ours: Changefeed, existing: Iterable[TableName]) -> Sequence[str]:
     """What is wrong with the changefeeds that write the same topics, for who starts all the same."""
     found = others(ours, _beside(client, ours), existing)
-    return [f"{finding.what}; {finding.hint}" for finding in found if finding.status is Status.FAILED]
+    return [f"{finding.what}; {finding.hint}" for finding in found if finding.status is CheckStatus.FAILED]
 
 
 def _beside(client: EtcdClient, ours: Changefeed) -> list[Changefeed]:
@@ -127,7 +140,7 @@ def _every_topic(one: Changefeed, existing: Iterable[TableName]) -> frozenset[st
 
 def kafka(changefeed: Changefeed, section: KafkaSection) -> Told[Cluster]:
     if changefeed.sink.scheme not in KAFKA_SCHEMES:
-        raise Skip("the changefeed's sink is none of Kafka's: see 'changefeed settings'")
+        raise CheckSkipped("the changefeed's sink is none of Kafka's: see 'changefeed settings'")
     cluster = Cluster(brokers_of(changefeed, section), client_of(changefeed, section))
     try:
         count = cluster.broker_count()
@@ -166,7 +179,7 @@ def _marked(changefeed: Changefeed, carried: Tables) -> frozenset[str]:
     return marked_topics(changefeed, kafka_place(changefeed).topic, [name for name, schema in carried.items() if schema.key])
 
 
-def _offsets(it: Found) -> Told[None]:
+def _offsets(it: CheckResult) -> Told[None]:
     last = it[LOG]
     if last is None or not last.positions:
         yield of_beginning(it.config.kafka)
@@ -189,13 +202,13 @@ def of_beginning(section: KafkaSection) -> Finding:
     return ok(f"the log is new and begins now ({why}): what is older in the topics is passed over, a dump brings its rows")
 
 
-def _feed(it: Found) -> KafkaFeed:
+def _feed(it: CheckResult) -> KafkaFeed:
     wanted = frozenset(topic for topic, _ in it[TOPICS])
     section = replace(it.config.kafka, queue_bytes_max=min(it.config.kafka.queue_bytes_max, QUEUE_BYTES_MAX))
     return reading(it[CHANGEFEED], section, lambda: wanted, lambda: TableTopics(wanted, wanted))
 
 
-def _messages(it: Found) -> Told[Tail]:
+def _messages(it: CheckResult) -> Told[Tail]:
     """The newest ones are read; from its end on the feed is watched."""
     cluster, partitions = it[KAFKA], it[TOPICS]
     feed = _feed(it)
@@ -229,10 +242,10 @@ def _codec(changefeed: Changefeed) -> Codec:
     try:
         return codec_of(changefeed)
     except FeedUnsuitable:
-        raise Skip("the changefeed's protocol cannot carry a dump: see 'changefeed settings'") from None
+        raise CheckSkipped("the changefeed's protocol cannot carry a dump: see 'changefeed settings'") from None
 
 
-def _resolved(it: Found) -> Told[None]:
+def _resolved(it: CheckResult) -> Told[None]:
     tail, wait_s = it[MESSAGES], it.options.wait_s
     marked = _marked(it[CHANGEFEED], it.get(TABLES, {}))
     lanes = {lane for lane in tail.lanes() if partition_of(lane)[0] in marked}
@@ -261,7 +274,7 @@ def _of_partition_num(changefeed: Changefeed, partitions: Partitions, silent: li
     return f"{how} (cdc cli changefeed pause, update --sink-uri=…, resume)"
 
 
-def _checkpoint(it: Found) -> str:
+def _checkpoint(it: CheckResult) -> str:
     ts = read_checkpoint_ts(it[ETCD], it[CHANGEFEED].name)
     if ts is None:
         return "TiCDC has recorded no checkpoint"
@@ -283,7 +296,7 @@ def lag(tail: Tail, clock_ahead_s: float) -> Told[None]:
         yield ok(what)
 
 
-def _mark_arrives(it: Found) -> Told[None]:
+def _mark_arrives(it: CheckResult) -> Told[None]:
     """The probe that 'watermark write' sent, if the feed carries it."""
     _check_marks_pass(it[CHANGEFEED])
     tail, (uuid, written_s), wait_s = it[MESSAGES], it[MARK], it.options.wait_s
@@ -309,4 +322,4 @@ def _check_marks_pass(changefeed: Changefeed) -> None:
     except FeedUnsuitable:
         passes = False
     if not passes:
-        raise Skip("marks do not get through the changefeed's filter: see 'changefeed settings'")
+        raise CheckSkipped("marks do not get through the changefeed's filter: see 'changefeed settings'")

@@ -25,7 +25,7 @@ from sidecar.feeds.kafka.commits import Commits
 from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, lane_of, of_topics, partition_of
 from sidecar.feeds.kafka.reading import KafkaSettings, Reading
 from sidecar.feeds.kafka.rounds import TOPICS_AGAIN_S, Rounds
-from sidecar.feeds.kafka.start import Start, Wanted
+from sidecar.feeds.kafka.start import Start, WantedStart
 from sidecar.ports import NOT_KNOWN, Clock
 
 ANSWER_WAIT_S = 0.1
@@ -83,7 +83,7 @@ class KafkaFeed:
 
     def ends(self) -> Mapping[Lane, int]:
         """Of the partitions that exist. Waits, and raises, as `seek`."""
-        start = Start(self._cluster, self._clock, Wanted({}, self._topics() | self._present().all, frozenset()))
+        start = Start(self._cluster, self._clock, WantedStart({}, self._topics() | self._present().all, frozenset()))
         return {lane_of(partition): end for partition, end in start.ends.items()}
 
     def incarnations(self) -> Mapping[Lane, str]:
@@ -101,7 +101,7 @@ class KafkaFeed:
         at_log, present = self._topics(), self._present()
         may_go = frozenset(topic for topic, _ in wanted) - at_log - present.all if self._by_table else frozenset[str]()
         ids = {partition_of(lane)[0]: topic_id for lane, topic_id in incarnations.items() if topic_id}
-        start = Start(self._cluster, self._clock, Wanted(wanted, at_log | present.all, may_go, ids))
+        start = Start(self._cluster, self._clock, WantedStart(wanted, at_log | present.all, may_go, ids))
         self._end()
         now_s = self._clock.now_s()
         commits = Commits(self._cluster.note, now_s=now_s)

@@ -23,7 +23,7 @@ AGAIN_S = 1.0
 _END = 0
 
 
-class Names:
+class TopicNames:
     """`present` may wait and raise; it is called by one thread at a time, the background's."""
 
     def __init__(self, present: Callable[[], TableTopics]) -> None:

@@ -27,7 +27,7 @@ AGAIN_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedStart:
     """`positions`: of the log, empty for a new one. `topics`: of the tables. `may_go`: topics that the log names and that may be gone.
     `ids`: of the log's topics, as far as it knows them."""
 
@@ -44,7 +44,7 @@ class Start:
     Raises FeedUnsuitable for a gap, a topic made anew, or where the brokers refuse; FeedLost if none answers.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, wanted: Wanted) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, wanted: WantedStart) -> None:
         self._cluster, self._clock = cluster, clock
         self.topics = self._first_answer(wanted.topics, {topic for topic, _ in wanted.positions})
         there = [(topic, number) for topic, found in self.topics.items() for number in range(found.partitions)]
@@ -63,7 +63,7 @@ class Start:
                 raise gap(partition, position, first, end)
             self.positions[partition], self.ends[partition] = position, end
 
-    def _made_anew(self, wanted: Wanted) -> set[str]:
+    def _made_anew(self, wanted: WantedStart) -> set[str]:
         """Topics that may go, and that others of their names have followed. Raises FeedUnsuitable for any other one."""
         anew = {name for name, found in self.topics.items() if found.id and wanted.ids.get(name, found.id) != found.id}
         for name in sorted(anew - wanted.may_go):

@@ -14,7 +14,7 @@ from sidecar.feeds.checks import CHANGEFEED, TIDB, of_problem
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
-from sidecar.process.checks import Check, Found, Key, Told, ok
+from sidecar.process.checks import Check, CheckResult, Key, Told, ok
 from sidecar.rowcodec.kv_layout import KvSnapshot
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.ddl_rules import DdlRules
@@ -28,7 +28,7 @@ INFOS: Key[None] = Key("table infos")
 BROUGHT: Key[None] = Key("key-values")
 
 
-def checks(brought: Callable[[Found], Told[None]]) -> Sequence[Check[Any]]:
+def checks(brought: Callable[[CheckResult], Told[None]]) -> Sequence[Check[Any]]:
     """`brought`: whether whoever brings the key-values can."""
     return (
         Check(SETTINGS, lambda it: settings(it[CHANGEFEED]), "filter (changefeed)", (CHANGEFEED,)),

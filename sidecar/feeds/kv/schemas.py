@@ -3,7 +3,7 @@
     DDL lane    the history knows every job that the lane has passed; here tables appear and vanish at once (`wanted`, `leaving`)
     the log     `after` and `named` speak of the tables where the log is, which follows and passes each cut one after another
 
-- Everything that changes a table, or a schema, is a cut (`Told`): also what TiCDC would not send, and tables that are not replicated.
+- Everything that changes a table, or a schema, is a cut (`ReadDdl`): also what TiCDC would not send, and tables that are not replicated.
   So a segment has one state of all tables, its schemas file is the whole state, and `resume` needs nothing else.
 - A row is of the table that had its physical id at commit_ts - 1; TiDB-Binlog's rows have the logical id, which partitions share. `named`
   leaves out and counts what is no data ("gone": a late write to a truncated table, a partition that was reorganised away; "not yet")
@@ -46,7 +46,7 @@ _SCHEMA_DDLS = (Effect.CREATE_SCHEMA, Effect.DROP_SCHEMA, Effect.ALTER_SCHEMA, E
 NOT_REPLICATED, FILTERED = "not replicated", "left out by an event filter"
 
 
-class Told(NamedTuple):
+class ReadDdl(NamedTuple):
     """A DDL's place in the stream. Without schema, table and query it is a cut that nobody is told of (codecs/kv.py)."""
 
     commit_ts: CommitTs
@@ -161,12 +161,12 @@ class KvSchemas:
         """A job above what is resolved, of a feed that tells when jobs end and not what they are."""
         self._jobs.add(job)
 
-    def resolve(self, ts: CommitTs) -> list[Told]:
+    def resolve(self, ts: CommitTs) -> list[ReadDdl]:
         """All jobs up to `ts` are known: what happens up to there, in order. Changes `wanted` and `leaving`.
 
         Raises MessageUnreadable.
         """
-        told: list[Told] = []
+        told: list[ReadDdl] = []
         for job in self._jobs.upto(ts):
             if self._refused:
                 break
@@ -231,7 +231,7 @@ class KvSchemas:
         layout = layout_of(found.schema_id, self._history.info(found.table_id), new_collation=self._new_collation)
         return replace(schema, name=found.name, table_id=found.table_id, physical_ids=found.physical_ids, layout=layout)
 
-    def _note(self, job: DdlJob | Step, event: DdlEvent) -> Told | None:
+    def _note(self, job: DdlJob | Step, event: DdlEvent) -> ReadDdl | None:
         """The cut of an event that was applied; None if it changes nothing and nobody is told."""
         gone = [change.name_before for change in event.tables if change.name_before is not None]
         names = [change.name_after for change in event.tables if change.name_after is not None]
@@ -258,7 +258,7 @@ class KvSchemas:
         if isinstance(told, FeedError):
             return self._refuse(event.commit_ts, told)
         self._cuts.append(cut)
-        return told or Told(event.commit_ts)
+        return told or ReadDdl(event.commit_ts)
 
     def _remembering(self, entry: TableSchema, gone: Iterable[TableName], job: DdlJob) -> TableSchema:
         """With the layout of the same table before."""
@@ -267,7 +267,7 @@ class KvSchemas:
             return entry if before is None else replace(entry, former=before.former)
         return replace(entry, former=Former(job.schema_version, before.layout, job.finished_ts))
 
-    def _told(self, event: DdlEvent) -> Told | FeedError | None:
+    def _told(self, event: DdlEvent) -> ReadDdl | FeedError | None:
         """What TiCDC would send of it, None for nothing. The query is the job's: TiCDC's own is the same in its parser's words."""
         if event.effect is Effect.SWITCH:
             return None
@@ -278,15 +278,15 @@ class KvSchemas:
             return error
         query = event.query or f"/* {event.action.name}: its job holds no statement */"
         if event.effect in _SCHEMA_DDLS:
-            return Told(event.commit_ts, event.schema, "", query)
+            return ReadDdl(event.commit_ts, event.schema, "", query)
         names = [name for change in event.tables if (name := change.name_after or change.name_before) is not None]
         name = next((name for name in names if self._rules.tables.matches(name)), names[0])
-        return Told(event.commit_ts, name.schema, name.table, query)
+        return ReadDdl(event.commit_ts, name.schema, name.table, query)
 
-    def _refuse(self, commit_ts: CommitTs, error: FeedError) -> Told:
+    def _refuse(self, commit_ts: CommitTs, error: FeedError) -> ReadDdl:
         self._refused = True
         self._cuts.append(_Cut(commit_ts, (), (), error))
-        return Told(commit_ts)
+        return ReadDdl(commit_ts)
 
     def _filter_of(self, name: TableName) -> TableFilter | None:
         """By the table as the log has it, with which the segment is decoded."""

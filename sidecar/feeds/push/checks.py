@@ -21,7 +21,7 @@ from sidecar.feeds.push.server import PUSH
 from sidecar.log.inbox import WAY_OUT, Inbox
 from sidecar.log.storage import log_folder
 from sidecar.process.addresses import Holder, address
-from sidecar.process.checks import Check, Key, Options, Told, ok, warning
+from sidecar.process.checks import Check, CheckOptions, Key, Told, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from ticdc_dump.v1 import feed_pb2 as pb
@@ -34,7 +34,7 @@ HELLO_ANSWER_S = 10.0
 """The pipeline's own thread answers a sender of key-values, between what else it does."""
 
 
-def checks(_: Options) -> Sequence[Check[Any]]:
+def checks(_: CheckOptions) -> Sequence[Check[Any]]:
     return of_key_values(lambda it: listens(it.config.push, it.config.changefeed))
 
 
@@ -68,7 +68,7 @@ def _server_of(section: PushSection, changefeed: ChangefeedName, token: str) -> 
             return Holder.NONE_OF_OURS
 
 
-def of_sinks(_: Options) -> Sequence[Check[Any]]:
+def of_sinks(_: CheckOptions) -> Sequence[Check[Any]]:
     """`push.form = "messages"`. That marks come back cannot be probed here: senders speak with the owner alone."""
     return (
         SETTINGS,

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from sidecar.errors import MessageUnreadable, with_hint
 from sidecar.feeds.push.credits import Credits
-from sidecar.feeds.push.server import Stream
+from sidecar.feeds.push.server import PushStream
 from ticdc_dump.v1 import feed_pb2 as pb
 
 VERSIONS = range(1, 3)
@@ -48,7 +48,7 @@ class Terms:
 class Conversation:
     """`name`: the sender's, empty before its Hello. `taken_s`: when a message of it was last taken in. `number`: that message's."""
 
-    def __init__(self, stream: Stream, credits: Credits, terms: Terms, *, now_s: float) -> None:
+    def __init__(self, stream: PushStream, credits: Credits, terms: Terms, *, now_s: float) -> None:
         self.stream = stream
         self.name = ""
         self.taken_s = now_s

@@ -29,7 +29,7 @@ from sidecar.feeds.push.conversation import StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushServer
 from sidecar.feeds.push.session import Session
-from sidecar.feeds.push.spans import Loss, Part, Spans, Wanted, describe
+from sidecar.feeds.push.spans import Loss, SpanPart, Spans, WantedSpan, describe
 from sidecar.feeds.push.turns import Turns
 from sidecar.ports import Clock
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
@@ -233,7 +233,7 @@ class PushPuller:
                             hint="see whether that TiCDC node lives and reaches this sidecar; it is taken up again when it does",
                         )
 
-    def _nobody(self, wanted: Wanted, part: Part, now_s: float) -> TicdcDumpError:
+    def _nobody(self, wanted: WantedSpan, part: SpanPart, now_s: float) -> TicdcDumpError:
         which = describe(wanted.range)
         if (part.start, part.end) != wanted.range:
             which += f", of it {part.start.hex()} to {part.end.hex()}"

@@ -53,7 +53,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["KvFeed"]
 PUSH = f"/{SERVICE.full_name}/Push"
 
 
-class Stream:
+class PushStream:
     """One sender's connection. `number`: unique in its server. `arrived` is shared by all streams."""
 
     def __init__(self, number: int, peer: str, arrived: Event) -> None:
@@ -211,14 +211,14 @@ class Streams:
     def __init__(self) -> None:
         self.arrived = Event()
         self._lock = Lock()
-        self._new: list[Stream] = []
-        self._open: dict[int, Stream] = {}
+        self._new: list[PushStream] = []
+        self._open: dict[int, PushStream] = {}
         self._receiving: list[Background] = []
         self._hellos = Hellos()
         self._last_number = 0
         self._ended = False
 
-    def new_streams(self) -> list[Stream]:
+    def new_streams(self) -> list[PushStream]:
         """Those that came since the last call. Raises what receiving from one broke of: nobody would miss what it does not tell."""
         with self._lock:
             found, self._new = self._new, []
@@ -236,7 +236,7 @@ class Streams:
     def Push(self, requests: Iterator[bytes], context: Any) -> Iterator[pb.SidecarMessage]:  # noqa: N802  # as gRPC names it
         with self._lock:
             self._last_number += 1
-            stream = Stream(self._last_number, context.peer(), self.arrived)
+            stream = PushStream(self._last_number, context.peer(), self.arrived)
             if self._ended:
                 stream.end(grpc.StatusCode.UNAVAILABLE, ENDING)
             self._open[stream.number] = stream
@@ -261,10 +261,10 @@ class Hellos:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._waiting: deque[Stream] = deque()
-        self._taken: dict[Stream, float] = {}
+        self._waiting: deque[PushStream] = deque()
+        self._taken: dict[PushStream, float] = {}
 
-    def enter(self, stream: Stream) -> bool:
+    def enter(self, stream: PushStream) -> bool:
         """Waits for its turn; False if none comes within HELLO_S, when the stream's time is over."""
         until_s = monotonic() + HELLO_S
         with self._changed:
@@ -284,7 +284,7 @@ class Hellos:
                 self._changed.notify_all()
         return True
 
-    def leave(self, stream: Stream) -> None:
+    def leave(self, stream: PushStream) -> None:
         with self._changed:
             del self._taken[stream]
             self._changed.notify_all()
@@ -294,7 +294,7 @@ class Hellos:
             return len(self._taken)
 
 
-def _receive(requests: Iterator[bytes], stream: Stream, hellos: Hellos, _: Event) -> None:
+def _receive(requests: Iterator[bytes], stream: PushStream, hellos: Hellos, _: Event) -> None:
     """gRPC ends the requests in whatever way the stream ends: by the sender, the network, or our own answer."""
     try:
         if not _hello(requests, stream, hellos) or not stream.welcomed():
@@ -308,7 +308,7 @@ def _receive(requests: Iterator[bytes], stream: Stream, hellos: Hellos, _: Event
         stream.end(grpc.StatusCode.OK, "")
 
 
-def _hello(requests: Iterator[bytes], stream: Stream, hellos: Hellos) -> bool:
+def _hello(requests: Iterator[bytes], stream: PushStream, hellos: Hellos) -> bool:
     """Take in the first message; False if there is none that could be Hello. Raises gRPC's error where the stream ends before."""
     if not hellos.enter(stream):
         return False

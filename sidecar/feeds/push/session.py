@@ -16,7 +16,7 @@ from sidecar.core.model import CommitTs
 from sidecar.errors import MessageUnreadable
 from sidecar.feeds.push.conversation import NOT_OURS, Conversation, StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
-from sidecar.feeds.push.server import Stream
+from sidecar.feeds.push.server import PushStream
 from sidecar.feeds.push.spans import Loss, Opened, Opening, Refused, Spans, describe
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
 from ticdc_dump.v1 import feed_pb2 as pb
@@ -35,7 +35,7 @@ class Taken(NamedTuple):
 class Session(Conversation):
     """One of key-values."""
 
-    def __init__(self, stream: Stream, spans: Spans, credits: Credits, terms: Terms, *, now_s: float) -> None:
+    def __init__(self, stream: PushStream, spans: Spans, credits: Credits, terms: Terms, *, now_s: float) -> None:
         super().__init__(stream, credits, terms, now_s=now_s)
         self.predecessor: Session | None = None
         self.finished = False

@@ -55,7 +55,7 @@ class Opening:
     sender: str
     span: int
     range: KeyRange
-    parts: list[Part] = field(default_factory=list)
+    parts: list[SpanPart] = field(default_factory=list)
     marked_ts: int = 0
     entries: int = 0
 
@@ -64,7 +64,7 @@ class Opening:
 
 
 @dataclass(eq=False, slots=True)
-class Part:
+class SpanPart:
     """`since_s`: when it lost its last owner, or was wanted; of use while it has none."""
 
     start: bytes
@@ -82,11 +82,11 @@ class TooLate(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Wanted:
+class WantedSpan:
     """A wanted range. `too_late`: the last sender that could have had it, were it not for a hole."""
 
     range: KeyRange
-    parts: list[Part]
+    parts: list[SpanPart]
     durable_ts: CommitTs = _NOTHING
     too_late: TooLate | None = None
 
@@ -128,11 +128,11 @@ class Spans:
     """All wanted ranges. Not for two threads at once."""
 
     def __init__(self) -> None:
-        self._wanted: dict[KeyRange, Wanted] = {}
+        self._wanted: dict[KeyRange, WantedSpan] = {}
         self._starts: list[bytes] = []
-        self._sorted: list[Wanted] = []
+        self._sorted: list[WantedSpan] = []
 
-    def __iter__(self) -> Iterator[Wanted]:
+    def __iter__(self) -> Iterator[WantedSpan]:
         """In key order."""
         return iter(self._sorted)
 
@@ -147,7 +147,7 @@ class Spans:
                     part.owner.parts = []
             del self._wanted[known.range]
         for key in begun:
-            self._wanted[key] = Wanted(key, [Part(key.start, key.end, wanted[key], None, now_s)])
+            self._wanted[key] = WantedSpan(key, [SpanPart(key.start, key.end, wanted[key], None, now_s)])
         self._sorted = [self._wanted[key] for key in sorted(self._wanted)]
         self._starts = [known.range.start for known in self._sorted]
         return Changed(begun, [known.range for known in ended], losses)
@@ -236,24 +236,24 @@ class Spans:
                 told += [(owner, ts) for owner in dict.fromkeys(part.owner for part in known.parts) if owner is not None]
         return told
 
-    def _holding(self, key: bytes) -> Wanted | None:
+    def _holding(self, key: bytes) -> WantedSpan | None:
         at = bisect_right(self._starts, key) - 1
         return self._sorted[at] if at >= 0 and key in self._sorted[at].range else None
 
 
-def _cut(parts: Iterable[Part], start: bytes, end: bytes) -> tuple[list[Part], list[Part]]:
+def _cut(parts: Iterable[SpanPart], start: bytes, end: bytes) -> tuple[list[SpanPart], list[SpanPart]]:
     """Copies of the parts, cut at `start` and `end`: those within, and the others."""
-    within: list[Part] = []
-    without: list[Part] = []
+    within: list[SpanPart] = []
+    without: list[SpanPart] = []
     for part in parts:
         edges = [part.start, *(edge for edge in (start, end) if part.start < edge < part.end), part.end]
         for low, high in pairwise(edges):
             side = within if start <= low and high <= end else without
-            side.append(Part(low, high, part.upto_ts, part.owner, part.since_s))
+            side.append(SpanPart(low, high, part.upto_ts, part.owner, part.since_s))
     return within, without
 
 
-def _losses(parts: Iterable[Part], to: str) -> list[Loss]:
+def _losses(parts: Iterable[SpanPart], to: str) -> list[Loss]:
     """Neighbours of one owner are one loss."""
     found: list[Loss] = []
     for part in parts:
@@ -266,13 +266,13 @@ def _losses(parts: Iterable[Part], to: str) -> list[Loss]:
     return found
 
 
-def _set_parts(known: Wanted, parts: Iterable[Part], owners: set[Opening]) -> None:
+def _set_parts(known: WantedSpan, parts: Iterable[SpanPart], owners: set[Opening]) -> None:
     """Neighbours that differ in nothing become one; `owners`: whose parts may have changed."""
-    joined: list[Part] = []
+    joined: list[SpanPart] = []
     for part in sorted(parts, key=lambda part: part.start):
         last = joined[-1] if joined else None
         if last is not None and last.owner is part.owner and last.upto_ts == part.upto_ts:
-            joined[-1] = Part(last.start, part.end, last.upto_ts, last.owner, min(last.since_s, part.since_s))
+            joined[-1] = SpanPart(last.start, part.end, last.upto_ts, last.owner, min(last.since_s, part.since_s))
         else:
             joined.append(part)
     known.parts = joined

@@ -9,10 +9,10 @@ from typing import Any
 from sidecar.config import TikvSection
 from sidecar.feeds.kv.checks import checks as of_key_values
 from sidecar.feeds.tikv.pd import PdClient
-from sidecar.process.checks import Check, Options, Told, ok
+from sidecar.process.checks import Check, CheckOptions, Told, ok
 
 
-def checks(_: Options) -> Sequence[Check[Any]]:
+def checks(_: CheckOptions) -> Sequence[Check[Any]]:
     return of_key_values(lambda it: pd(it.config.tikv, it.opened))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Collection
 
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.tikv.pd import PdClient
-from sidecar.feeds.tikv.queue import Wanted
+from sidecar.feeds.tikv.queue import WantedRange
 from sidecar.rowcodec.key_values import KeyRange
 
 KEEP_S = 24 * 3600
@@ -39,7 +39,7 @@ class VersionKeeper:
         self._service_id = service_id(name)
         self.due_s = 0.0
 
-    def renew(self, wanted: Collection[Wanted], now_s: float) -> None:
+    def renew(self, wanted: Collection[WantedRange], now_s: float) -> None:
         """Raises FeedUnsuitable where versions are gone already, FeedLost for PD."""
         if wanted:
             lowest = min(wanted, key=lambda it: it.durable_ts)

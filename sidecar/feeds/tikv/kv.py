@@ -21,7 +21,7 @@ from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost, MessageUnreadable
 from sidecar.feeds.tikv.channel import Connect, refusal, status_text
 from sidecar.feeds.tikv.pd import PdClient
-from sidecar.feeds.tikv.regions import Part, Region, cut, encoded
+from sidecar.feeds.tikv.regions import Region, RegionPart, cut, encoded
 from sidecar.rowcodec.key_values import KeyRange
 from ticdc_dump.tikv import kvrpcpb_pb2, metapb_pb2, tikvpb_pb2_grpc
 
@@ -127,7 +127,7 @@ class KvCalls:
         return answer
 
 
-def _served(part: Part) -> Region:
+def _served(part: RegionPart) -> Region:
     if part.region is None:
         raise FeedLost(
             f"PD knows no region, or no leader of it, for keys [{part.range.start.hex()}, {part.range.end.hex()})", hint=_SEE_STORES

@@ -40,7 +40,7 @@ _ROLLED_BACK = (kvrpcpb_pb2.NoAction, kvrpcpb_pb2.TTLExpireRollback, kvrpcpb_pb2
 """The actions that go with the end of a transaction, as TiKV tells it; the others leave it open."""
 
 
-class Fate(NamedTuple):
+class LockFate(NamedTuple):
     """How a transaction ended; `commit_ts` 0: rolled back. `keys`: those of an async commit, to be ended first and in this order."""
 
     commit_ts: int
@@ -64,7 +64,7 @@ class LockResolver:
     def __init__(self, calls: KvCalls, now_ts: CommitTs) -> None:
         self._calls = calls
         self._now_ts = now_ts
-        self._fates: dict[int, Fate] = {}
+        self._fates: dict[int, LockFate] = {}
 
     def resolve(self, held: KeyRange, resolved_ts: CommitTs) -> Outcome:
         """Ends what holds these keys at `resolved_ts`. Raises FeedLost, FeedUnsuitable, MessageUnreadable."""
@@ -94,11 +94,11 @@ class LockResolver:
                 continue
             for region, keys in self._calls.by_region([*fate.keys, *(lock.key for lock in mine)]):
                 self._calls.end(region, keys, start_ts, commit_ts=fate.commit_ts)
-            self._fates[start_ts] = Fate(fate.commit_ts)
+            self._fates[start_ts] = LockFate(fate.commit_ts)
             resolved += len(mine)
         return Outcome(resolved, waits_for)
 
-    def _fate(self, lock: Any) -> Fate | str:
+    def _fate(self, lock: Any) -> LockFate | str:
         """Or why nobody may end the transaction yet. `lock`: of its locks one with the longest TTL."""
         if lock.is_txn_file:
             return _waits_for(lock, lock.lock_ttl, ", a file-based transaction, which ticdc-dump leaves alone")
@@ -120,7 +120,7 @@ class LockResolver:
             _refuse(lock, f"neither locked nor ended: {kvrpcpb_pb2.Action.Name(status.action)}")
         return _fate(lock, status.commit_version)
 
-    def _fate_of_async(self, lock: Any, primary: Any) -> Fate | None:
+    def _fate_of_async(self, lock: Any, primary: Any) -> LockFate | None:
         """None: it has fallen back to a commit in two phases."""
         commit_ts, is_ended, keys = primary.min_commit_ts, False, [lock.primary_lock]
         for region, asked in self._calls.by_region(primary.secondaries):
@@ -146,10 +146,10 @@ class LockResolver:
         return physical_ms(lock.lock_version) + ttl_ms < physical_ms(self._now_ts)
 
 
-def _fate(lock: Any, commit_ts: int, keys: Sequence[bytes] = ()) -> Fate:
+def _fate(lock: Any, commit_ts: int, keys: Sequence[bytes] = ()) -> LockFate:
     if 0 < commit_ts <= lock.lock_version:
         _refuse(lock, f"committed at {commit_ts}, before it began")
-    return Fate(commit_ts, keys)
+    return LockFate(commit_ts, keys)
 
 
 def _waits_for(lock: Any, ttl_ms: int, more: str = "") -> str:

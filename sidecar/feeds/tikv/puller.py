@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from sidecar.config import TikvSection
 from sidecar.core.model import CommitTs
 from sidecar.feeds.tikv.lock_watch import LockWatch
-from sidecar.feeds.tikv.queue import EventQueue, Wanted
-from sidecar.feeds.tikv.router import Drop, Router, Want
+from sidecar.feeds.tikv.queue import EventQueue, WantedRange
+from sidecar.feeds.tikv.router import Drop, RegionRouter, Want
 from sidecar.feeds.tikv.stream import Subscription
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
 
@@ -62,15 +62,15 @@ class TikvPuller:
 
     def __init__(self, section: TikvSection, *, name: str) -> None:
         self._queue = EventQueue(section.queue_bytes_max)
-        self._wanted: dict[KeyRange, Wanted] = {}
-        self._router = Router(section, self._queue, name=name)
+        self._wanted: dict[KeyRange, WantedRange] = {}
+        self._router = RegionRouter(section, self._queue, name=name)
         self._locks = LockWatch(section, self._subscriptions)
 
     def want(self, wanted: Mapping[KeyRange, CommitTs]) -> None:
         gone = [self._wanted.pop(known) for known in self._wanted.keys() - wanted.keys()]
         for it in gone:
             self._queue.end(it)
-        new = [Wanted(range_, from_ts) for range_, from_ts in wanted.items() if range_ not in self._wanted]
+        new = [WantedRange(range_, from_ts) for range_, from_ts in wanted.items() if range_ not in self._wanted]
         self._wanted |= {it.range: it for it in new}
         if gone:
             self._router.tell(Drop(gone))

@@ -2,7 +2,7 @@
 
 - `put` waits while the queue is full; so its caller stops reading, and HTTP/2 makes the store wait. One batch that is larger than
   the bound goes in when nothing else waits.
-- Events belong to a `Wanted`, one asking for a range. What is not wanted any more is thrown away, in the queue and before it: a
+- Events belong to a `WantedRange`, one asking for a range. What is not wanted any more is thrown away, in the queue and before it: a
   mark of an earlier asking must not cover a later one.
 - An error is told to whoever polls, at once and again: what was pulled is pulled again by the next term.
 """
@@ -24,7 +24,7 @@ POLL_EVENTS_MAX = 10_000
 """Of one poll: the pipeline comes back to the dump and to operators in between."""
 
 
-class Wanted:
+class WantedRange:
     """One asking for a range, from `from_ts` on. `ended`: nobody wants it any more. Up to `durable_ts` it is not needed again."""
 
     __slots__ = ("durable_ts", "ended", "from_ts", "range")
@@ -37,7 +37,7 @@ class Wanted:
 
 
 class _Batch(NamedTuple):
-    wanted: Wanted
+    wanted: WantedRange
     events: Sequence[KvEvent]
     bytes: int
 
@@ -57,7 +57,7 @@ class EventQueue:
     def bytes_waiting(self) -> int:
         return self._bytes
 
-    def put(self, wanted: Wanted, events: Sequence[KvEvent], payload_bytes: int) -> bool:
+    def put(self, wanted: WantedRange, events: Sequence[KvEvent], payload_bytes: int) -> bool:
         """Waits for room. False: the queue is closed or has failed, and nothing more is needed."""
         size = payload_bytes + EVENT_BYTES * len(events)
         with self._changed:
@@ -85,7 +85,7 @@ class EventQueue:
             self._changed.notify_all()
         return events
 
-    def end(self, wanted: Wanted) -> None:
+    def end(self, wanted: WantedRange) -> None:
         """Nobody wants it any more."""
         with self._changed:
             wanted.ended = True

@@ -34,7 +34,7 @@ class Region(NamedTuple):
     leader_peer: int = 0
 
 
-class Part(NamedTuple):
+class RegionPart(NamedTuple):
     """A part of a range, raw keys, that one region has; None: nobody has it as far as PD knows."""
 
     range: KeyRange
@@ -65,9 +65,9 @@ def decoded(key: bytes) -> bytes:
     return raw
 
 
-def cut(wanted: KeyRange, regions: Iterable[Region]) -> Sequence[Part]:
+def cut(wanted: KeyRange, regions: Iterable[Region]) -> Sequence[RegionPart]:
     """`wanted` from its start to its end, in parts. `regions` in the order of their keys, as one answer of PD has them."""
-    parts: list[Part] = []
+    parts: list[RegionPart] = []
     at, end = wanted.start, wanted.end
     at_encoded, end_encoded = encoded(at), encoded(end)
     for region in regions:
@@ -79,12 +79,12 @@ def cut(wanted: KeyRange, regions: Iterable[Region]) -> Sequence[Part]:
             if region.start >= end_encoded:
                 break
             hole = KeyRange(at, decoded(region.start))
-            parts.append(Part(hole, None))
+            parts.append(RegionPart(hole, None))
             at, at_encoded = hole.end, region.start
         reaches_end = not region.end or region.end >= end_encoded
         part = KeyRange(at, end if reaches_end else decoded(region.end))
-        parts.append(Part(part, region if region.leader_store is not None else None))
+        parts.append(RegionPart(part, region if region.leader_store is not None else None))
         at, at_encoded = part.end, end_encoded if reaches_end else region.end
     if at_encoded < end_encoded:
-        parts.append(Part(KeyRange(at, end), None))
+        parts.append(RegionPart(KeyRange(at, end), None))
     return parts

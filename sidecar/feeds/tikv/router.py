@@ -26,8 +26,8 @@ from sidecar.errors import FeedLost, FeedUnsuitable
 from sidecar.feeds.tikv.channel import connector
 from sidecar.feeds.tikv.gc import VersionKeeper
 from sidecar.feeds.tikv.pd import PdClient
-from sidecar.feeds.tikv.queue import EventQueue, Wanted
-from sidecar.feeds.tikv.regions import Part, cut
+from sidecar.feeds.tikv.queue import EventQueue, WantedRange
+from sidecar.feeds.tikv.regions import RegionPart, cut
 from sidecar.feeds.tikv.stream import Ended, StoreStream, Subscription
 from sidecar.process.background import Background
 from sidecar.rowcodec.key_values import KeyRange
@@ -51,7 +51,7 @@ STORE_VERSION_MIN = (7, 1)
 class Waiting:
     """A part of a wanted range that nobody serves, for `since_s` by our clock. `failures` in a row."""
 
-    wanted: Wanted
+    wanted: WantedRange
     range: KeyRange
     resolved_ts: CommitTs
     due_s: float
@@ -62,27 +62,27 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    wanted: Sequence[Wanted]
+    wanted: Sequence[WantedRange]
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    wanted: Sequence[Wanted]
+    wanted: Sequence[WantedRange]
 
 
-class Router:
+class RegionRouter:
     """`tell` from any thread; `waiting` and `streams` may be looked at from any."""
 
     def __init__(self, section: TikvSection, queue: EventQueue, *, name: str) -> None:
         self._pd = PdClient(section)
         self._keeper = VersionKeeper(self._pd, name)
-        self._wanted: set[Wanted] = set()
+        self._wanted: set[WantedRange] = set()
         self._not_kept = ""
         self._connect = connector(section.tls)
         self._outage_max_s = section.outage_max_s
         self._queue = queue
         self._inbox: SimpleQueue[Want | Drop | Ended | None] = SimpleQueue()
-        self._served: dict[tuple[Wanted, KeyRange], Waiting] = {}
+        self._served: dict[tuple[WantedRange, KeyRange], Waiting] = {}
         self.waiting: Sequence[Waiting] = ()
         self.streams: dict[int, StoreStream] = {}
         self._routing = Background(self._run, name="tikv-router")
@@ -194,7 +194,7 @@ class Router:
                 self._not_kept = error.message
         return self._not_kept
 
-    def _subscribe(self, it: Waiting, part: Part) -> str:
+    def _subscribe(self, it: Waiting, part: RegionPart) -> str:
         """Why it cannot be done now; empty: done."""
         region = part.region
         if region is None or region.leader_store is None:

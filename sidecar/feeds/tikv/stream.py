@@ -26,7 +26,7 @@ from sidecar.core.model import CommitTs
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.tikv.channel import refusal, status_text
 from sidecar.feeds.tikv.pd import Store
-from sidecar.feeds.tikv.queue import EventQueue, Wanted
+from sidecar.feeds.tikv.queue import EventQueue, WantedRange
 from sidecar.feeds.tikv.regions import Region, encoded
 from sidecar.process.background import Background
 from sidecar.rowcodec.key_values import KeyRange, Pulled
@@ -46,7 +46,7 @@ class Subscription:
 
     __slots__ = ("matcher", "range", "region", "request_id", "wanted")
 
-    def __init__(self, wanted: Wanted, range: KeyRange, region: Region, checkpoint_ts: CommitTs) -> None:
+    def __init__(self, wanted: WantedRange, range: KeyRange, region: Region, checkpoint_ts: CommitTs) -> None:
         self.wanted = wanted
         self.range = range
         self.region = region
@@ -84,8 +84,8 @@ class StoreStream:
         self.over = ""
         """Why it has ended; empty: it has not."""
         self._subscriptions: dict[tuple[int, int], Subscription] = {}
-        self._registered: Counter[tuple[Wanted, int]] = Counter()
-        self._ids: dict[Wanted, list[int]] = {}
+        self._registered: Counter[tuple[WantedRange, int]] = Counter()
+        self._ids: dict[WantedRange, list[int]] = {}
         self._requests: SimpleQueue[Any] = SimpleQueue()
         stub = cdcpb_pb2_grpc.ChangeDataStub(channel)  # type: ignore[no-untyped-call]  # generated without types
         self._call = stub.EventFeedV2(iter(self._requests.get, None), metadata=METADATA)
@@ -106,7 +106,7 @@ class StoreStream:
             self._requests.put(self._request(new))
             return True
 
-    def drop(self, wanted: Wanted) -> None:
+    def drop(self, wanted: WantedRange) -> None:
         """End what belongs to `wanted`; nobody is told."""
         with self._lock:
             for request_id in self._ids.pop(wanted, []):
@@ -122,7 +122,7 @@ class StoreStream:
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def _request_id(self, wanted: Wanted, region_id: int) -> int:
+    def _request_id(self, wanted: WantedRange, region_id: int) -> int:
         """The n-th registration of any region takes the range's n-th id."""
         ids, earlier = self._ids.setdefault(wanted, []), self._registered[wanted, region_id]
         self._registered[wanted, region_id] += 1
@@ -201,7 +201,7 @@ class StoreStream:
 
     def _resolve(self, subscriptions: Iterator[Subscription] | list[Subscription], ts: int) -> None:
         """Marks of one wanted range go together."""
-        marks: dict[Wanted, list[Pulled]] = {}
+        marks: dict[WantedRange, list[Pulled]] = {}
         for subscription in subscriptions:
             if subscription.matcher.resolve(CommitTs(ts)):
                 marks.setdefault(subscription.wanted, []).append(Pulled(subscription.range, CommitTs(ts)))

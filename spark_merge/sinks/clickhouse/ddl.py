@@ -22,7 +22,7 @@ from spark_merge.ddl.effects import Fate, TableEffect, effects
 from spark_merge.sinks.clickhouse.alter import BY_HAND, change
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.server import identifier, quoted
-from spark_merge.sinks.clickhouse.tables import Note, Tables, There
+from spark_merge.sinks.clickhouse.tables import ClickHouseTables, Note, There
 
 _ASIDE = "__moving"
 
@@ -49,7 +49,7 @@ def followed(head: Head) -> list[TableEffect]:
 class Ddls:
     """`check_owner` is called before each step that changes something, and raises for a former owner."""
 
-    def __init__(self, tables: Tables, check_owner: Callable[[], None]) -> None:
+    def __init__(self, tables: ClickHouseTables, check_owner: Callable[[], None]) -> None:
         self._tables, self._check_owner = tables, check_owner
         self._names, self._server = tables.settings.names, tables.settings.server
 

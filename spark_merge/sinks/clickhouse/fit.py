@@ -10,9 +10,9 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import has_rows
 from spark_merge.sinks.clickhouse.position import Journal, position_of
-from spark_merge.sinks.clickhouse.server import Server, forget
-from spark_merge.sinks.clickhouse.tables import Tables, note_of
-from spark_merge.sinks.clickhouse.uri import Settings, settings_of
+from spark_merge.sinks.clickhouse.server import ClickHouseServer, forget
+from spark_merge.sinks.clickhouse.tables import ClickHouseTables, note_of
+from spark_merge.sinks.clickhouse.uri import ClickHouseSettings, settings_of
 from spark_merge.sinks.kind import SinkUri
 
 _SERVERS_OWN = "('system', 'information_schema', 'INFORMATION_SCHEMA')"
@@ -23,7 +23,7 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     or that has another log's position."""
     with _asked(uri) as settings:
         state = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()
-        tables, wanted = Tables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]
+        tables, wanted = ClickHouseTables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]
         yield from _told(partial(tables.check_apart, wanted))
         there = tables.read(tables.names(wanted))
         for schema in wanted:
@@ -46,7 +46,7 @@ def holds_rows(uri: SinkUri) -> bool:
         return any(settings.names.may_lead_to(name) for name in _with_rows_of_others(settings.server))
 
 
-def _with_rows_of_others(server: Server) -> Iterator[TableName]:
+def _with_rows_of_others(server: ClickHouseServer) -> Iterator[TableName]:
     """Of engines that count their rows: those that keep any."""
     sql = f"SELECT database, name, comment FROM system.tables WHERE total_rows > 0 AND database NOT IN {_SERVERS_OWN}"
     for schema, table, comment in server.rows(sql, doing="looking whether the tables have rows") or ():
@@ -55,7 +55,7 @@ def _with_rows_of_others(server: Server) -> Iterator[TableName]:
 
 
 @contextmanager
-def _asked(uri: SinkUri) -> Iterator[Settings]:
+def _asked(uri: SinkUri) -> Iterator[ClickHouseSettings]:
     settings = settings_of(uri)
     try:
         yield settings

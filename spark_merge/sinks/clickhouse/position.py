@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from sidecar.core.model import CommitTs, Seq, TableName
 from spark_merge.contract import Accepted, Owner
-from spark_merge.sinks.clickhouse.server import NO_DATABASE, NO_TABLE, Server, identifier, literal, quoted
+from spark_merge.sinks.clickhouse.server import NO_DATABASE, NO_TABLE, ClickHouseServer, identifier, literal, quoted
 from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored
 
 TABLE = "ticdc_dump_position"
@@ -88,7 +88,7 @@ class JournalEnd(NamedTuple):
 class Journal:
     """`PositionStore` in `database`. `output`: `JournalRow.output`, as of the last opening that this store carried out."""
 
-    def __init__(self, server: Server, database: str) -> None:
+    def __init__(self, server: ClickHouseServer, database: str) -> None:
         self._server, self._table = server, TableName(database, TABLE)
         self.place = f"{self._table} at {server}"
         self.output = ""

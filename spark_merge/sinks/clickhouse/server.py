@@ -54,7 +54,7 @@ _WAITED_FOR = {"mutations_sync": 2, "alter_sync": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Server(shared.Server):
+class ClickHouseServer(shared.Server):
     """Requests to it, too."""
 
     SECRET_KIND = "clickhouse"
@@ -106,10 +106,10 @@ class Server(shared.Server):
 
 
 _lock = Lock()
-_clients: dict[tuple[int, Server], Client] = {}
+_clients: dict[tuple[int, ClickHouseServer], Client] = {}
 
 
-def _client(server: Server) -> Client:
+def _client(server: ClickHouseServer) -> Client:
     """One a process, for all its threads: it keeps no session, and connections stay warm from one task to the next."""
     place = (os.getpid(), server)
     with _lock:
@@ -132,7 +132,7 @@ def _client(server: Server) -> Client:
         return _clients[place]
 
 
-def forget(server: Server) -> None:
+def forget(server: ClickHouseServer) -> None:
     """Its connections are closed; who asks again gets new ones. Never raises."""
     with _lock:
         client = _clients.pop((os.getpid(), server), None)
@@ -158,7 +158,7 @@ def passes(error: BaseException) -> bool:
 _UNKNOWN = "look the error up in the target's manual and remove its cause; the sink goes on by itself"
 
 
-def _hint(code: int | None, server: Server) -> str:
+def _hint(code: int | None, server: ClickHouseServer) -> str:
     if code is None or code in _AWAY:
         return "see that the target is up, may be written to and can be reached; the sink goes on by itself"
     if code in _NO_LOGIN:

@@ -19,8 +19,8 @@ from spark_merge.sinks.clickhouse.ddl import Ddls
 from spark_merge.sinks.clickhouse.fit import holds_rows, misfits
 from spark_merge.sinks.clickhouse.position import TABLE, Journal, position_of
 from spark_merge.sinks.clickhouse.server import forget
-from spark_merge.sinks.clickhouse.tables import Tables
-from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, Settings, settings_of
+from spark_merge.sinks.clickhouse.tables import ClickHouseTables
+from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, ClickHouseSettings, settings_of
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
 from spark_merge.sinks.kind import SinkKind, SinkUri
 
@@ -31,9 +31,9 @@ TABLES_KNOWN_S = 600
 
 
 class ClickHouseSink:
-    def __init__(self, settings: Settings, *, log_id: str) -> None:
+    def __init__(self, settings: ClickHouseSettings, *, log_id: str) -> None:
         self._settings = settings
-        self._tables = Tables(settings, log_id)
+        self._tables = ClickHouseTables(settings, log_id)
         self._journal = Journal(settings.server, settings.database)
         self._position = position_of(self._journal, log_id=log_id)
         self._fresh = False

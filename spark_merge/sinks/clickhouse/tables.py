@@ -22,7 +22,7 @@ from spark_merge.contract import has_rows
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.columns import DATE_KINDS, column_type, holds, kept_as
 from spark_merge.sinks.clickhouse.server import identifier, literal, quoted
-from spark_merge.sinks.clickhouse.uri import Settings
+from spark_merge.sinks.clickhouse.uri import ClickHouseSettings
 
 NAMES_A_QUERY = 200
 
@@ -62,7 +62,7 @@ class There:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ClickHouseTarget:
     """Where a task writes a table's rows: `kept` has the kinds that its columns have there. Picklable."""
 
     rows: TableName
@@ -70,15 +70,15 @@ class Target:
 
 
 @dataclass
-class Tables:
-    settings: Settings
+class ClickHouseTables:
+    settings: ClickHouseSettings
     log_id: str
     _typed_keys: set[TableName] = field(default_factory=set)
     """Tables that were made with dates in their keys, which cannot become text."""
 
-    def target(self, schema: TableSchema) -> Target:
+    def target(self, schema: TableSchema) -> ClickHouseTarget:
         """As far as the table has been compared."""
-        return Target(self.settings.names.rows(schema.name), self.kept(schema))
+        return ClickHouseTarget(self.settings.names.rows(schema.name), self.kept(schema))
 
     def note(self, schema: TableSchema, upto: int = 0, floor: int = 0) -> Note:
         return Note(self.log_id, (schema.name.schema, schema.name.table), upto, floor=floor)

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from sidecar.core.model import CommitTs, TableName
 from sidecar.errors import SinkError
 from spark_merge.ddl.routes import Routes
-from spark_merge.sinks.clickhouse.server import Server
+from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.options import block, commit_tss, flag, names_of, one_of, option, read, routes, text
 from spark_merge.sinks.server import one_host, server_of
@@ -27,7 +27,7 @@ Dates: TypeAlias = Literal["typed", "text"]
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ClickHouseNames:
     """Where a table of the log is. `rows_table` and `view` hold `{table}`; no `view`: none is made."""
 
     routes: Routes = routes("The database and the name that a table has.")
@@ -54,10 +54,10 @@ def _named(pattern: str, target: TableName) -> TableName:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    server: Server
+class ClickHouseSettings:
+    server: ClickHouseServer
     database: str = DATABASE
-    names: Names = block(Names)
+    names: ClickHouseNames = block(ClickHouseNames)
     dates: Dates = option("dates", one_of("typed", "text"), "typed",
         "`typed`: Date32 and DateTime64. A value that they cannot hold stops the sink. `text`: String, which holds all.")  # fmt: skip
     fsync: bool = option("fsync", flag(), True,
@@ -67,7 +67,7 @@ class Settings:
         "DDLs that the operator carried out. The sink compares and notes their tables, and creates those that are missing.")  # fmt: skip
 
 
-def settings_of(uri: SinkUri) -> Settings:
+def settings_of(uri: SinkUri) -> ClickHouseSettings:
     """Raises SinkError for what cannot be meant; it shows no secret. A password is kept here, in this process and those it starts."""
     parts, tls = uri.parts, uri.parts.scheme.endswith("+ssl")
     database = unquote(parts.path).strip("/") or DATABASE
@@ -78,7 +78,7 @@ def settings_of(uri: SinkUri) -> Settings:
         raise SinkError(f"a {parts.scheme}: sink's URI names no host", hint=f"write {parts.scheme}://user@host:{hosts[0][1]}/{DATABASE}?…")
     if "ssl-ca" in uri.parameters and not tls:
         raise SinkError("ssl-ca without TLS", hint="use clickhouse+ssl:, and the port of the server's HTTPS")
-    settings = read(Settings, uri.parameters, server=server_of(Server, uri, hosts, user="default"), database=database)
+    settings = read(ClickHouseSettings, uri.parameters, server=server_of(ClickHouseServer, uri, hosts, user="default"), database=database)
     rows, view = settings.names.rows_table, settings.names.view
     if "{table}" not in rows or ("{table}" not in view and view) or rows == view:
         raise SinkError(
@@ -88,5 +88,5 @@ def settings_of(uri: SinkUri) -> Settings:
     return settings
 
 
-OPTIONS = (Server, Settings)
+OPTIONS = (ClickHouseServer, ClickHouseSettings)
 PARAMETERS = names_of(*OPTIONS)

@@ -16,8 +16,8 @@ from spark_merge.contract import ChunkPiece, Counts, Outcome, Portion, Rows, Tas
 from spark_merge.encode.block import blocks
 from spark_merge.latest import last_of_each_key
 from spark_merge.sinks.clickhouse.block import rows_of, stream_of, token_of
-from spark_merge.sinks.clickhouse.server import Server
-from spark_merge.sinks.clickhouse.tables import Target
+from spark_merge.sinks.clickhouse.server import ClickHouseServer
+from spark_merge.sinks.clickhouse.tables import ClickHouseTarget
 
 BLOCK_ROWS_MAX = 200_000
 BLOCK_BYTES_MAX = 64 << 20
@@ -30,8 +30,8 @@ _DOES_NOT_FIT = "compare the table at the target with the source's; the sink goe
 class ClickHouseWriter:
     """`output`: position.JournalRow. `written`: the rows are at the target, and are only counted."""
 
-    server: Server
-    targets: Mapping[TableName, Target]
+    server: ClickHouseServer
+    targets: Mapping[TableName, ClickHouseTarget]
     output: str
     written: bool = False
 

@@ -30,7 +30,7 @@ from spark_merge.sinks.delta.ddl import alterations
 from spark_merge.sinks.delta.merge import merge
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.table import Moment, Table
-from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, Settings, holds_rows, settings_of
+from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, DeltaSettings, holds_rows, settings_of
 from spark_merge.sinks.delta.writer import STAGED, DeltaWriter, TablePlace, WrittenFile
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, Identity, owner_of
@@ -43,7 +43,7 @@ TABLES_AT_ONCE_MAX = 8
 
 
 class DeltaSink:
-    def __init__(self, settings: Settings, *, log_id: str) -> None:
+    def __init__(self, settings: DeltaSettings, *, log_id: str) -> None:
         self.gather_s = settings.commit_s
         self._settings, self._log_id = settings, log_id
         identity = Identity(log_id, settings.mode, CHUNK_PARTS["parquet"], LIVE_PARTS["parquet"])

@@ -20,7 +20,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DeltaSettings:
     folder: Folder
     mode: Mode = option("mode", one_of(*MODES), "append",
         "`append`: the log of changes. `merge`: the tables as they are.", shown="must be given")  # fmt: skip
@@ -29,13 +29,13 @@ class Settings:
     ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "With `merge`: DDLs that the operator carried out by hand.")
 
 
-def settings_of(uri: SinkUri) -> Settings:
+def settings_of(uri: SinkUri) -> DeltaSettings:
     """Raises SinkError for what cannot be meant."""
     if "mode" not in uri.parameters:
         raise SinkError(
             f"a {uri.parts.scheme}: sink without a mode", hint="add ?mode=append: the log of changes; or mode=merge: the tables as they are"
         )
-    return read(Settings, uri.parameters, folder=_folder(uri))
+    return read(DeltaSettings, uri.parameters, folder=_folder(uri))
 
 
 def holds_rows(uri: SinkUri) -> bool:
@@ -51,6 +51,6 @@ def _folder(uri: SinkUri) -> Folder:
     return open_folder(scheme + uri.text[len(uri.parts.scheme) :])
 
 
-OPTIONS = (Settings,)
+OPTIONS = (DeltaSettings,)
 PARAMETERS = names_of(*OPTIONS)
 PARAMETERS_S3 = names_of(*OPTIONS, S3_PARAMETERS)

@@ -14,17 +14,17 @@ from spark_merge.sinks.options import names_of, one_of, option, read
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class FileOptions:
     file_format: FileFormat = option("format", one_of(*FILE_FORMATS), FILE_FORMATS[0], "The format of the data files.")
 
 
 def _open(uri: SinkUri) -> Sink:
-    return FileSink(checked_folder(uri), log_id=uri.log_id, file_format=read(Options, uri.parameters).file_format)
+    return FileSink(checked_folder(uri), log_id=uri.log_id, file_format=read(FileOptions, uri.parameters).file_format)
 
 
 def _holds_rows(uri: SinkUri) -> bool:
     return has_files_of_others(folder_of(uri), IDENTITY)
 
 
-FILE = SinkKind(_open, names_of(Options), _holds_rows)
-S3 = SinkKind(_open, names_of(Options, S3_PARAMETERS), _holds_rows)
+FILE = SinkKind(_open, names_of(FileOptions), _holds_rows)
+S3 = SinkKind(_open, names_of(FileOptions, S3_PARAMETERS), _holds_rows)

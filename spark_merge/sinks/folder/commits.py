@@ -29,8 +29,8 @@ from spark_merge.sinks.folder.layout import (
     IDENTITY,
     PROBE,
     SEGMENTS,
-    Commit,
     DeliveredSegment,
+    FolderCommit,
     Identity,
     commit_from_json,
     commit_path,
@@ -57,7 +57,7 @@ class FolderVersion:
     """What the next swap is compared with; `last` None where no commit is."""
 
     identity: Identity
-    last: Commit | None
+    last: FolderCommit | None
 
 
 class FolderPositions:
@@ -91,7 +91,7 @@ class FolderPositions:
                 self._repeat_for_readers(version.last.segments)
         assert version is not None
         number = version.last.number + 1 if version.last else 0
-        commit = Commit(number, after.owner, self._by, after.accepted and after.accepted.seq, tuple(payload or ()))
+        commit = FolderCommit(number, after.owner, self._by, after.accepted and after.accepted.seq, tuple(payload or ()))
         if not self._create(commit):
             return Missed.CONFLICT
         if opening:
@@ -135,7 +135,7 @@ class FolderPositions:
         self.identity = mine
         return replace(version, identity=mine)
 
-    def _create(self, commit: Commit) -> bool:
+    def _create(self, commit: FolderCommit) -> bool:
         with storage_errors(self._folder):
             created = storage.create_exclusively(self._folder, commit_path(commit.number), commit_to_json(commit))
         return created and max(_numbers(self._folder)) == commit.number
@@ -154,7 +154,7 @@ def accepted_in(folder: Folder) -> Accepted | None:
     return accepted_by(folder, last_commit(folder))
 
 
-def last_commit(folder: Folder) -> Commit | None:
+def last_commit(folder: Folder) -> FolderCommit | None:
     """One that was listed and is gone has later ones: it is listed again."""
     while numbers := _numbers(folder):
         path = commit_path(max(numbers))
@@ -168,7 +168,7 @@ def last_commit(folder: Folder) -> Commit | None:
     return None
 
 
-def accepted_by(folder: Folder, last: Commit | None) -> Accepted | None:
+def accepted_by(folder: Folder, last: FolderCommit | None) -> Accepted | None:
     """What is accepted by `last` and all commits before it; None: by version 1."""
     if last is not None and last.segments:
         return _accepted(last.segments[-1])

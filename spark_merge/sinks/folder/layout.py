@@ -107,7 +107,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class FolderCommit:
     """`by`: drawn by the process that made it, so that two who open at once can tell whose it is. `accepted`: the last segment that is
     accepted from here on. `segments`: those that this one accepts; none: `owner` opened."""
 
@@ -221,7 +221,7 @@ def _dump_of(found: Any) -> DumpTold:
     return DumpTold(found["dump_id"], DumpState(found["state"]), tuple(TableName(*table) for table in found["complete"]))
 
 
-def commit_to_json(commit: Commit) -> bytes:
+def commit_to_json(commit: FolderCommit) -> bytes:
     return _json(
         {
             "version": FORMAT_VERSION,
@@ -234,7 +234,7 @@ def commit_to_json(commit: Commit) -> bytes:
     )
 
 
-def commit_from_json(data: bytes, *, name: str) -> Commit:
+def commit_from_json(data: bytes, *, name: str) -> FolderCommit:
     """The inverse. Raises SinkError naming the file."""
     with _reading(name):
         found = json.loads(data)
@@ -242,7 +242,7 @@ def commit_from_json(data: bytes, *, name: str) -> Commit:
         epoch, incarnation = found["owner"]
         accepted = None if found["accepted"] is None else Seq(int(found["accepted"]))
         segments = tuple(_segment_of(segment, name) for segment in found["segments"])
-        return Commit(int(found["number"]), Owner(int(epoch), int(incarnation)), str(found["by"]), accepted, segments)
+        return FolderCommit(int(found["number"]), Owner(int(epoch), int(incarnation)), str(found["by"]), accepted, segments)
 
 
 def head_to_json(number: int) -> bytes:

@@ -7,7 +7,7 @@ import secrets
 
 from sidecar.errors import SinkError
 from spark_merge.sinks.http.client import Body, Receiver, client_of
-from spark_merge.sinks.http.state import Begun, State, state_of
+from spark_merge.sinks.http.state import BegunSegment, ReceiverState, state_of
 from spark_merge.sinks.position import Missed, OutputState, Stored
 
 REFUSED_MAX = 5
@@ -19,11 +19,11 @@ class ReceiverPositions:
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        self._swapped: State | None = None
+        self._swapped: ReceiverState | None = None
         self._refused = 0
         self.place = str(receiver)
 
-    def read(self) -> Stored[Begun] | None:
+    def read(self) -> Stored[BegunSegment] | None:
         text = client_of(self._receiver).state()
         if text is None:
             return None
@@ -32,12 +32,12 @@ class ReceiverPositions:
 
     def compare_and_swap(
         self,
-        before: Stored[Begun] | None,
-        after: OutputState[Begun],
+        before: Stored[BegunSegment] | None,
+        after: OutputState[BegunSegment],
         payload: None = None,  # noqa: ARG002 - the port's
-    ) -> Stored[Begun] | Missed:
+    ) -> Stored[BegunSegment] | Missed:
         """Each swap has a `by` of its own, so a receiver that takes an equal state for done takes no other worker's for it."""
-        state = State(after.log_id, *after.owner, secrets.token_hex(8)).standing(after.accepted, after.detail)
+        state = ReceiverState(after.log_id, *after.owner, secrets.token_hex(8)).standing(after.accepted, after.detail)
         key = f'"{state.log}/open/{state.epoch}.{state.incarnation}.{state.by}"'
         body = Body(b"", key, "that it has a new owner, a body")
         conflict = client_of(self._receiver).post(body, after=None if before is None else str(before.version), state=state.text)
@@ -52,7 +52,7 @@ class ReceiverPositions:
             )
         return Missed.UNKNOWN
 
-    def swapped(self) -> State:
+    def swapped(self) -> ReceiverState:
         """As the last swap wrote it."""
         assert self._swapped is not None, "open comes first"
         return self._swapped

@@ -16,7 +16,7 @@ from spark_merge.sinks.fence import check_next
 from spark_merge.sinks.http.client import Receiver, client_of
 from spark_merge.sinks.http.position import ReceiverPositions
 from spark_merge.sinks.http.records import ending_of
-from spark_merge.sinks.http.state import State
+from spark_merge.sinks.http.state import ReceiverState
 from spark_merge.sinks.http.writer import HttpWriter, Limits, mine
 from spark_merge.sinks.position import PositionKeeper
 
@@ -29,7 +29,7 @@ class HttpSink:
         self._positions = ReceiverPositions(receiver)
         remedy = "name another output (another path, if the receiver keeps one for each), and dump again"
         self._position = PositionKeeper(self._positions, log_id=log_id, remedy=remedy)
-        self._state: State | None = None
+        self._state: ReceiverState | None = None
 
     def look(self) -> Accepted | None:
         state = self._position.look()
@@ -67,7 +67,7 @@ class HttpSink:
     def close(self) -> None:
         client_of(self.receiver).close()
 
-    def _opened(self) -> State:
+    def _opened(self) -> ReceiverState:
         if self._state is None:
             raise SinkError(f"{self.receiver} was not opened", hint="report this: it is a defect of ticdc-dump")
         return self._state

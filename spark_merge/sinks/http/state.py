@@ -20,14 +20,14 @@ from spark_merge.contract import Accepted, Owner
 VERSION = 1
 
 
-class Place(NamedTuple):
+class StreamPlace(NamedTuple):
     """All before segment `seq` is told, and so many rows of it."""
 
     seq: int
     rows: int
 
 
-class Begun(msgspec.Struct, frozen=True):
+class BegunSegment(msgspec.Struct, frozen=True):
     """A segment of which `rows` are told, and not its end."""
 
     seq: Seq
@@ -35,7 +35,7 @@ class Begun(msgspec.Struct, frozen=True):
     rows: int
 
 
-class State(msgspec.Struct, frozen=True):
+class ReceiverState(msgspec.Struct, frozen=True):
     """`by`: drawn by who opened: two who open at once can tell whose it is. `seq`, `upto_ts` (decimal), `manifest`: as of `Accepted`."""
 
     log: str
@@ -45,7 +45,7 @@ class State(msgspec.Struct, frozen=True):
     seq: Seq | None = None
     upto_ts: str | None = None
     manifest: str = ""
-    begun: Begun | None = None
+    begun: BegunSegment | None = None
     version: int = VERSION
 
     @property
@@ -64,26 +64,26 @@ class State(msgspec.Struct, frozen=True):
         return Accepted(self.seq, None if self.upto_ts is None else CommitTs(int(self.upto_ts)), self.manifest)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StreamPlace:
         if self.begun is not None:
-            return Place(self.begun.seq, self.begun.rows)
-        return Place(-1 if self.seq is None else self.seq + 1, 0)
+            return StreamPlace(self.begun.seq, self.begun.rows)
+        return StreamPlace(-1 if self.seq is None else self.seq + 1, 0)
 
-    def standing(self, accepted: Accepted | None, begun: Begun | None) -> State:
+    def standing(self, accepted: Accepted | None, begun: BegunSegment | None) -> ReceiverState:
         return msgspec.structs.replace(self if accepted is None else self.ended(accepted), begun=begun)
 
-    def within(self, seq: Seq, manifest: str, rows: int) -> State:
-        return msgspec.structs.replace(self, begun=Begun(seq, manifest, rows))
+    def within(self, seq: Seq, manifest: str, rows: int) -> ReceiverState:
+        return msgspec.structs.replace(self, begun=BegunSegment(seq, manifest, rows))
 
-    def ended(self, found: Accepted) -> State:
+    def ended(self, found: Accepted) -> ReceiverState:
         upto_ts = None if found.upto_ts is None else str(found.upto_ts)
         return msgspec.structs.replace(self, seq=found.seq, upto_ts=upto_ts, manifest=found.manifest, begun=None)
 
 
-def state_of(text: str, *, where: object) -> State:
+def state_of(text: str, *, where: object) -> ReceiverState:
     """Raises SinkError."""
     try:
-        found = msgspec.json.decode(text, type=State)
+        found = msgspec.json.decode(text, type=ReceiverState)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise SinkError(
             f"{where} answers GET with something else than a state of ours: {error}",

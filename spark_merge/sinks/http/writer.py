@@ -18,7 +18,7 @@ from spark_merge.contract import Counts, Outcome, Portion, Task
 from spark_merge.sinks.http.client import Body, Client, Receiver, client_of
 from spark_merge.sinks.http.lines import Lines, lines, passed
 from spark_merge.sinks.http.records import Ending, schema_line
-from spark_merge.sinks.http.state import Place, State, state_of
+from spark_merge.sinks.http.state import ReceiverState, StreamPlace, state_of
 from spark_merge.sinks.options import number, option
 
 
@@ -38,12 +38,12 @@ class HttpWriter:
 
     receiver: Receiver
     limits: Limits
-    state: State
+    state: ReceiverState
     endings: tuple[Ending, ...]
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
-        stream = Stream(client_of(self.receiver), self.state, self.limits)
+        stream = BodyStream(client_of(self.receiver), self.state, self.limits)
         left = deque(self.endings)
         for seq, of_segment in groupby(portions, lambda portion: portion.unit.seq):
             while left[0].accepted.seq < seq:
@@ -59,13 +59,13 @@ class HttpWriter:
         return Outcome(task.id, counts)
 
 
-class Stream:
+class BodyStream:
     """Records in their order. What it holds always begins where the receiver is."""
 
-    def __init__(self, client: Client, state: State, limits: Limits) -> None:
+    def __init__(self, client: Client, state: ReceiverState, limits: Limits) -> None:
         self._client, self._limits = client, limits
         self._state = self._next = state
-        self._at = Place(-1, 0)
+        self._at = StreamPlace(-1, 0)
         self._empty()
 
     def _empty(self) -> None:
@@ -81,7 +81,7 @@ class Stream:
         """The next rows of the segment that has this ending."""
         seq, manifest = ending.accepted.seq, ending.accepted.manifest
         first = self._at.rows if self._at.seq == seq else 0
-        self._at = Place(seq, first + found.rows)
+        self._at = StreamPlace(seq, first + found.rows)
         while found.rows:
             if (told := min(found.rows, self._told(seq) - first)) > 0:
                 first, found = first + told, found.split(told)[1]
@@ -142,7 +142,7 @@ class Stream:
         self._empty()
 
 
-def ahead(client: Client, expected: State, reason: str) -> State:
+def ahead(client: Client, expected: ReceiverState, reason: str) -> ReceiverState:
     """Where the receiver is that took no body up to `expected`: it has it, and maybe more, from a twin of this task. Raises OwnershipLost
     where another owner is, SinkError for all else."""
     text = client.state()
@@ -156,7 +156,7 @@ def ahead(client: Client, expected: State, reason: str) -> State:
     return found
 
 
-def mine(client: Client, text: str | None, expected: State) -> State:
+def mine(client: Client, text: str | None, expected: ReceiverState) -> ReceiverState:
     """The receiver's state, if its writer is the one of `expected`. Raises OwnershipLost, SinkError."""
     if text is None:
         raise SinkError(

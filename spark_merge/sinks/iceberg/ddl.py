@@ -29,7 +29,7 @@ from spark_merge.ddl.conversion import Conversion, conversion
 from spark_merge.ddl.effects import Fate, TableEffect, effects
 from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.iceberg.types import iceberg_type, widened
-from spark_merge.sinks.iceberg.uri import Settings
+from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.table_ddl import Merged
 
 ICEBERG = Merged("Iceberg tables", "a table is not renamed in its catalog", "namespace")
@@ -48,7 +48,7 @@ class Altered:
     by_hand: bool = False
 
 
-def alterations(head: Head, settings: Settings) -> dict[Identifier, Altered]:
+def alterations(head: Head, settings: IcebergSettings) -> dict[Identifier, Altered]:
     """By the place of a table. Raises SinkError for what no table can follow."""
     by_hand = head.upto_ts in settings.ddl_done
     found = effects(head) if by_hand else ICEBERG.followed(head, settings.routes, settings.identifier)

@@ -28,7 +28,7 @@ from spark_merge.latest import are_last, key_codes
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.iceberg.partitions import Place
 from spark_merge.sinks.iceberg.types import arrow_schema
-from spark_merge.sinks.iceberg.writer import Files, Target, Written
+from spark_merge.sinks.iceberg.writer import Files, LakeFile, LakeTarget
 
 POSITIONS = Schema(
     NestedField(2147483546, "file_path", StringType(), required=True), NestedField(2147483545, "pos", LongType(), required=True)
@@ -38,7 +38,7 @@ POSITIONS = Schema(
 KEYS_AT_ONCE_MAX = 1 << 20
 
 
-def with_keys(files: Sequence[Written], target: Target, key: Sequence[int], into: Files) -> None:
+def with_keys(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int], into: Files) -> None:
     """Files of the keys of those that have none."""
     schema = Schema.model_validate_json(target.schema)
     names = [schema.fields[0].name, *(schema.find_field(number).name for number in key)]
@@ -51,7 +51,7 @@ def with_keys(files: Sequence[Written], target: Target, key: Sequence[int], into
                 into.put(target, file.table, (file.first, file.last), schema, found, **told)
 
 
-def without_repeats(files: Sequence[Written], target: Target, key: Sequence[int], into: Files) -> None:
+def without_repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int], into: Files) -> None:
     """A file of position deletes a partition, if these files have rows that later ones follow."""
     data = [file for file in files if file.content == DataFileContent.DATA]
     keys = [file for file in files if file.content == DataFileContent.EQUALITY_DELETES and not file.passes]
@@ -59,7 +59,7 @@ def without_repeats(files: Sequence[Written], target: Target, key: Sequence[int]
     of_one_pass = not keys and len(passes(data)) == 1
     if not data or alone or of_one_pass:
         return
-    found: defaultdict[tuple[int, Place], list[tuple[Written, Any]]] = defaultdict(list)
+    found: defaultdict[tuple[int, Place], list[tuple[LakeFile, Any]]] = defaultdict(list)
     for file, places in _repeats([*data, *keys], target, key):
         found[file.spec_id, file.place].append((file, places))
     for (spec_id, place), repeats in found.items():
@@ -73,7 +73,7 @@ def without_repeats(files: Sequence[Written], target: Target, key: Sequence[int]
         into.put_at(target, files[0].table, seqs, POSITIONS, rows, **told)
 
 
-def _repeats(files: Sequence[Written], target: Target, key: Sequence[int]) -> Iterator[tuple[Written, Any]]:
+def _repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int]) -> Iterator[tuple[LakeFile, Any]]:
     """Of data files the rows, by place, that another one follows; sorted by path and place."""
     schema = Schema.model_validate_json(target.schema)
     names = [schema.fields[0].name, *(schema.find_field(number).name for number in key)]
@@ -89,14 +89,14 @@ def _repeats(files: Sequence[Written], target: Target, key: Sequence[int]) -> It
             yield file, places
 
 
-def _rank(file: Written) -> int:
+def _rank(file: LakeFile) -> int:
     """Of its rows: a key that was touched comes before the put that it has become."""
     if file.content != DataFileContent.DATA:
         return RANK_DELETE
     return RANK_CHUNK if file.passes else RANK_PUT
 
 
-def _read(folder: Folder, file: Written, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read(folder: Folder, file: LakeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with storage_errors(f"{folder}/{file.name}"), storage.open_to_read(folder, file.name) as found:
         for rows in pq.ParquetFile(found).iter_batches(batch_size=KEYS_AT_ONCE_MAX, columns=list(names)):
             yield rows.select(list(names))
@@ -110,9 +110,9 @@ def _required(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(False) for field in schema])
 
 
-def passes(files: Iterable[Written]) -> frozenset[DumpPass]:
+def passes(files: Iterable[LakeFile]) -> frozenset[DumpPass]:
     return frozenset(one for file in files for one in file.passes)
 
 
-def live(files: Iterable[Written]) -> list[Written]:
+def live(files: Iterable[LakeFile]) -> list[LakeFile]:
     return [file for file in files if not file.passes]

@@ -49,7 +49,7 @@ from sidecar.errors import SinkError, StorageFull
 from sidecar.process.progress import may_take
 from spark_merge.sinks.iceberg import rest
 from spark_merge.sinks.iceberg.deletes import RowDelta
-from spark_merge.sinks.iceberg.uri import Settings
+from spark_merge.sinks.iceberg.uri import IcebergSettings
 
 T = TypeVar("T")
 Identifier = tuple[str, ...]
@@ -82,7 +82,7 @@ class Outpaced(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowsOfFiles:
     """How files become rows, where they are not only added. `below`, `emptied`: as of RowDelta. `told_by`: the property that is to name
     the snapshot."""
 
@@ -92,7 +92,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LakeChange:
     """Of a table, all of it or nothing. `schema` None: as it is. `forget`: snapshots that are to go."""
 
     properties: Mapping[str, str]
@@ -100,7 +100,7 @@ class Change:
     files: Sequence[DataFile] = ()
     schema: Schema | None = None
     forget: Sequence[int] = ()
-    rows: Rows | None = None
+    rows: RowsOfFiles | None = None
 
 
 class _Staged(Transaction):
@@ -114,7 +114,7 @@ class _Staged(Transaction):
 class Lake:
     """Opens the catalog when it is needed; after an error that passes it is closed, and opens afresh. One thread."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: IcebergSettings) -> None:
         self.settings = settings
         self._catalog: Catalog | None = None
 
@@ -155,7 +155,7 @@ class Lake:
 
         return self.retried(act, doing=f"making {'.'.join(name)}")
 
-    def commit(self, table: Table, change: Change) -> None:
+    def commit(self, table: Table, change: LakeChange) -> None:
         """Raises Outpaced; what the catalog raises passes through: then it is not known whether it was made. Not tried again."""
         staged = _Staged(table)
         properties = dict(change.properties)

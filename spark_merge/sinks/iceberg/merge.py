@@ -49,14 +49,14 @@ from spark_merge.contract import DumpPass, Head
 from spark_merge.sinks.iceberg.ddl import ICEBERG, Altered, alterations, check_parted
 from spark_merge.sinks.iceberg.evolution import evolved
 from spark_merge.sinks.iceberg.fold import live, passes, with_keys, without_repeats
-from spark_merge.sinks.iceberg.lake import Change, Rows
+from spark_merge.sinks.iceberg.lake import LakeChange, RowsOfFiles
 from spark_merge.sinks.iceberg.merge_writer import key_ids
 from spark_merge.sinks.iceberg.modes import TableBatch
 from spark_merge.sinks.iceberg.partitions import check_stays
 from spark_merge.sinks.iceberg.position import PREFIX, Standings
 from spark_merge.sinks.iceberg.types import Mode
-from spark_merge.sinks.iceberg.uri import Settings
-from spark_merge.sinks.iceberg.writer import Files, Written
+from spark_merge.sinks.iceberg.uri import IcebergSettings
+from spark_merge.sinks.iceberg.writer import Files, LakeFile
 from spark_merge.sinks.table_ddl import check_key
 
 SNAPSHOT = f"{PREFIX}snapshot"
@@ -87,7 +87,7 @@ class Below:
         found = dict(zip(_NAMES, ("" if self.base is None else str(self.base), self.dump, keys), strict=True))
         return found | {LIVE: "" if self.live is None else str(self.live)}
 
-    def with_live(self, files: Sequence[Written]) -> Below:
+    def with_live(self, files: Sequence[LakeFile]) -> Below:
         """With these files of live rows, which are of no earlier segments than those before them."""
         return replace(self, live=min(file.first for file in files)) if files and self.live is None else self
 
@@ -105,7 +105,7 @@ LIVE = f"{PREFIX}live"
 
 @dataclass(frozen=True, slots=True)
 class MergeMode:
-    settings: Settings
+    settings: IcebergSettings
     name: Mode = "merge"
 
     def check(self, schema: TableSchema) -> None:
@@ -117,19 +117,19 @@ class MergeMode:
     def merges(self, table: Table) -> bool:
         return Below.of(table).base is None
 
-    def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> Change | None:
+    def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> LakeChange | None:
         """A first snapshot, whose number is `base`."""
         first = table.metadata.current_snapshot_id is None
         if schema is None and not first:
             return None
         below = Below(table.metadata.next_sequence_number()) if first else Below.of(table)
-        return Change(standing.properties() | below.properties(), {}, schema=schema, rows=Rows(SNAPSHOT))
+        return LakeChange(standing.properties() | below.properties(), {}, schema=schema, rows=RowsOfFiles(SNAPSHOT))
 
     def alterations(self, last: Head) -> Mapping[TableName, Altered]:
         found = alterations(last, self.settings).values()
         return {schema.name: altered for altered in found if (schema := altered.before or altered.after) is not None}
 
-    def change(self, batch: TableBatch) -> Change | None:
+    def change(self, batch: TableBatch) -> LakeChange | None:
         table, altered, standing = batch.table, batch.altered, batch.standing
         below, schema = Below.of(table), None
         if altered is not None:
@@ -139,17 +139,17 @@ class MergeMode:
             if altered.by_hand or (altered.before is not None and altered.after is not None and altered.before.key != altered.after.key):
                 below = replace(below, base=None)
         if altered is not None and altered.emptied:
-            below, rows = Below(table.metadata.next_sequence_number()), Rows(SNAPSHOT, emptied=True)
-            return Change(standing.properties() | below.properties(), standing.summary(), (), schema, rows=rows)
+            below, rows = Below(table.metadata.next_sequence_number()), RowsOfFiles(SNAPSHOT, emptied=True)
+            return LakeChange(standing.properties() | below.properties(), standing.summary(), (), schema, rows=rows)
         if not batch.files and schema is None and below == Below.of(table):
             return None
         below, files, low = _merged_files(batch, below)
-        rows = Rows(SNAPSHOT, below={file.path: below.base for file in low if below.base is not None})
+        rows = RowsOfFiles(SNAPSHOT, below={file.path: below.base for file in low if below.base is not None})
         made = [file.data_file() for file in files]
-        return Change(standing.properties() | below.properties(), standing.summary(), made, schema, rows=rows)
+        return LakeChange(standing.properties() | below.properties(), standing.summary(), made, schema, rows=rows)
 
 
-def _merged_files(batch: TableBatch, below: Below) -> tuple[Below, list[Written], list[Written]]:
+def _merged_files(batch: TableBatch, below: Below) -> tuple[Below, list[LakeFile], list[LakeFile]]:
     """All files of the commit, and those of them that come at `base`."""
     files = batch.files
     if not files:

@@ -27,14 +27,14 @@ from spark_merge.encode.block import Block
 from spark_merge.latest import are_last, key_codes
 from spark_merge.sinks.iceberg import writer
 from spark_merge.sinks.iceberg.types import rows_of_block
-from spark_merge.sinks.iceberg.writer import Files, Target, counted, written_schema
+from spark_merge.sinks.iceberg.writer import Files, LakeTarget, counted, written_schema
 
 
 @dataclass(frozen=True, slots=True)
 class MergeWriter:
     """Picklable. As IcebergWriter, for targets of `mode=merge`."""
 
-    targets: Mapping[TableName, Target]
+    targets: Mapping[TableName, LakeTarget]
     owner: Owner
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
@@ -72,7 +72,7 @@ class _Rows:
 class _Table:
     """Of a task."""
 
-    target: Target
+    target: LakeTarget
     table: TableSchema
     schema: Schema
     into: pa.Schema
@@ -81,7 +81,7 @@ class _Table:
     bytes: int = 0
 
     @classmethod
-    def of(cls, target: Target, table: TableSchema) -> _Table:
+    def of(cls, target: LakeTarget, table: TableSchema) -> _Table:
         schema = Schema.model_validate_json(target.schema)
         return cls(target, table, schema, written_schema(schema, table, "merge"))
 

@@ -14,12 +14,12 @@ from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.effects import effects
 from spark_merge.sinks.iceberg.ddl import Altered
 from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
-from spark_merge.sinks.iceberg.lake import Change
+from spark_merge.sinks.iceberg.lake import LakeChange
 from spark_merge.sinks.iceberg.partitions import check_stays
 from spark_merge.sinks.iceberg.position import Standings
 from spark_merge.sinks.iceberg.types import Mode
-from spark_merge.sinks.iceberg.uri import Settings
-from spark_merge.sinks.iceberg.writer import Target, Written
+from spark_merge.sinks.iceberg.uri import IcebergSettings
+from spark_merge.sinks.iceberg.writer import LakeFile, LakeTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class TableBatch:
 
     table: Table
     last: Head
-    files: Sequence[Written]
+    files: Sequence[LakeFile]
     altered: Altered | None
-    target: tuple[TableSchema, Target] | None
+    target: tuple[TableSchema, LakeTarget] | None
     standing: Standings
 
 
@@ -48,21 +48,21 @@ class TableMode(Protocol):
         """Whether they can be with the partitions of the table."""
 
     def merges(self, table: Table) -> bool:
-        """`Target.merges`."""
+        """`LakeTarget.merges`."""
 
-    def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> Change | None:
+    def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> LakeChange | None:
         """What the table needs before it gets rows; `schema`: other columns than it has."""
 
     def alterations(self, last: Head) -> Mapping[TableName, Altered]:
         """Of the DDLs that end a batch: each table once, by the name before them."""
 
-    def change(self, batch: TableBatch) -> Change | None:
+    def change(self, batch: TableBatch) -> LakeChange | None:
         """The commit; None: there is nothing to commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendMode:
-    settings: Settings
+    settings: IcebergSettings
     name: Mode = "append"
 
     def check(self, schema: TableSchema) -> None:
@@ -74,8 +74,8 @@ class AppendMode:
     def merges(self, table: Table) -> bool:  # noqa: ARG002 - rows are only appended
         return False
 
-    def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> Change | None:  # noqa: ARG002 - of merge
-        return None if schema is None else Change(standing.properties(), {}, schema=schema)
+    def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> LakeChange | None:  # noqa: ARG002 - of merge
+        return None if schema is None else LakeChange(standing.properties(), {}, schema=schema)
 
     def alterations(self, last: Head) -> Mapping[TableName, Altered]:
         """Those that have other columns under their names, or are there under a name that no table had."""
@@ -89,12 +89,12 @@ class AppendMode:
                 found[name] = Altered(before, after, renamed(columns.get((before, after), ())))
         return found
 
-    def change(self, batch: TableBatch) -> Change | None:
+    def change(self, batch: TableBatch) -> LakeChange | None:
         schema = None if batch.altered is None else self._next_schema(batch.table, batch.altered)
         if not batch.files and schema is None:
             return None
         files = [file.data_file() for file in batch.files]
-        return Change(batch.standing.properties(), batch.standing.summary(), files, schema)
+        return LakeChange(batch.standing.properties(), batch.standing.summary(), files, schema)
 
     def _next_schema(self, table: Table, altered: Altered) -> Schema | None:
         before, after = altered.before, altered.after

@@ -32,7 +32,7 @@ from pyiceberg.types import NestedField
 
 from sidecar.core.model import TableName, TableSchema, lowered
 from sidecar.errors import SinkError, UnsupportedDdl
-from spark_merge.ddl.tokens import Token, tokens
+from spark_merge.ddl.tokens import SqlToken, tokens
 from spark_merge.sinks.iceberg.partitions import fits
 from spark_merge.sinks.iceberg.types import Mode, iceberg_schema
 
@@ -52,7 +52,7 @@ NUMBER_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartitionTerm:
     """`name`: as it is in SQL; `identity` for a column by itself."""
 
     name: str
@@ -67,8 +67,8 @@ class Part:
 class Partitions:
     """Rules, by folded names. Made by `partitions_of`; without any, a table that is made has no partitions."""
 
-    tables: Mapping[TableName, Sequence[Part]] = field(default_factory=dict)
-    schemas: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    tables: Mapping[TableName, Sequence[PartitionTerm]] = field(default_factory=dict)
+    schemas: Mapping[str, Sequence[PartitionTerm]] = field(default_factory=dict)
 
     def spec(self, table: TableSchema, mode: Mode = "append") -> PartitionSpec:
         """Of a table that is made by `iceberg_schema`. Raises SinkError for a column that it has not, or that has no such transform."""
@@ -95,12 +95,12 @@ def partitions_of(text: str) -> Partitions:
 class _Rules:
     """Reads from the first token to the last."""
 
-    def __init__(self, text: str, found: Sequence[Token]) -> None:
+    def __init__(self, text: str, found: Sequence[SqlToken]) -> None:
         self._text, self._found, self._at = text, found, 0
 
     def all(self) -> Partitions:
-        tables: dict[TableName, Sequence[Part]] = {}
-        schemas: dict[str, Sequence[Part]] = {}
+        tables: dict[TableName, Sequence[PartitionTerm]] = {}
+        schemas: dict[str, Sequence[PartitionTerm]] = {}
         while self._found[self._at].kind != "end":
             schema = self._name()
             self._sign(".")
@@ -116,9 +116,9 @@ class _Rules:
                 self._sign(",")
         return Partitions(tables, schemas)
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[PartitionTerm]:
         self._sign("(")
-        parts: list[Part] = []
+        parts: list[PartitionTerm] = []
         while not self._is(")"):
             if parts:
                 self._sign(",")
@@ -127,17 +127,17 @@ class _Rules:
             raise self._wrong("has one column twice by the same transform, or by two units of time")
         return parts
 
-    def _part(self) -> Part:
+    def _part(self) -> PartitionTerm:
         token, name = self._found[self._at], self._name()
         if not self._is("("):
-            return Part("identity", IdentityTransform(), name)
+            return PartitionTerm("identity", IdentityTransform(), name)
         word = token.value if token.value in _OF_A_NUMBER or token.value.endswith("S") else f"{token.value}S"
         if word in _OF_A_COLUMN:
-            part = Part(lowered(word), _OF_A_COLUMN[word](), self._name())
+            part = PartitionTerm(lowered(word), _OF_A_COLUMN[word](), self._name())
         elif word in _OF_A_NUMBER:
             number = self._number()
             self._sign(",")
-            part = Part(lowered(word), _OF_A_NUMBER[word](number), self._name())
+            part = PartitionTerm(lowered(word), _OF_A_NUMBER[word](number), self._name())
         else:
             raise self._wrong(f"has {token.text}(…), which is no transform that this sink writes")
         self._sign(")")
@@ -172,11 +172,11 @@ class _Rules:
         return SinkError(f"partitions={self._text!r} {what}", hint=HOW)
 
 
-def _shown(token: Token) -> str:
+def _shown(token: SqlToken) -> str:
     return repr(token.text) if token.text else "its end"
 
 
-def _source(table: TableSchema, schema: Schema, part: Part) -> NestedField:
+def _source(table: TableSchema, schema: Schema, part: PartitionTerm) -> NestedField:
     found = [one for one in schema.fields if lowered(one.name) == lowered(part.column)]
     if not found:
         raise SinkError(
@@ -192,7 +192,7 @@ def _source(table: TableSchema, schema: Schema, part: Part) -> NestedField:
     return found[0]
 
 
-def _free_name(schema: Schema, source: NestedField, part: Part) -> str:
+def _free_name(schema: Schema, source: NestedField, part: PartitionTerm) -> str:
     """As Spark calls it, with underscores in front where a column is called so."""
     if part.name == "identity":
         return source.name

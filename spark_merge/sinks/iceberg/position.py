@@ -27,10 +27,10 @@ from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Accepted, Owner
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import check_log
-from spark_merge.sinks.iceberg.lake import Change, Lake, Outpaced
+from spark_merge.sinks.iceberg.lake import Lake, LakeChange, Outpaced
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema
 from spark_merge.sinks.iceberg.uri import RECORD
-from spark_merge.sinks.iceberg.writer import Written, write_parquet
+from spark_merge.sinks.iceberg.writer import LakeFile, write_parquet
 from spark_merge.sinks.position import Missed, OutputState, Stored, gone
 
 VERSIONS: dict[Mode, str] = {"append": "1", "merge": "2"}
@@ -171,14 +171,14 @@ class RecordPositions:
             raise SinkError(f"{self.place} is a table that no sink of ours made", hint=f"name a namespace without a table {RECORD}")
         return Stored(OutputState(standing.log_id, standing.owner or NO_OWNER, standing.accepted), table)
 
-    def _change(self, table: Table, state: OutputState[None], rows: RecordRows) -> Change:
+    def _change(self, table: Table, state: OutputState[None], rows: RecordRows) -> LakeChange:
         standing = Standings(state.log_id, self._mode, state.owner, state.accepted)
         snapshots = sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0)
         files = [self._file(table, state, rows).data_file()] if rows else []
         forget = [one.snapshot_id for one in snapshots[:-SNAPSHOTS_KEPT]]
-        return Change(standing.properties(), standing.summary(), files, forget=forget)
+        return LakeChange(standing.properties(), standing.summary(), files, forget=forget)
 
-    def _file(self, table: Table, state: OutputState[None], rows: RecordRows) -> Written:
+    def _file(self, table: Table, state: OutputState[None], rows: RecordRows) -> LakeFile:
         """Of these rows: a new one for each try of a batch."""
         assert state.accepted is not None, "rows are of an accepted segment"
         seq, owner = state.accepted.seq, state.owner
@@ -188,7 +188,7 @@ class RecordPositions:
         found = pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, into, strict=True)], schema=into)
         with storage_errors(folder), storage.new_file(folder, name) as out:
             size, statistics = write_parquet(out, SCHEMA, found, {})
-        return Written(seq, seq, TableName("", RECORD), version_of(table), f"{location}/{name}", size, statistics)
+        return LakeFile(seq, seq, TableName("", RECORD), version_of(table), f"{location}/{name}", size, statistics)
 
 
 def _table(stored: Stored[None]) -> Table:

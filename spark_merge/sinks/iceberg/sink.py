@@ -23,10 +23,10 @@ from spark_merge.sinks.iceberg.merge import MergeMode
 from spark_merge.sinks.iceberg.merge_writer import MergeWriter
 from spark_merge.sinks.iceberg.modes import AppendMode
 from spark_merge.sinks.iceberg.position import ANOTHER_NAMESPACE, RecordPositions
-from spark_merge.sinks.iceberg.tables import Tables
+from spark_merge.sinks.iceberg.tables import LakeTables
 from spark_merge.sinks.iceberg.types import iceberg_schema
-from spark_merge.sinks.iceberg.uri import PARAMETERS, RECORD, Settings, settings_of
-from spark_merge.sinks.iceberg.writer import IcebergWriter, Written
+from spark_merge.sinks.iceberg.uri import PARAMETERS, RECORD, IcebergSettings, settings_of
+from spark_merge.sinks.iceberg.writer import IcebergWriter, LakeFile
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.position import PositionKeeper
 from spark_merge.sinks.table_ddl import check_key
@@ -36,14 +36,14 @@ CHUNK_PARTS = 16
 
 
 class IcebergSink:
-    def __init__(self, settings: Settings, *, log_id: str) -> None:
+    def __init__(self, settings: IcebergSettings, *, log_id: str) -> None:
         self.gather_s = settings.commit_s
         self._lake = Lake(settings)
         self._record = RecordPositions(self._lake)
         self._position = PositionKeeper(self._record, log_id=log_id, remedy=ANOTHER_NAMESPACE)
         self._merges = settings.mode == "merge"
         mode = MergeMode(settings) if self._merges else AppendMode(settings)
-        self._tables = Tables(self._lake, mode, log_id=log_id)
+        self._tables = LakeTables(self._lake, mode, log_id=log_id)
 
     def look(self) -> Accepted | None:
         state = self._position.look()
@@ -65,7 +65,7 @@ class IcebergSink:
         first, last = batch.heads[0], batch.heads[-1]
         self._position.check_next(first.seq)
         self._position.check()
-        files: defaultdict[TableName, list[Written]] = defaultdict(list)
+        files: defaultdict[TableName, list[LakeFile]] = defaultdict(list)
         for outcome in outcomes:
             for written in outcome.note:
                 files[written.table].append(written)

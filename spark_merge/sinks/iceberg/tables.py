@@ -35,12 +35,12 @@ from spark_merge.sinks.iceberg.modes import TableBatch, TableMode
 from spark_merge.sinks.iceberg.partitions import check_stays, check_writable
 from spark_merge.sinks.iceberg.position import Standings, data_location, standing_of, version_of
 from spark_merge.sinks.iceberg.types import iceberg_schema
-from spark_merge.sinks.iceberg.writer import Target, Written
+from spark_merge.sinks.iceberg.writer import LakeFile, LakeTarget
 
 _METRICS = "write.metadata.metrics."
 
 
-class Tables:
+class LakeTables:
     """For one owner at a time. `mode`: what is done in the way of `append` or `merge`."""
 
     def __init__(self, lake: Lake, mode: TableMode, *, log_id: str) -> None:
@@ -48,7 +48,7 @@ class Tables:
         self._owner = Owner(-1, 0)
         self.known: set[TableName] = set()
         """That have got rows in what is accepted."""
-        self._targets: dict[TableName, tuple[TableSchema, Target]] = {}
+        self._targets: dict[TableName, tuple[TableSchema, LakeTarget]] = {}
         self._swept: set[TableName] = set()
 
     def opened(self, owner: Owner, known: set[TableName]) -> None:
@@ -58,7 +58,7 @@ class Tables:
 
     # ---- before the tasks ---------------------------------------------------------------------------------------------
 
-    def targets(self, heads: Sequence[Head]) -> dict[TableName, Target]:
+    def targets(self, heads: Sequence[Head]) -> dict[TableName, LakeTarget]:
         """Of the tables that have rows in these segments; those that are not there are made. Raises SinkError for one that is not ours, or
         that somebody dropped or altered."""
         wanted = tables_with_rows(heads)
@@ -67,7 +67,7 @@ class Tables:
             check_apart(names, lambda name: ".".join(place(name)), hint="give each a name of its own by routes= or tables=")
         return {schema.name: self._target(schema, heads[-1]) for schema in wanted}
 
-    def _target(self, schema: TableSchema, last: Head) -> Target:
+    def _target(self, schema: TableSchema, last: Head) -> LakeTarget:
         found = self._targets.get(schema.name)
         if found is not None and (found[0] is schema or same_columns(found[0], schema)):
             return found[1]
@@ -76,7 +76,7 @@ class Tables:
         check_writable(table)
         self._mode.check_parted(table, schema)
         location = data_location(table)
-        target = Target(
+        target = LakeTarget(
             version=version_of(table),
             location=location,
             folder=self._lake.settings.folder(location),
@@ -131,7 +131,7 @@ class Tables:
 
     # ---- when the tasks are done ----------------------------------------------------------------------------------------
 
-    def bring(self, last: Head, files: Mapping[TableName, Sequence[Written]]) -> None:
+    def bring(self, last: Head, files: Mapping[TableName, Sequence[LakeFile]]) -> None:
         """A batch that ends with `last`, a commit a table. Raises OwnershipLost, SinkError."""
         altered = self._mode.alterations(last)
         for name in sorted(files.keys() | altered.keys()):
@@ -144,7 +144,7 @@ class Tables:
             for table in filter(None, (one.before, one.after)):
                 self._targets.pop(table.name, None)
 
-    def _bring(self, name: TableName, last: Head, files: Sequence[Written], altered: Altered | None) -> None:
+    def _bring(self, name: TableName, last: Head, files: Sequence[LakeFile], altered: Altered | None) -> None:
         for _ in range(CONFLICTS_MAX):
             table = self._lake.table(self._lake.settings.identifier(name))
             if table is None and not files:
@@ -215,7 +215,7 @@ class Tables:
         return found
 
 
-def _missing(table: Table, files: Sequence[Written], done: Seq | None) -> list[Written]:
+def _missing(table: Table, files: Sequence[LakeFile], done: Seq | None) -> list[LakeFile]:
     """Those whose segments the table has not. Raises SinkError for one of which it has the first segments alone."""
     found = [file for file in files if done is None or file.last > done]
     if any(done is not None and file.first <= done for file in found):

@@ -54,7 +54,7 @@ _HOLE = re.compile(r"\{schema\}|\{table\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class IcebergSettings:
     """`properties` are the catalog's, secrets among them: for the driver alone. `storage`: of the tasks, without secrets."""
 
     catalog: str
@@ -110,7 +110,7 @@ class Settings:
         )
 
 
-def settings_of(uri: SinkUri) -> Settings:
+def settings_of(uri: SinkUri) -> IcebergSettings:
     """Raises SinkError for what cannot be meant; it shows no value of a parameter that may be a secret."""
     given, parts = uri.parameters, uri.parts
     namespace = tuple(part for part in parts.path.split("/") if part)
@@ -123,13 +123,18 @@ def settings_of(uri: SinkUri) -> Settings:
     if properties.get("warehouse", "").startswith("file:///"):
         properties["warehouse"] = properties["warehouse"].removeprefix("file://")
     settings = read(
-        Settings, given, catalog=parts.netloc, namespace=namespace, properties=properties, storage=open_folder(f"s3://tables?{query}")
+        IcebergSettings,
+        given,
+        catalog=parts.netloc,
+        namespace=namespace,
+        properties=properties,
+        storage=open_folder(f"s3://tables?{query}"),
     )
     _check(settings, given)
     return settings
 
 
-def _check(settings: Settings, given: Mapping[str, str]) -> None:
+def _check(settings: IcebergSettings, given: Mapping[str, str]) -> None:
     mode, tables = settings.mode, settings.tables
     other = {"append": "ddl-done", "merge": "changed-types"}[mode]
     if other in given:
@@ -143,5 +148,5 @@ def _check(settings: Settings, given: Mapping[str, str]) -> None:
         raise SinkError(f"tables={tables!r} is no table's name", hint=f"leave it out for {TABLES}, or write tables={{schema}}_{{table}}")
 
 
-OPTIONS = (CATALOG, Settings)
+OPTIONS = (CATALOG, IcebergSettings)
 PARAMETERS = names_of(*OPTIONS, S3_PARAMETERS)

@@ -42,7 +42,7 @@ COMPRESSION, COMPRESSION_LEVEL = "zstd", 1
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LakeTarget:
     """A table, for who writes files of it. `version`: which table, and which of its schemas. `location`: of its data files, as Iceberg
     names it; `folder`: the same. `schema`: Iceberg's, as JSON. `metrics`: the table's properties that say which statistics are kept.
     `spec`: its partitions, as JSON. `done`: the segments that it has. `merges`, of `mode=merge`: a dump's rows come with their keys."""
@@ -61,7 +61,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class LakeFile:
     """A file of one table, of these segments. `version`: as of its Target. `statistics`: arguments of pyiceberg's DataFile. `spec_id`,
     `place`: which partitions, and which of them. `key`: field ids, of a file of keys whose rows of before go. `passes`: of a dump's rows
     in `mode=merge`, none for live ones. `keyed`: another file has the keys of these rows."""
@@ -104,7 +104,7 @@ class Written:
 class IcebergWriter:
     """Picklable. A table that is no target has no rows here: it has no key, or holds the marks. The outcome's note: `list[Written]`."""
 
-    targets: Mapping[TableName, Target]
+    targets: Mapping[TableName, LakeTarget]
     owner: Owner
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
@@ -143,7 +143,7 @@ def counted(portion: Portion, counts: Counts) -> Iterator[Block]:
 class _Held:
     """Rows of one table that are not in a file yet."""
 
-    def __init__(self, target: Target, table: TableSchema) -> None:
+    def __init__(self, target: LakeTarget, table: TableSchema) -> None:
         self.target, self.table = target, table
         self.schema, self.spec = Schema.model_validate_json(target.schema), PartitionSpec.model_validate_json(target.spec)
         self.rows: list[pa.Table] = []
@@ -182,26 +182,26 @@ class Files:
     """Of one try of a task, or of the driver's part."""
 
     def __init__(self, owner: Owner) -> None:
-        self.written: list[Written] = []
+        self.written: list[LakeFile] = []
         self._owner, self._attempt = owner, secrets.token_hex(4)
         self._unsynced: list[tuple[Folder, str]] = []
 
     def write(self, held: _Held) -> None:
         self.put(held.target, held.table.name, (held.first, held.last), held.schema, pa.concat_tables(held.take()))
 
-    def put(self, target: Target, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **told: Any) -> None:
+    def put(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **told: Any) -> None:
         """A file for each partition. `told`: fields of Written besides."""
         spec = PartitionSpec.model_validate_json(target.spec)
         for place, part in parted(rows, spec, schema, of=name):
             self.put_at(target, name, seqs, schema, part, place=place, spec_id=spec.spec_id, **told)
 
-    def put_at(self, target: Target, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **told: Any) -> None:
+    def put_at(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **told: Any) -> None:
         path = file_path(name, seqs[1], "parquet", part=len(self.written), owner=self._owner, attempt=self._attempt)
         file = path.rpartition("/")[2]
         with storage_errors(f"{target.folder}/{file}"), storage.new_file(target.folder, file, durable=False) as out:
             size, statistics = write_parquet(out, schema, rows, target.metrics)
         self._unsynced.append((target.folder, file))
-        self.written.append(Written(*seqs, name, target.version, f"{target.location}/{file}", size, statistics, **told))
+        self.written.append(LakeFile(*seqs, name, target.version, f"{target.location}/{file}", size, statistics, **told))
 
     def make_durable(self) -> None:
         by_root = {folder.root: folder for folder, _ in self._unsynced}

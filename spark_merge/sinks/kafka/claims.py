@@ -36,7 +36,7 @@ from typing import TypeAlias
 from sidecar.core.model import Seq
 from sidecar.errors import SinkError
 from spark_merge.contract import Outcome
-from spark_merge.sinks.kafka.position_records import PositionRead, Term, check_term
+from spark_merge.sinks.kafka.position_records import PositionRead, SinkTerm, check_term
 
 CLAIMS_MAX = 3
 
@@ -111,7 +111,7 @@ ClaimCommand: TypeAlias = ClaimStep | TaskAnswer
 class Claims:
     """Of the transactional id `name`, for the owner's `term`. `output`: for messages. `is_fenced`: a broker fences off other instances."""
 
-    def __init__(self, term: Term, *, output: str, name: str, is_fenced: bool) -> None:
+    def __init__(self, term: SinkTerm, *, output: str, name: str, is_fenced: bool) -> None:
         self.state = ClaimState.FREE
         self._term, self._output, self._name, self._is_fenced = term, output, name, is_fenced
         self._asked = TaskAsked(Seq(-1), "", 0)

@@ -49,7 +49,7 @@ class Fenced(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class SinkCluster:
     """`brokers`: host:port, separated by commas. `client`: TLS and SASL as librdkafka names them, no secrets: none travels with what is
     pickled to a Spark task. `secrets`: the settings that are, kept as process/kept_secrets.py says; on a cluster the executors have it
     in PASSWORD_VARIABLE."""
@@ -59,7 +59,7 @@ class Cluster:
     secrets: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, brokers: str, client: Mapping[str, str]) -> Cluster:
+    def of(cls, brokers: str, client: Mapping[str, str]) -> SinkCluster:
         secrets = tuple(name for name in SECRETS if client.get(name))
         found = cls(brokers, tuple((name, value) for name, value in client.items() if name not in SECRETS), secrets)
         for name in secrets:
@@ -139,7 +139,7 @@ def raised(error: KafkaError, what: str) -> SinkError | Fenced:
     return SinkError(f"Kafka refuses {what}: {error.name()}: {error.str()}", hint=_HINTS.get(error.code(), _WAIT))
 
 
-def patiently(cluster: Cluster, client: Any, call: Callable[[float], _T], what: str) -> _T:
+def patiently(cluster: SinkCluster, client: Any, call: Callable[[float], _T], what: str) -> _T:
     """`call(timeout_s)` of `client` until it succeeds or fails for good. Raises Fenced, SinkError."""
     deadline_s = time.monotonic() + OUTAGE_MAX_S
     while True:

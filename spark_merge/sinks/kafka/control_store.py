@@ -19,7 +19,7 @@ from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Fenced
 from spark_merge.sinks.kafka.control import ControlWriter, control_writer
 from spark_merge.sinks.kafka.output import CHUNK_PARTS, Output
 from spark_merge.sinks.kafka.position import PositionReader
-from spark_merge.sinks.kafka.position_records import Begun, Control, check_term
+from spark_merge.sinks.kafka.position_records import Control, TopicBatch, check_term
 from spark_merge.sinks.kafka.topics import make
 from spark_merge.sinks.position import Missed, OutputState, Stored
 
@@ -28,7 +28,7 @@ from spark_merge.sinks.position import Missed, OutputState, Stored
 class TopicProgress:
     """`begun`, `partitions`: as of `Control`."""
 
-    begun: Begun | None = None
+    begun: TopicBatch | None = None
     partitions: Mapping[str, int] = field(default_factory=dict)
 
 

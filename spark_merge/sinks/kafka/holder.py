@@ -31,7 +31,7 @@ from spark_merge.sinks.kafka.claims import (
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
-from spark_merge.sinks.kafka.position_records import CLAIM_KEY, PositionRead, Slot, Term, check_term
+from spark_merge.sinks.kafka.position_records import CLAIM_KEY, PositionRead, SinkTerm, Slot, check_term
 from spark_merge.sinks.kafka.producer import IdempotentProducer, Record
 from spark_merge.sinks.kafka.write_modes import write_mode
 
@@ -44,7 +44,7 @@ TWIN_EVERY_S = 0.1
 class IdHolder:
     """For one task at a time (`held`)."""
 
-    def __init__(self, output: Output, number: int, term: Term) -> None:
+    def __init__(self, output: Output, number: int, term: SinkTerm) -> None:
         self.term = term
         self.lock = Lock()
         self._output, self._number = output, number
@@ -182,7 +182,7 @@ _holding = Lock()
 
 
 @contextmanager
-def held(output: Output, number: int, term: Term) -> Iterator[IdHolder]:
+def held(output: Output, number: int, term: SinkTerm) -> Iterator[IdHolder]:
     """This process's holder of the id, for one task at a time. It closes the holder of an earlier term. A task of an earlier term gets one
     of its own, which is closed after the task."""
     place, former = (output.cluster.brokers, output.transactional_id(number)), None

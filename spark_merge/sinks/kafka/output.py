@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sidecar.ticdc.dispatch import Router
 from spark_merge.encode.messages import Encoder
-from spark_merge.sinks.kafka.client import Cluster
+from spark_merge.sinks.kafka.client import SinkCluster
 
 LIVE = 0
 """The transactional id of live rows, which mostly run in the worker's own process, where its producer stays warm."""
@@ -21,7 +21,7 @@ class Output:
     """`topic`: the default one. `partition_num`: None where the URI does not name it. `producer`: librdkafka's settings of whoever
     writes. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see write_modes.py."""
 
-    cluster: Cluster
+    cluster: SinkCluster
     topic: str
     position_topic: str
     protocol: str

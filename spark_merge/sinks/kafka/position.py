@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.errors import SinkError
 from sidecar.process.progress import progressed
-from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Cluster, passing, patiently, raised
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, SinkCluster, passing, patiently, raised
 from spark_merge.sinks.kafka.position_records import STATE_KEY, Control, PositionRead, current_control, slots_of
 
 CONTROL = 0
@@ -46,7 +46,7 @@ def _is_state(key: bytes | None) -> bool:
 class PositionReader:
     """Of the topic `name`. One thread."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: SinkCluster, name: str) -> None:
         self.name, self._cluster = name, cluster
         self._consumer: Any = cluster.connect(
             Consumer,

@@ -27,7 +27,7 @@ OUTCOME_BYTES_MAX = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class TopicBatch:
     """A batch whose rows consumers may have seen. `log`: a digest of its manifests. `slots_from`: for each transactional id, the offset
     from which its slots are; their number and `few_rows` are the parameters of the batch's cut (`cut.stages`)."""
 
@@ -38,7 +38,7 @@ class Begun:
     few_rows: int
 
 
-class Term(NamedTuple):
+class SinkTerm(NamedTuple):
     """An owner's time, from one opening to the next. `token`: tells two owners apart that open at once without transactions; else empty."""
 
     owner: Owner
@@ -54,15 +54,15 @@ class Control:
     protocol: str
     owner: Owner
     accepted: Accepted | None = None
-    begun: Begun | None = None
+    begun: TopicBatch | None = None
     partitions: Mapping[str, int] = field(default_factory=dict)
     version: int = VERSION
     token: str = ""
     opening: bool = False
 
     @property
-    def term(self) -> Term:
-        return Term(self.owner, self.token)
+    def term(self) -> SinkTerm:
+        return SinkTerm(self.owner, self.token)
 
     @property
     def key(self) -> bytes:
@@ -143,7 +143,7 @@ def current_control(records: Iterable[tuple[int, Control]]) -> tuple[int, Contro
     return current
 
 
-def check_term(control: Control | None, term: Term, output: object) -> Control:
+def check_term(control: Control | None, term: SinkTerm, output: object) -> Control:
     """Raises OwnershipLost."""
     if control is None or control.term != term:
         owner = "nobody" if control is None else control.owner

@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from sidecar.errors import SinkError
 from sidecar.process.progress import progressed
-from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, TRANSACTION_MAX_S, Cluster, Fenced, patiently, raised
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, TRANSACTION_MAX_S, Fenced, SinkCluster, patiently, raised
 
 QUEUE_KBYTES_MAX = 32 << 10
 QUEUE_ROWS_MAX = 100_000
@@ -56,7 +56,7 @@ class IdempotentProducer:
 
     own: Mapping[str, str] = {"enable.idempotence": "true", "enable.gapless.guarantee": "true", "message.timeout.ms": "0"}
 
-    def __init__(self, cluster: Cluster, name: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, cluster: SinkCluster, name: str, settings: Mapping[str, str]) -> None:
         self.name, self._cluster = name, cluster
         self._reports: list[tuple[KafkaError | None, Any]] = []
         self._failures: list[SinkError | Fenced] = []
@@ -182,7 +182,7 @@ class IdempotentProducer:
 class TransactionalProducer(IdempotentProducer):
     own: Mapping[str, str] = {"message.timeout.ms": str(MESSAGE_MAX_S * 1000), "transaction.timeout.ms": str(TRANSACTION_MAX_S * 1000)}
 
-    def __init__(self, cluster: Cluster, name: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, cluster: SinkCluster, name: str, settings: Mapping[str, str]) -> None:
         super().__init__(cluster, name, {**settings, "transactional.id": name})
         self._taken = False
 

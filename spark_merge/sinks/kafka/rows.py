@@ -21,25 +21,25 @@ from spark_merge.encode.split import RAW_KEY_VALUES, image_column, split
 from spark_merge.protocols import encoder_module
 
 
-class Written(NamedTuple):
+class WrittenRows(NamedTuple):
     """`changes` and a message for each; None: it has been told by another row's."""
 
     changes: pa.Table
     messages: Sequence[RowMessage | None]
 
 
-def as_they_are(changes: pa.Table, protocol: str) -> Written:
+def as_they_are(changes: pa.Table, protocol: str) -> WrittenRows:
     """Of RAW_CHANGES whose messages are of the output's protocol. Of an update that is two rows here TiCDC sent one message."""
     keys, values = encoder_module(protocol).as_sent(*(changes[name].combine_chunks() for name in ("message_key", "message_value")))
     pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
-    return Written(changes, [None if value is None else RowMessage(key, value) for key, value in pairs])
+    return WrittenRows(changes, [None if value is None else RowMessage(key, value) for key, value in pairs])
 
 
-def encoded(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str = "") -> Written:
+def encoded(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str = "") -> WrittenRows:
     """`changes` in order. `codec`: of the messages in RAW_CHANGES. Raises SinkError for what the encoder lacks."""
     rows = split(changes, schema)
     ids = _partition_ids(rows, schema, codec) if CARRIERS[protocol].names_partitions else None
-    return Written(rows, encoder.rows(schema, rows, ids))
+    return WrittenRows(rows, encoder.rows(schema, rows, ids))
 
 
 def _partition_ids(changes: pa.Table, schema: TableSchema, codec: str) -> list[int] | None:

@@ -24,7 +24,7 @@ from spark_merge.sinks.kafka.control_store import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.ending import endings
 from spark_merge.sinks.kafka.output import LIVE, Output
 from spark_merge.sinks.kafka.partitions import verify
-from spark_merge.sinks.kafka.position_records import Begun
+from spark_merge.sinks.kafka.position_records import TopicBatch
 from spark_merge.sinks.kafka.topics import partitions_of
 from spark_merge.sinks.kafka.writer import KafkaWriter, TaskPlace
 from spark_merge.sinks.position import PositionKeeper
@@ -91,7 +91,7 @@ class KafkaSink:
     def _progress(self) -> TopicProgress:
         return self._position.state.detail or TopicProgress()
 
-    def _begun(self, heads: Sequence[Head], partitions: Mapping[str, int]) -> Begun:
+    def _begun(self, heads: Sequence[Head], partitions: Mapping[str, int]) -> TopicBatch:
         """The batch, on record. Raises SinkError for another one than was begun."""
         begun = self._progress.begun
         log = hashlib.sha256("\n".join(head.manifest.id or str(head.upto_ts) for head in heads).encode()).hexdigest()[:32]
@@ -106,7 +106,7 @@ class KafkaSink:
         self._batches += 1
         if not self._batches % SLOTS_FROM_EVERY_BATCHES:
             self._slots_from = self._store.slots_from()
-        begun = Begun(heads[0].seq, heads[-1].seq, log, self._slots_from, FEW_ROWS)
+        begun = TopicBatch(heads[0].seq, heads[-1].seq, log, self._slots_from, FEW_ROWS)
         self._position.change(TopicProgress(begun, partitions))
         return begun
 

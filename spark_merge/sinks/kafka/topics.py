@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not for mypy
 
 from sidecar.errors import SinkError
-from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, REQUEST_TIMEOUT_S, Cluster, patiently, raised
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, REQUEST_TIMEOUT_S, SinkCluster, patiently, raised
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
 
@@ -58,7 +58,7 @@ def _made(output: Output, topic: str) -> int:
     return count
 
 
-def make(cluster: Cluster, topic: str, partitions: int, *, replicas: int, config: Mapping[str, str]) -> None:
+def make(cluster: SinkCluster, topic: str, partitions: int, *, replicas: int, config: Mapping[str, str]) -> None:
     """Returns when the cluster knows it; another may have made it meanwhile. Raises SinkError."""
     admin: Any = cluster.connect(AdminClient, {})
     new = NewTopic(topic, partitions, replicas, config=dict(config))

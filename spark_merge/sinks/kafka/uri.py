@@ -20,7 +20,7 @@ from sidecar.ticdc.dispatch import Hashing, Router
 from spark_merge.contract import Sink
 from spark_merge.encode.messages import Architecture
 from spark_merge.protocols import encoder
-from spark_merge.sinks.kafka.client import Cluster
+from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
 from spark_merge.sinks.kafka.sink import KafkaSink
@@ -79,7 +79,7 @@ class UriOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class KafkaOptions:
     """What the URI says, or the changefeed's file."""
 
     protocol: str = option("protocol", one_of(*CARRIERS), PROTOCOL,
@@ -133,7 +133,7 @@ def output_of(uri: SinkUri) -> Output:
     values = {name: value for name, value in {"protocol": file.protocol, **given}.items() if value}
     feed = Changefeed(_NAME, "", urlunsplit((*uri.parts[:3], urlencode(given), "")))
     place = kafka_place(feed)
-    options = read(Options, values)
+    options = read(KafkaOptions, values)
     if CARRIERS[options.protocol].needs_extension and options.tidb_extension != "true":
         raise SinkError(
             f"a kafka: sink writes {options.protocol} with the TiDB extension alone",
@@ -141,7 +141,7 @@ def output_of(uri: SinkUri) -> Output:
         )
     shape = {**texts_of(options.shape), "time-zone": options.time_zone, "enable-tidb-extension": "true"}
     return Output(
-        cluster=Cluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
+        cluster=SinkCluster.of(place.brokers, client_settings(feed) | dict(_more_of_the_client(values))),
         topic=place.topic,
         position_topic=of_uri.position_topic or position_topic_of(place.topic),
         protocol=options.protocol,
@@ -192,5 +192,5 @@ def _more_of_the_client(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "client.id", values["kafka-client-id"]
 
 
-OPTIONS = (UriOptions, Options, CLIENT)
+OPTIONS = (UriOptions, KafkaOptions, CLIENT)
 KAFKA = SinkKind(_open, names_of(*OPTIONS), _holds_rows, leaves=_leaves)

@@ -29,9 +29,9 @@ from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, Ending
 from spark_merge.sinks.kafka.holder import IdHolder, held
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.partitions import partitions
-from spark_merge.sinks.kafka.position_records import Term
+from spark_merge.sinks.kafka.position_records import SinkTerm
 from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES, Headers, Record
-from spark_merge.sinks.kafka.rows import Written, as_they_are, encoded
+from spark_merge.sinks.kafka.rows import WrittenRows, as_they_are, encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class KafkaWriter:
     """For one batch, whose last segment is `batch`. `partitions`: for each topic, how many are written."""
 
     output: Output
-    term: Term
+    term: SinkTerm
     batch: Seq
     slots_from: tuple[int, ...]
     places: Mapping[str, TaskPlace]
@@ -110,7 +110,7 @@ class KafkaWriter:
                 key, value = message
                 yield commit_ts, Record(topic, number, key, value, [(HEADER, f"{origin} {ordinal} {tail or op}".encode())])
 
-    def _check_sizes(self, rows: Written, table: TableName) -> None:
+    def _check_sizes(self, rows: WrittenRows, table: TableName) -> None:
         """All of them, before one is written. Raises SinkError."""
         sizes = [0 if message is None else len(message.key or b"") + len(message.value or b"") for message in rows.messages]
         if not sizes or max(sizes) + RECORD_OVERHEAD_BYTES <= self.output.max_message_bytes:

@@ -6,17 +6,17 @@ import time
 from collections.abc import Iterable
 from threading import Lock
 
-from spark_merge.sinks.mysql.session import IDLE_S, Server, Session
+from spark_merge.sinks.mysql.session import IDLE_S, SqlServer, SqlSession
 
 IDLE_MAX = 64
 WARM_S = IDLE_S - 15.0
 """The server ends them soon after."""
 
 _lock = Lock()
-_idle: list[tuple[Session, float]] = []
+_idle: list[tuple[SqlSession, float]] = []
 
 
-def borrowed(server: Server) -> Session:
+def borrowed(server: SqlServer) -> SqlSession:
     """Nobody else has it until it is given back. It may have lost its connection, as any."""
     oldest = time.monotonic() - WARM_S
     with _lock:
@@ -26,10 +26,10 @@ def borrowed(server: Server) -> Session:
         found = None if place is None else _idle.pop(place)[0]
     for session in cold:
         session.close()
-    return found or Session(server)
+    return found or SqlSession(server)
 
 
-def given_back(sessions: Iterable[Session]) -> None:
+def given_back(sessions: Iterable[SqlSession]) -> None:
     with _lock:
         _idle.extend((session, time.monotonic()) for session in sessions if session.connected)
         spare = [session for session, _ in _idle[:-IDLE_MAX]]

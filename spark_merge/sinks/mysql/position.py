@@ -26,7 +26,7 @@ import pymysql
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Owner
-from spark_merge.sinks.mysql.session import NO_SCHEMA, NO_TABLE, Session, code_of, retried
+from spark_merge.sinks.mysql.session import NO_SCHEMA, NO_TABLE, SqlSession, code_of, retried
 from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, check_owner
 
 _SINK = """CREATE TABLE IF NOT EXISTS {sink} (
@@ -46,7 +46,7 @@ SLOTS_A_STATEMENT = 500
 _DUPLICATE_KEY = 1062
 
 
-class Begun(msgspec.Struct, frozen=True):
+class SqlBatch(msgspec.Struct, frozen=True):
     """The batch whose tasks may have been seen in part: its last segment, and what its cut and its distribution over workers depend on: the
     number of workers, and `keys`, a sum of the target's unique keys. `written`: all tasks are done, only the DDLs of its end may not be."""
 
@@ -60,7 +60,7 @@ class Begun(msgspec.Struct, frozen=True):
 class Underway:
     """What comes after the last accepted segment. `ddl`: the last DDL of the batch's end that its runner has noted, as text."""
 
-    begun: Begun | None = None
+    begun: SqlBatch | None = None
     ddl: str | None = None
 
 
@@ -91,7 +91,7 @@ class SinkRow(NamedTuple):
         """Raises msgspec's errors."""
         seq, ts = self.accepted_seq, self.accepted_ts
         accepted = None if seq is None else Accepted(Seq(seq), None if ts is None else CommitTs(ts), self.accepted_id)
-        begun = msgspec.json.decode(self.begun, type=Begun) if self.begun else None
+        begun = msgspec.json.decode(self.begun, type=SqlBatch) if self.begun else None
         detail = Underway(begun, self.ddl) if begun or self.ddl is not None else None
         return OutputState(self.log_id, Owner(self.epoch, self.incarnation), accepted, detail)
 
@@ -100,7 +100,7 @@ class SinkTable:
     """`PositionStore` in `schema`. The payload: the tasks of a batch whose rows are all due, because it begins, or because the target's
     keys have changed, and rows went to workers by the keys. Deletes the slots with an acceptance."""
 
-    def __init__(self, session: Session, schema: str) -> None:
+    def __init__(self, session: SqlSession, schema: str) -> None:
         self._session, self._schema = session, schema
         self._sink, self._slot = _tables(schema)
         self.place = f"schema {schema} at {session.server}"
@@ -174,13 +174,13 @@ class OwnedSlots:
     schema: str
     owner: Owner
 
-    def advance(self, session: Session, task: str, worker: int, *, known: int, done: int) -> bool:
+    def advance(self, session: SqlSession, task: str, worker: int, *, known: int, done: int) -> bool:
         """Within the transaction that writes these rows. False: the slot is not as known, so nothing may be committed."""
         _, slot = _tables(self.schema)
         sql = f"UPDATE {slot} SET done = %s WHERE task = %s AND worker = %s AND epoch = %s AND incarnation = %s AND done = %s"
         return session.change(sql, (done, task, worker, *self.owner, known)) == 1
 
-    def done(self, session: Session, task: str) -> list[int] | None:
+    def done(self, session: SqlSession, task: str) -> list[int] | None:
         """How many rows each worker has committed; None: the task's batch is accepted. Raises OwnershipLost for a replaced owner."""
         _, slot = _tables(self.schema)
         rows = session.rows(f"SELECT epoch, incarnation, done FROM {slot} WHERE task = %s ORDER BY worker", (task,))
@@ -191,7 +191,7 @@ class OwnedSlots:
         return None
 
 
-def position_of(session: Session, schema: str, *, log_id: str) -> PositionKeeper[Underway, Tasks]:
+def position_of(session: SqlSession, schema: str, *, log_id: str) -> PositionKeeper[Underway, Tasks]:
     remedy = (
         "give each changefeed a position-schema of its own; for a new log of the same one, empty the tables,"
         " drop that schema and dump again"
@@ -199,7 +199,7 @@ def position_of(session: Session, schema: str, *, log_id: str) -> PositionKeeper
     return PositionKeeper(SinkTable(session, schema), log_id=log_id, remedy=remedy)
 
 
-def read_state(session: Session, schema: str) -> Stored[Underway] | None:
+def read_state(session: SqlSession, schema: str) -> Stored[Underway] | None:
     """None where nothing of ours is. Raises pymysql's errors, SinkError."""
     row = _read_row(session, schema)
     try:
@@ -211,7 +211,7 @@ def read_state(session: Session, schema: str) -> Stored[Underway] | None:
         ) from error
 
 
-def _read_row(session: Session, schema: str, *, locked: bool = False) -> SinkRow | None:
+def _read_row(session: SqlSession, schema: str, *, locked: bool = False) -> SinkRow | None:
     sink, _ = _tables(schema)
     try:
         rows = session.rows(f"SELECT {', '.join(SinkRow._fields)} FROM {sink} WHERE id = 1{' FOR UPDATE' if locked else ''}")

@@ -64,7 +64,7 @@ class Flavour(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Server(CertifiedServer):
+class SqlServer(CertifiedServer):
     """The times are TiCDC's, in seconds."""
 
     SECRET_KIND = "mysql"
@@ -84,10 +84,10 @@ class Warned(Exception):
     """A write that the server has carried out otherwise than told."""
 
 
-class Session:
+class SqlSession:
     """Opens when it is needed; after an error that passes it is closed, and opens afresh. One thread at a time."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: SqlServer) -> None:
         self.server = server
         self._connection: pymysql.Connection[Any] | None = None
         self._flavour = Flavour.MYSQL
@@ -173,7 +173,7 @@ class Session:
         return connection
 
 
-def _connected(server: Server) -> pymysql.Connection[Any]:
+def _connected(server: SqlServer) -> pymysql.Connection[Any]:
     return pymysql.connect(
         host=server.host,
         port=server.port,
@@ -217,7 +217,7 @@ def passes(error: BaseException) -> bool:
     return isinstance(error, pymysql.err.MySQLError) and code_of(error) in _PASSING
 
 
-def retried(session: Session, action: Callable[[int], T], *, doing: str, hint: str = "") -> T:
+def retried(session: SqlSession, action: Callable[[int], T], *, doing: str, hint: str = "") -> T:
     """What `action` returns, again while its errors pass; it is given how often it was tried before, since what failed may have been
     done. Raises SinkError that says what was being done."""
     give_up, wait_s = time.monotonic() + RETRY_S, RETRY_FIRST_S
@@ -234,7 +234,7 @@ def retried(session: Session, action: Callable[[int], T], *, doing: str, hint: s
     raise AssertionError("it is tried until it is given up")
 
 
-def sink_error(error: BaseException, server: Server, doing: str, hint: str = "") -> SinkError:
+def sink_error(error: BaseException, server: SqlServer, doing: str, hint: str = "") -> SinkError:
     code = code_of(error)
     text = error.args[1] if code >= 0 and len(error.args) > 1 else error
     told = f" (error {code})" if code >= 0 else ""
@@ -244,7 +244,7 @@ def sink_error(error: BaseException, server: Server, doing: str, hint: str = "")
 _UNKNOWN = "look the error up in the target's manual and remove its cause; the sink goes on by itself"
 
 
-def _hint(code: int, server: Server) -> str:
+def _hint(code: int, server: SqlServer) -> str:
     if code in _NO_LOGIN:
         return "check user, password and password-file of the sink's URI, and from which hosts the account may log in"
     if code in _NO_RIGHT:

@@ -24,10 +24,10 @@ from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
 from spark_merge.sinks.mysql.fit import holds_rows, misfits
-from spark_merge.sinks.mysql.position import Begun, OwnedSlots, Tasks, Underway, position_of
-from spark_merge.sinks.mysql.session import Session, retried
+from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Tasks, Underway, position_of
+from spark_merge.sinks.mysql.session import SqlSession, retried
 from spark_merge.sinks.mysql.tables import TargetTable, keys_sum, read_tables
-from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, Settings, settings_of
+from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, SqlSettings, settings_of
 from spark_merge.sinks.mysql.writer import SqlWriter
 from spark_merge.sinks.position import PositionKeeper
 
@@ -40,9 +40,9 @@ DDL_S_MAX = 30 * 24 * 3600
 
 
 class SqlSink:
-    def __init__(self, settings: Settings, *, log_id: str) -> None:
+    def __init__(self, settings: SqlSettings, *, log_id: str) -> None:
         self._settings = settings
-        self._session = Session(settings.server)
+        self._session = SqlSession(settings.server)
         self._position = position_of(self._session, settings.position_schema, log_id=log_id)
         self._log_id = log_id
         self._makes_tables = False
@@ -68,7 +68,7 @@ class SqlSink:
             return Batch(tuple(heads), found, SqlWriter(self._settings, slots, {}, written=True))
         self._make_tables(heads[0].schemas)
         tables = self._tables(heads)
-        begun = Begun(heads[-1].seq, workers, keys_sum(tables))
+        begun = SqlBatch(heads[-1].seq, workers, keys_sum(tables))
         tasks = [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage]
         self._position.change(replace(underway, begun=begun), payload=None if underway.begun == begun else tasks)
         return Batch(tuple(heads), found, SqlWriter(self._settings, slots, tables))
@@ -97,7 +97,7 @@ class SqlSink:
         lock = f"ticdc-dump {sha256(f'{settings.position_schema} {self._log_id}'.encode()).hexdigest()[:40]}"
         server = replace(settings.server, read_s=DDL_S_MAX)
         ddls = DdlSettings(lock, settings.routes, settings.decided, settings.skip_views)
-        return DdlRunner(lambda: Session(server), NotedDdls(self._position), ddls)
+        return DdlRunner(lambda: SqlSession(server), NotedDdls(self._position), ddls)
 
     def _make_tables(self, schemas: Mapping[TableName, TableSchema]) -> None:
         """While nothing is accepted, once a term. From then on DDLs see to it, and a table that is not there was dropped by somebody: made

@@ -174,7 +174,7 @@ def _many_literals(texts: pa.ChunkedArray, literal: Literal) -> pa.ChunkedArray:
 _PLAIN: Mapping[Literal, re.Pattern[str]] = {_number: _NUMBER, _double: _DOUBLE, _binary: _HEX}
 
 
-class Write(NamedTuple):
+class SqlWrite(NamedTuple):
     """What becomes of one row. `number` counts the rows of its task; `key` tells rows of its table apart; `values` None: it is deleted."""
 
     number: int
@@ -200,18 +200,18 @@ class Puts(NamedTuple):
         for part in _parts(values, max(len(values), 1) if batched else 1):
             yield self.texts.replace(part)
 
-    def writes(self) -> list[Write]:
+    def writes(self) -> list[SqlWrite]:
         """Each row by itself."""
         schema = self.texts.schema
         columns = [self.rows.column(name).to_pylist() for name in schema.column_names()]
         keys = key_text([self.rows.column(name) for name in schema.key]).to_pylist()
         made = zip(keys, self.texts.keys(columns), self.texts.rows(columns), strict=True)
-        return [Write(self.number + place, self.texts, *row) for place, row in enumerate(made)]
+        return [SqlWrite(self.number + place, self.texts, *row) for place, row in enumerate(made)]
 
 
-def due(blocks: Sequence[Sequence[Write] | Puts], *, known: int, batched: bool) -> Iterator[str]:
+def due(blocks: Sequence[Sequence[SqlWrite] | Puts], *, known: int, batched: bool) -> Iterator[str]:
     """What a transaction of these carries out: all that is not behind the slot."""
-    writes: list[Write] = []
+    writes: list[SqlWrite] = []
     for block in blocks:
         if isinstance(block, Puts):
             yield from block.statements(known=known, batched=batched)
@@ -220,10 +220,10 @@ def due(blocks: Sequence[Sequence[Write] | Puts], *, known: int, batched: bool) 
     yield from statements(writes, batched=batched)
 
 
-def statements(writes: Sequence[Write], *, batched: bool) -> Iterator[str]:
+def statements(writes: Sequence[SqlWrite], *, batched: bool) -> Iterator[str]:
     """The last of each row, a table after the other, its deletes first: what changes meanwhile nobody sees. Puts are in the order of the
     rows' last changes, which decides where a unique value is the one's and then the other's."""
-    last: dict[tuple[int, str], Write] = {}
+    last: dict[tuple[int, str], SqlWrite] = {}
     for write in writes:
         last.pop((id(write.texts), write.key), None)
         last[id(write.texts), write.key] = write

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sidecar.core.model import Column, ColumnDefinition, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
-from spark_merge.sinks.mysql.session import Flavour, Session
+from spark_merge.sinks.mysql.session import Flavour, SqlSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FoundTable:
     indexes: tuple[tuple[tuple[str | None, int | None], ...], ...]
 
 
-def read_table(session: Session, name: TableName) -> FoundTable | None:
+def read_table(session: SqlSession, name: TableName) -> FoundTable | None:
     """None for a table that is not there, or that the account may not see. Raises pymysql's errors."""
     where = "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     columns = session.rows(
@@ -185,7 +185,7 @@ def keys_sum(tables: Mapping[TableName, TargetTable]) -> str:
     return hashlib.sha256(repr(keys).encode()).hexdigest()
 
 
-def read_tables(session: Session, schemas: Sequence[TableSchema], names: Mapping[TableName, TableName]) -> dict[TableName, TargetTable]:
+def read_tables(session: SqlSession, schemas: Sequence[TableSchema], names: Mapping[TableName, TableName]) -> dict[TableName, TargetTable]:
     """By the source's name; `names` are the target's. Raises pymysql's errors."""
     flavour = session.flavour
     return {schema.name: target_table(schema, names[schema.name], read_table(session, names[schema.name]), flavour) for schema in schemas}

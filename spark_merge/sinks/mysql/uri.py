@@ -14,7 +14,7 @@ from sidecar.errors import SinkError
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.mysql.ddl import Decided
-from spark_merge.sinks.mysql.session import Server
+from spark_merge.sinks.mysql.session import SqlServer
 from spark_merge.sinks.options import commit_tss, flag, matching, names_of, number, option, read, routes, text
 from spark_merge.sinks.server import one_host, server_of
 
@@ -34,8 +34,8 @@ _SCHEMA_NAME = matching(
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    server: Server
+class SqlSettings:
+    server: SqlServer
     workers: int = option("worker-count", number(1, 64), 4,
         "Connections for change events, and tasks of a dump, side by side. A batch that has begun keeps its own number.")  # fmt: skip
     txn_rows: int = option("max-txn-row", number(1, 65_536), 256,
@@ -61,7 +61,7 @@ class Settings:
         return done | again
 
 
-def settings_of(uri: SinkUri) -> Settings:
+def settings_of(uri: SinkUri) -> SqlSettings:
     """Raises SinkError for what cannot be meant; it shows no value of a parameter that may be a secret. A password is kept here, in this
     process and those that it starts."""
     parts, scheme = uri.parts, uri.parts.scheme.partition("+")[0]
@@ -71,7 +71,7 @@ def settings_of(uri: SinkUri) -> Settings:
             f"a {parts.scheme}: sink's URI names user and host, and no database",
             hint=f"write {scheme}://user@host:{PORTS[scheme]}/?…; where tables go is said by routes=",
         )
-    settings = read(Settings, uri.parameters, server=server_of(Server, uri, hosts))
+    settings = read(SqlSettings, uri.parameters, server=server_of(SqlServer, uri, hosts))
     if not settings.safe_mode:
         raise SinkError(
             "safe-mode=false is not possible: rows of a dump meet rows that are there", hint="leave safe-mode out: rows are always replaced"
@@ -84,5 +84,5 @@ def settings_of(uri: SinkUri) -> Settings:
     return settings
 
 
-OPTIONS = (Server, Settings, NO_EFFECT)
+OPTIONS = (SqlServer, SqlSettings, NO_EFFECT)
 PARAMETERS = names_of(*OPTIONS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from spark_merge.sinks.mysql.session import Session, retried
+from spark_merge.sinks.mysql.session import SqlSession, retried
 
 TEXTS_MAX = 50_000
 """That are remembered."""
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z0-9]+_[a-z0-9_]+")
 class Weights:
     """conflicts.Weigh, by a session of its own."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SqlSession) -> None:
         self._session = session
         self._known: dict[tuple[str, str], str] = {}
         self._blank: dict[str, str] = {}

@@ -23,8 +23,8 @@ import pymysql
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.process.background import Background
 from spark_merge.sinks.mysql.position import OwnedSlots
-from spark_merge.sinks.mysql.session import RETRY_FIRST_S, RETRY_MAX_S, RETRY_S, Session, Warned, passes, sink_error
-from spark_merge.sinks.mysql.statements import Puts, Write, due, statements
+from spark_merge.sinks.mysql.session import RETRY_FIRST_S, RETRY_MAX_S, RETRY_S, SqlSession, Warned, passes, sink_error
+from spark_merge.sinks.mysql.statements import Puts, SqlWrite, due, statements
 
 BLOCKS_WAITING = 8
 """Of each worker: enough that it never waits for the next."""
@@ -40,7 +40,7 @@ class Block(NamedTuple):
     """In order. `upto`: all of this worker's rows of the task below that number are in this block or an earlier one. `ends`: it
     ends where a commit of the source does."""
 
-    writes: Sequence[Write] | Puts
+    writes: Sequence[SqlWrite] | Puts
     upto: int
     ends: bool = True
 
@@ -55,10 +55,10 @@ class Job:
     batched: bool
 
 
-class Worker:
+class SqlWorker:
     """`known`: how far its slot is. `offer` and `drain` are called by one thread, which is not the worker's."""
 
-    def __init__(self, session: Session, job: Job, number: int, *, known: int) -> None:
+    def __init__(self, session: SqlSession, job: Job, number: int, *, known: int) -> None:
         self._session, self._job, self._number, self._known = session, job, number, known
         self._given: Queue[Block | None] = Queue(BLOCKS_WAITING)
         self._error: BaseException | None = None
@@ -126,7 +126,7 @@ class Worker:
         if len(ended) < len(blocks):
             self._commit_long(blocks[-1])
 
-    def _commit(self, blocks: Sequence[Sequence[Write] | Puts], upto: int) -> None:
+    def _commit(self, blocks: Sequence[Sequence[SqlWrite] | Puts], upto: int) -> None:
         give_up, wait_s = time.monotonic() + RETRY_S, RETRY_FIRST_S
         while self._known < upto:
             try:
@@ -196,7 +196,7 @@ class Worker:
                 )
             self._session.change(sql)
 
-    def _failure(self, error: BaseException, blocks: Sequence[Sequence[Write] | Puts]) -> SinkError:
+    def _failure(self, error: BaseException, blocks: Sequence[Sequence[SqlWrite] | Puts]) -> SinkError:
         """The one row that the target does not take is found by trying each alone; nothing of it stays."""
         writes = [write for block in blocks for write in (block.writes() if isinstance(block, Puts) else block)]
         for write in writes:
@@ -214,7 +214,7 @@ class Worker:
 
 
 @contextmanager
-def rolled_back(session: Session) -> Iterator[None]:
+def rolled_back(session: SqlSession) -> Iterator[None]:
     class Back(Exception):
         pass
 
@@ -229,9 +229,9 @@ def rolled_back(session: Session) -> Iterator[None]:
 class Workers:
     """All of a task's. `done`: where each begins, from its slot. Use as a context: leaving it ends them."""
 
-    def __init__(self, sessions: Callable[[], Session], job: Job, done: Sequence[int]) -> None:
+    def __init__(self, sessions: Callable[[], SqlSession], job: Job, done: Sequence[int]) -> None:
         self._sessions = [sessions() for _ in done]
-        self._workers = [Worker(session, job, number, known=done[number]) for number, session in enumerate(self._sessions)]
+        self._workers = [SqlWorker(session, job, number, known=done[number]) for number, session in enumerate(self._sessions)]
 
     def offer(self, worker: int, block: Block) -> None:
         self._workers[worker].offer(block)
@@ -247,7 +247,7 @@ class Workers:
         if errors:
             raise next((error for error in errors if isinstance(error, OwnershipLost)), errors[0])
 
-    def close(self) -> list[Session]:
+    def close(self) -> list[SqlSession]:
         """Their sessions, for who uses them next."""
         for worker in self._workers:
             worker.close()

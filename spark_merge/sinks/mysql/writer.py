@@ -20,9 +20,9 @@ from spark_merge.sinks.mysql.conflicts import Causality, Key, keys_of, together
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots
 from spark_merge.sinks.mysql.session import retried
-from spark_merge.sinks.mysql.statements import Puts, Texts, Write
+from spark_merge.sinks.mysql.statements import Puts, SqlWrite, Texts
 from spark_merge.sinks.mysql.tables import TargetTable
-from spark_merge.sinks.mysql.uri import Settings
+from spark_merge.sinks.mysql.uri import SqlSettings
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import Block, Job, TaskOver, Workers
 
@@ -39,7 +39,7 @@ HANDED_ROWS = 64
 class SqlWriter:
     """`written`: the batch is at the target already, and only what it was is told again."""
 
-    settings: Settings
+    settings: SqlSettings
     slots: OwnedSlots
     tables: Mapping[TableName, TargetTable]
     written: bool = False
@@ -86,7 +86,7 @@ class _Change(NamedTuple):
     with it, and need not be: REPLACE takes the value from whoever has it, and DELETE goes by the handle key."""
 
     ordinal: int
-    write: Write
+    write: SqlWrite
     keys: list[Key]
 
 
@@ -106,7 +106,7 @@ class Dispatch:
 
     def __post_init__(self) -> None:
         self._causality = Causality(self.count)
-        self._waiting: list[list[Write]] = [[] for _ in range(self.count)]
+        self._waiting: list[list[SqlWrite]] = [[] for _ in range(self.count)]
 
     def take(self, portion: Portion) -> None:
         for piece in portion.pieces:
@@ -146,7 +146,7 @@ class Dispatch:
         changes = []
         for ordinal, key, where, old, new in zip(ordinals, keys, wheres, before, after, strict=True):
             met = [one for image in (old, new) if image is not None for one in next(made)]
-            write = Write(0, texts, key, where, next(values) if new is not None else None)
+            write = SqlWrite(0, texts, key, where, next(values) if new is not None else None)
             changes.append(_Change(ordinal, write, met))
         return changes
 

@@ -25,7 +25,7 @@ from sidecar.core.model import TableName
 from sidecar.errors import SinkError
 from spark_merge.latest import last_places
 from spark_merge.sinks.opensearch import client
-from spark_merge.sinks.opensearch.client import AWAY, BUSY, CONFLICT, NOT_FOUND, Session, hint_of
+from spark_merge.sinks.opensearch.client import AWAY, BUSY, CONFLICT, NOT_FOUND, OpenSearchSession, hint_of
 from spark_merge.sinks.opensearch.position import OwnedPosition
 
 TOLD_MAX = 3
@@ -34,7 +34,7 @@ TOLD_MAX = 3
 _ANSWER = {"filter_path": "errors,items.*.status,items.*.error", "require_alias": "true"}
 
 
-class Rows(NamedTuple):
+class BulkRows(NamedTuple):
     """Of one table: ids and lines (documents.lines), at least one."""
 
     table: TableName
@@ -43,13 +43,13 @@ class Rows(NamedTuple):
 
 
 class Bulk:
-    def __init__(self, session: Session, owned: OwnedPosition, *, bytes_max: int, rows_max: int) -> None:
+    def __init__(self, session: OpenSearchSession, owned: OwnedPosition, *, bytes_max: int, rows_max: int) -> None:
         self._session, self._owned = session, owned
         self._bytes_max, self._rows_max = bytes_max, rows_max
-        self._waiting: list[Rows] = []
+        self._waiting: list[BulkRows] = []
         self._bytes = self._rows = 0
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: BulkRows) -> None:
         """What fills requests is sent. Raises SinkError, OwnershipLost."""
         sizes = np.cumsum(pc.binary_length(rows.lines).to_numpy(zero_copy_only=False).astype(np.int64))
         start, sent = 0, 0
@@ -58,7 +58,7 @@ class Bulk:
             end = min(fits, start + self._rows_max - self._rows)
             end = start + 1 if end <= start and not self._waiting else end  # a row that is too large by itself
             if end > start:
-                self._waiting.append(Rows(rows.table, rows.ids[start:end], rows.lines[start:end]))
+                self._waiting.append(BulkRows(rows.table, rows.ids[start:end], rows.lines[start:end]))
                 self._bytes += int(sizes[end - 1]) - sent
                 self._rows += end - start
                 start, sent = end, int(sizes[end - 1])

@@ -22,7 +22,7 @@ from spark_merge.ddl.effects import Fate, TableEffect, effects
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ColumnSource:
     """Where a column's values come from in documents of before: column `name`; None: from nowhere, all have the text `absent`. `how`: same,
     text (a number or labels become text), scale (a decimal gets its new digits)."""
 
@@ -33,12 +33,12 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptIndex:
     """`sources` of the columns of `after`, in their order."""
 
     before: TableSchema
     after: TableSchema
-    sources: tuple[Source, ...]
+    sources: tuple[ColumnSource, ...]
 
     @property
     def reshaped(self) -> bool:
@@ -58,7 +58,7 @@ class Changes:
     dropped: list[TableSchema] = field(default_factory=list)
     made: list[TableSchema] = field(default_factory=list)
     emptied: list[tuple[TableSchema, TableSchema]] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptIndex] = field(default_factory=list)
 
 
 def ours(schemas: Mapping[TableName, TableSchema]) -> dict[TableName, TableSchema]:
@@ -95,7 +95,7 @@ def _one(found: Changes, effect: TableEffect) -> None:
             if effect.rows_leave:
                 raise SinkError(f"rows of {effect.name} come or go with its partitions, and no change of them tells", hint="")
             if old != new or effect.renamed_columns:
-                found.kept.append(Kept(old, new, tuple(_sources(old, new, effect.columns))))
+                found.kept.append(KeptIndex(old, new, tuple(_sources(old, new, effect.columns))))
 
 
 def _begin_anew(found: Changes, old: TableSchema | None, new: TableSchema | None) -> None:
@@ -119,18 +119,18 @@ def _refused(head: Head, error: SinkError) -> SinkError:
 # ---- columns ---------------------------------------------------------------------------------------------------------
 
 
-def _sources(old: TableSchema, new: TableSchema, columns: Sequence[ColumnEffect]) -> Iterator[Source]:
+def _sources(old: TableSchema, new: TableSchema, columns: Sequence[ColumnEffect]) -> Iterator[ColumnSource]:
     was = {one.column.name: one.before.name for one in columns if one.before is not None}
     if [was.get(name) for name in new.key] != list(old.key):
         raise SinkError(f"the handle key of {new.name} was ({', '.join(old.key)}) and is ({', '.join(new.key)})", hint="")
     for one in columns:
         column = one.column
         if one.before is not None:
-            yield Source(column, one.before.name, how=_how(new.name, one.before, column))
+            yield ColumnSource(column, one.before.name, how=_how(new.name, one.before, column))
         elif one.unknown:
             raise SinkError(f"rows of {new.name} have {one.unknown} in its new column {column.name}, which is not in this log", hint="")
         else:
-            yield Source(column, absent=one.existing)
+            yield ColumnSource(column, absent=one.existing)
 
 
 def _how(table: TableName, old: Column, new: Column) -> str:

@@ -41,7 +41,7 @@ logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it writes a line f
 
 
 @dataclass(frozen=True, slots=True)
-class Server(CertifiedServer):
+class OpenSearchServer(CertifiedServer):
     """One or several nodes. The account may be absent."""
 
     SECRET_KIND = "opensearch"
@@ -50,10 +50,10 @@ class Server(CertifiedServer):
     timeout_s: int = option("timeout", whole_seconds(3600, or_bare=True), 60, "How long the sink waits for the answer to a request.")
 
 
-class Session:
+class OpenSearchSession:
     """Opens when it is needed. One thread at a time."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: OpenSearchServer) -> None:
         self.server = server
         self._client: OpenSearch | None = None
 
@@ -103,7 +103,7 @@ class Session:
             client.transport.close()
 
 
-def _client(server: Server) -> OpenSearch:
+def _client(server: OpenSearchServer) -> OpenSearch:
     account = (server.user, server.password()) if server.user else None
     hosts = [{"host": host, "port": port} for host, port in server.hosts]
     secured: dict[str, Any] = {"use_ssl": True, "ssl_context": server.tls_context()} if server.tls else {}
@@ -128,7 +128,7 @@ def kind_of(error: TransportError) -> str:
     return str(error.error)
 
 
-def sink_error(error: TransportError, server: Server, doing: str) -> SinkError:
+def sink_error(error: TransportError, server: OpenSearchServer, doing: str) -> SinkError:
     return SinkError(f"{server}: {doing}: {reason_of(error)}", hint=hint_of(status_of(error), server, reason_of(error)))
 
 
@@ -140,7 +140,7 @@ def reason_of(error: TransportError) -> str:
     return str(error.info) if status_of(error) < 0 else f"{error.error} (status {error.status_code})"
 
 
-def hint_of(status: int, server: Server, reason: str = "") -> str:
+def hint_of(status: int, server: OpenSearchServer, reason: str = "") -> str:
     if "flood" in reason or "disk usage" in reason:
         return "make room on the server's disks and lift the block (index.blocks.read_only_allow_delete); the sink goes on by itself"
     match status:

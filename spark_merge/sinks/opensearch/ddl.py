@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.sinks.opensearch.changes import Changes, Kept, Source
+from spark_merge.sinks.opensearch.changes import Changes, ColumnSource, KeptIndex
 from spark_merge.sinks.opensearch.client import NOT_FOUND
 from spark_merge.sinks.opensearch.fields import Form, Forms, differs
 from spark_merge.sinks.opensearch.indices import Index, Indices
@@ -91,7 +91,7 @@ class DdlRunner:
         self.still_ours()
         self.indices.make(alias, schema, self.since)
 
-    def _rename(self, kept: list[Kept]) -> None:
+    def _rename(self, kept: list[KeptIndex]) -> None:
         """All in one step: names may be swapped."""
         moves = [(self._was(one.before), self._alias(one.before), self._alias(one.after)) for one in kept if self._moves(one)]
         actions: list[dict[str, Any]] = []
@@ -104,7 +104,7 @@ class DdlRunner:
             self.still_ours()
             self.indices.lead(actions, doing="renaming tables")
 
-    def _moves(self, kept: Kept) -> bool:
+    def _moves(self, kept: KeptIndex) -> bool:
         return self._alias(kept.before) != self._alias(kept.after)
 
     def _begin_anew(self, before: TableSchema, schema: TableSchema) -> None:
@@ -122,7 +122,7 @@ class DdlRunner:
 
     # ---- columns ---------------------------------------------------------------------------------------------------------
 
-    def _reshape(self, kept: Kept) -> None:
+    def _reshape(self, kept: KeptIndex) -> None:
         alias = self._alias(kept.after)
         index = self.indices.there([alias]).get(alias)
         if index is None:
@@ -140,7 +140,7 @@ class DdlRunner:
         wanted = self.indices.settings.forms.properties(schema, unsigned_long=self.indices.unsigned_long)
         return any(name in index.fields and differs(index.fields[name], field) for name, field in wanted.items())
 
-    def _copy(self, old: str, new: str, kept: Kept) -> None:
+    def _copy(self, old: str, new: str, kept: KeptIndex) -> None:
         """Every document, with its version; those that are there already stay."""
         session, doing = self.indices.session, f"writing the documents of {kept.after.name} anew, from {old} to {new}"
         session.asked(doing, "POST", f"/{quote(old, safe='')}/_refresh")
@@ -180,7 +180,7 @@ class DdlRunner:
             wait_s = min(wait_s * 2, POLL_MAX_S)
 
 
-def _columns(kept: Kept, forms: Forms) -> Iterator[dict[str, Any]]:
+def _columns(kept: KeptIndex, forms: Forms) -> Iterator[dict[str, Any]]:
     before = {column.name: column for column in kept.before.columns}
     for source in kept.sources:
         year = source.name is not None and before[source.name].kind == "year"
@@ -193,7 +193,7 @@ def _columns(kept: Kept, forms: Forms) -> Iterator[dict[str, Any]]:
         }
 
 
-def _value(source: Source, form: Form) -> Any:
+def _value(source: ColumnSource, form: Form) -> Any:
     """Of a new column, as a document has it."""
     text = source.absent
     if text is None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from sidecar.core.model import MARK_TABLE, TableSchema
 from spark_merge.sinks.kind import SinkUri
-from spark_merge.sinks.opensearch.client import NOT_FOUND, Session
+from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchSession
 from spark_merge.sinks.opensearch.indices import Indices
 from spark_merge.sinks.opensearch.position import position_of
 from spark_merge.sinks.opensearch.uri import settings_of
@@ -18,7 +18,7 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     """What keeps the indices from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be asked,
     or that has another log's position."""
     settings = settings_of(uri)
-    with closing(Session(settings.server)) as session:
+    with closing(OpenSearchSession(settings.server)) as session:
         state = position_of(session, settings.position_index, log_id=uri.log_id).look()
         indices = Indices(session, settings, log_id=uri.log_id)
         wanted = [schema for schema in schemas if schema.key and schema.name != MARK_TABLE]
@@ -34,7 +34,7 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
 def holds_rows(uri: SinkUri) -> bool:
     """There are documents under names that tables may have, and no position, of whatever log, says that we wrote any."""
     settings = settings_of(uri)
-    with closing(Session(settings.server)) as session:
+    with closing(OpenSearchSession(settings.server)) as session:
         path = f"/{settings.position_index}"
         if "error" not in session.asked("looking for the position", "GET", path, ignore=(NOT_FOUND,)):
             return False

@@ -19,11 +19,11 @@ from opensearchpy.exceptions import RequestError
 from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.identity import continues
-from spark_merge.sinks.opensearch.client import NOT_FOUND, Session, kind_of
+from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchSession, kind_of
 from spark_merge.sinks.opensearch.fields import differs, problems
 from spark_merge.sinks.opensearch.names import physical
 from spark_merge.sinks.opensearch.position import EXISTS
-from spark_merge.sinks.opensearch.uri import Settings
+from spark_merge.sinks.opensearch.uri import OpenSearchSettings
 
 PATH_CHARS_MAX = 3000
 """Of names in one request: a server takes a line of 4096 bytes."""
@@ -65,7 +65,7 @@ class Index:
 
 
 class Indices:
-    def __init__(self, session: Session, settings: Settings, *, log_id: str) -> None:
+    def __init__(self, session: OpenSearchSession, settings: OpenSearchSettings, *, log_id: str) -> None:
         self.session, self.settings, self._log_id = session, settings, log_id
 
     @cached_property

@@ -47,7 +47,7 @@ def _wrong(alias: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class IndexNames:
     """`pattern` names {table}, and {schema} unless the changefeed has one schema alone; in small letters, as the server wants them."""
 
     pattern: str = option("index", parsed("a pattern with `{table}`, and maybe `{schema}`", checked_pattern, str), PATTERN,

@@ -13,7 +13,7 @@ from opensearchpy.exceptions import ConflictError, RequestError
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Owner
-from spark_merge.sinks.opensearch.client import NOT_FOUND, Server, Session, kind_of
+from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchServer, OpenSearchSession, kind_of
 from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, check_owner
 
 DOCUMENT = "sink"
@@ -27,7 +27,7 @@ _INDEX: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenBatch:
     """All rows up to segment `seq` are there, and the DDLs of its end come next. `there`: by alias the index that it led to before them."""
 
     seq: Seq
@@ -37,11 +37,11 @@ class Written:
 class DocumentPositions:
     """`PositionStore` in `index`."""
 
-    def __init__(self, session: Session, index: str) -> None:
+    def __init__(self, session: OpenSearchSession, index: str) -> None:
         self._session, self._index = session, index
         self.place = f"index {index} at {session.server}"
 
-    def read(self) -> Stored[Written] | None:
+    def read(self) -> Stored[WrittenBatch] | None:
         answered = self._session.asked("reading the position", "GET", self._path, ignore=(NOT_FOUND,))
         if not answered.get("found"):
             return None
@@ -55,16 +55,16 @@ class DocumentPositions:
 
     def compare_and_swap(
         self,
-        before: Stored[Written] | None,
-        after: OutputState[Written],
+        before: Stored[WrittenBatch] | None,
+        after: OutputState[WrittenBatch],
         payload: None = None,  # noqa: ARG002 - the port's
-    ) -> Stored[Written] | Missed:
+    ) -> Stored[WrittenBatch] | Missed:
         if before is None:
             self._create_index()
         only = {"op_type": "create"} if before is None else dict(zip(("if_seq_no", "if_primary_term"), _version(before), strict=True))
         tries = 0
 
-        def put() -> Stored[Written] | Missed:
+        def put() -> Stored[WrittenBatch] | Missed:
             nonlocal tries
             tries += 1
             try:
@@ -95,30 +95,30 @@ class DocumentPositions:
 class OwnedPosition:
     """A task's view of it: `owner` is the one that the task works for. Picklable."""
 
-    server: Server
+    server: OpenSearchServer
     index: str
     owner: Owner
 
-    def check(self, session: Session) -> None:
+    def check(self, session: OpenSearchSession) -> None:
         """Raises OwnershipLost if another worker has opened the output since, SinkError."""
         positions = DocumentPositions(session, self.index)
         check_owner(positions.place, positions.read(), self.owner)
 
 
-def position_of(session: Session, index: str, *, log_id: str) -> PositionKeeper[Written, None]:
+def position_of(session: OpenSearchSession, index: str, *, log_id: str) -> PositionKeeper[WrittenBatch, None]:
     remedy = (
         "give each changefeed a position-index of its own; for a new log of the same one, delete that index and the tables', and dump again"
     )
     return PositionKeeper(DocumentPositions(session, index), log_id=log_id, remedy=remedy)
 
 
-def _version(stored: Stored[Written]) -> tuple[int, int]:
+def _version(stored: Stored[WrittenBatch]) -> tuple[int, int]:
     """`_seq_no` and `_primary_term`."""
     assert isinstance(stored.version, tuple)
     return stored.version
 
 
-def _as_json(state: OutputState[Written]) -> dict[str, Any]:
+def _as_json(state: OutputState[WrittenBatch]) -> dict[str, Any]:
     """Every ts as text: readers that know only doubles would round it. `by` is for 0.4 and before, which want it there."""
     accepted, written = state.accepted, state.detail
     return {
@@ -136,12 +136,12 @@ def _as_json(state: OutputState[Written]) -> dict[str, Any]:
     }
 
 
-def _state_of(source: Mapping[str, Any]) -> OutputState[Written]:
+def _state_of(source: Mapping[str, Any]) -> OutputState[WrittenBatch]:
     accepted, written = source["accepted"], source["written"]
     upto_ts = accepted and accepted["upto_ts"]
     return OutputState(
         source["log"],
         Owner(source["epoch"], source["incarnation"]),
         accepted and Accepted(Seq(accepted["seq"]), None if upto_ts is None else CommitTs(int(upto_ts)), accepted["manifest"]),
-        written and Written(Seq(written["seq"]), written["there"]),
+        written and WrittenBatch(Seq(written["seq"]), written["there"]),
     )

@@ -19,12 +19,12 @@ from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.cut import stages, tables_with_rows
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.opensearch.changes import changes, ours
-from spark_merge.sinks.opensearch.client import Session
+from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.ddl import DdlRunner
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
 from spark_merge.sinks.opensearch.indices import Indices
-from spark_merge.sinks.opensearch.position import OwnedPosition, Written, position_of
-from spark_merge.sinks.opensearch.uri import PARAMETERS, POSITION_INDEX, Settings, settings_of
+from spark_merge.sinks.opensearch.position import OwnedPosition, WrittenBatch, position_of
+from spark_merge.sinks.opensearch.uri import PARAMETERS, POSITION_INDEX, OpenSearchSettings, settings_of
 from spark_merge.sinks.opensearch.writer import BulkWriter
 
 FEW_CHUNK_ROWS = 5_000
@@ -32,9 +32,9 @@ FEW_CHUNK_ROWS = 5_000
 
 
 class OpenSearchSink:
-    def __init__(self, settings: Settings, *, log_id: str) -> None:
+    def __init__(self, settings: OpenSearchSettings, *, log_id: str) -> None:
         self._settings = settings
-        self._session = Session(settings.server)
+        self._session = OpenSearchSession(settings.server)
         self._position = position_of(self._session, settings.position_index, log_id=log_id)
         self._indices = Indices(self._session, settings, log_id=log_id)
         self._makes_indices = False
@@ -103,7 +103,7 @@ class OpenSearchSink:
         written = self._position.state.detail
         if written is None:
             there = self._indices.there(map(self._alias, ours(last.schemas).values()))
-            written = Written(last.seq, {alias: index.name for alias, index in there.items()})
+            written = WrittenBatch(last.seq, {alias: index.name for alias, index in there.items()})
             self._position.check_next(first.seq)
             self._position.change(written)
         self._fit.clear()

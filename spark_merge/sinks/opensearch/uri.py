@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 from sidecar.core.model import CommitTs
 from sidecar.errors import SinkError
 from spark_merge.sinks.kind import SinkUri
-from spark_merge.sinks.opensearch.client import Server
+from spark_merge.sinks.opensearch.client import OpenSearchServer
 from spark_merge.sinks.opensearch.fields import Forms
-from spark_merge.sinks.opensearch.names import Names
+from spark_merge.sinks.opensearch.names import IndexNames
 from spark_merge.sinks.options import block, commit_tss, matching, names_of, number, one_of, option, read, unset_or
 from spark_merge.sinks.server import server_of
 
@@ -33,11 +33,11 @@ _DURATION = matching(
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OpenSearchSettings:
     """`gc_deletes` as the server writes durations. `shards`, `replicas`: None leaves them to the server's own default or template."""
 
-    server: Server
-    names: Names = block(Names)
+    server: OpenSearchServer
+    names: IndexNames = block(IndexNames)
     position_index: str = option("position-index", _INDEX_NAME, POSITION_INDEX,
         "The sink's own index, with one document. Each changefeed needs its own. `dumpquery` names the sink by it.")  # fmt: skip
     bulk_bytes: int = option("bulk-bytes", number(1, 1 << 30), 5 << 20, "Bytes in one bulk request. A longer row is sent alone.")
@@ -56,7 +56,7 @@ class Settings:
     anew: frozenset[CommitTs] = commit_tss("ddl-anew", "DDLs whose tables begin again with an empty index, see below.")
 
 
-def settings_of(uri: SinkUri) -> Settings:
+def settings_of(uri: SinkUri) -> OpenSearchSettings:
     """Raises SinkError for what cannot be meant; it shows no value of a parameter that may be a secret. A password is kept here, in this
     process and those that it starts."""
     parts = uri.parts
@@ -67,7 +67,7 @@ def settings_of(uri: SinkUri) -> Settings:
             hint=f"write {scheme}://user@host:{PORT}/?…; which index a table is, is said by index=",
         )
     hosts = tuple(_host(scheme, place) for place in places.split(","))
-    return read(Settings, uri.parameters, server=server_of(Server, uri, hosts))
+    return read(OpenSearchSettings, uri.parameters, server=server_of(OpenSearchServer, uri, hosts))
 
 
 def _host(scheme: str, place: str) -> tuple[str, int]:
@@ -78,5 +78,5 @@ def _host(scheme: str, place: str) -> tuple[str, int]:
     return host, int(port) if colon else PORT
 
 
-OPTIONS = (Server, Settings)
+OPTIONS = (OpenSearchServer, OpenSearchSettings)
 PARAMETERS = names_of(*OPTIONS)

@@ -10,23 +10,23 @@ from spark_merge.contract import Counts, Outcome, Portion, Rows, Task
 from spark_merge.encode.block import blocks
 from spark_merge.sinks.opensearch import bulk
 from spark_merge.sinks.opensearch.bulk import Bulk
-from spark_merge.sinks.opensearch.client import Session
+from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.documents import lines
 from spark_merge.sinks.opensearch.position import OwnedPosition
-from spark_merge.sinks.opensearch.uri import Settings
+from spark_merge.sinks.opensearch.uri import OpenSearchSettings
 
 
 @dataclass(frozen=True, slots=True)
 class BulkWriter:
     """`written`: the batch is there already, and only what it was is told again."""
 
-    settings: Settings
+    settings: OpenSearchSettings
     owned: OwnedPosition
     written: bool = False
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
-        session = Session(self.settings.server)
+        session = OpenSearchSession(self.settings.server)
         try:
             requests = Bulk(session, self.owned, bytes_max=self.settings.bulk_bytes, rows_max=self.settings.bulk_rows)
             for portion in portions:
@@ -45,4 +45,4 @@ class BulkWriter:
                 continue
             for block in blocks(schema, portion.unit.seq, piece):
                 for ids, found in lines(block, alias, self.settings.forms) if block.rows else ():
-                    requests.add(bulk.Rows(schema.name, ids, found))
+                    requests.add(bulk.BulkRows(schema.name, ids, found))

@@ -56,7 +56,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSegments:
     began: Seq
     first: Seq
     removed: Seq
@@ -71,7 +71,7 @@ class Subscriber:
     heard_ms: int
 
 
-def first_kept(kept: Kept, last: Seq, acknowledged: Iterable[int], beyond: Callable[[Seq], bool]) -> Seq:
+def first_kept(kept: KeptSegments, last: Seq, acknowledged: Iterable[int], beyond: Callable[[Seq], bool]) -> Seq:
     """`last`: the newest segment. `beyond` tells whether a segment is beyond the bounds: if one is, so is each before it."""
     low, high = kept.first, last
     while low < high:
@@ -87,17 +87,17 @@ def first_kept(kept: Kept, last: Seq, acknowledged: Iterable[int], beyond: Calla
 # ---- what is in the folder ----------------------------------------------------------------------------------------------
 
 
-def read_kept(folder: Folder) -> Kept | None:
+def read_kept(folder: Folder) -> KeptSegments | None:
     """None: nothing was ever accepted."""
     found = _read(folder, KEPT)
-    return None if found is None else Kept(Seq(int(found["began"])), Seq(int(found["first"])), Seq(int(found["removed"])))
+    return None if found is None else KeptSegments(Seq(int(found["began"])), Seq(int(found["first"])), Seq(int(found["removed"])))
 
 
-def write_kept(folder: Folder, kept: Kept) -> None:
+def write_kept(folder: Folder, kept: KeptSegments) -> None:
     _write(folder, KEPT, _plain(kept))
 
 
-def _plain(kept: Kept) -> dict[str, Any]:
+def _plain(kept: KeptSegments) -> dict[str, Any]:
     return {"began": kept.began, "first": kept.first, "removed": kept.removed}
 
 
@@ -175,7 +175,7 @@ class Keeping:
     def __init__(self, folder: Folder, bounds: Bounds) -> None:
         self.bytes_so_far = 0
         self._folder, self._bounds = folder, bounds
-        self._kept: Kept | None = None
+        self._kept: KeptSegments | None = None
         self._looked_ms = 0
 
     def open(self, accepted: Seq | None) -> None:
@@ -191,7 +191,7 @@ class Keeping:
         """Before the first segment is accepted. A former worker's word does not replace what is there."""
         if self._kept is None:
             with storage_errors(self._folder):
-                storage.create_exclusively(self._folder, KEPT, _json(_plain(Kept(seq, seq, seq))))
+                storage.create_exclusively(self._folder, KEPT, _json(_plain(KeptSegments(seq, seq, seq))))
             self._kept = read_kept(self._folder)
 
     def is_due(self, now_ms: int) -> bool:
@@ -225,12 +225,12 @@ class Keeping:
             storage.remove(self._folder, gone)
         return [one for one in found if one.heard_ms >= since_ms]
 
-    def _remove_below(self, first: Seq, kept: Kept) -> None:
-        self._kept = Kept(kept.began, first, kept.removed)
+    def _remove_below(self, first: Seq, kept: KeptSegments) -> None:
+        self._kept = KeptSegments(kept.began, first, kept.removed)
         write_kept(self._folder, self._kept)
         for start in range(kept.removed, first, REMOVED_AT_ONCE):
             self._remove(range(start, min(start + REMOVED_AT_ONCE, first)))
-        self._kept = Kept(kept.began, first, first)
+        self._kept = KeptSegments(kept.began, first, first)
         write_kept(self._folder, self._kept)
 
     def _remove(self, seqs: Sequence[int]) -> None:

@@ -24,7 +24,7 @@ from spark_merge.sinks.folder.layout import IDENTITY, DeliveredSegment, ddls_fro
 from spark_merge.sinks.spool.frames import read_frames
 from spark_merge.sinks.spool.keeping import (
     SUBSCRIBERS_MAX,
-    Kept,
+    KeptSegments,
     Subscriber,
     now_ms,
     read_kept,
@@ -125,7 +125,7 @@ class SpoolReader:
                 raise _too_late(seq, kept) from None
             raise
 
-    def _kept(self, log: str) -> Kept | None:
+    def _kept(self, log: str) -> KeptSegments | None:
         """Raises RefusedRequest where the folder, or the subscriber, is of another log."""
         found, own = self._log_id(), known_id(self._log)
         if found and own and found != own:
@@ -145,7 +145,7 @@ class SpoolReader:
             data = storage.read_files(self._folder, [IDENTITY]).get(IDENTITY)
         return "" if data is None else own_of(identity_from_json(data, name=f"{self._folder}/{IDENTITY}").log_id)
 
-    def _check(self, after: Seq, kept: Kept) -> None:
+    def _check(self, after: Seq, kept: KeptSegments) -> None:
         if after < kept.first - 1:
             raise _too_late(Seq(after + 1), kept)
         if after >= kept.began and read_segment(self._folder, after) is None:
@@ -173,7 +173,7 @@ class SpoolReader:
             write_subscriber(self._folder, Subscriber(subscriber, acknowledged, now_ms()))
 
 
-def _too_late(seq: Seq, kept: Kept) -> OutOfReach:
+def _too_late(seq: Seq, kept: KeptSegments) -> OutOfReach:
     return OutOfReach(
         f"segment {seq} is not kept any more: what is kept begins at {kept.first}",
         hint=f"subscribe with after_seq {kept.first - 1} and have a dump bring what is missing (cdc cli changefeed dumprestart);"

@@ -18,13 +18,13 @@ from spark_merge.sinks.sqlite.tables import apply, made, statements
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SqliteSettings:
     path: str
     ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand.")
 
 
 class SqliteSink:
-    def __init__(self, settings: Settings, *, log_id: str) -> None:
+    def __init__(self, settings: SqliteSettings, *, log_id: str) -> None:
         self._settings = settings
         self._positions = SqlitePositions(settings.path)
         remedy = "give each log a file of its own, and dump again; or set log.uri back to the log that the output is of"
@@ -84,7 +84,7 @@ class SqliteWriter:
 def _open(uri: SinkUri) -> SqliteSink:
     if uri.parts.netloc or not uri.parts.path.strip("/"):
         raise SinkError("a sqlite: sink names a file, and no host", hint="write sqlite:///folder/file.db")
-    return SqliteSink(read(Settings, uri.parameters, path=uri.parts.path), log_id=uri.log_id)
+    return SqliteSink(read(SqliteSettings, uri.parameters, path=uri.parts.path), log_id=uri.log_id)
 
 
-SQLITE = SinkKind(_open, names_of(Settings))
+SQLITE = SinkKind(_open, names_of(SqliteSettings))

@@ -33,9 +33,9 @@ from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import check_exclusive, taken
 from spark_merge.sinks.position import Missed, OutputState, Stored
 from spark_merge.sinks.storage.identity import Identity, claim_identity, read_identity
-from spark_merge.sinks.storage.layout import COMMITS, HEAD_OF_VERSION_1, HEADS, PROBE, Place, commit_path, head_path
-from spark_merge.sinks.storage.names import Change, Last, Named, Names, Version
-from spark_merge.sinks.storage.options import Options
+from spark_merge.sinks.storage.layout import COMMITS, HEAD_OF_VERSION_1, HEADS, PROBE, StoragePlace, commit_path, head_path
+from spark_merge.sinks.storage.names import Last, Named, NamesChange, StorageNames, TableVersion
+from spark_merge.sinks.storage.options import StorageOptions
 from spark_merge.sinks.storage.publish import publish
 
 FORMAT_VERSION = 1
@@ -52,7 +52,7 @@ _RESTORE = "restore it, or deliver to a new folder, and dump again"
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class StorageCommit:
     """`by`: drawn by the process that made it, so that two who open at once can tell whose it is. `accepted`: the last segment that is
     accepted from here on. `named`: what appears; nothing where `owner` opened."""
 
@@ -67,18 +67,18 @@ class StorageVersion(NamedTuple):
     """What the next swap is compared with; `last` None where no commit is."""
 
     identity: Identity
-    last: Commit | None
+    last: StorageCommit | None
 
 
 class StoragePositions:
     """`PositionStore` in `folder`. The detail is what the names are after all commits, the payload what appears."""
 
-    def __init__(self, folder: Folder, options: Options) -> None:
+    def __init__(self, folder: Folder, options: StorageOptions) -> None:
         self._folder, self._options = folder, options
         self._by = secrets.token_hex(8)
         self.place = str(folder)
 
-    def read(self) -> Stored[Names] | None:
+    def read(self) -> Stored[StorageNames] | None:
         identity = read_identity(self._folder, self._options)
         if identity is None:
             return None
@@ -86,15 +86,15 @@ class StoragePositions:
         version = StorageVersion(identity, last)
         if last is None:
             return Stored(OutputState(identity.log_id, NO_OWNER), version)
-        return Stored(OutputState(identity.log_id, last.owner, last.accepted, None if names == Names() else names), version)
+        return Stored(OutputState(identity.log_id, last.owner, last.accepted, None if names == StorageNames() else names), version)
 
     def compare_and_swap(
-        self, before: Stored[Names] | None, after: OutputState[Names], payload: Named | None = None
-    ) -> Stored[Names] | Missed:
+        self, before: Stored[StorageNames] | None, after: OutputState[StorageNames], payload: Named | None = None
+    ) -> Stored[StorageNames] | Missed:
         if before is None or after.owner != before.state.owner:
             return self._opened(before, after)
         version, named = _version(before), payload or _nothing(after.detail)
-        commit = Commit(_number_after(version), after.owner, self._by, after.accepted, named)
+        commit = StorageCommit(_number_after(version), after.owner, self._by, after.accepted, named)
         if not self._create(commit):
             return Missed.CONFLICT
         self._publish(commit)
@@ -102,7 +102,7 @@ class StoragePositions:
             self._write_head(commit.number, after.detail)
         return Stored(after, version._replace(last=commit))
 
-    def _opened(self, before: Stored[Names] | None, after: OutputState[Names]) -> Stored[Names] | Missed:
+    def _opened(self, before: Stored[StorageNames] | None, after: OutputState[StorageNames]) -> Stored[StorageNames] | Missed:
         check_exclusive(self._folder, PROBE)
         known = None if before is None else _version(before)
         identity = claim_identity(self._folder, known and known.identity, Identity(after.log_id, self._options))
@@ -114,13 +114,13 @@ class StoragePositions:
                 self._publish(version.last)
         except OwnershipLost:
             return Missed.CONFLICT
-        commit = Commit(_number_after(version), after.owner, self._by, after.accepted, _nothing(after.detail))
+        commit = StorageCommit(_number_after(version), after.owner, self._by, after.accepted, _nothing(after.detail))
         if not self._create(commit):
             return Missed.CONFLICT
         self._write_head(commit.number, after.detail)
         return Stored(after, version._replace(last=commit))
 
-    def _publish(self, commit: Commit) -> None:
+    def _publish(self, commit: StorageCommit) -> None:
         """What it accepted appears. Raises OwnershipLost where there is a later one."""
         publish(self._folder, commit.named, commit.accepted, partial(self._check_last, commit.number))
 
@@ -132,7 +132,7 @@ class StoragePositions:
 
     # ---- files ------------------------------------------------------------------------------------------------------
 
-    def _find(self) -> tuple[Commit | None, Names]:
+    def _find(self) -> tuple[StorageCommit | None, StorageNames]:
         """The last commit, and what the names are after it. What is read while another writes a head, and removes what is before it, is
         read again."""
         while True:
@@ -145,11 +145,11 @@ class StoragePositions:
                 raise SinkError(f"{self._folder}/{COMMITS} has no commit of its head's number", hint=_RESTORE)
         return last, names
 
-    def _from(self, head_name: str) -> tuple[Commit | None, Names]:
+    def _from(self, head_name: str) -> tuple[StorageCommit | None, StorageNames]:
         """Of the commits from a head on; where that is not there, from the first one on."""
         with storage_errors(self._folder):
             head = storage.read_files(self._folder, [head_name]).get(head_name)
-        number, names = (0, Names()) if head is None else _head_of(head, f"{self._folder}/{head_name}")
+        number, names = (0, StorageNames()) if head is None else _head_of(head, f"{self._folder}/{head_name}")
         last, at, step = None, number, _LOOK_FIRST
         while True:
             paths = [commit_path(one) for one in range(at, at + step)]
@@ -163,8 +163,8 @@ class StoragePositions:
             at, step = at + step, min(2 * step, HEAD_EVERY)
         return last, names
 
-    def _write_head(self, number: int, names: Names | None) -> None:
-        head = {"version": FORMAT_VERSION, "number": number, "names": _change_to_plain(_whole(names or Names()))}
+    def _write_head(self, number: int, names: StorageNames | None) -> None:
+        head = {"version": FORMAT_VERSION, "number": number, "names": _change_to_plain(_whole(names or StorageNames()))}
         with storage_errors(self._folder):
             storage.create_exclusively(self._folder, head_path(number), _json(head))
         gone = [head_path(one) for one in self._numbers(HEADS) if one < number]
@@ -172,7 +172,7 @@ class StoragePositions:
         with storage_errors(self._folder):
             storage.remove(self._folder, gone)
 
-    def _create(self, commit: Commit) -> bool:
+    def _create(self, commit: StorageCommit) -> bool:
         with storage_errors(self._folder):
             created = storage.create_exclusively(self._folder, commit_path(commit.number), _commit_to_json(commit))
         return created and not self._has_head_after(commit.number)
@@ -186,7 +186,7 @@ class StoragePositions:
         return sorted(int(name) for name in names if name.isdecimal())
 
 
-def _version(stored: Stored[Names]) -> StorageVersion:
+def _version(stored: Stored[StorageNames]) -> StorageVersion:
     assert isinstance(stored.version, StorageVersion)
     return stored.version
 
@@ -195,16 +195,16 @@ def _number_after(version: StorageVersion) -> int:
     return version.last.number + 1 if version.last else 0
 
 
-def _nothing(names: Names | None) -> Named:
+def _nothing(names: StorageNames | None) -> Named:
     """What a commit says where nothing appears."""
-    names = names or Names()
-    return Named(Change(names.begin_ts, names.date))
+    names = names or StorageNames()
+    return Named(NamesChange(names.begin_ts, names.date))
 
 
 # ---- as JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _commit_to_json(commit: Commit) -> bytes:
+def _commit_to_json(commit: StorageCommit) -> bytes:
     accepted = commit.accepted
     return _json(
         {
@@ -221,7 +221,7 @@ def _commit_to_json(commit: Commit) -> bytes:
     )
 
 
-def _commit_of(data: bytes, name: str) -> Commit:
+def _commit_of(data: bytes, name: str) -> StorageCommit:
     with _reading(data, name) as found:
         epoch, incarnation = found["owner"]
         accepted = None
@@ -230,31 +230,33 @@ def _commit_of(data: bytes, name: str) -> Commit:
             accepted = Accepted(Seq(int(seq)), CommitTs(int(upto_ts)), str(manifest))
         files = tuple((str(staged), str(final)) for staged, final in found["files"])
         named = Named(_change_of(found["change"]), found["before"], files, found["after"])
-        return Commit(int(found["number"]), Owner(int(epoch), int(incarnation)), str(found["by"]), accepted, named)
+        return StorageCommit(int(found["number"]), Owner(int(epoch), int(incarnation)), str(found["by"]), accepted, named)
 
 
-def _head_of(data: bytes, name: str) -> tuple[int, Names]:
+def _head_of(data: bytes, name: str) -> tuple[int, StorageNames]:
     with _reading(data, name) as found:
-        return int(found["number"]), Names().after(_change_of(found["names"]))
+        return int(found["number"]), StorageNames().after(_change_of(found["names"]))
 
 
-def _whole(names: Names) -> Change:
-    return Change(names.begin_ts, names.date, dict(names.versions), names.lasts)
+def _whole(names: StorageNames) -> NamesChange:
+    return NamesChange(names.begin_ts, names.date, dict(names.versions), names.lasts)
 
 
-def _change_to_plain(change: Change) -> dict[str, Any]:
+def _change_to_plain(change: NamesChange) -> dict[str, Any]:
     versions = [[*name, None if one is None else [str(one.version), one.checksum]] for name, one in change.versions.items()]
     lasts = [[*place.table, place.partition, str(last.version), last.date, last.number] for place, last in change.lasts.items()]
     return {"begin_ts": str(change.begin_ts), "date": change.date, "versions": versions, "lasts": lasts}
 
 
-def _change_of(found: Any) -> Change:
-    versions = {TableName(schema, table): None if one is None else Version(int(one[0]), one[1]) for schema, table, one in found["versions"]}
+def _change_of(found: Any) -> NamesChange:
+    versions = {
+        TableName(schema, table): None if one is None else TableVersion(int(one[0]), one[1]) for schema, table, one in found["versions"]
+    }
     lasts = {
-        Place(TableName(schema, table), int(partition)): Last(int(version), date, int(number))
+        StoragePlace(TableName(schema, table), int(partition)): Last(int(version), date, int(number))
         for schema, table, partition, version, date, number in found["lasts"]
     }
-    return Change(int(found["begin_ts"]), found["date"], versions, lasts)
+    return NamesChange(int(found["begin_ts"]), found["date"], versions, lasts)
 
 
 def _json(value: object) -> bytes:

@@ -11,7 +11,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.storage.layout import IDENTITY, OURS
-from spark_merge.sinks.storage.options import Options
+from spark_merge.sinks.storage.options import StorageOptions
 
 VERSIONS = (1, 2)
 """Of the folder. Version 1, which had one head and kept all commits, is continued and becomes the last one."""
@@ -20,14 +20,14 @@ VERSIONS = (1, 2)
 @dataclass(frozen=True, slots=True)
 class Identity:
     log_id: str
-    options: Options
+    options: StorageOptions
     version: int = VERSIONS[-1]
 
     def to_json(self) -> bytes:
         return json.dumps({"version": self.version, "log_id": self.log_id, "options": dict(self.options.told)}).encode()
 
 
-def read_identity(folder: Folder, options: Options) -> Identity | None:
+def read_identity(folder: Folder, options: StorageOptions) -> Identity | None:
     """None where the folder is new. Raises SinkError for a folder of somebody else, or one that is written in another
     way than `options`."""
     with storage_errors(folder):

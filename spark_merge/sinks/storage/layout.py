@@ -38,7 +38,7 @@ NAME_BYTES_MAX = 255
 _STAGED = re.compile(r"(\d+)-(\d+)-[0-9a-f]+-\d+")
 
 
-class Place(NamedTuple):
+class StoragePlace(NamedTuple):
     """Whose rows a file has: a table's, or one partition's of it (0: no folder of its own)."""
 
     table: TableName
@@ -64,7 +64,7 @@ def staged_by(name: str) -> Owner:
     return Owner(int(found[1]), int(found[2])) if found else Owner(-1, 0)
 
 
-def data_folder(place: Place, version: int, date: str) -> str:
+def data_folder(place: StoragePlace, version: int, date: str) -> str:
     check_name(place.table)
     parts = [*place.table, str(version), *([str(place.partition)] if place.partition else []), *([date] if date else [])]
     return "/".join(parts)

@@ -19,12 +19,12 @@ from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head
 from spark_merge.encode.block import schema_of
-from spark_merge.sinks.storage.layout import Place, data_folder, data_name
-from spark_merge.sinks.storage.options import Options
+from spark_merge.sinks.storage.layout import StoragePlace, data_folder, data_name
+from spark_merge.sinks.storage.options import StorageOptions
 from spark_merge.sinks.storage.schema_file import SchemaFile, schema_file
 
 
-class Version(NamedTuple):
+class TableVersion(NamedTuple):
     """Of a table. `checksum`: of its schema file, None before that is written."""
 
     version: int
@@ -40,36 +40,36 @@ class Last(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class StorageNames:
     """All that the next names depend on. Of a table that is not in `versions` nothing is written yet, and its version is `begin_ts`."""
 
     begin_ts: int = 0
     date: str = ""
-    versions: Mapping[TableName, Version] = field(default_factory=dict)
-    lasts: Mapping[Place, Last] = field(default_factory=dict)
+    versions: Mapping[TableName, TableVersion] = field(default_factory=dict)
+    lasts: Mapping[StoragePlace, Last] = field(default_factory=dict)
 
-    def after(self, change: Change) -> Names:
+    def after(self, change: NamesChange) -> StorageNames:
         versions = {**self.versions, **change.versions}
         gone = {name for name, version in change.versions.items() if version is None}
         lasts = {place: last for place, last in {**self.lasts, **change.lasts}.items() if place.table not in gone}
         kept = {name: version for name, version in versions.items() if version is not None}
-        return Names(change.begin_ts, change.date, kept, lasts)
+        return StorageNames(change.begin_ts, change.date, kept, lasts)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NamesChange:
     """What a commit makes of Names. A table of which the version is None is gone."""
 
     begin_ts: int = 0
     date: str = ""
-    versions: Mapping[TableName, Version | None] = field(default_factory=dict)
-    lasts: Mapping[Place, Last] = field(default_factory=dict)
+    versions: Mapping[TableName, TableVersion | None] = field(default_factory=dict)
+    lasts: Mapping[StoragePlace, Last] = field(default_factory=dict)
 
 
 class Staged(NamedTuple):
     """A file that a task wrote; its place in the batch is that in the list."""
 
-    place: Place
+    place: StoragePlace
     path: str
 
 
@@ -77,20 +77,20 @@ class Staged(NamedTuple):
 class Named:
     """`before` are schema files by path, which come first; then `files`, staged and final; then `after`, the DDLs'."""
 
-    change: Change
+    change: NamesChange
     before: Mapping[str, str] = field(default_factory=dict)
     files: tuple[tuple[str, str], ...] = ()
     after: Mapping[str, str] = field(default_factory=dict)
 
 
-def named(names: Names, heads: Sequence[Head], staged: Sequence[Staged], options: Options, *, date: str) -> Named:
+def named(names: StorageNames, heads: Sequence[Head], staged: Sequence[Staged], options: StorageOptions, *, date: str) -> Named:
     """Raises SinkError for a table that cannot be described or named."""
     naming = _Naming(names, heads, options, max(date, names.date))
     files = tuple((one.path, naming.file(one.place)) for one in staged)
     for head in heads:
         if head.ddls or head.manifest.next_schemas is not None:
             naming.pass_ddls(head)
-    change = Change(naming.begin_ts, naming.date, naming.versions, naming.lasts)
+    change = NamesChange(naming.begin_ts, naming.date, naming.versions, naming.lasts)
     return Named(change, _texts(naming.before), files, _texts(naming.after))
 
 
@@ -101,17 +101,17 @@ def _texts(files: Iterable[SchemaFile]) -> dict[str, str]:
 class _Naming:
     """One batch's."""
 
-    def __init__(self, names: Names, heads: Sequence[Head], options: Options, date: str) -> None:
+    def __init__(self, names: StorageNames, heads: Sequence[Head], options: StorageOptions, date: str) -> None:
         self._names, self._options, self._heads = names, options, heads
         self.date = date
         self.begin_ts = names.begin_ts or max(1, heads[0].manifest.after_ts)
-        self.versions: dict[TableName, Version | None] = {}
-        self.lasts: dict[Place, Last] = {}
+        self.versions: dict[TableName, TableVersion | None] = {}
+        self.lasts: dict[StoragePlace, Last] = {}
         self.before: list[SchemaFile] = []
         self.after: list[SchemaFile] = []
-        self._told: dict[TableName, Version] = {}
+        self._told: dict[TableName, TableVersion] = {}
 
-    def file(self, place: Place) -> str:
+    def file(self, place: StoragePlace) -> str:
         """The name of the next file of this place."""
         version = self._version(place.table)
         last = self.lasts.get(place) or self._names.lasts.get(place)
@@ -123,14 +123,14 @@ class _Naming:
     def _version(self, name: TableName) -> int:
         """Of the batch's rows of this table; its schema file is written, or will be before them."""
         if name not in self._told:
-            found = self._names.versions.get(name, Version(self.begin_ts, None))
+            found = self._names.versions.get(name, TableVersion(self.begin_ts, None))
             told = self._file(name, schema_of(self._heads[0].schemas, name), found.version)
             if found.checksum is not None and found.checksum != told.checksum:
                 told = replace(told, version=max(found.version + 1, self._heads[0].manifest.after_ts))
             if told.version != found.version or found.checksum is None:
                 self.before.append(told)
-                self.versions[name] = Version(told.version, told.checksum)
-            self._told[name] = Version(told.version, told.checksum)
+                self.versions[name] = TableVersion(told.version, told.checksum)
+            self._told[name] = TableVersion(told.version, told.checksum)
         return self._told[name].version
 
     def _file(self, name: TableName, table: TableSchema | None, version: int, ddl: DdlRecord | None = None) -> SchemaFile:
@@ -158,7 +158,7 @@ class _Naming:
         made = self._file(name, table, version, ddl)
         self.after.append(made)
         if name.table:
-            self.versions[name] = Version(version, made.checksum) if stays else None
+            self.versions[name] = TableVersion(version, made.checksum) if stays else None
 
 
 def _name_after(ddl: DdlRecord, head: Head) -> TableName:

@@ -33,7 +33,7 @@ def _word(*known: Any) -> Kind[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class StorageOptions:
     """Picklable. The defaults are TiCDC's. `json`: of canal-json, None for csv. `told`: what decides the output's form, by the URI."""
 
     csv: CsvForm
@@ -109,19 +109,19 @@ FORMS: dict[Protocol, FileForm] = {
 _FORMLESS = frozenset({"file-size", "flush-interval", "csv.output-handle-key"})
 """Options that do not decide the form of an output."""
 
-OPTIONS = (Options, Csv, CanalJson, NO_EFFECT)
+OPTIONS = (StorageOptions, Csv, CanalJson, NO_EFFECT)
 PARAMETERS = names_of(*OPTIONS)
 
 
-def options_of(given: Mapping[str, str]) -> Options:
+def options_of(given: Mapping[str, str]) -> StorageOptions:
     """Raises SinkError, ConfigError naming the parameter."""
-    options = read(Options, given, csv=CsvForm(), json=None, told={})
+    options = read(StorageOptions, given, csv=CsvForm(), json=None, told={})
     if options.handle_key:
         raise SinkError(f"storage is not written with csv.output-handle-key=true: {_NO_HANDLE_KEY}", hint="leave csv.output-handle-key out")
     own = FORMS[options.protocol].own
     for name in sorted(given.keys() & names_of(Csv, CanalJson) - names_of(own)):
         raise SinkError(f"{name} is not of protocol={options.protocol}", hint=f"leave {name} out, or set the other protocol")
-    deciding = [one for declared in (Options, own) for one in options_in(declared) if one.name not in _FORMLESS]
+    deciding = [one for declared in (StorageOptions, own) for one in options_in(declared) if one.name not in _FORMLESS]
     return replace(
         options,
         csv=_csv(options, read(Csv, given)),
@@ -130,7 +130,7 @@ def options_of(given: Mapping[str, str]) -> Options:
     )
 
 
-def _encoder(options: Options, own: object) -> Encoder:
+def _encoder(options: StorageOptions, own: object) -> Encoder:
     shape = texts_of(own)
     if shape["enable-tidb-extension"] != "true":
         raise SinkError(
@@ -140,7 +140,7 @@ def _encoder(options: Options, own: object) -> Encoder:
     return encoder(options.protocol, architecture=options.architecture, options={**shape, "time-zone": options.time_zone})
 
 
-def _csv(options: Options, csv: Csv) -> CsvForm:
+def _csv(options: StorageOptions, csv: Csv) -> CsvForm:
     delimiter, quote = csv.delimiter, csv.quote
     form = CsvForm(
         **{one.name: getattr(csv, one.name) for one in fields(csv)},

@@ -26,8 +26,8 @@ from spark_merge.sinks.fence import ANOTHER_FOLDER
 from spark_merge.sinks.position import PositionKeeper
 from spark_merge.sinks.storage.commits import StoragePositions
 from spark_merge.sinks.storage.layout import STAGED, staged_by
-from spark_merge.sinks.storage.names import Names, Staged, named
-from spark_merge.sinks.storage.options import Options
+from spark_merge.sinks.storage.names import Staged, StorageNames, named
+from spark_merge.sinks.storage.options import StorageOptions
 from spark_merge.sinks.storage.writer import StorageWriter
 
 
@@ -35,7 +35,7 @@ class StorageSink:
     """`log_id` names the log for ever. `now`: the wall clock in the output's zone. It gathers (contract.Gathers), for files that are not
     small without need."""
 
-    def __init__(self, folder: Folder, options: Options, *, log_id: str, now: Callable[[], datetime] | None = None) -> None:
+    def __init__(self, folder: Folder, options: StorageOptions, *, log_id: str, now: Callable[[], datetime] | None = None) -> None:
         self._folder, self._options = folder, options
         self.gather_s = options.flush_s
         self._now = now or (lambda: datetime.now(options.csv.zone))
@@ -62,7 +62,7 @@ class StorageSink:
         self._position.check_next(first.seq)
         in_order = sorted(outcomes, key=lambda outcome: int(outcome.task))
         staged: list[Staged] = [one for outcome in in_order for one in outcome.note]
-        names = self._position.state.detail or Names()
+        names = self._position.state.detail or StorageNames()
         appearing = named(names, batch.heads, staged, self._options, date=self._date())
         detail = names.after(appearing.change)
         self._position.accept(Accepted.of(last.manifest), first=first.seq, detail=detail, payload=appearing)

@@ -30,9 +30,9 @@ from spark_merge.encode.messages import inserts
 from spark_merge.encode.split import RAW_KEY_VALUES, split
 from spark_merge.encode.together import gathered
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.storage.layout import Place, staged_path
+from spark_merge.sinks.storage.layout import StoragePlace, staged_path
 from spark_merge.sinks.storage.names import Staged
-from spark_merge.sinks.storage.options import Options
+from spark_merge.sinks.storage.options import StorageOptions
 from spark_merge.sinks.storage.partitions import by_partition
 
 FILES_OPEN_MAX = 8
@@ -44,7 +44,7 @@ class StorageWriter:
     """Picklable. The outcome's note is `tuple[Staged, …]` in output order. `codec`: of the batch's segments."""
 
     folder: Folder
-    options: Options
+    options: StorageOptions
     owner: Owner
     codec: str
 
@@ -66,7 +66,7 @@ class StorageWriter:
         parted = self.options.partitions and is_partitioned(schema)
         if isinstance(piece, ChunkPiece) and self.options.json is None and not parted:
             for block in blocks(schema, seq, piece):
-                self._write_csv(files, Place(schema.name), block)
+                self._write_csv(files, StoragePlace(schema.name), block)
             return
         if isinstance(piece, ChunkPiece):
             changes = inserts(piece, schema)
@@ -74,9 +74,9 @@ class StorageWriter:
             changes = split(piece if self.codec == RAW_KEY_VALUES else piece.select(CHANGES.names), schema)
         if changes.num_rows:
             for partition, rows in by_partition(changes, schema) if parted else [(0, changes)]:
-                self._write_rows(files, seq, Place(schema.name, partition), rows.select(CHANGES.names), schema)
+                self._write_rows(files, seq, StoragePlace(schema.name, partition), rows.select(CHANGES.names), schema)
 
-    def _write_rows(self, files: _Files, seq: Seq, place: Place, rows: pa.Table, schema: TableSchema) -> None:
+    def _write_rows(self, files: _Files, seq: Seq, place: StoragePlace, rows: pa.Table, schema: TableSchema) -> None:
         if self.options.json is None:
             for batch in rows.combine_chunks().to_batches():
                 self._write_csv(files, place, of_changes(schema, seq, batch))
@@ -85,7 +85,7 @@ class StorageWriter:
             messages = self.options.json.rows(schema, rows, None)
             files.write(place, schema, b"".join((message.value or b"") + end for message in messages))
 
-    def _write_csv(self, files: _Files, place: Place, block: Block) -> None:
+    def _write_csv(self, files: _Files, place: StoragePlace, block: Block) -> None:
         for data in csv_lines(block, self.options.csv):
             files.write(place, block.schema, data)
 
@@ -95,17 +95,17 @@ class _Files:
 
     def __init__(self, writer: StorageWriter) -> None:
         self._writer, self._attempt = writer, secrets.token_hex(4)
-        self._open: OrderedDict[Place, _File] = OrderedDict()
+        self._open: OrderedDict[StoragePlace, _File] = OrderedDict()
         self.staged: list[Staged] = []
 
-    def write(self, place: Place, schema: TableSchema, data: bytes | memoryview) -> None:
+    def write(self, place: StoragePlace, schema: TableSchema, data: bytes | memoryview) -> None:
         file = self._open.get(place) or self._begin(place, schema)
         self._open.move_to_end(place)
         file.write(data)
         if file.bytes >= self._writer.options.file_bytes:
             self._open.pop(place).end()
 
-    def _begin(self, place: Place, schema: TableSchema) -> _File:
+    def _begin(self, place: StoragePlace, schema: TableSchema) -> _File:
         if len(self._open) == FILES_OPEN_MAX:
             self._open.popitem(last=False)[1].end()
         path = staged_path(self._writer.owner, self._attempt, len(self.staged))

@@ -12,10 +12,12 @@ from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.cli import remove
 from sidecar.cli.main import main
 from sidecar.run import leaving
-from sidecar.run.leaving import Kept, Left, Reach
+from sidecar.run.leaving import KeptBehind, Left, Reach
 from sidecar.ticdc.changefeed import ChangefeedName
 
-KEPT = Kept(ChangefeedName("default", "default", "orders"), ("/r/1",), ("/r/1/epoch",), ("ticdc-dump-x",), (Left("a log", "delete it"),))
+KEPT = KeptBehind(
+    ChangefeedName("default", "default", "orders"), ("/r/1",), ("/r/1/epoch",), ("ticdc-dump-x",), (Left("a log", "delete it"),)
+)
 
 
 class Terminal(io.StringIO):
@@ -24,10 +26,10 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def removed(monkeypatch: pytest.MonkeyPatch) -> list[Kept]:
-    found: list[Kept] = []
+def removed(monkeypatch: pytest.MonkeyPatch) -> list[KeptBehind]:
+    found: list[KeptBehind] = []
 
-    def taken(client: EtcdClient, reach: Reach, kept: Kept) -> None:
+    def taken(client: EtcdClient, reach: Reach, kept: KeptBehind) -> None:
         assert reach.name == kept.name
         found.append(kept)
 
@@ -46,7 +48,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str | None = No
 
 @pytest.mark.parametrize(("typed", "code", "times"), [("y\n", 0, 1), ("n\n", 2, 0), ("\n", 2, 0)])
 def test_on_a_terminal_it_is_asked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], removed: list[Kept], typed: str, code: int, times: int
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], removed: list[KeptBehind], typed: str, code: int, times: int
 ) -> None:
     assert run(monkeypatch, typed=typed) == code
     assert len(removed) == times
@@ -54,7 +56,7 @@ def test_on_a_terminal_it_is_asked(
     assert told.index("etcd key /r/1/epoch") < told.index("Remove it?"), "what would go is seen first"
 
 
-def test_without_a_terminal_a_yes_is_given_with_the_command(monkeypatch: pytest.MonkeyPatch, removed: list[Kept]) -> None:
+def test_without_a_terminal_a_yes_is_given_with_the_command(monkeypatch: pytest.MonkeyPatch, removed: list[KeptBehind]) -> None:
     assert run(monkeypatch) == 2
     assert run(monkeypatch, "--json", typed="y\n") == 2
     assert not removed

@@ -12,7 +12,7 @@ from sidecar.cli.views import RATE_OVER_S, ReplayLooks
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Seq, TableName, ts_at
 from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.replay.status import Status
+from sidecar.replay.status import ReplayStatus
 
 ORDERS = TableName("shop", "orders")
 AT = ts_at(1_795_232_130_250)
@@ -26,7 +26,7 @@ PROGRESS = Progress(
     seq=Seq(3),
     tables=(TableProgress(ORDERS, chunks=2, rows=150), TableProgress(TableName("shop", "done"), spans=(), complete_at=AT)),
 )
-STATUS = Status(
+STATUS = ReplayStatus(
     phase="playing",
     elapsed_s=4.0,
     played=0.5,
@@ -44,7 +44,7 @@ STATUS = Status(
 )
 
 
-def shown(console: Console, *statuses: Status) -> str:
+def shown(console: Console, *statuses: ReplayStatus) -> str:
     looks = ReplayLooks()
     with View(console, lambda: 0.0) as view:
         for status in statuses:

@@ -10,7 +10,7 @@ from threading import Event
 import grpc
 import pytest
 
-from sidecar.cli.dump_call import Options
+from sidecar.cli.dump_call import DumpOptions
 from sidecar.control import security
 from sidecar.control import service as service_module
 from sidecar.control.answers import EXIT_REFUSED, EXIT_UNREACHABLE, REQUEST_BYTES_MAX, CallFailed
@@ -77,7 +77,7 @@ def test_a_request_that_no_server_takes_is_not_sent() -> None:
 def test_a_token_of_the_environment_that_no_call_can_carry_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     monkeypatch.setenv("TICDC_DUMP_TOKEN", token)
     with pytest.raises(ConfigError, match=r"the token in TICDC_DUMP_TOKEN ") as told:
-        Options("cf", sidecar="127.0.0.1:1").client(None)
+        DumpOptions("cf", sidecar="127.0.0.1:1").client(None)
     assert token not in str(told.value)
 
 

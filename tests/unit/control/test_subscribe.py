@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.control import subscribe as module
 from sidecar.control.service import ControlService, Served
-from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Subscriptions, Told
+from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, SubscriberReport, Subscriptions
 from sidecar.core.model import Seq
 from sidecar.errors import OutOfReach, SinkError
 from sidecar.pace.sinks import SubscriberState
@@ -142,7 +142,7 @@ def test_columns_are_told_once_a_stream(calls: Calls) -> None:
 
 
 def test_columns_are_told_again_when_they_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
+    told = SubscriberReport()
 
     def new(*tables: delivery_pb2.TableColumns) -> list[int]:
         return [table.id for table in told.only_new(delivery_pb2.Delivery(tables=tables)).tables]

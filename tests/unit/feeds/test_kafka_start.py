@@ -10,7 +10,7 @@ import pytest
 from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic
-from sidecar.feeds.kafka.start import Start, Wanted
+from sidecar.feeds.kafka.start import Start, WantedStart
 
 
 @dataclass
@@ -36,12 +36,12 @@ class Cluster:
     def check(self, *, wait_s: float = 0.0) -> None: ...
 
 
-def start(cluster: Cluster, wanted: Wanted) -> dict[PartitionKey, int]:
+def start(cluster: Cluster, wanted: WantedStart) -> dict[PartitionKey, int]:
     return Start(cluster, MemoryClock(0.0), wanted).positions  # type: ignore[arg-type]  # what is asked of it
 
 
 def test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is() -> None:
-    wanted = Wanted({("t", 0): 14}, frozenset({"t"}), frozenset(), {"t": "id of before"})
+    wanted = WantedStart({("t", 0): 14}, frozenset({"t"}), frozenset(), {"t": "id of before"})
     assert start(Cluster({"t": ("id of before", [(3, 47)])}), wanted) == {("t", 0): 14}
     with pytest.raises(FeedUnsuitable, match=r"(?s)made anew \(its id was id of before and is another\).*new log"):
         start(Cluster({"t": ("another", [(0, 47)])}), wanted)
@@ -49,11 +49,11 @@ def test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is() -> 
 
 @pytest.mark.parametrize(("known", "found"), [({}, "id"), ({"t": "id"}, None)], ids=["a log of before", "brokers before 2.8"])
 def test_without_ids_a_topic_is_the_one_of_its_name(known: Mapping[str, str], found: str | None) -> None:
-    wanted = Wanted({("t", 0): 14}, frozenset({"t"}), frozenset(), known)
+    wanted = WantedStart({("t", 0): 14}, frozenset({"t"}), frozenset(), known)
     assert start(Cluster({"t": (found, [(0, 47)])}), wanted) == {("t", 0): 14}
 
 
 def test_a_topic_that_may_go_and_was_made_anew_is_read_from_its_beginning() -> None:
-    wanted = Wanted({("t", 0): 14, ("gone", 0): 9}, frozenset({"t"}), frozenset({"gone"}), {"t": "1", "gone": "2"})
+    wanted = WantedStart({("t", 0): 14, ("gone", 0): 9}, frozenset({"t"}), frozenset({"gone"}), {"t": "1", "gone": "2"})
     found = start(Cluster({"t": ("1", [(0, 47)]), "gone": ("3", [(0, 4)])}), wanted)
     assert found == {("t", 0): 14, ("gone", 0): 0}

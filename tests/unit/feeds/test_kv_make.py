@@ -26,7 +26,7 @@ from sidecar.feeds.push import checks as push
 from sidecar.feeds.registry import MAKES
 from sidecar.feeds.tikv import checks as tikv
 from sidecar.feeds.tikv.puller import SlowestPart, TikvPuller, TikvView
-from sidecar.process.checks import Check, Found, Options, Status, Told, carried_out, ok
+from sidecar.process.checks import Check, CheckOptions, CheckResult, CheckStatus, Told, carried_out, ok
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange
 from sidecar.rowcodec.kv_layout import DDL_JOB_TABLE
@@ -117,14 +117,14 @@ def test_a_value_expression_that_key_values_cannot_do_as_ticdc_does_is_refused(c
     with pytest.raises(FeedUnsuitable, match="cannot be evaluated here exactly"):
         brought.schemas.begin() if when == "begun" else made(config, changefeed(filters=filters))
     checked = filters_checked(config, changefeed("shop.*", MARKS, filters=filters))
-    assert checked == ({"made": Status.FAILED, "begun": Status.OK}[when], Status.FAILED)
+    assert checked == ({"made": CheckStatus.FAILED, "begun": CheckStatus.OK}[when], CheckStatus.FAILED)
 
 
-def filters_checked(config: Config, of: Changefeed) -> tuple[Status, Status]:
+def filters_checked(config: Config, of: Changefeed) -> tuple[CheckStatus, CheckStatus]:
     """The preflight's verdicts on the settings alone, and on the tables."""
     common: list[Check[Any]] = [Check(CHANGEFEED, lambda _: known(of), "x"), Check(TIDB, lambda _: known(None), "x")]
-    options = Options()
-    found = carried_out([*common, *push.checks(options)], Found(config, options))
+    options = CheckOptions()
+    found = carried_out([*common, *push.checks(options)], CheckResult(config, options))
     return found[2].status, found[3].status
 
 
@@ -140,13 +140,13 @@ def test_tikv_without_pd_is_refused_by_name(config: Config) -> None:
 
 
 def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) -> None:
-    options, of = Options(), changefeed("shop.*", MARKS)
+    options, of = CheckOptions(), changefeed("shop.*", MARKS)
     common: list[Check[Any]] = [Check(CHANGEFEED, lambda _: known(of), "x"), Check(TIDB, lambda _: known(None), "x")]
-    found = carried_out([*common, *push.checks(options)], Found(config, options))
+    found = carried_out([*common, *push.checks(options)], CheckResult(config, options))
     assert [(result.name, result.status) for result in found[2:]] == [
-        ("changefeed settings", Status.OK), ("table infos", Status.OK), ("key-values", Status.WARNING),
+        ("changefeed settings", CheckStatus.OK), ("table infos", CheckStatus.OK), ("key-values", CheckStatus.WARNING),
     ]  # fmt: skip
-    *_, told = carried_out([*common, *tikv.checks(options)], Found(msgspec.structs.replace(config, feed="tikv"), options))
+    *_, told = carried_out([*common, *tikv.checks(options)], CheckResult(msgspec.structs.replace(config, feed="tikv"), options))
     assert told.name == "key-values"
     assert "tikv.pd names no endpoint" in told.findings[0].what
 
@@ -158,14 +158,14 @@ def test_a_push_port_without_a_token_is_told(tmp_path: Path) -> None:
     signed = authority.sign("sidecar")
     tls = Tls(ca_file=str(authority.ca_file), cert_file=str(signed.cert_file), key_file=str(signed.key_file))
     for section, status in (
-        (PushSection(listen="127.0.0.1:0"), Status.WARNING),
-        (PushSection(listen="127.0.0.1:0", tls=msgspec.structs.replace(tls, ca_file="")), Status.WARNING),
-        (PushSection(listen="127.0.0.1:0", token_file=str(token)), Status.OK),
-        (PushSection(listen="127.0.0.1:0", tls=tls), Status.OK),
+        (PushSection(listen="127.0.0.1:0"), CheckStatus.WARNING),
+        (PushSection(listen="127.0.0.1:0", tls=msgspec.structs.replace(tls, ca_file="")), CheckStatus.WARNING),
+        (PushSection(listen="127.0.0.1:0", token_file=str(token)), CheckStatus.OK),
+        (PushSection(listen="127.0.0.1:0", tls=tls), CheckStatus.OK),
     ):
         found = [*push.listens(section, ChangefeedSection(id="cf"))]
         assert found[0].status is status
-        assert found[-1].status is Status.OK
+        assert found[-1].status is CheckStatus.OK
     assert found[0].setting == ""
 
 

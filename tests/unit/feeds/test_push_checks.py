@@ -18,7 +18,7 @@ from sidecar.feeds.push.checks import listens
 from sidecar.feeds.push.messages import MessageFeed
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.log.storage import open_folder
-from sidecar.process.checks import Finding, Status
+from sidecar.process.checks import CheckStatus, Finding
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.unit.feeds.pushing import Polling
 
@@ -69,7 +69,7 @@ def test_a_sidecar_of_this_changefeed_is_fine_and_is_given_no_sender(
 ) -> None:
     section, feed = listening(form, OUR_NAME, token_file if with_token else "")
     found = asked(section, feed)
-    assert (found.status, found.what) == (Status.OK, f"a sidecar of this changefeed listens on {section.listen} already")
+    assert (found.status, found.what) == (CheckStatus.OK, f"a sidecar of this changefeed listens on {section.listen} already")
     assert feed.senders() == []
 
 
@@ -77,20 +77,20 @@ def test_a_sidecar_of_this_changefeed_is_fine_and_is_given_no_sender(
 def test_a_sidecar_of_another_changefeed_has_the_address(listening: Listening, form: str) -> None:
     section, feed = listening(form, ChangefeedName("c1", "prod", "other"))
     found = asked(section, feed)
-    assert (found.status, found.setting) == (Status.FAILED, "push.listen")
+    assert (found.status, found.setting) == (CheckStatus.FAILED, "push.listen")
     assert "Address already in use, by another changefeed's sidecar" in found.what
 
 
 def test_a_sidecar_of_another_form_has_the_address(listening: Listening) -> None:
     """Senders of this changefeed would be refused there."""
     section, feed = listening("messages", OUR_NAME)
-    assert asked(msgspec.structs.replace(section, form="key-values"), feed).status is Status.FAILED
+    assert asked(msgspec.structs.replace(section, form="key-values"), feed).status is CheckStatus.FAILED
 
 
 def test_who_has_another_token_is_none_of_ours(listening: Listening, token_file: str) -> None:
     section, feed = listening("messages", OUR_NAME, token_file)
     found = asked(msgspec.structs.replace(section, token_file=""), feed)
-    assert found.status is Status.FAILED
+    assert found.status is CheckStatus.FAILED
     assert "by no sidecar of this changefeed" in found.what
 
 
@@ -103,7 +103,7 @@ def test_another_program_has_the_address(monkeypatch: pytest.MonkeyPatch) -> Non
         try:
             for taken in (silent.getsockname()[1], port):
                 found = asked(PushSection(listen=f"127.0.0.1:{taken}"))
-                assert found.status is Status.FAILED
+                assert found.status is CheckStatus.FAILED
                 assert "by no sidecar of this changefeed" in found.what
         finally:
             another.stop(None).wait()

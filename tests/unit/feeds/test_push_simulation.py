@@ -16,7 +16,7 @@ import pytest
 from sidecar.config import PushSection
 from sidecar.core.model import CommitTs
 from sidecar.feeds.push.puller import PushPuller
-from sidecar.feeds.push.server import Stream
+from sidecar.feeds.push.server import PushStream
 from sidecar.rowcodec.key_values import KeyRange, KvEntry
 from tests.unit.feeds.pushing import sent
 from ticdc_dump.v1 import feed_pb2 as pb
@@ -42,15 +42,15 @@ class Boxes:
     def __init__(self, push: PushSection) -> None:
         self.arrived = Event()
         self.streams = self
-        self.new: list[Stream] = []
+        self.new: list[PushStream] = []
         self.last = 0
 
-    def connect(self) -> Stream:
+    def connect(self) -> PushStream:
         self.last += 1
-        self.new.append(Stream(self.last, "here", self.arrived))
+        self.new.append(PushStream(self.last, "here", self.arrived))
         return self.new[-1]
 
-    def new_streams(self) -> list[Stream]:
+    def new_streams(self) -> list[PushStream]:
         found, self.new = self.new, []
         return found
 
@@ -71,7 +71,7 @@ class Span:
 class Node:
     """A sender by the rules of feed.proto, on one stream."""
 
-    def __init__(self, name: str, stream: Stream) -> None:
+    def __init__(self, name: str, stream: PushStream) -> None:
         self.name = name
         self.stream = stream
         self.number = self.credit = self.last_span = 0

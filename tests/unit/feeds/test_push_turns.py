@@ -8,7 +8,7 @@ import grpc
 
 from sidecar.feeds.push.conversation import Conversation, Terms
 from sidecar.feeds.push.credits import Credits
-from sidecar.feeds.push.server import Stream
+from sidecar.feeds.push.server import PushStream
 from sidecar.feeds.push.turns import Turns
 
 CREDITS = Credits(1 << 20)
@@ -27,7 +27,7 @@ def of(*messages: list[bytes]) -> tuple[Turns[Waiting], list[Waiting]]:
     """A stream for each, with what has come of it."""
     turns, made = Turns[Waiting](CREDITS), list[Waiting]()
     for number, waiting in enumerate(messages, 1):
-        stream = Stream(number, "here", Event())
+        stream = PushStream(number, "here", Event())
         stream.grant(1 << 20)
         assert all(stream.arrived(data) for data in waiting)
         made.append(Waiting(stream, CREDITS, Terms("", 60.0), now_s=0.0))

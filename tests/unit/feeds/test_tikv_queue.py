@@ -9,15 +9,15 @@ import pytest
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost
-from sidecar.feeds.tikv.queue import EVENT_BYTES, POLL_EVENTS_MAX, EventQueue, Wanted
+from sidecar.feeds.tikv.queue import EVENT_BYTES, POLL_EVENTS_MAX, EventQueue, WantedRange
 from sidecar.rowcodec.key_values import KeyRange, KvEntry, KvEvent, Pulled
 from tests.support.eventually import PATIENCE_S
 
 RANGE = KeyRange(b"a", b"b")
 
 
-def wanted() -> Wanted:
-    return Wanted(RANGE, CommitTs(1))
+def wanted() -> WantedRange:
+    return WantedRange(RANGE, CommitTs(1))
 
 
 def entry(number: int) -> KvEntry:

@@ -6,15 +6,17 @@ import pytest
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedUnsuitable
-from sidecar.feeds.tikv.queue import Wanted
+from sidecar.feeds.tikv.queue import WantedRange
 from sidecar.feeds.tikv.router import RETRY_FIRST_S, RETRY_MAX_S, STORE_WAIT_MAX_S, Waiting, check_version, joined, later
 from sidecar.rowcodec.key_values import KeyRange
 
-WHOLE = Wanted(KeyRange(b"a", b"m"), CommitTs(1))
-OTHER = Wanted(KeyRange(b"m", b"z"), CommitTs(1))
+WHOLE = WantedRange(KeyRange(b"a", b"m"), CommitTs(1))
+OTHER = WantedRange(KeyRange(b"m", b"z"), CommitTs(1))
 
 
-def waiting(start: bytes, end: bytes, *, wanted: Wanted = WHOLE, resolved_ts: int = 10, since_s: float = 0.0, failures: int = 0) -> Waiting:
+def waiting(
+    start: bytes, end: bytes, *, wanted: WantedRange = WHOLE, resolved_ts: int = 10, since_s: float = 0.0, failures: int = 0
+) -> Waiting:
     return Waiting(wanted, KeyRange(start, end), CommitTs(resolved_ts), 0.0, since_s, failures)
 
 

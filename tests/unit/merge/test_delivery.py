@@ -19,7 +19,7 @@ from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Delivery, JobSettings, Work
+from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.target import target
@@ -31,7 +31,7 @@ from tests.support.sinks import Here
 class NoTasks(Here):
     """Where none may come to."""
 
-    def run(self, work: Sequence[Work]) -> list[Outcome]:
+    def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
         raise AssertionError(f"{len(work)} tasks came")
 
 

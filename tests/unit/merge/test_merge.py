@@ -22,7 +22,7 @@ from spark_merge.decode.rows import decode
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.merge import touched
 from spark_merge.rule import OutputRow
-from spark_merge.segments import Source
+from spark_merge.segments import SegmentSource
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.registry import open_sink
 from spark_merge.task import portions
@@ -61,7 +61,7 @@ def test_any_cut_in_any_order_and_any_number_of_times_is_the_rules(tmp_path: Pat
     history, log, shared = random_history(random), open_folder(str(tmp_path)), cache.DecodedRows()
     manifests = write_log(log, history)
     heads = heads_of(history, manifests)
-    source = Source(log, {head.seq: head for head in heads})
+    source = SegmentSource(log, {head.seq: head for head in heads})
     for live_part_rows in (random.randrange(1, 12), random.choice([0, 5])):
         found = units(heads, chunk_parts=random.choice([1, 4]), live_part_rows=live_part_rows)
         left, rows = found + random.sample(found, len(found) // 3), dict[Unit, list[OutputRow]]()
@@ -80,7 +80,7 @@ def heads_of(history: History, manifests: list[Manifest]) -> list[Head]:
     return [Head(manifest, schemas, schemas) for manifest in manifests]
 
 
-def rows_of(task: Task, source: Source, shared: cache.DecodedRows | None) -> dict[Unit, list[OutputRow]]:
+def rows_of(task: Task, source: SegmentSource, shared: cache.DecodedRows | None) -> dict[Unit, list[OutputRow]]:
     """Each portion's rows in `commit_ts, rank`, a chunk's after all at its high mark."""
     found: dict[Unit, list[OutputRow]] = {unit: [] for unit in task.units}
     for portion in portions(task, source, shared):
@@ -94,7 +94,7 @@ def test_two_sinks_at_once_get_from_one_cache_what_each_would_decode(tmp_path: P
     """And each table of each segment is decoded once."""
     history, log, shared = random_history(Random(11)), open_folder(str(tmp_path)), cache.DecodedRows()
     heads = heads_of(history, write_log(log, history))
-    source, together = Source(log, {head.seq: head for head in heads}), Barrier(2)
+    source, together = SegmentSource(log, {head.seq: head for head in heads}), Barrier(2)
     tasks = [Task("0", tuple(units(heads, chunk_parts=parts))) for parts in (0, 3)]
     alone = [rows_of(task, source, None) for task in tasks]
     decoded: list[int] = []

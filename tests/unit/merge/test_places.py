@@ -14,7 +14,7 @@ from sidecar.log.storage import Folder, open_folder
 from spark_merge import places
 from spark_merge.contract import Batch, DueChunk, Head, Outcome, Unit
 from spark_merge.cut import LIVE_ROW_COST, BatchLimits
-from spark_merge.delivery import Delivery, JobSettings, Work
+from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.places import SPARK, WORKER, Places
 from spark_merge.read import new_manifests
 from spark_merge.sinks.files.sink import FileSink
@@ -30,7 +30,7 @@ class NotedHere(Here):
         super().__init__(ready=ready, job_s=job_s)
         self.came: list[tuple[Seq, bool]] = []
 
-    def run(self, work: Sequence[Work]) -> list[Outcome]:
+    def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
         self.came += [(unit.seq, bool(unit.chunks)) for one in work for unit in one.task.units]
         return super().run(work)
 

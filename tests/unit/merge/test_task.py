@@ -20,7 +20,7 @@ from sidecar.process.progress import watched_by
 from spark_merge import segments
 from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, Head, Order, Outcome, Portion, Task, Unit
 from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.segments import Source
+from spark_merge.segments import SegmentSource
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.rows import read
@@ -84,12 +84,12 @@ def heads(folder: Path, history: History) -> dict[Seq, Head]:
 
 
 def of_segment(folder: Path, history: History, one: Task) -> list[Portion]:
-    return list(portions(one, Source(open_folder(str(folder)), heads(folder, history))))
+    return list(portions(one, SegmentSource(open_folder(str(folder)), heads(folder, history))))
 
 
 def test_in_the_order_of_a_segment_tables_come_as_they_were_committed(tmp_path: Path, history: History) -> None:
     one = Task("0", (Unit(Seq(1), live=True),), order="segment")
-    _, rows = read(portions(one, Source(open_folder(str(tmp_path)), heads(tmp_path, history))))
+    _, rows = read(portions(one, SegmentSource(open_folder(str(tmp_path)), heads(tmp_path, history))))
     expected = sorted((row for row in history.rows if row.seq == 1), key=lambda row: row[1:4])
     assert rows == expected
     assert len({row.table for row in rows}) > 3
@@ -98,7 +98,7 @@ def test_in_the_order_of_a_segment_tables_come_as_they_were_committed(tmp_path: 
 def test_a_sink_that_asks_for_messages_gets_each_once(tmp_path: Path, history: History) -> None:
     one = Task("0", (Unit(Seq(1), live=True),), order="segment", raw=True)
     found: list[dict[str, object]] = []
-    for portion in portions(one, Source(open_folder(str(tmp_path)), heads(tmp_path, history))):
+    for portion in portions(one, SegmentSource(open_folder(str(tmp_path)), heads(tmp_path, history))):
         for piece in portion.pieces:
             assert isinstance(piece, pa.Table)
             found += piece.to_pylist()
@@ -113,7 +113,7 @@ def test_a_large_segment_comes_out_as_a_small_one(
     tmp_path: Path, history: History, name: str, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it is large by its rows or by its bytes; a table at a time and as committed."""
-    source = Source(open_folder(str(tmp_path)), heads(tmp_path, history))
+    source = SegmentSource(open_folder(str(tmp_path)), heads(tmp_path, history))
     tasks = [Task("0", (Unit(Seq(1), live=True),), order=order) for order in ("table", "segment")]
     small = [read(portions(one, source)) for one in tasks]
     monkeypatch.setattr(segments, name, bound)
@@ -136,7 +136,7 @@ def test_a_chunk_that_is_gone_is_told_by_its_name(tmp_path: Path, history: Histo
     (tmp_path / chunks[0].path).unlink()
     one = Task("0", (Unit(Seq(seq), live=False, chunks=chunks[:1]),))
     with pytest.raises(LogBroken, match=r"chunk chunks/.*cannot be read"):
-        read(portions(one, Source(open_folder(str(tmp_path)), found)))
+        read(portions(one, SegmentSource(open_folder(str(tmp_path)), found)))
 
 
 def test_a_segment_that_a_window_reaches_back_to_and_that_is_gone_is_an_error(tmp_path: Path, history: History) -> None:
@@ -206,7 +206,7 @@ def test_each_portion_and_each_piece_is_progress(tmp_path: Path, history: Histor
     units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in found.values())
     watch, steps, heard = HeardWatch(), 0, 0
     with watched_by(watch):
-        for portion in portions(Task("0", units, order), Source(open_folder(str(tmp_path)), found)):
+        for portion in portions(Task("0", units, order), SegmentSource(open_folder(str(tmp_path)), found)):
             for _ in (portion, *portion.pieces):
                 steps += 1
             heard, before = watch.progress, heard

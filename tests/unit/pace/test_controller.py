@@ -7,7 +7,7 @@ import pytest
 from sidecar.core.dump_start import Demand
 from sidecar.core.model import Seq
 from sidecar.pace.controller import GAIN_DOWN_MIN, GROWTH, NARROW_ROWS, ROUND_BATCHES, ROUND_S, Controller, Gain, Live
-from sidecar.pace.sinks import BatchDone, SinkDelivery, Told
+from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
 
 SINK = "file:///out"
 
@@ -16,7 +16,7 @@ def batch(last: int, *, seconds: float, dump_rows: int = 0, accepted_ms: int = 0
     return BatchDone(Seq(last), 1, 10, dump_rows, seconds, 0.0, accepted_ms)
 
 
-def hear(controller: Controller, *batches: BatchDone, now_s: float, told: Told | None = None, sink: str = SINK) -> None:
+def hear(controller: Controller, *batches: BatchDone, now_s: float, told: ReportTimes | None = None, sink: str = SINK) -> None:
     controller.hear(None, [SinkDelivery(sink, batches[-1].last if batches else None, batches)], told, now_s=now_s)
 
 
@@ -41,7 +41,7 @@ def test_live_delivery_is_from_the_manifest_to_the_workers_word_for_it() -> None
     controller = Controller()
     controller.wrote(Seq(0), 10.0)
     controller.wrote(Seq(1), 10.5)
-    hear(controller, batch(1, seconds=0.1, accepted_ms=500_000), now_s=11.4, told=Told(500_100, 11.1))
+    hear(controller, batch(1, seconds=0.1, accepted_ms=500_000), now_s=11.4, told=ReportTimes(500_100, 11.1))
     (state,) = controller.states(11.4)
     assert (state.sink, round(state.live_s, 3), state.bound_s) == (SINK, 1.0, 0.5)
     assert controller.lag_s(11.4) == 0.0
@@ -149,9 +149,9 @@ def test_the_p99_is_over_ten_seconds_or_the_last_batches_of_a_slow_sink() -> Non
 def test_a_dump_waits_for_the_spark_that_is_to_merge_it() -> None:
     controller = Controller()
     sinks = (SinkDelivery("a", Seq(0)),)
-    controller.hear(Seq(0), sinks, Told(1, 1.0, starting=True), now_s=1.0)
+    controller.hear(Seq(0), sinks, ReportTimes(1, 1.0, starting=True), now_s=1.0)
     assert controller.room(Demand()).rows == 0
-    controller.hear(Seq(0), sinks, Told(2, 2.0), now_s=2.0)
+    controller.hear(Seq(0), sinks, ReportTimes(2, 2.0), now_s=2.0)
     assert controller.room(Demand()).rows > 0
 
 

@@ -10,7 +10,7 @@ import pytest
 from sidecar.config import ChangefeedSection, Config, EtcdSection, LogSection, PushSection, SourceSection, TikvSection, Tls
 from sidecar.errors import ConfigError
 from sidecar.preflight import here
-from sidecar.process.checks import Finding, Status, Told
+from sidecar.process.checks import CheckStatus, Finding, Told
 
 
 def settings(folder: Path, **sections: object) -> Config:
@@ -25,7 +25,7 @@ def settings(folder: Path, **sections: object) -> Config:
 
 
 def bad(told: Told[None]) -> dict[str, Finding]:
-    return {finding.setting: finding for finding in told if finding.status is Status.FAILED}
+    return {finding.setting: finding for finding in told if finding.status is CheckStatus.FAILED}
 
 
 def settings_of_files(section: type[msgspec.Struct], prefix: str = "") -> list[str]:

@@ -38,12 +38,12 @@ from sidecar.preflight.source import duration_s, of_clock, of_gc_life, read_keys
 from sidecar.preflight.zone import hours_twice, judged
 from sidecar.process.checks import (
     Check,
-    Found,
+    CheckOptions,
+    CheckResult,
+    CheckSkipped,
+    CheckStatus,
     Key,
-    Options,
     Result,
-    Skip,
-    Status,
     Told,
     carried_out,
     failed,
@@ -60,10 +60,10 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.histories import SEGMENTS, random_history, write_log
 from tests.support.services.fake_tidb import FakeTidb, Refused
 
-Body = Callable[[Found], Told[Any]]
+Body = Callable[[CheckResult], Told[Any]]
 
 
-def nothing() -> Found:
+def nothing() -> CheckResult:
     config = Config(
         changefeed=ChangefeedSection(id="feed"),
         etcd=EtcdSection(endpoints=("127.0.0.1:1",)),
@@ -71,7 +71,7 @@ def nothing() -> Found:
         log=LogSection(uri="memory://log"),
         sinks=("console:",),
     )
-    return Found(config, Options())
+    return CheckResult(config, CheckOptions())
 
 
 def a_check(name: str, body: Body, setting: str, needs: tuple[str, ...] = (), **more: Any) -> Check[Any]:
@@ -82,11 +82,11 @@ def results(*found: Check[Any]) -> dict[str, Result]:
     return {result.name: result for result in carried_out(found, nothing())}
 
 
-def well(_: Found) -> Told[None]:
+def well(_: CheckResult) -> Told[None]:
     yield ok("well")
 
 
-def ill(_: Found) -> Told[None]:
+def ill(_: CheckResult) -> Told[None]:
     yield failed("ill", setting="a.b", hint="mend it")
 
 
@@ -101,22 +101,22 @@ def test_what_needs_a_failed_check_is_skipped_and_all_others_are_carried_out() -
         a_check("other", well, "x"),
     )
     assert {name: result.status for name, result in found.items()} == {
-        "first": Status.FAILED, "second": Status.SKIPPED, "third": Status.SKIPPED, "other": Status.OK,
+        "first": CheckStatus.FAILED, "second": CheckStatus.SKIPPED, "third": CheckStatus.SKIPPED, "other": CheckStatus.OK,
     }  # fmt: skip
     assert found["second"].findings[0].what == "needs 'first'"
 
 
 def test_a_warning_skips_nothing() -> None:
-    def careful(_: Found) -> Told[None]:
+    def careful(_: CheckResult) -> Told[None]:
         yield ok("fine")
         yield warning("hm", setting="a", hint="b")
 
     found = results(a_check("first", careful, "x"), a_check("second", well, "x", ("first",)))
-    assert (found["first"].status, found["second"].status) == (Status.WARNING, Status.OK)
+    assert (found["first"].status, found["second"].status) == (CheckStatus.WARNING, CheckStatus.OK)
 
 
 def test_an_error_of_ours_is_a_failure_with_its_own_way_out_after_what_was_found_before() -> None:
-    def breaks(_: Found) -> Told[None]:
+    def breaks(_: CheckResult) -> Told[None]:
         yield ok("so far")
         raise ConfigError("it is wrong", hint="set it right")
 
@@ -126,18 +126,18 @@ def test_an_error_of_ours_is_a_failure_with_its_own_way_out_after_what_was_found
 
 
 def test_a_check_may_skip_itself() -> None:
-    def skips(_: Found) -> Told[None]:
-        raise Skip("nothing to see")
+    def skips(_: CheckResult) -> Told[None]:
+        raise CheckSkipped("nothing to see")
         yield ok("never")
 
     (result,) = results(a_check("one", skips, "x")).values()
-    assert (result.status, result.findings[0].what) == (Status.SKIPPED, "nothing to see")
+    assert (result.status, result.findings[0].what) == (CheckStatus.SKIPPED, "nothing to see")
 
 
 def test_a_check_that_does_not_end_has_failed_by_its_bound_and_the_rest_goes_on() -> None:
     ending = Event()
 
-    def hangs(_: Found) -> Told[None]:
+    def hangs(_: CheckResult) -> Told[None]:
         yield ok("begun")
         ending.wait(PATIENCE_S)
 
@@ -146,25 +146,25 @@ def test_a_check_that_does_not_end_has_failed_by_its_bound_and_the_rest_goes_on(
     assert found["one"].findings[0] == ok("begun")
     assert found["one"].findings[1].what == "no answer within 3 s"
     assert found["one"].findings[1].setting == "the.setting"
-    assert found["two"].status is Status.OK
+    assert found["two"].status is CheckStatus.OK
 
 
 def test_a_defect_is_told_and_decides_the_exit_code() -> None:
-    def defective(_: Found) -> Told[None]:
+    def defective(_: CheckResult) -> Told[None]:
         raise KeyError("nothing")
         yield ok("never")
 
     found = carried_out([a_check("one", defective, "x"), a_check("two", well, "x")], nothing())
     report = Report(Path("sidecar.toml"), tuple(found))
     assert found[0].defect
-    assert found[1].status is Status.OK
+    assert found[1].status is CheckStatus.OK
     assert exit_code(report) == EXIT_DEFECT
 
 
 def test_each_result_is_shown_as_soon_as_it_is_there() -> None:
     seen: list[str] = []
 
-    def last(_: Found) -> Told[None]:
+    def last(_: CheckResult) -> Told[None]:
         yield ok(",".join(seen))
 
     found = carried_out([a_check("one", well, "x"), a_check("two", last, "x")], nothing(), lambda result: seen.append(result.name))
@@ -174,11 +174,11 @@ def test_each_result_is_shown_as_soon_as_it_is_there() -> None:
 def test_what_a_check_found_is_asked_for_by_its_key() -> None:
     number: Key[int] = Key("number")
 
-    def finds(_: Found) -> Told[int]:
+    def finds(_: CheckResult) -> Told[int]:
         yield warning("seven, perhaps", setting="a", hint="b")
         return 7
 
-    def tells(found: Found) -> Told[None]:
+    def tells(found: CheckResult) -> Told[None]:
         yield ok(f"{found[number] + 1}, {found.get(Key('absent'), None)}")
 
     found = results(Check(number, finds, "x"), Check(Key("told"), tells, "x", (number,)))
@@ -188,11 +188,11 @@ def test_what_a_check_found_is_asked_for_by_its_key() -> None:
 def test_what_a_failed_check_found_is_known_to_those_that_do_not_need_it() -> None:
     number: Key[int] = Key("number")
 
-    def finds(_: Found) -> Told[int]:
+    def finds(_: CheckResult) -> Told[int]:
         yield failed("ill", setting="a", hint="b")
         return 7
 
-    def tells(found: Found) -> Told[None]:
+    def tells(found: CheckResult) -> Told[None]:
         yield ok(f"{found.get(number, None)}")
 
     found = results(Check(number, finds, "x"), a_check("told", tells, "x"))
@@ -228,29 +228,29 @@ KAFKA = (
     ],
 )
 def test_each_feed_is_checked_in_this_order(feed: str, names: tuple[str, ...]) -> None:
-    assert tuple(check.name for check in checks(feed, Options())) == names
+    assert tuple(check.name for check in checks(feed, CheckOptions())) == names
 
 
 @pytest.mark.parametrize("feed", ["kafka", "push", "tikv"])
 def test_every_check_needs_only_checks_before_it(feed: str) -> None:
     before: set[Key[Any]] = set()
-    for check in checks(feed, Options()):
+    for check in checks(feed, CheckOptions()):
         assert set(check.needs) <= before, check.name
         assert check.key not in before
         before.add(check.key)
 
 
 def test_a_check_that_waits_for_the_feed_is_bounded_beyond_what_it_waits() -> None:
-    bounds = {check.name: check.bound_s for check in checks("kafka", Options(wait_s=100.0))}
+    bounds = {check.name: check.bound_s for check in checks("kafka", CheckOptions(wait_s=100.0))}
     assert min(bounds["resolved marks"], bounds["watermark arrives"]) > 100.0
 
 
 def test_settings_that_cannot_be_read_fail_and_nothing_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "sidecar.toml"
     path.write_text("sinks = []")
-    report = preflight(path, Options())
-    assert report.results[0].status is Status.FAILED
-    assert {result.status for result in report.results[1:]} == {Status.SKIPPED}
+    report = preflight(path, CheckOptions())
+    assert report.results[0].status is CheckStatus.FAILED
+    assert {result.status for result in report.results[1:]} == {CheckStatus.SKIPPED}
     assert exit_code(report) == EXIT_FAILED
 
 
@@ -258,7 +258,7 @@ def test_settings_that_cannot_be_read_fail_and_nothing_is_asked(tmp_path: Path) 
 
 
 def test_lines_name_the_check_once_and_the_way_out_below() -> None:
-    result = Result("kafka", Status.FAILED, (failed("away", setting="kafka.brokers", hint="start them"), ok("fine")))
+    result = Result("kafka", CheckStatus.FAILED, (failed("away", setting="kafka.brokers", hint="start them"), ok("fine")))
     assert [line.plain.rstrip() for line in lines(result)] == [
         "failed  kafka                 away",
         "          setting             kafka.brokers",
@@ -268,7 +268,7 @@ def test_lines_name_the_check_once_and_the_way_out_below() -> None:
 
 
 def test_the_summary_counts_and_judges() -> None:
-    good, bad = Result("a", Status.OK, (ok("x"),)), Result("b", Status.FAILED, (failed("x", setting="s", hint="h"),))
+    good, bad = Result("a", CheckStatus.OK, (ok("x"),)), Result("b", CheckStatus.FAILED, (failed("x", setting="s", hint="h"),))
     assert summary(Report(Path("x"), (good, good))) == "2 ok: a dump can run"
     assert summary(Report(Path("x"), (good, bad))).startswith("1 ok, 1 failed: not ready")
     assert exit_code(Report(Path("x"), (good,))) == 0
@@ -282,7 +282,7 @@ def test_long_lists_are_cut() -> None:
 
 def test_a_root_inside_ticdcs_own_keys_is_never_written() -> None:
     (finding,) = changefeed.etcd_write(None, "/tidb/cdc/x", write=True)  # type: ignore[arg-type]  # nobody is asked
-    assert finding.status is Status.FAILED
+    assert finding.status is CheckStatus.FAILED
 
 
 # ---- judgements -----------------------------------------------------------------------------------------------------
@@ -324,13 +324,13 @@ def test_durations_are_gos(text: str, seconds: float) -> None:
 
 
 def test_a_short_gc_life_time_is_a_warning() -> None:
-    assert of_gc_life("10m0s").status is Status.OK
+    assert of_gc_life("10m0s").status is CheckStatus.OK
     assert of_gc_life("5m0s").setting == "tidb_gc_life_time"
 
 
 def test_a_clock_that_is_off_is_a_warning_unless_the_answer_took_as_long() -> None:
-    assert of_clock(-9.0, took_s=0.1).status is Status.WARNING
-    assert of_clock(9.0, took_s=10.0).status is Status.OK
+    assert of_clock(-9.0, took_s=0.1).status is CheckStatus.WARNING
+    assert of_clock(9.0, took_s=10.0).status is CheckStatus.OK
 
 
 def test_columns_of_a_watermark_table_that_are_missing_or_of_another_type_are_named() -> None:
@@ -364,15 +364,15 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("zone", "ambiguous", "has_timestamps", "status", "when"),
     [
-        ("America/New_York", "refuse", True, Status.FAILED, "set back next about 2027-11-0"),
-        ("America/New_York", "refuse", False, Status.WARNING, "set back next about 2027-11-0"),
-        ("America/New_York", "second", True, Status.WARNING, "read as the second of both moments"),
-        ("Asia/Shanghai", "refuse", True, Status.WARNING, "were set back until about 1991-09-1"),
-        ("America/Sao_Paulo", "refuse", True, Status.WARNING, "were set back until about 2019-02-1"),
+        ("America/New_York", "refuse", True, CheckStatus.FAILED, "set back next about 2027-11-0"),
+        ("America/New_York", "refuse", False, CheckStatus.WARNING, "set back next about 2027-11-0"),
+        ("America/New_York", "second", True, CheckStatus.WARNING, "read as the second of both moments"),
+        ("Asia/Shanghai", "refuse", True, CheckStatus.WARNING, "were set back until about 1991-09-1"),
+        ("America/Sao_Paulo", "refuse", True, CheckStatus.WARNING, "were set back until about 2019-02-1"),
     ],
 )
 def test_a_zone_that_has_an_hour_twice_is_told_before_a_row_of_it_comes(
-    zone: str, ambiguous: str, has_timestamps: bool, status: Status, when: str
+    zone: str, ambiguous: str, has_timestamps: bool, status: CheckStatus, when: str
 ) -> None:
     (finding,) = hours_twice(ZoneInfo(zone), ambiguous, now=NOW, has_timestamps=has_timestamps)
     assert finding.status is status
@@ -386,39 +386,39 @@ def test_a_zone_whose_clocks_were_never_set_back_has_no_such_hour(zone: str) -> 
 
 
 def test_rows_that_differ_by_the_zones_offset_prove_it() -> None:
-    assert judged(ZoneInfo("Asia/Shanghai"), shifted(8, 0.001)).status is Status.OK
-    assert judged(ZoneInfo("UTC"), shifted(0)).status is Status.OK
-    assert judged(ZoneInfo("Asia/Kolkata"), shifted(5.5)).status is Status.OK
+    assert judged(ZoneInfo("Asia/Shanghai"), shifted(8, 0.001)).status is CheckStatus.OK
+    assert judged(ZoneInfo("UTC"), shifted(0)).status is CheckStatus.OK
+    assert judged(ZoneInfo("Asia/Kolkata"), shifted(5.5)).status is CheckStatus.OK
 
 
 def test_the_offset_is_the_one_of_the_rows_moment() -> None:
-    assert judged(ZoneInfo("Europe/Berlin"), shifted(2, at=SUMMER)).status is Status.OK
-    assert judged(ZoneInfo("Europe/Berlin"), shifted(1, at=WINTER)).status is Status.OK
-    assert judged(ZoneInfo("Europe/Berlin"), shifted(1, at=SUMMER)).status is Status.FAILED
+    assert judged(ZoneInfo("Europe/Berlin"), shifted(2, at=SUMMER)).status is CheckStatus.OK
+    assert judged(ZoneInfo("Europe/Berlin"), shifted(1, at=WINTER)).status is CheckStatus.OK
+    assert judged(ZoneInfo("Europe/Berlin"), shifted(1, at=SUMMER)).status is CheckStatus.FAILED
 
 
 def test_whole_hours_that_the_zone_does_not_explain_name_the_likely_one() -> None:
     finding = judged(ZoneInfo("UTC"), shifted(8, 8, 1))
-    assert finding.status is Status.FAILED
+    assert finding.status is CheckStatus.FAILED
     assert finding.setting == "kafka.server_tz"
     assert "2 TIMESTAMPs of the feed are UTC+08:00, and UTC is UTC+00:00" in finding.what
     assert "Asia/Shanghai" in finding.hint
 
 
 def test_rows_that_were_changed_meanwhile_prove_nothing() -> None:
-    with pytest.raises(Skip) as skipped:
+    with pytest.raises(CheckSkipped) as skipped:
         judged(ZoneInfo("UTC"), shifted(0.01, 900))
     assert "--tz" in skipped.value.hint
-    with pytest.raises(Skip):
+    with pytest.raises(CheckSkipped):
         judged(ZoneInfo("UTC"), [])
 
 
 def test_a_new_log_says_where_it_begins_and_which_choice_is_dangerous() -> None:
-    assert of_beginning(KafkaSection()).status is Status.OK
+    assert of_beginning(KafkaSection()).status is CheckStatus.OK
     assert "begins now (the default of kafka.begin)" in of_beginning(KafkaSection()).what
-    assert of_beginning(KafkaSection(begin="now")).status is Status.OK
+    assert of_beginning(KafkaSection(begin="now")).status is CheckStatus.OK
     topic = of_beginning(KafkaSection(begin="topic"))
-    assert (topic.status, topic.setting) == (Status.WARNING, "kafka.begin")
+    assert (topic.status, topic.setting) == (CheckStatus.WARNING, "kafka.begin")
     assert "present tables" in topic.what
 
 
@@ -429,12 +429,12 @@ def test_hidden_ddls_need_the_right_to_read_tidbs_history(tmp_path: Path) -> Non
 
     with FakeTidb(tmp_path) as tidb:
         section = tidb.settings()
-        assert of_hidden_ddls(section, hidden=False).status is Status.OK
+        assert of_hidden_ddls(section, hidden=False).status is CheckStatus.OK
         assert tidb.statements == [], "nobody is asked where nothing is hidden"
-        assert of_hidden_ddls(section, hidden=True).status is Status.OK
+        assert of_hidden_ddls(section, hidden=True).status is CheckStatus.OK
         tidb.before = refuse
         refused = of_hidden_ddls(section, hidden=True)
-    assert refused.status is Status.WARNING
+    assert refused.status is CheckStatus.WARNING
     assert "GRANT SELECT ON mysql.tidb_ddl_history TO 'root'@'%'" in refused.hint
 
 
@@ -443,11 +443,11 @@ def test_a_sink_that_somebody_else_has_fed_fails_where_the_log_would_begin_now(t
     (tmp_path / "out" / "CDC000001.csv").write_text("I,t,shop,1\n")
     found = {"sinks": [f"file://{tmp_path}/out"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
     found |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
-    for begin, worst in (("", Status.FAILED), ("now", Status.OK)):
+    for begin, worst in (("", CheckStatus.FAILED), ("now", CheckStatus.OK)):
         config = msgspec.convert(found | {"kafka": {"begin": begin}}, Config)
         findings = list(here.sinks(config, "cf/1"))
-        assert max(finding.status is Status.FAILED for finding in findings) is (worst is Status.FAILED)
-    assert findings[-1].status is Status.OK
+        assert max(finding.status is CheckStatus.FAILED for finding in findings) is (worst is CheckStatus.FAILED)
+    assert findings[-1].status is CheckStatus.OK
 
 
 def test_a_sink_is_told_without_its_secrets_and_one_that_cannot_be_meant_leaves_the_others_to_be_looked_at(
@@ -458,7 +458,7 @@ def test_a_sink_is_told_without_its_secrets_and_one_that_cannot_be_meant_leaves_
     found |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
     monkeypatch.setattr(FileSink, "look", lambda _: None)
     findings = list(here.sinks(msgspec.convert(found, Config), "cf/1"))
-    assert [finding.status for finding in findings] == [Status.FAILED, Status.OK]
+    assert [finding.status for finding in findings] == [CheckStatus.FAILED, CheckStatus.OK]
     assert findings[1].what == "sink 2 (s3://bucket/out?format=jsonl): new"
 
 
@@ -470,10 +470,10 @@ def test_a_sink_that_is_new_to_a_log_without_its_beginning_is_warned_of(tmp_path
     found |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
     config = msgspec.convert(found, Config)
     (whole,) = here.sinks(config, "cf/1")
-    assert whole.status is Status.OK
+    assert whole.status is CheckStatus.OK
     log.retain(delivered=Seq(SEGMENTS - 1), open_from=None)
     (partial,) = here.sinks(config, "cf/1")
-    assert (partial.status, partial.setting) == (Status.WARNING, "sinks (number 1)")
+    assert (partial.status, partial.setting) == (CheckStatus.WARNING, "sinks (number 1)")
     assert f"segments from {kept(log.folder).start} on only" in partial.what
     assert "start a dump" in partial.hint
 
@@ -501,14 +501,18 @@ ON_RECORD = Progress("1" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 5, 
 @pytest.mark.parametrize(
     ("stored", "status", "says"),
     [
-        (None, Status.OK, "no dump is on record"),
-        (ON_RECORD, Status.WARNING, "will be reported as failed: its log is another one: it had come to segment 40, and this log is empty"),
-        (replace(ON_RECORD, seq=Seq(-1)), Status.OK, "is running, and in this log"),
-        (replace(ON_RECORD, log="another"), Status.WARNING, "its rows are in log another, and this is log mine"),
-        (b"garbage", Status.WARNING, "is not a dump's progress"),
+        (None, CheckStatus.OK, "no dump is on record"),
+        (
+            ON_RECORD,
+            CheckStatus.WARNING,
+            "will be reported as failed: its log is another one: it had come to segment 40, and this log is empty",
+        ),
+        (replace(ON_RECORD, seq=Seq(-1)), CheckStatus.OK, "is running, and in this log"),
+        (replace(ON_RECORD, log="another"), CheckStatus.WARNING, "its rows are in log another, and this is log mine"),
+        (b"garbage", CheckStatus.WARNING, "is not a dump's progress"),
     ],
 )
-def test_a_dump_that_is_not_in_this_log_is_told_before_the_start(stored: Progress | bytes | None, status: Status, says: str) -> None:
+def test_a_dump_that_is_not_in_this_log_is_told_before_the_start(stored: Progress | bytes | None, status: CheckStatus, says: str) -> None:
     (found,) = changefeed.dump_on_record(StoredEntries(stored), "/root", log="mine", last=None)  # type: ignore[arg-type]  # what is asked of it
     assert (found.status, says in found.what) == (status, True), found.what
 
@@ -525,11 +529,11 @@ def test_another_changefeed_in_the_same_topic_fails() -> None:
     elsewhere = a_feed("elsewhere", "kafka://c:9092/x", "hr.*")
     apart = [a_feed("apart", "kafka://a:9092/y", "shop.*"), a_feed("files", "file:///x", "*.*")]
     failing, warned = list(others(ours, [in_it, elsewhere, *apart], {}))
-    assert (failing.status, warned.status) == (Status.FAILED, Status.WARNING)
+    assert (failing.status, warned.status) == (CheckStatus.FAILED, CheckStatus.WARNING)
     assert "default/default/in-it (normal) writes the same topics: x" in failing.what
     assert "other brokers" in warned.what
     (well,) = others(ours, apart, {})
-    assert (well.status, well.what) == (Status.OK, "none of the other 2 changefeeds in etcd writes its topics")
+    assert (well.status, well.what) == (CheckStatus.OK, "none of the other 2 changefeeds in etcd writes its topics")
 
 
 def test_topics_of_tables_are_compared_by_the_tables_that_both_have() -> None:
@@ -547,7 +551,7 @@ def test_a_resolved_mark_ahead_of_the_clusters_clock_fails() -> None:
     tail = Tail(None, None, kept_tables=frozenset())  # type: ignore[arg-type]  # what was read is put into it
     tail.resolved = {Lane("kafka/x/0"): ts_at(now_ms - 2000), Lane("kafka/x/1"): ts_at(now_ms + 600_000)}
     (ahead, behind) = lag(tail, 0.0)
-    assert (ahead.status, behind.status) == (Status.FAILED, Status.OK)
+    assert (ahead.status, behind.status) == (CheckStatus.FAILED, CheckStatus.OK)
     assert "ahead of the cluster's clock" in ahead.what
 
 

@@ -13,7 +13,7 @@ from sidecar.core.model import TableName
 from sidecar.preflight import ranges
 from sidecar.preflight.ranges import read_ranges
 from sidecar.preflight.source import TOLD_MAX
-from sidecar.process.checks import Finding, Status
+from sidecar.process.checks import CheckStatus, Finding
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 
@@ -40,7 +40,7 @@ def told(tidb: FakeTidb, *filters: EventFilter) -> list[Finding]:
 
 def test_tables_that_are_scanned_are_warnings_by_name_and_the_rest_in_one(tidb: FakeTidb) -> None:
     found = told(tidb)
-    assert {finding.status for finding in found} == {Status.WARNING}
+    assert {finding.status for finding in found} == {CheckStatus.WARNING}
     assert len(found) == TOLD_MAX + 1
     assert found[0].what == "shop.t0: each chunk reads the table from its first row (TableFullScan)"
     assert found[-1].what == "so are shop.t7, shop.t8, shop.t9"
@@ -50,7 +50,10 @@ def test_tables_that_are_scanned_are_warnings_by_name_and_the_rest_in_one(tidb: 
 def test_where_all_are_ranges_it_says_of_how_many(tidb: FakeTidb) -> None:
     tidb.plan = RANGED
     (found,) = told(tidb)
-    assert (found.status, found.what) == (Status.OK, f"nothing is against reading {len(NAMES)} tables in pieces, by the source's plans")
+    assert (found.status, found.what) == (
+        CheckStatus.OK,
+        f"nothing is against reading {len(NAMES)} tables in pieces, by the source's plans",
+    )
 
 
 def test_a_filters_predicate_that_the_server_refuses_is_found_before_a_dump(tidb: FakeTidb) -> None:

@@ -14,7 +14,7 @@ import pytest
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost
 from sidecar.pump import lost as lost_module
-from sidecar.pump.lost import OLD_S, Lost, Status, Tally, Write, seconds
+from sidecar.pump.lost import OLD_S, Lost, LostStatus, LostWrite, Tally, seconds
 from sidecar.pump.storage import Storage
 from tests.support.eventually import PATIENCE_S
 from tests.unit.pump.test_storage import CLUSTER_ID, ROOMY, fake, prewrite, reaches, settled, streamed, write
@@ -26,13 +26,13 @@ YOUNG_TS, OLD_TS = NOW_TS - OLD_S * SECOND, NOW_TS - (OLD_S + 1) * SECOND
 
 class MadeTikv:
     def __init__(self) -> None:
-        self.writes: list[Write] = []
-        self.statuses: dict[int, Status] = {}
+        self.writes: list[LostWrite] = []
+        self.statuses: dict[int, LostStatus] = {}
         self.away = False
         self.asked: list[int] = []
         self.together: Barrier | None = None
 
-    def mvcc_by_key(self, key: bytes) -> Sequence[Write]:
+    def mvcc_by_key(self, key: bytes) -> Sequence[LostWrite]:
         assert key == b"key"
         if self.together is not None:
             self.together.wait(timeout=PATIENCE_S)
@@ -40,7 +40,7 @@ class MadeTikv:
             raise FeedLost("store 1 does not answer", hint="see to it")
         return self.writes
 
-    def txn_status(self, key: bytes, start_ts: int, now_ts: CommitTs) -> Status:
+    def txn_status(self, key: bytes, start_ts: int, now_ts: CommitTs) -> LostStatus:
         assert now_ts == NOW_TS
         self.asked.append(start_ts)
         return self.statuses[start_ts]
@@ -83,7 +83,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 def test_a_commit_that_tikv_has_is_written_as_tidb_would_have(rig: Rig) -> None:
     rig.written(OLD_TS)
-    rig.tikv.writes = [Write(OLD_TS - 1, OLD_TS + 9), Write(OLD_TS, OLD_TS + 5)]
+    rig.tikv.writes = [LostWrite(OLD_TS - 1, OLD_TS + 9), LostWrite(OLD_TS, OLD_TS + 5)]
     assert rig.lost.look() == 1
     reaches(rig.storage, OLD_TS + 5)
     assert streamed(rig.storage) == [(OLD_TS, OLD_TS + 5)]
@@ -95,7 +95,7 @@ def test_a_commit_that_tikv_has_is_written_as_tidb_would_have(rig: Rig) -> None:
 def test_what_tikv_rolled_back_is_dropped_counted_and_told(rig: Rig) -> None:
     rig.written(YOUNG_TS)
     write(rig.storage, fake(NOW_TS))
-    rig.tikv.writes = [Write(YOUNG_TS, 0)]
+    rig.tikv.writes = [LostWrite(YOUNG_TS, 0)]
     assert rig.lost.look() == 1
     reaches(rig.storage, NOW_TS)
     assert streamed(rig.storage) == [(NOW_TS, NOW_TS)]
@@ -113,7 +113,7 @@ def test_a_young_transaction_without_a_write_is_left_alone(rig: Rig) -> None:
 
 def test_an_impossible_commit_ts_is_not_believed(rig: Rig) -> None:
     rig.written(YOUNG_TS)
-    rig.tikv.writes = [Write(YOUNG_TS, YOUNG_TS)]
+    rig.tikv.writes = [LostWrite(YOUNG_TS, YOUNG_TS)]
     assert rig.lost.look() == 0
     assert rig.storage.waiting == 1
 
@@ -121,12 +121,12 @@ def test_an_impossible_commit_ts_is_not_believed(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("status", "tally", "waiting"),
     [
-        (Status(0, lives=True), Tally(asked=1), 1),
-        (Status(0, lives=False), Tally(asked=1, rolled_back=1), 0),
-        (Status(OLD_TS + 5, lives=False), Tally(asked=1, committed=1), 0),
+        (LostStatus(0, lives=True), Tally(asked=1), 1),
+        (LostStatus(0, lives=False), Tally(asked=1, rolled_back=1), 0),
+        (LostStatus(OLD_TS + 5, lives=False), Tally(asked=1, committed=1), 0),
     ],
 )
-def test_an_old_one_without_a_write_is_what_its_status_says(rig: Rig, status: Status, tally: Tally, waiting: int) -> None:
+def test_an_old_one_without_a_write_is_what_its_status_says(rig: Rig, status: LostStatus, tally: Tally, waiting: int) -> None:
     rig.written(OLD_TS)
     rig.tikv.statuses[OLD_TS] = status
     rig.lost.look()
@@ -140,14 +140,14 @@ def test_all_that_hold_are_asked_for_at_once(rig: Rig) -> None:
     starts = [YOUNG_TS + number for number in range(8)]
     rig.written(*starts)
     rig.tikv.together = Barrier(2)
-    rig.tikv.writes = [Write(ts, ts + 100) for ts in starts]
+    rig.tikv.writes = [LostWrite(ts, ts + 100) for ts in starts]
     assert rig.lost.look() == len(starts)
     reaches(rig.storage, starts[-1] + 100)
 
 
 def test_what_is_not_answered_is_told_and_asked_again(rig: Rig) -> None:
     rig.written(YOUNG_TS)
-    rig.tikv.writes = [Write(YOUNG_TS, NOW_TS)]
+    rig.tikv.writes = [LostWrite(YOUNG_TS, NOW_TS)]
     rig.tikv.away = True
     assert rig.lost.look() == 0
     rig.tikv.away, rig.pd_is_away = False, True
@@ -160,7 +160,7 @@ def test_what_is_not_answered_is_told_and_asked_again(rig: Rig) -> None:
 
 def test_an_end_without_room_waits_for_it(rig: Rig) -> None:
     rig.written(YOUNG_TS)
-    rig.tikv.writes = [Write(YOUNG_TS, NOW_TS)]
+    rig.tikv.writes = [LostWrite(YOUNG_TS, NOW_TS)]
     with patch.object(rig.storage, "free_bytes", return_value=-1):
         assert rig.lost.look() == 0
     assert rig.told[0][0] == "there is no room for the end of a transaction that TiKV told"
@@ -183,7 +183,7 @@ def test_an_end_that_tikv_told_outlives_a_restart(tmp_path: Path) -> None:
         rig = Rig(storage)
         with closing(rig.lost):
             rig.written(YOUNG_TS, YOUNG_TS + 1)
-            rig.tikv.writes = [Write(YOUNG_TS, 0), Write(YOUNG_TS + 1, NOW_TS)]
+            rig.tikv.writes = [LostWrite(YOUNG_TS, 0), LostWrite(YOUNG_TS + 1, NOW_TS)]
             assert rig.lost.look() == 2
             reaches(storage, NOW_TS)
     with closing(Storage(tmp_path, cluster_id=CLUSTER_ID, room=ROOMY)) as storage:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sidecar.pump.sorter import Sorter, Waiting
-from sidecar.pump.value_log import Place
+from sidecar.pump.value_log import ValuePlace
 from tests.lanes import examples
 
 
@@ -60,9 +60,9 @@ def test_the_mark_is_the_rules_after_every_arrival(all_: list[Arrived]) -> None:
     for number, one in enumerate(all_):
         so_far.append(one)
         if one.commit_ts is None:
-            sorter.prewrite(one.start_ts, Place(1, number), now_s=number)
+            sorter.prewrite(one.start_ts, ValuePlace(1, number), now_s=number)
         else:
-            sorter.end(one.start_ts, one.commit_ts, Place(1, number))
+            sorter.end(one.start_ts, one.commit_ts, ValuePlace(1, number))
         before = sorter.max_commit_ts
         assert sorter.advance() == (sorter.max_commit_ts > before)
         assert sorter.max_commit_ts == mark(so_far)
@@ -74,10 +74,10 @@ def test_nothing_that_commits_at_or_below_the_mark_comes_after_it(all_: list[Arr
     sorter = Sorter(0)
     for number, one in enumerate(all_):
         if one.commit_ts is None:
-            sorter.prewrite(one.start_ts, Place(1, number), now_s=0)
+            sorter.prewrite(one.start_ts, ValuePlace(1, number), now_s=0)
         else:
             assert one.commit_ts == 0 or one.commit_ts > sorter.max_commit_ts
-            sorter.end(one.start_ts, one.commit_ts, Place(1, number))
+            sorter.end(one.start_ts, one.commit_ts, ValuePlace(1, number))
         sorter.advance()
 
 
@@ -101,18 +101,18 @@ def test_one_that_begins_at_the_front_of_another_goes_on_as_that(all_: list[Arri
 
 def _push(sorter: Sorter, one: Arrived, number: int) -> None:
     if one.commit_ts is None:
-        sorter.prewrite(one.start_ts, Place(1, number), now_s=0)
+        sorter.prewrite(one.start_ts, ValuePlace(1, number), now_s=0)
     else:
-        sorter.end(one.start_ts, one.commit_ts, Place(1, number))
+        sorter.end(one.start_ts, one.commit_ts, ValuePlace(1, number))
     sorter.advance()
 
 
 def test_what_has_waited_is_told_with_the_earliest_first() -> None:
     sorter = Sorter(0)
     for start_ts, now_s in ((1, 10.0), (2, 10.5), (3, 11.0)):
-        sorter.prewrite(start_ts, Place(1, start_ts), now_s=now_s)
-    sorter.prewrite(1, Place(1, 9), now_s=11.5)
+        sorter.prewrite(start_ts, ValuePlace(1, start_ts), now_s=now_s)
+    sorter.prewrite(1, ValuePlace(1, 9), now_s=11.5)
     assert sorter.held(longer_than_s=1.0, now_s=11.5) == [Waiting(1, 10.0), Waiting(2, 10.5)]
-    sorter.end(1, 5, Place(1, 10))
+    sorter.end(1, 5, ValuePlace(1, 10))
     assert sorter.held(longer_than_s=1.0, now_s=11.5) == [Waiting(2, 10.5)]
     assert sorter.waiting == 2

@@ -23,7 +23,7 @@ from sidecar.pump import storage as storage_module
 from sidecar.pump.index import End, Index, IndexReader
 from sidecar.pump.record import COMMIT, PREWRITE, ROLLBACK, Binlog, binlog_of, made
 from sidecar.pump.storage import Room, Storage
-from sidecar.pump.value_log import Place, Pointer
+from sidecar.pump.value_log import Pointer, ValuePlace
 from tests.support.eventually import PATIENCE_S
 from ticdc_dump.binlog import binlog_pb2
 
@@ -354,7 +354,7 @@ def test_the_index_reads_and_writes_beside_each_other(tmp_path: Path) -> None:
     assert index.add([(at[3], prewrite(1))]) == {at[3]}
     assert reader.ends(0, 9, 10) == [End(2, 2, at[2], None), End(3, 1, at[1], at[0])]
     assert reader.ends(0, 2, 10) == [End(2, 2, at[2], None)]
-    assert index.state().indexed == Place(1, 36)
+    assert index.state().indexed == ValuePlace(1, 36)
     reader.close()
     index.close()
 

@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.errors import LogBroken, StorageFull
 from sidecar.pump.record import HEADER_BYTES, PREWRITE, Binlog
-from sidecar.pump.value_log import GATHERED_BYTES_MAX, Place, ValueLog
+from sidecar.pump.value_log import GATHERED_BYTES_MAX, ValueLog, ValuePlace
 
 LARGE = 1 << 40
 FIRST = "0000000001.binlog"
@@ -125,7 +125,7 @@ def test_a_place_behind_the_end_says_that_something_is_gone(tmp_path: Path) -> N
     (end,) = written(tmp_path, [binlog(1)])
     log = opened(tmp_path)
     with pytest.raises(LogBroken, match="damaged"):
-        list(log.scan(Place(1, end + 1)))
+        list(log.scan(ValuePlace(1, end + 1)))
     log.close()
 
 
@@ -177,6 +177,6 @@ def test_files_are_removed_from_the_front(tmp_path: Path) -> None:
         log.append([binlog(ts)])
     assert log.files() == [1, 2]
     log.remove(1)
-    assert log.first == Place(2, 0)
+    assert log.first == ValuePlace(2, 0)
     log.close()
     assert found(tmp_path) == [binlog(2), binlog(3)]

@@ -25,7 +25,7 @@ from sidecar.log.reserve import RESERVE_NAME
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import MemorySpill
 from sidecar.log.storage import open_folder
-from sidecar.pace.sinks import SinkDelivery, Told
+from sidecar.pace.sinks import ReportTimes, SinkDelivery
 from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
 from sidecar.run import term
@@ -60,14 +60,14 @@ class Reports(FakeDeliveries):
 
     def __init__(self) -> None:
         super().__init__()
-        self.last: Told | None = None
+        self.last: ReportTimes | None = None
         self.coming: list[tuple[int, int]] = []
 
     def report(self, seq: int, *, epoch: int) -> None:
         self.seq = Seq(seq)
-        self.last = Told(self.last.written_ms + 1 if self.last else 1, 0.0, epoch=epoch, accepted=self.seq)
+        self.last = ReportTimes(self.last.written_ms + 1 if self.last else 1, 0.0, epoch=epoch, accepted=self.seq)
 
-    def told(self) -> Told | None:  # type: ignore[override]  # of a file that a worker writes
+    def told(self) -> ReportTimes | None:  # type: ignore[override]  # of a file that a worker writes
         found = self.last
         if self.coming:
             seq, epoch = self.coming.pop(0)

@@ -9,7 +9,7 @@ import pytest
 from sidecar.core.model import CommitTs, Seq
 from spark_merge.contract import Accepted, Owner
 from spark_merge.sinks.clickhouse.position import Journal
-from spark_merge.sinks.clickhouse.server import Server
+from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.position import OutputState
 
 LOG = "default/feed 1#ab"
@@ -34,7 +34,7 @@ TS = (1 << 63) - 1
 def test_a_journal_that_0_4_or_before_wrote_is_read(
     monkeypatch: pytest.MonkeyPatch, rows: list[list[Any]], state: OutputState[None] | None, opened: bool
 ) -> None:
-    monkeypatch.setattr(Server, "rows", lambda *_, **__: rows)
-    journal = Journal(Server((("host", 1),), "user"), "ours")
+    monkeypatch.setattr(ClickHouseServer, "rows", lambda *_, **__: rows)
+    journal = Journal(ClickHouseServer((("host", 1),), "user"), "ours")
     stored = journal.read()
     assert (stored and stored.state, journal.is_opened()) == (state, opened)

@@ -14,7 +14,7 @@ from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Accepted, Owner
 from spark_merge.sinks.folder import commits as module
 from spark_merge.sinks.folder.commits import FolderPositions, accepted_in
-from spark_merge.sinks.folder.layout import COMMITS, HEAD, SEGMENTS, Commit, DeliveredSegment, Identity, commit_path, segment_path
+from spark_merge.sinks.folder.layout import COMMITS, HEAD, SEGMENTS, DeliveredSegment, FolderCommit, Identity, commit_path, segment_path
 from spark_merge.sinks.position import PositionKeeper
 
 KEPT = 3
@@ -85,7 +85,7 @@ def test_one_that_opens_under_a_number_that_was_removed_opens_after_the_last(fol
     accept(opened(folder), 1)
     create, others = FolderPositions._create, list[Commits]()
 
-    def amid(self: FolderPositions, commit: Commit) -> bool:
+    def amid(self: FolderPositions, commit: FolderCommit) -> bool:
         if not others:
             others.append(commits_of(folder))
             others[0].open(None)

@@ -23,7 +23,7 @@ from spark_merge.contract import CHANGES, Accepted, Counts, Head, Portion, Rows,
 from spark_merge.sinks.http import lines as blocks
 from spark_merge.sinks.http.lines import Lines, lines, passed
 from spark_merge.sinks.http.records import ending_of, schema_line
-from spark_merge.sinks.http.state import Begun, Place, State, state_of
+from spark_merge.sinks.http.state import BegunSegment, ReceiverState, StreamPlace, state_of
 from tests.support.deliveries import ORDERS, SCHEMA, Row, Segments, change, chunk, write_chunk
 from tests.support.services.http_receiver import SCRIPT
 
@@ -165,12 +165,12 @@ def test_what_ends_a_segment_is_windows_ddls_the_tables_after_them_and_the_mark(
 
 
 def test_a_state_is_one_line_of_ascii_and_reads_back() -> None:
-    state = State("log-1", 5, 2, "by", Seq(7), str((1 << 64) - 1), "m7", Begun(Seq(8), "m8", 3))
+    state = ReceiverState("log-1", 5, 2, "by", Seq(7), str((1 << 64) - 1), "m7", BegunSegment(Seq(8), "m8", 3))
     assert state_of(state.text, where="x") == state
     assert state.text.isascii()
     assert "\n" not in state.text
-    assert (state.place, State("l", 0, 1, "").place) == (Place(8, 3), Place(-1, 0))
-    assert state.ended(Accepted(Seq(8), CommitTs(9), "m8")).place == Place(9, 0)
+    assert (state.place, ReceiverState("l", 0, 1, "").place) == (StreamPlace(8, 3), StreamPlace(-1, 0))
+    assert state.ended(Accepted(Seq(8), CommitTs(9), "m8")).place == StreamPlace(9, 0)
     with pytest.raises(SinkError, match="version 2"):
         state_of(state.text.replace('"version":1', '"version":2'), where="x")
     with pytest.raises(SinkError, match="something else"):

@@ -17,8 +17,8 @@ from spark_merge.ddl.columns import column_effects
 from spark_merge.ddl.parser import parsed
 from spark_merge.sinks.iceberg.evolution import evolved, renamed
 from spark_merge.sinks.iceberg.types import iceberg_schema, iceberg_type
-from spark_merge.sinks.iceberg.uri import Settings, settings_of
-from spark_merge.sinks.iceberg.writer import IcebergWriter, Target
+from spark_merge.sinks.iceberg.uri import IcebergSettings, settings_of
+from spark_merge.sinks.iceberg.writer import IcebergWriter, LakeTarget
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.registry import misfits, name_of, open_sink
 
@@ -26,7 +26,7 @@ ORDERS = TableName("shop", "orders")
 PLACE = "iceberg://prod/lake?uri=sqlite:////var/c.db&warehouse=s3://bucket/wh"
 
 
-def settings(uri: str) -> Settings:
+def settings(uri: str) -> IcebergSettings:
     parts = urlsplit(uri)
     return settings_of(SinkUri(uri, parts, dict(parse_qsl(parts.query)), "log-1"))
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_meant_is_refused(uri: str, told: str) -> None:
 def test_no_secret_is_shown_or_goes_to_tasks() -> None:
     uri = "iceberg://prod/lake?uri=postgresql://u:pa55%40word@h/c&token=t0ken&access-key=AK&secret-access-key=s3cret&warehouse=s3://b/w"
     found = settings(uri)
-    writer = IcebergWriter({ORDERS: Target("v", "s3://b/w", found.folder("s3://b/w/data"), "{}")}, Owner(1, 1))
+    writer = IcebergWriter({ORDERS: LakeTarget("v", "s3://b/w", found.folder("s3://b/w/data"), "{}")}, Owner(1, 1))
     assert set(found.secrets()) >= {"t0ken", "s3cret", "pa55@word"}
     for text in (repr(found), name_of(uri), repr(pickle.dumps(writer))):
         assert not [secret for secret in found.secrets() if secret in text]

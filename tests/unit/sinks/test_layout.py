@@ -15,9 +15,9 @@ from spark_merge.contract import Owner
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import (
     FOLDER_NAME_BYTES_MAX,
-    Commit,
     DeliveredFile,
     DeliveredSegment,
+    FolderCommit,
     commit_from_json,
     commit_to_json,
     file_path,
@@ -97,7 +97,7 @@ def test_a_segment_comes_back_from_json() -> None:
 
 def test_a_commit_comes_back_from_json() -> None:
     segment = DeliveredSegment(Seq(7), CommitTs(9), (DeliveredFile("a.b/1.jsonl", TableName("a", "ü"), 1, 2, 3),), None)
-    for commit in (Commit(0, Owner(3, 1), "a", None), Commit(1, Owner(3, 1), "a", Seq(7), (segment,))):
+    for commit in (FolderCommit(0, Owner(3, 1), "a", None), FolderCommit(1, Owner(3, 1), "a", Seq(7), (segment,))):
         assert commit_from_json(commit_to_json(commit), name="x") == commit
 
 

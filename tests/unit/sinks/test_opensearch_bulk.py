@@ -9,8 +9,8 @@ from typing import Any, cast
 import pyarrow as pa
 
 from sidecar.core.model import TableName
-from spark_merge.sinks.opensearch.bulk import Bulk, Rows
-from spark_merge.sinks.opensearch.client import Session
+from spark_merge.sinks.opensearch.bulk import Bulk, BulkRows
+from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.position import OwnedPosition
 
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
@@ -33,14 +33,14 @@ class Server:
         """As `OwnedPosition.check`."""
 
 
-def rows(table: TableName, *found: tuple[str, int]) -> Rows:
+def rows(table: TableName, *found: tuple[str, int]) -> BulkRows:
     lines = [json.dumps([table.table, name, number]) + "\n" for name, number in found]
-    return Rows(table, pa.array([name for name, _ in found]), pa.array(lines))
+    return BulkRows(table, pa.array([name for name, _ in found]), pa.array(lines))
 
 
-def sent(*parts: Rows, rows_max: int = 100) -> list[list[Any]]:
+def sent(*parts: BulkRows, rows_max: int = 100) -> list[list[Any]]:
     server = Server()
-    bulk = Bulk(cast(Session, server), cast(OwnedPosition, server), bytes_max=1 << 20, rows_max=rows_max)
+    bulk = Bulk(cast(OpenSearchSession, server), cast(OwnedPosition, server), bytes_max=1 << 20, rows_max=rows_max)
     for part in parts:
         bulk.add(part)
     bulk.flush()

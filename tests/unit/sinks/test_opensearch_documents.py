@@ -17,8 +17,8 @@ from spark_merge.encode.block import of_changes
 from spark_merge.sinks.opensearch import fields
 from spark_merge.sinks.opensearch.documents import lines
 from spark_merge.sinks.opensearch.fields import Forms
-from spark_merge.sinks.opensearch.names import Names, checked_pattern, physical
-from spark_merge.sinks.opensearch.position import OwnedPosition, Written, _state_of
+from spark_merge.sinks.opensearch.names import IndexNames, checked_pattern, physical
+from spark_merge.sinks.opensearch.position import OwnedPosition, WrittenBatch, _state_of
 from spark_merge.sinks.opensearch.sink import OpenSearchSink
 from spark_merge.sinks.opensearch.uri import settings_of
 from spark_merge.sinks.opensearch.writer import BulkWriter
@@ -112,14 +112,14 @@ def test_columns_that_no_document_can_have_are_told() -> None:
 
 
 def test_a_table_is_called_by_pattern_and_routes_and_none_shares_a_name() -> None:
-    names = Names("x-{schema}.{table}", routes_of("shop.*=>mall.*"))
+    names = IndexNames("x-{schema}.{table}", routes_of("shop.*=>mall.*"))
     assert names.alias(TableName("shop", "Orders")) == "x-mall.orders"
     assert physical("x", 4) == "x-v4"
     with pytest.raises(SinkError, match=r"shop\.Orders and shop\.orders would both be index x-mall\.orders"):
         names.check([TableName("shop", "orders"), TableName("shop", "Orders")])
     for odd in ("a b", "a,b", "a#b", "é" * 120):
         with pytest.raises(SinkError, match="would be index"):
-            Names().check([TableName("s", odd)])
+            IndexNames().check([TableName("s", odd)])
     for pattern in ("fixed", "{schema}", "_{table}", "{table} x", "{table}{row}", "{table"):
         with pytest.raises(SinkError, match="index="):
             checked_pattern(pattern)
@@ -159,7 +159,7 @@ def test_a_position_that_0_4_wrote_is_read() -> None:
         "log": "default/feed 1#ab", "epoch": 3, "incarnation": 4, "by": "0123456789abcdef",
         "accepted": {"seq": 5, "upto_ts": "9223372036854775807", "manifest": "id"}, "written": {"seq": 6, "there": {"a": "a-v1"}},
     }  # fmt: skip
-    accepted, written = Accepted(Seq(5), CommitTs((1 << 63) - 1), "id"), Written(Seq(6), {"a": "a-v1"})
+    accepted, written = Accepted(Seq(5), CommitTs((1 << 63) - 1), "id"), WrittenBatch(Seq(6), {"a": "a-v1"})
     assert _state_of(source) == OutputState("default/feed 1#ab", Owner(3, 4), accepted, written)
     accepted_by_0_2 = {"seq": 5, "upto_ts": None, "manifest": ""}
     assert _state_of(source | {"accepted": accepted_by_0_2, "written": None}).accepted == Accepted(Seq(5))

@@ -16,7 +16,7 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import open_folder, s3
 from sidecar.process.progress import watched_by
-from spark_merge.sinks.clickhouse.server import Server as ClickHouse
+from spark_merge.sinks.clickhouse.server import ClickHouseServer as ClickHouse
 from spark_merge.sinks.delta.table import CALL_S_MAX as DELTA_S_MAX
 from spark_merge.sinks.delta.table import delta_errors
 from spark_merge.sinks.http.client import Client, Receiver
@@ -24,7 +24,7 @@ from spark_merge.sinks.iceberg import lake
 from spark_merge.sinks.kafka import client as kafka
 from spark_merge.sinks.kafka.producer import _Patience
 from spark_merge.sinks.mysql import session as mysql
-from spark_merge.sinks.opensearch.client import Server, Session
+from spark_merge.sinks.opensearch.client import OpenSearchServer, OpenSearchSession
 from tests.support.scripted_http import Answer, scripted
 from tests.support.watched import HeardWatch
 
@@ -94,8 +94,8 @@ def test_each_statement_is_progress_with_the_time_that_it_may_take(heard: HeardW
     done = [lambda *_: None] * 4
     connection = SimpleNamespace(cursor=Cursor, **dict(zip(("begin", "commit", "rollback", "_force_close"), done, strict=True)))
     monkeypatch.setattr(pymysql, "connect", lambda **_: connection)
-    monkeypatch.setattr(mysql.Server, "password", lambda _: "")
-    session = mysql.Session(mysql.Server((("h", 1),), "u", connect_s=10, read_s=300, write_s=200))
+    monkeypatch.setattr(mysql.SqlServer, "password", lambda _: "")
+    session = mysql.SqlSession(mysql.SqlServer((("h", 1),), "u", connect_s=10, read_s=300, write_s=200))
     session.rows("SELECT 1")
     assert heard.calls_s == [10 + 5 * 500, 500]
     with session.transaction():
@@ -108,7 +108,7 @@ def test_each_statement_is_progress_with_the_time_that_it_may_take(heard: HeardW
 def test_each_request_of_a_server_is_progress(heard: HeardWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     answering = SimpleNamespace(transport=SimpleNamespace(perform_request=lambda *_, **__: {}))
     monkeypatch.setattr("spark_merge.sinks.opensearch.client._client", lambda _: answering)
-    Session(Server((("h", 9200),), timeout_s=400)).call("GET", "/")
+    OpenSearchSession(OpenSearchServer((("h", 9200),), timeout_s=400)).call("GET", "/")
     assert heard.calls_s == [1200]
     monkeypatch.setattr("spark_merge.sinks.clickhouse.server._client", lambda _: SimpleNamespace(command=lambda *_, **__: None))
     ClickHouse((("h", 8123),), "u", connect_s=10, read_s=300).run("SELECT 1", doing="it")

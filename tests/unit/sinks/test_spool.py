@@ -22,7 +22,7 @@ from spark_merge.rule import OutputRow
 from spark_merge.sinks.folder.commits import KEPT
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.spool import keeping
-from spark_merge.sinks.spool.keeping import Bounds, Kept, first_kept, newest, read_kept, read_subscribers
+from spark_merge.sinks.spool.keeping import Bounds, KeptSegments, first_kept, newest, read_kept, read_subscribers
 from spark_merge.sinks.spool.reader import SpoolReader
 from spark_merge.sinks.spool.sink import SpoolSink
 from spark_merge.sinks.spool.uri import spool_of
@@ -353,7 +353,7 @@ def test_the_first_that_is_kept_is_what_a_slow_look_finds(seed: int) -> None:
     last = first + random.randrange(20)
     fine = random.randrange(first, last + 3)
     acknowledged = [random.randrange(-1, last + 1) for _ in range(random.randrange(3))]
-    found = first_kept(Kept(Seq(0), Seq(first), Seq(first)), Seq(last), acknowledged, lambda seq: seq < fine)
+    found = first_kept(KeptSegments(Seq(0), Seq(first), Seq(first)), Seq(last), acknowledged, lambda seq: seq < fine)
     needed = [seq for seq in range(first, last + 1) if seq >= fine and (not acknowledged or seq > min(acknowledged))]
     assert found == min(needed, default=last)
 

@@ -9,8 +9,8 @@ import pytest
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.sinks.mysql.session import Flavour, Session
-from spark_merge.sinks.mysql.statements import NotCanonical, Puts, Texts, Write, literal_of, statements
+from spark_merge.sinks.mysql.session import Flavour, SqlSession
+from spark_merge.sinks.mysql.statements import NotCanonical, Puts, SqlWrite, Texts, literal_of, statements
 from spark_merge.sinks.mysql.tables import FoundColumn, FoundTable, read_table, target_table
 
 NAME = TableName("s", "t")
@@ -43,9 +43,9 @@ def texts(*key: str, columns: tuple[str, ...] = ("a", "b")) -> Texts:
     return Texts(schema, target_table(schema, NAME, found, Flavour.MARIADB))
 
 
-def write(made: Texts, number: int, row: tuple[str, str], *, gone: bool = False) -> Write:
+def write(made: Texts, number: int, row: tuple[str, str], *, gone: bool = False) -> SqlWrite:
     columns = [[value] for value in row]
-    return Write(number, made, row[0], made.keys(columns)[0], None if gone else made.rows(columns)[0])
+    return SqlWrite(number, made, row[0], made.keys(columns)[0], None if gone else made.rows(columns)[0])
 
 
 def test_the_last_of_each_row_deletes_first_in_the_order_of_last_changes() -> None:
@@ -166,6 +166,6 @@ def test_a_column_whose_default_is_generated_is_written_as_others(extra: str, ge
         def rows(self, sql: str, _: object) -> list[tuple[str | None, ...]]:
             return [("at", "timestamp", None, extra)] if "COLUMNS" in sql else []
 
-    found = read_table(cast("Session", Told()), NAME)
+    found = read_table(cast("SqlSession", Told()), NAME)
     assert found is not None
     assert [column.generated for column in found.columns] == [generated]

@@ -14,13 +14,13 @@ from sidecar.process.kept_secrets import variable
 from spark_merge.contract import Owner
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.mysql.position import OwnedSlots
-from spark_merge.sinks.mysql.session import Server
-from spark_merge.sinks.mysql.uri import Settings, settings_of
+from spark_merge.sinks.mysql.session import SqlServer
+from spark_merge.sinks.mysql.uri import SqlSettings, settings_of
 from spark_merge.sinks.mysql.writer import SqlWriter
 from spark_merge.sinks.registry import name_of, open_sink
 
 
-def read(text: str) -> Settings:
+def read(text: str) -> SqlSettings:
     parts = urlsplit(text)
     return settings_of(SinkUri(text, parts, dict(parse_qsl(parts.query, keep_blank_values=True)), "log"))
 
@@ -43,7 +43,7 @@ def test_the_password_may_come_from_a_file_or_the_environment(tmp_path: Path, mo
     assert read(f"tidb://u@db/?password-file={secret}").server.password() == "from a file"
     assert read(f"tidb://u:here@db/?password-file={secret}").server.password() == "here"
     assert read("tidb://u@db/").server.password() == ""
-    monkeypatch.setenv(Server.PASSWORD, "from the environment")
+    monkeypatch.setenv(SqlServer.PASSWORD, "from the environment")
     assert read("tidb://u@db/").server.password() == "from the environment"
     assert read("tidb://u@db/").server.port == 4000
 
@@ -58,7 +58,7 @@ def test_a_password_does_not_travel_with_a_task_and_a_process_without_it_says_so
     with pytest.raises(SinkError, match="u@far:3306: its password is not known to this process") as told:
         arrived.settings.server.password()
     assert "password-file" in told.value.hint
-    monkeypatch.setenv(Server.PASSWORD, "hunter3")
+    monkeypatch.setenv(SqlServer.PASSWORD, "hunter3")
     assert arrived.settings.server.password() == "hunter3"
 
 

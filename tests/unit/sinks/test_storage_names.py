@@ -23,8 +23,8 @@ from sidecar.core.model import (
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
-from spark_merge.sinks.storage.layout import Place
-from spark_merge.sinks.storage.names import Last, Named, Names, Staged, Version, named
+from spark_merge.sinks.storage.layout import StoragePlace
+from spark_merge.sinks.storage.names import Last, Named, Staged, StorageNames, TableVersion, named
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.sinks.storage.schema_file import default_text, table_columns
 
@@ -55,7 +55,7 @@ def head(
     return Head(manifest, {one.name: one for one in before}, {one.name: one for one in (before if after is None else after)})
 
 
-def files(*places: Place) -> list[Staged]:
+def files(*places: StoragePlace) -> list[Staged]:
     return [Staged(place, f"staged-{number}") for number, place in enumerate(places)]
 
 
@@ -69,47 +69,49 @@ def told(texts: dict[str, str] | object) -> list[tuple[str, int, str, int]]:
     return [(one["Table"], one["TableVersion"], one["Query"], one["Type"]) for one in found]
 
 
-def versions(names: Names) -> dict[TableName, int]:
+def versions(names: StorageNames) -> dict[TableName, int]:
     return {name: version.version for name, version in names.versions.items()}
 
 
 def test_numbers_go_on_in_a_folder_and_begin_anew_with_a_date() -> None:
-    first = named(Names(), [head([table(A, "id")])], files(Place(A), Place(A, 7), Place(A)), OPTIONS, date="2026-01-01")
+    first = named(
+        StorageNames(), [head([table(A, "id")])], files(StoragePlace(A), StoragePlace(A, 7), StoragePlace(A)), OPTIONS, date="2026-01-01"
+    )
     assert finals(first) == ["s/a/100/2026-01-01/CDC000001.csv", "s/a/100/7/2026-01-01/CDC000001.csv", "s/a/100/2026-01-01/CDC000002.csv"]
     assert told(first.before) == [("a", 100, "", 0)]
-    names = Names().after(first.change)
-    again = named(names, [head([table(A, "id")], ts=300)], files(Place(A)), OPTIONS, date="2025-12-31")
+    names = StorageNames().after(first.change)
+    again = named(names, [head([table(A, "id")], ts=300)], files(StoragePlace(A)), OPTIONS, date="2025-12-31")
     assert (finals(again), again.before) == (["s/a/100/2026-01-01/CDC000003.csv"], {})
-    later = named(names.after(again.change), [head([table(A, "id")], ts=400)], files(Place(A)), OPTIONS, date="2026-01-02")
+    later = named(names.after(again.change), [head([table(A, "id")], ts=400)], files(StoragePlace(A)), OPTIONS, date="2026-01-02")
     assert finals(later) == ["s/a/100/2026-01-02/CDC000001.csv"]
 
 
 def test_the_same_is_named_the_same_whoever_asks_again() -> None:
-    asked = ([head([table(A, "id"), table(B, "id")])], files(Place(B), Place(A)), OPTIONS)
-    assert named(Names(), *asked, date="") == named(Names(), *asked, date="")
+    asked = ([head([table(A, "id"), table(B, "id")])], files(StoragePlace(B), StoragePlace(A)), OPTIONS)
+    assert named(StorageNames(), *asked, date="") == named(StorageNames(), *asked, date="")
 
 
 def test_a_ddl_makes_a_version_whose_file_tells_it() -> None:
-    names, before, after = Names(begin_ts=BEGIN), table(A, "id"), table(A, "id", "more")
+    names, before, after = StorageNames(begin_ts=BEGIN), table(A, "id"), table(A, "id", "more")
     query = "ALTER TABLE `a` ADD COLUMN `more` INT NOT NULL"
-    found = named(names, [head([before], [after], ts=200, ddls=[(A, query)])], files(Place(A)), OPTIONS, date="")
+    found = named(names, [head([before], [after], ts=200, ddls=[(A, query)])], files(StoragePlace(A)), OPTIONS, date="")
     assert finals(found) == ["s/a/100/CDC000001.csv"]
     assert (told(found.before), told(found.after)) == ([("a", 100, "", 0)], [("a", 210, query, 5)])
     names = names.after(found.change)
-    found = named(names, [head([after], ts=210)], files(Place(A)), OPTIONS, date="")
+    found = named(names, [head([after], ts=210)], files(StoragePlace(A)), OPTIONS, date="")
     assert (finals(found), found.before, found.after) == (["s/a/210/CDC000001.csv"], {}, {})
 
 
 def test_an_index_makes_one_too_and_what_only_partitions_do_does_not() -> None:
     before = table(A, "id", physical_ids=(5, 6))
-    found = named(Names(begin_ts=BEGIN), [head([before], ts=200, ddls=[(A, "ALTER TABLE a ADD INDEX k(id)")])], [], OPTIONS, date="")
+    found = named(StorageNames(begin_ts=BEGIN), [head([before], ts=200, ddls=[(A, "ALTER TABLE a ADD INDEX k(id)")])], [], OPTIONS, date="")
     assert told(found.after) == [("a", 210, "ALTER TABLE a ADD INDEX k(id)", 7)]
-    found = named(Names(begin_ts=BEGIN), [head([before], [replace(before, physical_ids=(5, 6, 7))], ts=200)], [], OPTIONS, date="")
+    found = named(StorageNames(begin_ts=BEGIN), [head([before], [replace(before, physical_ids=(5, 6, 7))], ts=200)], [], OPTIONS, date="")
     assert (found.after, found.change.versions) == ({}, {})
 
 
 def test_a_renamed_table_is_told_under_its_new_name() -> None:
-    names = Names(begin_ts=BEGIN, versions={A: Version(100, 1)}, lasts={Place(A): Last(100, "", 4)})
+    names = StorageNames(begin_ts=BEGIN, versions={A: TableVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
     for asked in (A, B, TableName("S", "B")):
         found = named(
             names,
@@ -124,7 +126,7 @@ def test_a_renamed_table_is_told_under_its_new_name() -> None:
 
 
 def test_a_dropped_table_is_told_as_it_was_and_one_made_again_begins_anew() -> None:
-    names = Names(begin_ts=BEGIN, versions={A: Version(100, 1)}, lasts={Place(A): Last(100, "", 4)})
+    names = StorageNames(begin_ts=BEGIN, versions={A: TableVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
     found = named(names, [head([table(A, "id")], [], ts=200, ddls=[(A, "DROP TABLE s.a")])], [], OPTIONS, date="")
     assert told(found.after) == [("a", 210, "DROP TABLE s.a", 4)]
     assert json.loads(next(iter(found.after.values())))["TableColumnsTotal"] == 1
@@ -134,14 +136,14 @@ def test_a_dropped_table_is_told_as_it_was_and_one_made_again_begins_anew() -> N
     found = named(names, [head([], made, ts=300, ddls=[(A, "CREATE TABLE a (id INT PRIMARY KEY, v INT)")])], [], OPTIONS, date="")
     names = names.after(found.change)
     assert versions(names) == {A: 310}
-    assert finals(named(names, [head(made, ts=310)], files(Place(A)), OPTIONS, date="")) == ["s/a/310/CDC000001.csv"]
+    assert finals(named(names, [head(made, ts=310)], files(StoragePlace(A)), OPTIONS, date="")) == ["s/a/310/CDC000001.csv"]
 
 
 def test_the_other_table_of_an_exchange_has_a_version_without_a_statement() -> None:
     before = [table(A, "id", table_id=1, physical_ids=(7, 8)), table(B, "id", table_id=2)]
     after = [table(A, "id", table_id=1, physical_ids=(7, 2)), table(B, "id", table_id=8)]
     query = "ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b"
-    found = named(Names(begin_ts=BEGIN), [head(before, after, ts=200, ddls=[(A, query)])], [], OPTIONS, date="")
+    found = named(StorageNames(begin_ts=BEGIN), [head(before, after, ts=200, ddls=[(A, query)])], [], OPTIONS, date="")
     assert sorted(told(found.after)) == [("a", 210, query, 42), ("b", 210, "", 0)]
 
 
@@ -151,7 +153,7 @@ def test_ddls_of_schemas_are_told_beside_their_tables_and_the_marks_nowhere() ->
         (MARK_TABLE, "CREATE TABLE x"),
         (TableName(MARK_TABLE.schema, ""), "CREATE DATABASE y"),
     ]
-    found = named(Names(), [head([], ddls=ddls)], [], OPTIONS, date="")
+    found = named(StorageNames(), [head([], ddls=ddls)], [], OPTIONS, date="")
     (path,) = found.after
     assert path.startswith("s/meta/schema_110_")
     assert json.loads(found.after[path]) == {
@@ -161,15 +163,15 @@ def test_ddls_of_schemas_are_told_beside_their_tables_and_the_marks_nowhere() ->
 
 
 def test_columns_that_are_others_without_a_ddl_have_a_version_of_their_own() -> None:
-    first = named(Names(), [head([table(A, "id")])], files(Place(A)), OPTIONS, date="")
-    found = named(Names().after(first.change), [head([table(A, "id", "x")], ts=300)], files(Place(A)), OPTIONS, date="")
+    first = named(StorageNames(), [head([table(A, "id")])], files(StoragePlace(A)), OPTIONS, date="")
+    found = named(StorageNames().after(first.change), [head([table(A, "id", "x")], ts=300)], files(StoragePlace(A)), OPTIONS, date="")
     assert (finals(found), told(found.before)) == (["s/a/300/CDC000001.csv"], [("a", 300, "", 0)])
 
 
 @pytest.mark.parametrize("name", [TableName("s", "a/b"), TableName("..", "a"), TableName("_ticdc_dump", "a"), TableName("s", "x" * 256)])
 def test_a_name_that_leads_elsewhere_is_refused(name: TableName) -> None:
     with pytest.raises(SinkError, match="cannot be a folder"):
-        named(Names(), [head([table(name, "id")])], files(Place(name)), OPTIONS, date="")
+        named(StorageNames(), [head([table(name, "id")])], files(StoragePlace(name)), OPTIONS, date="")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from spark_merge.sinks.kafka.claims import (
     TaskAsked,
     TaskBegun,
 )
-from spark_merge.sinks.kafka.position_records import Control, PositionRead, Slot, Term
+from spark_merge.sinks.kafka.position_records import Control, PositionRead, SinkTerm, Slot
 
 OWNER = Owner(3, 7)
 TASK, NEXT = TaskAsked(Seq(5), "live", 10), TaskAsked(Seq(6), "live", 10)
@@ -38,7 +38,7 @@ def position(accepted: int = 4, *slots: Slot, owner: Owner = OWNER, upto: int = 
 
 
 def claims(*, is_fenced: bool = True) -> Claims:
-    return Claims(Term(OWNER), output="kafka://b/t", name="id-0", is_fenced=is_fenced)
+    return Claims(SinkTerm(OWNER), output="kafka://b/t", name="id-0", is_fenced=is_fenced)
 
 
 def play(machine: Claims, transcript: Transcript, *, now_s: float = 0.0) -> None:

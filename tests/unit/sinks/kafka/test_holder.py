@@ -11,16 +11,16 @@ from spark_merge.contract import Owner
 from spark_merge.sinks.kafka import holder
 from spark_merge.sinks.kafka.holder import IdHolder, held, release
 from spark_merge.sinks.kafka.output import Output
-from spark_merge.sinks.kafka.position_records import Term
+from spark_merge.sinks.kafka.position_records import SinkTerm
 
 OUTPUT = cast(Output, SimpleNamespace(cluster=SimpleNamespace(brokers="b:9092"), transactional_id=str, transactions=True))
-FIRST, SECOND = Term(Owner(1, 1)), Term(Owner(1, 2))
+FIRST, SECOND = SinkTerm(Owner(1, 1)), SinkTerm(Owner(1, 2))
 
 
 class Noted(IdHolder):
     """One that knows whether it is open."""
 
-    def __init__(self, output: Output, number: int, term: Term) -> None:
+    def __init__(self, output: Output, number: int, term: SinkTerm) -> None:
         super().__init__(output, number, term)
         self.is_open = True
 

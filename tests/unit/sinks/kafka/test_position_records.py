@@ -13,9 +13,9 @@ from spark_merge.contract import Accepted, Outcome, Owner, Rows
 from spark_merge.sinks.kafka.position_records import (
     CLAIM_KEY,
     OUTCOME_BYTES_MAX,
-    Begun,
     Control,
     Slot,
+    TopicBatch,
     current_control,
     slots_of,
 )
@@ -25,7 +25,7 @@ CONTROL = Control(
     "open-protocol",
     Owner(3, 7),
     Accepted(Seq(4), CommitTs(470625388367708162), "m4"),
-    Begun(Seq(5), Seq(6), "d", (1, 2), 3),
+    TopicBatch(Seq(5), Seq(6), "d", (1, 2), 3),
     {"t": 3},
 )
 

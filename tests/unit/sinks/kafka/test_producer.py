@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from sidecar.errors import SinkError
-from spark_merge.sinks.kafka.client import Cluster
+from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.producer import IdempotentProducer, Record
 
 
@@ -42,6 +42,6 @@ class RefusedMessage:
 
 def test_the_record_that_failed_is_named_by_the_call_that_fails_after_it() -> None:
     cluster = SimpleNamespace(brokers="b:9092", connect=lambda *_: RefusingProducer())
-    producer = IdempotentProducer(cast(Cluster, cluster), "one", {})
+    producer = IdempotentProducer(cast(SinkCluster, cluster), "one", {})
     with pytest.raises(SinkError, match=r"a row for t/1 of 5000 bytes: MSG_SIZE_TOO_LARGE"):
         producer.write([Record("t", 1, b"", b"x"), Record("t", 1, b"", b"y")])

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.core.model import TableName
 from sidecar.errors import ConfigError, SinkError
-from spark_merge.sinks.kafka.client import Cluster
+from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.uri import output_of, position_topic_of
 from spark_merge.sinks.kafka.write_modes import AcknowledgedMode, TransactionalMode, write_mode
@@ -27,7 +27,7 @@ def output(text: str) -> Output:
 
 def test_a_plain_uri_has_ticdcs_defaults() -> None:
     found = output("kafka://b1:9092,b2:9092/orders")
-    assert found.cluster == Cluster("b1:9092,b2:9092")
+    assert found.cluster == SinkCluster("b1:9092,b2:9092")
     assert (found.topic, found.position_topic, found.protocol) == ("orders", "_ticdc_dump_orders", "open-protocol")
     assert (found.max_message_bytes, found.partition_num, found.replicas, found.auto_create) == (10 << 20, None, 1, True)
     assert found.router.topic(TableName("s", "t")) == "orders"
