@@ -22,11 +22,11 @@ from typing import Protocol
 from sidecar.codecs.contract import Codec
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump import Dump
-from sidecar.core.dump_start import Demand, DumpLimits, Room
+from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom
 from sidecar.core.messages import ChunkRead, Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress, newest
-from sidecar.core.schema_step import Beside, Fate, Rewrites, TableStep, check_marks_go_on, not_carried, own_name, steps
+from sidecar.core.schema_step import Beside, Rewrites, SchemaFate, TableStep, check_marks_go_on, not_carried, own_name, steps
 from sidecar.core.sequence import NO_TS, NO_TS_YET, Sequence, Spill
 from sidecar.errors import LogBroken, RefusedRequest
 from sidecar.log.layout import logged_progress
@@ -51,7 +51,7 @@ class Dumper(Protocol):
     def closes_by(self, upto_ts: CommitTs) -> bool: ...
     def open_windows(self) -> int: ...
     def demand(self) -> Demand: ...
-    def allow(self, room: Room) -> None: ...
+    def allow(self, room: DumpRoom) -> None: ...
     def changed(self, steps: Iterable[TableStep]) -> None: ...
     def oldest_open_seq(self) -> Seq | None: ...
     def full(self) -> bool: ...
@@ -322,7 +322,7 @@ class Pipeline:
 
     def _offered(self, step: TableStep) -> TableStep | None:
         """A table that is BORN, as the changefeed's filter lets it be dumped; None: not at all."""
-        if step.fate is not Fate.BORN or step.after is None:
+        if step.fate is not SchemaFate.BORN or step.after is None:
             return step
         may, where = self.outside.through(step.after)
         return replace(step, where=where or None) if may else None
@@ -342,7 +342,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PipelineLimits:
     """Bounds with their units. `held_bytes_max`: changes above R in memory before they spill. `start_ts`: the changefeed sends nothing
     below it."""
 
@@ -351,7 +351,7 @@ class Limits:
     dump: DumpLimits = field(default_factory=DumpLimits)
 
 
-def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Limits) -> Pipeline:
+def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: PipelineLimits) -> Pipeline:
     """Take over where the log ends: the log is the truth, the progress store may be behind or hold a newer request.
 
     `epoch` is this owner's and greater than every earlier owner's. Raises LogBroken for a log that cannot be trusted.

@@ -221,7 +221,7 @@ class SparkTasks:
         )
 
 
-class Job:
+class SparkJob:
     """Delivers one log to the sinks, by name, each in a loop of its own. It is `ports.Deliveries` for whoever runs it beside a sidecar.
 
     `counts` and `delivered`: rows by table and segments, each counted once, when the first sink has it. `before`: what an earlier worker

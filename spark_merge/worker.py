@@ -28,7 +28,7 @@ from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_READY, SPARK_ST
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import own_of
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks, session
+from spark_merge.job import SparkJob, SparkTasks, session
 from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.registry import open_sinks
 
@@ -76,7 +76,7 @@ class Worker:
         """Raises what stops it: ConfigError, LogBroken, OwnershipLost, LogUnreachable where the log cannot be read at the start, or what
         Spark died of. All of it is safe to start again, and the report beside the log says what it was."""
         self._former = self._former_report()
-        job: Job | None = None
+        job: SparkJob | None = None
         try:
             job = self._job()
             job.start()
@@ -89,14 +89,14 @@ class Worker:
             if job is not None:
                 job.close()
 
-    def _job(self) -> Job:
+    def _job(self) -> SparkJob:
         settings = self.settings
         sinks = open_sinks(settings.sinks, log_id=settings.log_id)
         spark = SparkTasks(partial(session, master=settings.master, memory=settings.memory))
         before = self._former.sinks if self._former is not None else ()
-        return Job(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, before=before)
+        return SparkJob(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, before=before)
 
-    def _mind(self, job: Job) -> None:
+    def _mind(self, job: SparkJob) -> None:
         report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S
         while not self.ending.is_set():
             job.changed.wait(LOOK_EVERY_S)
@@ -107,7 +107,7 @@ class Worker:
                 self._report_if_it_can_be(job)
             self.ending.wait(report_every_s)
 
-    def _report_if_it_can_be(self, job: Job) -> None:
+    def _report_if_it_can_be(self, job: SparkJob) -> None:
         """No delivery rests on a report: one that cannot be written now is written when there is room, and the sinks go on."""
         try:
             self._report(job, RUNNING)
@@ -118,7 +118,7 @@ class Worker:
         else:
             self._unreported = False
 
-    def _notice_errors(self, job: Job) -> None:
+    def _notice_errors(self, job: SparkJob) -> None:
         errors = {sink.sink: sink.error for sink in job.sinks()}
         for sink, error in errors.items():
             if error != self._errors.get(sink, ""):
@@ -134,13 +134,13 @@ class Worker:
             return None  # it is a projection: this worker's own replaces it
         return found if found is not None and found.log in ("", own_of(self.settings.log_id)) else None
 
-    def _report(self, job: Job | None, state: str, *, error: str = "") -> None:
+    def _report(self, job: SparkJob | None, state: str, *, error: str = "") -> None:
         """`seq`: the last segment that all sinks have accepted; its ts is told where the log still has it. Of a worker that did not come so
         far the former one's report stands, but for the error."""
         with storage_errors(self.settings.job.log):
             storage.write_atomically(self.settings.job.log, DELIVERED_NAME, self._reported(job, state, error).to_json())
 
-    def _reported(self, job: Job | None, state: str, error: str) -> DeliveryReport:
+    def _reported(self, job: SparkJob | None, state: str, error: str) -> DeliveryReport:
         now_ms, former = int(time.time() * 1000), self._former
         if job is None:
             before = former or DeliveryReport(None, CommitTs(0), state, now_ms)

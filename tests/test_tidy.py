@@ -279,6 +279,16 @@ def test_files_and_functions_fit_in_a_head(path: Path) -> None:
             assert lines <= FUNCTION_LINES_MAX, f"{path}:{node.lineno} {node.name} has {lines} lines"
 
 
+def test_a_class_name_occurs_once() -> None:
+    """So that a name says which class it is, in a message as in a search. Names with an underscore stay in their file."""
+    found: dict[str, list[str]] = {}
+    for path in PRODUCT:
+        for name in classes(path):
+            if not name.startswith("_"):
+                found.setdefault(name, []).append(module_name(path))
+    assert not {name: modules for name, modules in found.items() if len(modules) > 1}
+
+
 def test_constructors_take_few_arguments() -> None:
     """What a class needs more of is one thing with a name (a frozen dataclass, whose fields are no arguments here)."""
     many = {

@@ -25,7 +25,7 @@ PUMPS = f"{ROOT}pumps/"
 DRAINERS = f"{ROOT}drainers/"
 
 
-class State(StrEnum):
+class NodeState(StrEnum):
     """A pump that is online takes prewrites; one that is paused comes back with all it has; one that is offline has nothing that any
     drainer needs."""
 
@@ -36,7 +36,7 @@ class State(StrEnum):
     OFFLINE = "offline"
 
 
-ONLINE, PAUSING, PAUSED, CLOSING, OFFLINE = State
+ONLINE, PAUSING, PAUSED, CLOSING, OFFLINE = NodeState
 
 HEARTBEAT_S = 2.0
 """As often as a real pump writes its entry."""
@@ -47,7 +47,7 @@ DEAD_AFTER_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`host`: the address that it is reached at, host:port. `state`: a `State`, or what somebody else has written there."""
+    """`host`: the address that it is reached at, host:port. `state`: a `NodeState`, or what somebody else has written there."""
 
     node_id: str
     host: str

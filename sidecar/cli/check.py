@@ -19,7 +19,7 @@ import typer
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from sidecar.preflight.preflight import Report
+    from sidecar.preflight.preflight import PreflightReport
     from sidecar.process.checks import Result
 
 EXIT_FAILED, EXIT_DEFECT, EXIT_INTERRUPTED = 1, 3, 130
@@ -59,7 +59,7 @@ def check(
     raise typer.Exit(exit_code(report))
 
 
-def exit_code(report: Report) -> int:
+def exit_code(report: PreflightReport) -> int:
     if report.defect:
         return EXIT_DEFECT
     return 0 if report.ok else EXIT_FAILED
@@ -79,7 +79,7 @@ def lines(result: Result) -> Iterator[Text]:
         name = ""
 
 
-def summary(report: Report) -> str:
+def summary(report: PreflightReport) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in report.counts().items() if count)
     verdict = "a dump can run" if report.ok else "not ready: correct what failed, then check again"
     return f"{counts}: {verdict}"

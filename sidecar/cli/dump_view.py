@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sidecar.cli.terminal import Look, moment
+from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -27,10 +27,10 @@ LANES_SHOWN = 5
 STATE_STYLES = {"running": "green", "paused": "yellow", "failed": "bold red", "finished": "bold green"}
 
 
-def look(status: pb.DumpStatus) -> Look:
+def look(status: pb.DumpStatus) -> TerminalLook:
     """For `--watch`: a line tells at once when the state changes, or what is waited for."""
     kind = (status.dump_id, status.state, status.waiting_for.partition(" ")[0])
-    return Look(kind, picture=partial(status_view, status), line=partial(plain_line, status))
+    return TerminalLook(kind, picture=partial(status_view, status), line=partial(plain_line, status))
 
 
 def plain_line(status: pb.DumpStatus) -> str:

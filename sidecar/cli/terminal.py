@@ -1,5 +1,5 @@
 """What people see while something runs: in a terminal one picture, redrawn in place; elsewhere, for logs and pipes, a line every few
-seconds and at every change of kind. Both are made of the same `Look`, so that a log says what the terminal showed.
+seconds and at every change of kind. Both are made of the same `TerminalLook`, so that a log says what the terminal showed.
 
 What is looked at is not known here. Texts are shown as they are, never as markup, and without control characters. What ended a command
 is told here too.
@@ -50,7 +50,7 @@ def tell(error: TicdcDumpError, *, reason: str, as_json: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TerminalLook:
     """One moment. `kind`: a line tells a change of it at once. Either `picture` or `line` is called, or neither."""
 
     kind: object
@@ -77,7 +77,7 @@ class View:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TerminalLook) -> None:
         if self._live is not None:
             self._live.update(look.picture())
         elif look.kind != self._kind or self._now_s() - self._shown_s >= PLAIN_LINE_EVERY_S:

@@ -10,12 +10,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sidecar.cli.terminal import Look, moment
+from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.core.model import TableName
 from sidecar.core.progress import TableProgress
 from sidecar.replay.status import ReplayStatus
 from sidecar.verify.table_replay import Findings
-from sidecar.verify.verify import Verdict
+from sidecar.verify.verify import VerifyVerdict
 
 RATE_OVER_S = 1.5
 """Segments come about once a second of recorded time: a shorter look sees one or none."""
@@ -44,9 +44,9 @@ class ReplayLooks:
     def __init__(self) -> None:
         self._rates = _Rates()
 
-    def look(self, status: ReplayStatus) -> Look:
+    def look(self, status: ReplayStatus) -> TerminalLook:
         self._rates.take(status)
-        return Look(status.phase, picture=partial(self._picture, status), line=partial(self._line, status))
+        return TerminalLook(status.phase, picture=partial(self._picture, status), line=partial(self._line, status))
 
     def _line(self, status: ReplayStatus) -> str:
         done = sum(table.complete_at is not None for table in status.progress.tables) if status.progress else 0
@@ -101,7 +101,7 @@ def _state(table: TableProgress, status: ReplayStatus) -> str:
     return str(status.progress.state) if status.progress and table.chunks else "waiting"
 
 
-def verdict_table(verdict: Verdict, dropped: Mapping[TableName, int]) -> Table:
+def verdict_table(verdict: VerifyVerdict, dropped: Mapping[TableName, int]) -> Table:
     """The end of a replay: rows at the end, output rows from the log and from the dump, chunk rows dropped in windows,
     truth snapshots compared, and whether the table equalled every one of them."""
     found = Table(box=None, padding=(0, 2), header_style="bold")
@@ -114,7 +114,7 @@ def verdict_table(verdict: Verdict, dropped: Mapping[TableName, int]) -> Table:
     return found
 
 
-def findings(verdict: Verdict) -> Iterable[str]:
+def findings(verdict: VerifyVerdict) -> Iterable[str]:
     """What is wrong, a line a key, and why a table could not be compared."""
     for table in verdict.tables:
         if table.reason is not None:

@@ -12,7 +12,7 @@ import re
 from sidecar.core.keyset import ALIAS, qualified, quoted
 from sidecar.core.model import TableSchema
 from sidecar.errors import RefusedRequest
-from sidecar.ticdc.expression import Expression, NotAnExpression
+from sidecar.ticdc.expression import FilterExpression, NotAnExpression
 
 PREDICATE_BYTES_MAX = 256 << 10
 """Of one table: it goes into every SELECT, and with the progress into every manifest and into etcd."""
@@ -55,7 +55,7 @@ def predicate(text: str, schema: TableSchema) -> str:
     if len(text.encode()) > PREDICATE_BYTES_MAX:
         raise RefusedRequest(f"the predicate of {schema.name} has more than {PREDICATE_BYTES_MAX:,} bytes of SQL", hint="dump it in parts")
     try:
-        found = Expression.of(text, schema)
+        found = FilterExpression.of(text, schema)
         _check(found)
         return found.rewritten(lambda column: qualified(column.name), quoted(ALIAS))
     except NotAnExpression as error:
@@ -65,7 +65,7 @@ def predicate(text: str, schema: TableSchema) -> str:
         ) from error
 
 
-def _check(found: Expression) -> None:
+def _check(found: FilterExpression) -> None:
     columns, deep = found.columns(), 0
     for at, token in enumerate(found.tokens):
         deep += {"(": 1, ")": -1}.get(token.text, 0)
@@ -78,7 +78,7 @@ def _check(found: Expression) -> None:
             raise NotAnExpression(f"{place}: neither a column of the table as the feed carries it nor what a predicate may use")
 
 
-def _may_stand(found: Expression, at: int) -> bool:
+def _may_stand(found: FilterExpression, at: int) -> bool:
     """A word that is no column."""
     word, before, after = found.text(at), found.text(found.next(at, -1)), found.text(found.next(at))
     if found.tokens[at].kind == "quoted" or before == "." or after == ".":

@@ -28,7 +28,7 @@ from typing import assert_never
 
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump_run import Failure, MarkLost, Run
-from sidecar.core.dump_start import Demand, DumpLimits, Ground, Room, changed, demand_of_none, once_more, resumed, started
+from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, changed, demand_of_none, once_more, resumed, started
 from sidecar.core.messages import (
     Command,
     PauseDump,
@@ -134,7 +134,7 @@ class Dump:
         """What can begin now."""
         return self._run.next() if self._run is not None and self._run.progress.state is DumpState.RUNNING else []
 
-    def allow(self, room: Room) -> None:
+    def allow(self, room: DumpRoom) -> None:
         """What the sinks leave to it from now on."""
         self._ground.room = room
 

@@ -29,7 +29,7 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class TableOpening:
     """Window `window` waits for its low mark, number `mark`. Up to `chunks_left` chunks will be read in it, `work` first, of about
     `rows` rows."""
 
@@ -41,7 +41,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TableReading:
     """Chunk `chunk` of `work`, of `rows` rows at most, is under way inside of window `window`, which may take `chunks_left` more."""
 
     window: int
@@ -70,13 +70,15 @@ class Closing:
     mark: int
 
 
-Reader = Idle | Opening | Reading | Snapshot | Closing
+Reader = Idle | TableOpening | TableReading | Snapshot | Closing
 
 
 def overtaken(reader: Reader, tables: Collection[TableName]) -> Reader:
     """The reader after a DDL of these tables: a range of them is not its own any more."""
     match reader:
-        case Opening(work=Work(table=table)) | Reading(work=Work(table=table)) | Snapshot(work=Work(table=table)) if table in tables:
+        case TableOpening(work=Work(table=table)) | TableReading(work=Work(table=table)) | Snapshot(work=Work(table=table)) if (
+            table in tables
+        ):
             return replace(reader, work=Overtaken())
         case _:
             return reader

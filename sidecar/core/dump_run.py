@@ -21,7 +21,7 @@ from functools import partial
 from typing import assert_never
 
 from sidecar.core.chunk import ClosedWindow
-from sidecar.core.dump_reader import Closing, Doubts, Idle, Opening, Overtaken, Reader, Reading, Snapshot, overtaken
+from sidecar.core.dump_reader import Closing, Doubts, Idle, Overtaken, Reader, Snapshot, TableOpening, TableReading, overtaken
 from sidecar.core.dump_start import Demand, Ground
 from sidecar.core.marks import Marks, mark_number, mark_uuid
 from sidecar.core.messages import (
@@ -174,7 +174,7 @@ class Run:
                 return self._read_on(place, window, work, chunks_left=self._chunks_a_window(work) - 1)
             case Brackets.WATERMARK:
                 number, mark = self._send_mark(window, MarkKind.LOW)
-                self._readers[place] = Opening(window, number, self._chunks_a_window(work), work, self._rows_wanted(work))
+                self._readers[place] = TableOpening(window, number, self._chunks_a_window(work), work, self._rows_wanted(work))
                 return mark
             case _:
                 assert_never(self.progress.brackets)
@@ -186,7 +186,7 @@ class Run:
         The range is released before the window ends: whoever claims it reads on later and sends its own high mark later, so a range's
         windows close in the order of its chunks.
         """
-        opening = isinstance(self._readers[place], Opening)
+        opening = isinstance(self._readers[place], TableOpening)
         self._readers[place] = Idle()  # what it was reading is read
         if self._may_read(place, chunks_left):
             work = work or self._plan.claim()
@@ -203,7 +203,7 @@ class Run:
         else:
             ahead = self._may_read(place, chunks_left) and self._fits(2 * self._rows_wanted(work))
             read = self._read_chunk(work, ahead=ahead, follows=follows)
-            self._readers[place] = Reading(window, read.number, chunks_left, work, read.rows_max)
+            self._readers[place] = TableReading(window, read.number, chunks_left, work, read.rows_max)
         return read
 
     def _may_read(self, place: int, chunks_left: int) -> bool:
@@ -219,7 +219,7 @@ class Run:
 
     def _open_rows(self) -> int:
         """Read, or asked for, in windows that are not closed."""
-        return self.windows.rows_held() + sum(r.rows for r in self._readers if isinstance(r, Opening | Reading | Snapshot))
+        return self.windows.rows_held() + sum(r.rows for r in self._readers if isinstance(r, TableOpening | TableReading | Snapshot))
 
     def _end_window(self, place: int, window: int) -> list[Command]:
         if self.progress.brackets is Brackets.SNAPSHOT:
@@ -275,12 +275,12 @@ class Run:
         number = self._marks.number_of(uuid)
         for place, reader in enumerate(self._readers):
             match reader:
-                case Opening(window, mark, chunks_left, work) if mark == number:
+                case TableOpening(window, mark, chunks_left, work) if mark == number:
                     return self._go_on(place, window, chunks_left=chunks_left, work=work if isinstance(work, Work) else None)
                 case Closing(mark) if mark == number:
                     self._readers[place] = Idle()
                     return []
-                case Idle() | Opening() | Reading() | Snapshot() | Closing():
+                case Idle() | TableOpening() | TableReading() | Snapshot() | Closing():
                     pass
                 case _:
                     assert_never(reader)
@@ -345,14 +345,14 @@ class Run:
                 return self._go_on(place, reader.window, chunks_left=0, work=None)
         return self._without_chunk(place, reader)
 
-    def _without_chunk(self, place: int, reader: Reading | Snapshot) -> list[Command]:
+    def _without_chunk(self, place: int, reader: TableReading | Snapshot) -> list[Command]:
         """The SELECT is over and its rows are not wanted."""
         return self._go_on(place, reader.window, chunks_left=reader.chunks_left, work=None)
 
-    def _reader_of(self, chunk: int) -> tuple[int, Reading | Snapshot] | None:
+    def _reader_of(self, chunk: int) -> tuple[int, TableReading | Snapshot] | None:
         """The place of whoever reads this chunk, and the reader; None: nobody of this dump."""
         for place, reader in enumerate(self._readers):
-            if isinstance(reader, Reading | Snapshot) and reader.chunk == chunk:
+            if isinstance(reader, TableReading | Snapshot) and reader.chunk == chunk:
                 return place, reader
         return None
 

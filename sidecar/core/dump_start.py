@@ -27,7 +27,7 @@ class DumpLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DumpRoom:
     """What the sinks leave to a dump (P3). `rows`, `bytes`: read or being read, in windows that are not closed in the log; where nothing
     is, one chunk may be read if `rows` is above 0. `width_rows`: all that may be read and not delivered; windows and chunks are cut
     so that several of them make it up, and sinks have work while others are read."""
@@ -37,7 +37,7 @@ class Room:
     width_rows: int
 
 
-UNLIMITED = Room(1 << 62, 1 << 62, 1 << 62)
+UNLIMITED = DumpRoom(1 << 62, 1 << 62, 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Ground:
     next_seq: Seq
     chunks: int = 0
     marks: int = 0
-    room: Room = UNLIMITED
+    room: DumpRoom = UNLIMITED
 
 
 def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Progress:

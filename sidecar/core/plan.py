@@ -23,7 +23,7 @@ from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.messages import ChunkRead
 from sidecar.core.model import Seq, TableName
 from sidecar.core.progress import Key, Span, TableProgress
-from sidecar.core.schema_step import Fate, TableStep
+from sidecar.core.schema_step import SchemaFate, TableStep
 
 SPANS_MAX = 16
 """Ranges a table is cut into: more than readers, so that none waits for the longest one; few enough to list."""
@@ -209,5 +209,5 @@ class Plan:
             self._sizes[file.table] = self._sizes.get(file.table, _Size()).after(file.rows, file.bytes, event.read_s)
 
 
-def _after(table: TableProgress, name: TableName, fate: Fate, next_seq: Seq) -> TableProgress:
-    return TableProgress(name, where=table.where, since_seq=next_seq) if fate is Fate.AGAIN else replace(table, table=name)
+def _after(table: TableProgress, name: TableName, fate: SchemaFate, next_seq: Seq) -> TableProgress:
+    return TableProgress(name, where=table.where, since_seq=next_seq) if fate is SchemaFate.AGAIN else replace(table, table=name)

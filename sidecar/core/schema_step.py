@@ -33,7 +33,7 @@ from sidecar.errors import FeedUnsuitable, UnsupportedDdl
 Tables = Mapping[TableName, TableSchema]
 
 
-class Fate(Enum):
+class SchemaFate(Enum):
     KEPT = "kept"
     AGAIN = "again"
     GONE = "gone"
@@ -47,7 +47,7 @@ class TableStep:
 
     before: TableName | None
     after: TableName | None
-    fate: Fate
+    fate: SchemaFate
     where: str | None = None
 
 
@@ -65,12 +65,12 @@ def steps(before: Tables, after: Tables, *, named: Collection[TableName]) -> tup
         if now is None and name in new and new[name].table_id not in ids_before:
             now = name  # another table has taken the name over, or the source tells no ids
         if now is None:
-            found[name] = TableStep(name, None, Fate.GONE)
+            found[name] = TableStep(name, None, SchemaFate.GONE)
             continue
         taken.add(now)
         if now != name or name.folded() in folded or new[now].undefined() != table.undefined():
-            found[name] = TableStep(name, now, Fate.KEPT if _same_rows(table, new[now]) else Fate.AGAIN)
-    born = [TableStep(None, name, Fate.BORN) for name in sorted(new.keys() - taken)]
+            found[name] = TableStep(name, now, SchemaFate.KEPT if _same_rows(table, new[now]) else SchemaFate.AGAIN)
+    born = [TableStep(None, name, SchemaFate.BORN) for name in sorted(new.keys() - taken)]
     return (*found.values(), *born)
 
 
@@ -140,8 +140,8 @@ def _from_the_beginning(progress: Progress, found: Steps, anew: Collection[Table
     """Of the dump that is not over; one that grows takes in those that it has not."""
     dumped = {table.table for table in progress.tables}
     has = {step.after for step in found if step.before in dumped}
-    again = (replace(step, fate=Fate.AGAIN) if step.after in anew and step.fate is Fate.KEPT else step for step in found)
-    more = (TableStep(None, name, Fate.BORN) for name in anew if progress.grows and name not in has)
+    again = (replace(step, fate=SchemaFate.AGAIN) if step.after in anew and step.fate is SchemaFate.KEPT else step for step in found)
+    more = (TableStep(None, name, SchemaFate.BORN) for name in anew if progress.grows and name not in has)
     return (*again, *more)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.core.model import Lane, Seq, TableName, TableSchema, physical_ms
-from sidecar.process.checks import Finding, Key, failed
+from sidecar.process.checks import CheckFinding, Key, failed
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.suitability import Problem
 
@@ -49,7 +49,7 @@ MARK: Key[tuple[str, float]] = Key("watermark write")
 """The probe's uuid, and when it was written, by our clock (Unix time)."""
 
 
-def of_problem(problem: Problem) -> Finding:
+def of_problem(problem: Problem) -> CheckFinding:
     return failed(problem.what, setting=f"{problem.setting} (changefeed)", hint=problem.hint)
 
 

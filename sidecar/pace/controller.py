@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
-from sidecar.core.dump_start import UNLIMITED, Demand, Room
+from sidecar.core.dump_start import UNLIMITED, Demand, DumpRoom
 from sidecar.core.model import FIRST_SEQ, Seq
 from sidecar.pace.clocks import Clocks
 from sidecar.pace.cost import Cost
@@ -191,7 +191,7 @@ class SinkPace:
             self._accepted(self._guessed(told.accepted, now_s), now_s, bound)
         self._heard_s, self.error, self.began = now_s, told.error, told.began
 
-    def take(self, demand: Demand, bound: Bound) -> Room:
+    def take(self, demand: Demand, bound: Bound) -> DumpRoom:
         """What this sink leaves to a dump that has so much open."""
         self._open_rows = demand.open_rows
         taken = demand.open_rows + self.queued_rows
@@ -199,7 +199,7 @@ class SinkPace:
         if not taken:
             self.gain.flush = 0
         rows, size = self.width(bound)
-        return Room(rows - self.queued_rows, size - self.queued_bytes, rows)
+        return DumpRoom(rows - self.queued_rows, size - self.queued_bytes, rows)
 
     def width(self, bound: Bound) -> tuple[int, int]:
         """Rows and bytes of a dump that may be read and not accepted."""
@@ -294,7 +294,7 @@ class Controller:
         for name, sink in self._sinks.items():
             sink.hear(each[name], self._clocks, now_s=now_s, bound=self._bound)
 
-    def room(self, demand: Demand) -> Room:
+    def room(self, demand: Demand) -> DumpRoom:
         """What a dump may have open now."""
         self._bound = Bound(demand.delivery_bound_s, demand.strict_bound)
         rooms = {name: sink.take(demand, self._bound) for name, sink in self._sinks.items()}
@@ -305,7 +305,7 @@ class Controller:
         queued = any(sink.queued_rows for sink in self._sinks.values())
         rows, size = rooms[least].rows, min(room.bytes for room in rooms.values())
         rows = 0 if self.starting else rows if queued else max(rows, 1)
-        return Room(rows, size, min(room.width_rows for room in rooms.values()))
+        return DumpRoom(rows, size, min(room.width_rows for room in rooms.values()))
 
     def lag_s(self, now_s: float) -> float:
         """How long the oldest segment that a sink has not accepted has been in the log; 0 when all is delivered."""

@@ -26,13 +26,13 @@ class Literal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class PartitionExpression:
     """`name` of a column, a `literal`, or a call: operators are calls of their sign, in upper case."""
 
     call: str = ""
     name: str = ""
     literal: int | None = None
-    arguments: tuple[Expression, ...] = ()
+    arguments: tuple[PartitionExpression, ...] = ()
 
     def columns(self) -> tuple[str, ...]:
         """In order, each once."""
@@ -47,7 +47,7 @@ class Clause:
 
     kind: str
     columns: tuple[str, ...]
-    expression: Expression | None
+    expression: PartitionExpression | None
     values: tuple[tuple[tuple[Literal, ...], ...], ...] = field(default=())
     count: int = 0
 
@@ -187,38 +187,38 @@ def _literal(reader: _Reader) -> Literal:
 # ---- expressions ----------------------------------------------------------------------------------------------------
 
 
-def _sum(reader: _Reader) -> Expression:
+def _sum(reader: _Reader) -> PartitionExpression:
     found = _product(reader)
     while reader.peek() in _SUMS:
         _, sign = reader.next()
-        found = Expression(sign, arguments=(found, _product(reader)))
+        found = PartitionExpression(sign, arguments=(found, _product(reader)))
     return found
 
 
-def _product(reader: _Reader) -> Expression:
+def _product(reader: _Reader) -> PartitionExpression:
     found = _single(reader)
     while reader.peek() in _PRODUCTS:
         _, sign = reader.next()
-        found = Expression({"MOD": "%"}.get(sign.upper(), sign.upper()), arguments=(found, _single(reader)))
+        found = PartitionExpression({"MOD": "%"}.get(sign.upper(), sign.upper()), arguments=(found, _single(reader)))
     return found
 
 
-def _single(reader: _Reader) -> Expression:
+def _single(reader: _Reader) -> PartitionExpression:
     if reader.take("("):
         found = _sum(reader)
         reader.need(")")
         return found
     if reader.take("-"):
-        return Expression("-", arguments=(Expression(literal=0), _single(reader)))
+        return PartitionExpression("-", arguments=(PartitionExpression(literal=0), _single(reader)))
     kind, text = reader.next()
     if kind == "number" and text.isdigit():
-        return Expression(literal=int(text))
+        return PartitionExpression(literal=int(text))
     if kind == "name":
-        return Expression(name=text[1:-1].replace("``", "`"))
+        return PartitionExpression(name=text[1:-1].replace("``", "`"))
     if kind != "word":
         raise NotRead(text)
     if not reader.take("("):
-        return Expression(name=text)
+        return PartitionExpression(name=text)
     arguments = _listed(reader, lambda: _sum(reader))
     reader.need(")")
-    return Expression(text.upper(), arguments=arguments)
+    return PartitionExpression(text.upper(), arguments=arguments)

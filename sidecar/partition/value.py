@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from sidecar.core.model import Column
-from sidecar.partition.clause import Expression
+from sidecar.partition.clause import PartitionExpression
 
 
 class NotDecided(ValueError):
@@ -28,7 +28,7 @@ _LIMIT = 1 << 64
 Parts = tuple[int, int, int, int, int, int]
 
 
-def evaluated(expression: Expression, columns: Mapping[str, Column]) -> Evaluated:
+def evaluated(expression: PartitionExpression, columns: Mapping[str, Column]) -> Evaluated:
     """For rows by column name, which are looked up as `columns` spells them (in lower case). Raises NotDecided."""
     if expression.literal is not None:
         number = expression.literal
@@ -60,7 +60,7 @@ def _column(name: str, columns: Mapping[str, Column]) -> Column:
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
 
-def _arithmetic(expression: Expression, columns: Mapping[str, Column]) -> Evaluated:
+def _arithmetic(expression: PartitionExpression, columns: Mapping[str, Column]) -> Evaluated:
     call = {"MOD": "%"}.get(expression.call, expression.call)
     count = len(expression.arguments)
     if (call, count) != ("ABS", 1) and (call not in _OPERATORS or count != 2):
@@ -111,7 +111,7 @@ _OPERATORS: Mapping[str, Callable[[int, int], int | None]] = {
 # ---- dates ----------------------------------------------------------------------------------------------------------
 
 
-def _of_date(expression: Expression, columns: Mapping[str, Column]) -> Evaluated:
+def _of_date(expression: PartitionExpression, columns: Mapping[str, Column]) -> Evaluated:
     (inner,) = expression.arguments
     column = _column(inner.name, columns) if inner.name else None
     if column is None or column.kind not in ("date", "datetime"):
@@ -176,7 +176,7 @@ _OF_DATES: Mapping[str, Callable[[Parts], int | None]] = {
 }
 
 
-def _unix_timestamp(expression: Expression, columns: Mapping[str, Column], *, floor: bool) -> Evaluated:
+def _unix_timestamp(expression: PartitionExpression, columns: Mapping[str, Column], *, floor: bool) -> Evaluated:
     """Of a TIMESTAMP column, whose canonical text is UTC. With fractional digits it is a decimal."""
     (inner,) = expression.arguments
     column = _column(inner.name, columns) if inner.name else None

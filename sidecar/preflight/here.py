@@ -38,8 +38,8 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import folder_problem
 from sidecar.log.storage import Folder
-from sidecar.process.addresses import ANSWER_S, Holder, address
-from sidecar.process.checks import CheckSkipped, Finding, Told, failed, of_error, ok, warning
+from sidecar.process.addresses import ANSWER_S, AddressHolder, address
+from sidecar.process.checks import CheckFinding, CheckSkipped, Told, failed, of_error, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.run.beginning import check_beginning
 from spark_merge.follow import check_has
@@ -89,18 +89,18 @@ def control(section: ControlSection, name: ChangefeedSection) -> Told[None]:
     yield address("control.listen", section.listen, partial(_control_of, section.listen, name, token), tls=bool(section.tls.cert_file))
 
 
-def _control_of(listen: str, name: ChangefeedSection, token: str) -> Holder:
+def _control_of(listen: str, name: ChangefeedSection, token: str) -> AddressHolder:
     """The control service of this changefeed answers, whether it is the owner or a standby."""
     if not _speaks_grpc(listen):
-        return Holder.NONE_OF_OURS
+        return AddressHolder.NONE_OF_OURS
     request = pb.DumpRequest(changefeed=pb.Changefeed(namespace=name.namespace, id=name.id))
     try:
         with ControlClient(listen, Access(token=token, patience_s=ANSWER_S)) as client:
             client.call("Query", request)
     except CallFailed as error:
         if error.exit_code not in (EXIT_REFUSED, EXIT_NOT_ALLOWED):
-            return Holder.ANOTHERS if error.exit_code == EXIT_NOT_FOUND else Holder.NONE_OF_OURS
-    return Holder.OURS
+            return AddressHolder.ANOTHERS if error.exit_code == EXIT_NOT_FOUND else AddressHolder.NONE_OF_OURS
+    return AddressHolder.OURS
 
 
 def _speaks_grpc(listen: str) -> bool:
@@ -118,14 +118,14 @@ def metrics(listen: str) -> Told[None]:
     )
 
 
-def _metrics_of(listen: str) -> Holder:
+def _metrics_of(listen: str) -> AddressHolder:
     """A sidecar's; of which changefeed, its health does not say."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(f"http://{listen}/healthz", timeout=ANSWER_S) as answer:
-            return Holder.OURS if answer.read(16) in (b"owner\n", b"standby\n") else Holder.NONE_OF_OURS
+            return AddressHolder.OURS if answer.read(16) in (b"owner\n", b"standby\n") else AddressHolder.NONE_OF_OURS
     except (OSError, ValueError):
-        return Holder.NONE_OF_OURS
+        return AddressHolder.NONE_OF_OURS
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def sinks(config: Config, log_id: str) -> Told[None]:
             yield of_error(error, setting="kafka.begin, push.begin")
 
 
-def _begins(log: Folder, sink: str, setting: str) -> Finding:
+def _begins(log: Folder, sink: str, setting: str) -> CheckFinding:
     """Of a sink that has nothing of this log."""
     if not (first := kept(log).start):
         return ok(f"{sink}: new")

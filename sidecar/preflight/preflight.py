@@ -26,10 +26,10 @@ from sidecar.preflight import changefeed, here, ranges, source, zone
 from sidecar.process import secret_files
 from sidecar.process.checks import (
     Check,
+    CheckFinding,
     CheckOptions,
     CheckResult,
     CheckStatus,
-    Finding,
     Key,
     Result,
     Told,
@@ -146,7 +146,7 @@ _MARK_WRITE = Check(
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PreflightReport:
     """`ok`: nothing failed. `defect`: a check broke by an error of its own, so that the report is not whole."""
 
     config: Path
@@ -179,21 +179,21 @@ class Report:
         return {"ok": self.ok, "config": str(self.config), "counts": self.counts(), "checks": found}
 
 
-def preflight(path: Path, options: CheckOptions, shown: Callable[[Result], object] = lambda _: None) -> Report:
+def preflight(path: Path, options: CheckOptions, shown: Callable[[Result], object] = lambda _: None) -> PreflightReport:
     """Check the settings in `path` and all that they name; `shown` hears each result as soon as it is there. Raises nothing of ours."""
     try:
         config = read_config(path)
     except ConfigError as error:
         first = Result("settings", CheckStatus.FAILED, (of_error(error, setting=f"{path}"),))
         shown(first)
-        why = (Finding(CheckStatus.SKIPPED, "needs 'settings'"),)
-        return Report(path, (first, *(Result(check.name, CheckStatus.SKIPPED, why) for check in checks("kafka", options))))
+        why = (CheckFinding(CheckStatus.SKIPPED, "needs 'settings'"),)
+        return PreflightReport(path, (first, *(Result(check.name, CheckStatus.SKIPPED, why) for check in checks("kafka", options))))
     first = Result("settings", CheckStatus.OK, (ok(f"{path} is complete"),))
     shown(first)
     found = CheckResult(config, options)
     umask = os.umask(int(config.files.umask, 8))  # what is probed by writing is as the sidecar would write it
     try:
-        return Report(path, (first, *carried_out(checks(config.way, options), found, shown)))
+        return PreflightReport(path, (first, *carried_out(checks(config.way, options), found, shown)))
     finally:
         os.umask(umask)
         found.close()

@@ -23,7 +23,7 @@ import pymysql
 
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow, mark_row_id
-from sidecar.adapters.tidb.sql import Account, Flavour, Row, Session, carried_out, code_of
+from sidecar.adapters.tidb.sql import Account, Row, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.config import SourceSection
 from sidecar.control.wire import rows_in_words
 from sidecar.core.keyset import quoted, quoted_table
@@ -31,7 +31,7 @@ from sidecar.core.messages import MarkSent, SendMark
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema, physical_ms
 from sidecar.errors import FeedUnsuitable, SourceError, parted
 from sidecar.feeds.checks import Tables
-from sidecar.process.checks import CheckSkipped, Finding, Told, failed, listed, ok, warning
+from sidecar.process.checks import CheckFinding, CheckSkipped, Told, failed, listed, ok, warning
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import LiveScope
 
@@ -74,9 +74,9 @@ def patient(section: SourceSection) -> SourceSection:
     return msgspec.structs.replace(section, retry_s=RETRY_S, statement_timeout_s=timeout_s)
 
 
-def asked(section: SourceSection, doing: str, question: Callable[[Session], T]) -> T:
+def asked(section: SourceSection, doing: str, question: Callable[[TidbSession], T]) -> T:
     """Raises SourceError, ConfigError."""
-    with closing(Session(Account.of(patient(section)))) as session:
+    with closing(TidbSession(Account.of(patient(section)))) as session:
         return carried_out(session, lambda: question(session), doing=doing)
 
 
@@ -87,7 +87,7 @@ def tidb(section: SourceSection) -> Told[None]:
     flavour, rows = asked(section, "asking for the version", lambda session: (session.flavour, session.rows("SELECT VERSION()")))
     version = str(rows[0][0])
     place = f"{section.user}@{section.host}:{section.port} is {version}"
-    if flavour is Flavour.TIDB:
+    if flavour is SourceFlavour.TIDB:
         yield ok(place)
     else:
         hint = "name the TiDB that is the changefeed's upstream; another server is good for tests only"
@@ -97,9 +97,9 @@ def tidb(section: SourceSection) -> Told[None]:
 def clock(section: SourceSection) -> Told[float]:
     """The cluster's TSO is made by PD's clock; lags are told by ours."""
 
-    def question(session: Session) -> tuple[float, float, float]:
+    def question(session: TidbSession) -> tuple[float, float, float]:
         began_s = time.time()
-        if session.flavour is Flavour.TIDB:
+        if session.flavour is SourceFlavour.TIDB:
             session.rows("START TRANSACTION")
             ((ts,),) = session.rows("SELECT @@tidb_current_ts")
             session.rows("ROLLBACK")
@@ -114,7 +114,7 @@ def clock(section: SourceSection) -> Told[float]:
     return ahead_s
 
 
-def of_clock(ahead_s: float, *, took_s: float) -> Finding:
+def of_clock(ahead_s: float, *, took_s: float) -> CheckFinding:
     """`took_s`: for the question; the answer is no more exact than that."""
     what = f"this machine's clock and the cluster's differ by {abs(ahead_s):.1f} s"
     if abs(ahead_s) <= CLOCK_OFF_S + took_s:
@@ -127,8 +127,8 @@ def gc(section: SourceSection) -> Told[None]:
     """For snapshot brackets: a SELECT at a TSO must end before GC passes it. For DDLs: their tables are read as of their commit_ts, so
     GC must not pass that before the sidecar does. (Our sessions switch tidb_snapshot off themselves.)"""
 
-    def question(session: Session) -> tuple[Row, ...] | None:
-        if session.flavour is not Flavour.TIDB:
+    def question(session: TidbSession) -> tuple[Row, ...] | None:
+        if session.flavour is not SourceFlavour.TIDB:
             return None
         return session.rows("SELECT @@global.tidb_gc_life_time")
 
@@ -138,7 +138,7 @@ def gc(section: SourceSection) -> Told[None]:
     yield of_gc_life(str(rows[0][0]))
 
 
-def of_gc_life(life: str) -> Finding:
+def of_gc_life(life: str) -> CheckFinding:
     what = f"tidb_gc_life_time is {life}"
     if duration_s(life) >= GC_LIFE_LOW_S:
         return ok(f"{what}: the sidecar may not be behind or stopped for longer when it comes to a DDL")
@@ -227,7 +227,7 @@ def _grants(schemas: Iterable[str], user: str) -> str:
     return f"GRANT SELECT ON … TO '{user}'@'%' of {listed(each)}"
 
 
-def _refused(session: Session, names: Sequence[TableName]) -> tuple[list[TableName], int]:
+def _refused(session: TidbSession, names: Sequence[TableName]) -> tuple[list[TableName], int]:
     """The tables that may not be read, and how many could not be asked for in time. Raises pymysql's errors."""
     refused: list[TableName] = []
     todo = [names[start : start + RIGHTS_AT_ONCE] for start in range(0, len(names), RIGHTS_AT_ONCE)][::-1]
@@ -309,7 +309,7 @@ def wrong_columns(schema: TableSchema) -> Iterator[str]:
         yield "it has no primary key, so TiCDC does not replicate it"
 
 
-def _wrong_keys(session: Session) -> list[str]:
+def _wrong_keys(session: TidbSession) -> list[str]:
     """An UPDATE of a key's column would come as a delete and an insert."""
     keys: dict[str, list[str]] = {}
     for index, column in session.rows(

@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.adapters.tidb.sql import Account, Session, carried_out
+from sidecar.adapters.tidb.sql import Account, TidbSession, carried_out
 from sidecar.config import KafkaSection, SourceSection
 from sidecar.core.keyset import qualified, read_as
 from sidecar.core.model import Change, Rank, TableName
@@ -32,7 +32,7 @@ from sidecar.feeds.kafka.checks import KAFKA_S, MESSAGES
 from sidecar.feeds.kafka.tail import Tail
 from sidecar.log.segment_log import ROWS_SCHEMA
 from sidecar.preflight.source import patient
-from sidecar.process.checks import Check, CheckSkipped, Finding, Key, Told, failed, listed, ok, warning
+from sidecar.process.checks import Check, CheckFinding, CheckSkipped, Key, Told, failed, listed, ok, warning
 
 ROWS_MAX = 10
 """Looked up in the source: each takes a few statements."""
@@ -77,7 +77,7 @@ CHECK: Check[None] = Check(
 """Of a Kafka feed, and here because it decodes rows as the merge does, which a feed must not know."""
 
 
-def hours_twice(zone: ZoneInfo, ambiguous: str, *, now: datetime, has_timestamps: bool) -> Iterator[Finding]:
+def hours_twice(zone: ZoneInfo, ambiguous: str, *, now: datetime, has_timestamps: bool) -> Iterator[CheckFinding]:
     """None for a zone that never has an hour twice."""
     back = _set_back(zone, upto=now + AHEAD)
     if not back:
@@ -101,7 +101,7 @@ def _set_back(zone: ZoneInfo, *, upto: datetime) -> list[datetime]:
     return [day for day, before, after in zip(days[1:], offsets, offsets[1:], strict=False) if after < before]
 
 
-def judged(zone: ZoneInfo, pairs: list[Pair]) -> Finding:
+def judged(zone: ZoneInfo, pairs: list[Pair]) -> CheckFinding:
     """Raises Skip where they say nothing."""
     possible = [(at, shift) for at, shift in pairs if abs(shift) <= OFFSET_MAX and shift % QUARTER == timedelta(0)]
     if not possible:
@@ -171,7 +171,7 @@ def _compared(source: SourceSection, table: TableName, key: tuple[str, ...], tim
     except RefusedRequest:
         return  # no key that a SELECT can name (a float): another row may do
     columns = ", ".join(f"CAST({qualified(column)} AS CHAR)" for column in times)
-    with closing(Session(Account.of(section))) as session:
+    with closing(TidbSession(Account.of(section))) as session:
         sql = f"SELECT {columns} FROM {read_as(table)} WHERE {predicate}"
         rows = carried_out(session, lambda: session.rows(sql), doing=f"reading a row of {table}")
     for row in rows:

@@ -11,13 +11,13 @@ import socket
 from collections.abc import Callable
 from enum import Enum
 
-from sidecar.process.checks import Finding, failed, ok, warning
+from sidecar.process.checks import CheckFinding, failed, ok, warning
 
 ANSWER_S = 3.0
 """For who has an address to answer; it is on this machine."""
 
 
-class Holder(Enum):
+class AddressHolder(Enum):
     """Who has an address, as a finding calls it."""
 
     OURS = "a sidecar of this changefeed"
@@ -25,7 +25,7 @@ class Holder(Enum):
     NONE_OF_OURS = "no sidecar of this changefeed"
 
 
-def address(setting: str, listen: str, ask: Callable[[], Holder], *, tls: bool = False, hint: str = "") -> Finding:
+def address(setting: str, listen: str, ask: Callable[[], AddressHolder], *, tls: bool = False, hint: str = "") -> CheckFinding:
     """`hint`: what else than another address would do."""
     error = _bind_error(listen)
     if error is None:
@@ -36,7 +36,7 @@ def address(setting: str, listen: str, ask: Callable[[], Holder], *, tls: bool =
             what = f"{what}; whether by this changefeed's sidecar cannot be asked over TLS from here"
             return warning(what, setting=setting, hint="if no sidecar of this changefeed runs here, give another port")
         holder = ask()
-        if holder is Holder.OURS:
+        if holder is AddressHolder.OURS:
             return ok(f"{holder.value} listens on {listen} already")
         what = f"{what}, by {holder.value}"
     return failed(what, setting=setting, hint=f"give a port that is free, and one of this machine's addresses{hint}")

@@ -42,7 +42,7 @@ _WORST_FIRST = (CheckStatus.FAILED, CheckStatus.WARNING, CheckStatus.OK)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """`setting`: what to change, `hint`: how; both empty where all is well."""
 
     status: CheckStatus
@@ -51,16 +51,16 @@ class Finding:
     hint: str = ""
 
 
-def ok(what: str) -> Finding:
-    return Finding(CheckStatus.OK, what)
+def ok(what: str) -> CheckFinding:
+    return CheckFinding(CheckStatus.OK, what)
 
 
-def warning(what: str, *, setting: str, hint: str) -> Finding:
-    return Finding(CheckStatus.WARNING, what, setting, hint)
+def warning(what: str, *, setting: str, hint: str) -> CheckFinding:
+    return CheckFinding(CheckStatus.WARNING, what, setting, hint)
 
 
-def failed(what: str, *, setting: str, hint: str) -> Finding:
-    return Finding(CheckStatus.FAILED, what, setting, hint)
+def failed(what: str, *, setting: str, hint: str) -> CheckFinding:
+    return CheckFinding(CheckStatus.FAILED, what, setting, hint)
 
 
 class CheckSkipped(Exception):
@@ -80,7 +80,7 @@ class CheckOptions:
     wait_s: float = 15.0
 
 
-Told = Generator[Finding, None, T]
+Told = Generator[CheckFinding, None, T]
 """What a check is carried out as: it yields findings, and returns what others may need of it."""
 
 
@@ -146,7 +146,7 @@ class Result:
 
     name: str
     status: CheckStatus
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     took_s: float = 0.0
     defect: bool = False
 
@@ -157,7 +157,7 @@ def carried_out(checks: Sequence[Check[Any]], found: CheckResult, shown: Callabl
     for check in checks:
         missing = [need.name for need in check.needs if results[need.name].status in (CheckStatus.FAILED, CheckStatus.SKIPPED)]
         if missing:
-            skipped = Finding(CheckStatus.SKIPPED, f"needs {' and '.join(map(repr, missing))}")
+            skipped = CheckFinding(CheckStatus.SKIPPED, f"needs {' and '.join(map(repr, missing))}")
             result = Result(check.name, CheckStatus.SKIPPED, (skipped,))
         else:
             result = _within_bound(check, found)
@@ -167,7 +167,7 @@ def carried_out(checks: Sequence[Check[Any]], found: CheckResult, shown: Callabl
 
 
 def _within_bound(check: Check[Any], found: CheckResult) -> Result:
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     began_s = monotonic()
     work = Background(lambda _: _gather(check, found, findings), name=f"preflight {check.name}")
     work.close(check.bound_s)
@@ -184,7 +184,7 @@ def _within_bound(check: Check[Any], found: CheckResult) -> Result:
     return Result(check.name, _worst(told), tuple(told), monotonic() - began_s)
 
 
-def _gather(check: Check[T], found: CheckResult, findings: list[Finding]) -> None:
+def _gather(check: Check[T], found: CheckResult, findings: list[CheckFinding]) -> None:
     """One by one: what was found before an error counts."""
     told = check.body(found)
     try:
@@ -193,16 +193,16 @@ def _gather(check: Check[T], found: CheckResult, findings: list[Finding]) -> Non
     except StopIteration as end:
         found.note(check.key, end.value)
     except CheckSkipped as skip:
-        findings.append(Finding(CheckStatus.SKIPPED, skip.why, skip.setting, skip.hint))
+        findings.append(CheckFinding(CheckStatus.SKIPPED, skip.why, skip.setting, skip.hint))
     except TicdcDumpError as error:
         findings.append(of_error(error, setting=check.setting))
 
 
-def of_error(error: TicdcDumpError, *, setting: str) -> Finding:
+def of_error(error: TicdcDumpError, *, setting: str) -> CheckFinding:
     return failed(error.message, setting=setting, hint=error.hint)
 
 
-def _worst(findings: Sequence[Finding]) -> CheckStatus:
+def _worst(findings: Sequence[CheckFinding]) -> CheckStatus:
     """Skipped only where nothing else was found."""
     there = {finding.status for finding in findings}
     return next((status for status in _WORST_FIRST if status in there), CheckStatus.SKIPPED if there else CheckStatus.OK)

@@ -28,14 +28,14 @@ from typing import Any
 import grpc
 
 from sidecar.adapters.etcd.binlog import EtcdNodes
-from sidecar.binlog.nodes import PUMPS, State
+from sidecar.binlog.nodes import PUMPS, NodeState
 from sidecar.config import EtcdSection
 from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, TicdcDumpError
 from sidecar.feeds.tikv.pd import PdClient
 from sidecar.process.tls import server_context
 from sidecar.pump.config import PumpSection
-from sidecar.pump.front import PROTOCOLS, Answer, Front, listening
+from sidecar.pump.front import PROTOCOLS, Front, PumpAnswer, listening
 from sidecar.pump.lost import Lost, Notice, Tikv
 from sidecar.pump.metrics import Metrics
 from sidecar.pump.node import PumpNode, notify_drainers
@@ -99,7 +99,7 @@ class Pump:
         self.metrics.watch(self.storage, lambda: self.lost.tally)
         self.port: int = self._place.getsockname()[1]
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leaving: asyncio.Future[State] | None = None
+        self._leaving: asyncio.Future[NodeState] | None = None
         self._stopped = False
 
     def tso(self) -> CommitTs:
@@ -116,7 +116,7 @@ class Pump:
     def stop(self) -> None:
         """Leave as paused."""
         self._stopped = True
-        self._leave(State.PAUSING)
+        self._leave(NodeState.PAUSING)
 
     # ---- in the event loop ------------------------------------------------------------------------------------------
 
@@ -152,13 +152,13 @@ class Pump:
     def _join(self) -> None:
         former = self.node.former()
         self.node.set_clock(self.tso())
-        self.node.move(State.ONLINE)
-        if former != State.OFFLINE:
+        self.node.move(NodeState.ONLINE)
+        if former != NodeState.OFFLINE:
             return
         try:
             told = notify_drainers(self.node.registry, self.section.cluster_tls)
         except TicdcDumpError:
-            self.node.move(State.OFFLINE)
+            self.node.move(NodeState.OFFLINE)
             raise
         self._notice("drainers know of this pump", drainers=", ".join(told) or "there are none")
 
@@ -187,7 +187,7 @@ class Pump:
         state = await self._leaving
         self._notice("the pump leaves", state=state.value)
         await self._passing("the registry was not told that this pump leaves", lambda: self.node.move(state))()
-        if state is State.CLOSING:
+        if state is NodeState.CLOSING:
             await self._consumed()
 
     async def _consumed(self) -> None:
@@ -203,7 +203,7 @@ class Pump:
                 self._notice("it is not known whether drainers are past this pump", error=error.message)
             else:
                 if last_ts is not None and (consumed_ts is None or consumed_ts >= last_ts):
-                    self.node.state = State.OFFLINE
+                    self.node.state = NodeState.OFFLINE
                     return
                 self._notice("waiting to go offline", drainers_are_at=consumed_ts, needed=last_ts, waiting_prewrites=self.storage.waiting)
             await asyncio.sleep(LOOK_S)
@@ -217,17 +217,17 @@ class Pump:
 
     def _left(self) -> None:
         """The last entry in the registry. Raises CoordinationError."""
-        if self.node.state is not State.OFFLINE:
-            self.node.state = State.PAUSED
+        if self.node.state is not NodeState.OFFLINE:
+            self.node.state = NodeState.PAUSED
         self.node.refresh()
         self._notice("the pump has left", state=self.node.state.value, max_commit_ts=self.storage.max_commit_ts)
 
-    def _leave(self, state: State) -> None:
+    def _leave(self, state: NodeState) -> None:
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._told_to_leave, state)
 
-    def _told_to_leave(self, state: State) -> None:
+    def _told_to_leave(self, state: NodeState) -> None:
         assert self._leaving is not None
         if not self._leaving.done():
             self._leaving.set_result(state)
@@ -294,8 +294,8 @@ def _node_id(folder: Path, section: PumpSection) -> str:
     return made_
 
 
-def _pages(pages: Pages) -> Callable[[str, str], Awaitable[Answer]]:
-    async def answering(method: str, path: str) -> Answer:
+def _pages(pages: Pages) -> Callable[[str, str], Awaitable[PumpAnswer]]:
+    async def answering(method: str, path: str) -> PumpAnswer:
         return await asyncio.to_thread(pages.answer, method, path)
 
     return answering

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from sidecar.config import Bytes, LoggingSection, Name, Seconds, TikvSection, Tls, is_address, read_settings
 from sidecar.errors import ConfigError
 from sidecar.process.listening import is_loopback
-from sidecar.pump.storage import Room
+from sidecar.pump.storage import PumpRoom
 
 DOCUMENTED = "deploy/PUMP.md"
 
@@ -44,8 +44,8 @@ class PumpSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return self.advertise or self.listen
 
     @property
-    def room(self) -> Room:
-        return Room(self.value_file_bytes, self.free_bytes_min)
+    def room(self) -> PumpRoom:
+        return PumpRoom(self.value_file_bytes, self.free_bytes_min)
 
     @property
     def cluster(self) -> TikvSection:

@@ -29,13 +29,13 @@ FORWARDED_BYTES = 1 << 20
 PROTOCOLS = ("h2", "http/1.1")
 
 
-class Answer(NamedTuple):
+class PumpAnswer(NamedTuple):
     status: HTTPStatus
     content_type: str
     body: bytes
 
 
-Answering = Callable[[str, str], Awaitable[Answer]]
+Answering = Callable[[str, str], Awaitable[PumpAnswer]]
 """Of a method and a path."""
 
 

@@ -32,7 +32,7 @@ DELETED_AT_ONCE = 10_000
 """Rows of one transaction: writers wait for it."""
 
 
-class State(NamedTuple):
+class IndexState(NamedTuple):
     """`indexed_*`: from where on value files may not be in here. `sorted_*`: the sorter's front. `max_commit_ts`: its mark there. `gc_ts`:
     only read; folders without a record of their own (collected.py) have it here."""
 
@@ -62,7 +62,7 @@ class End(NamedTuple):
     prewrite: Pointer | None
 
 
-class Index:
+class PumpIndex:
     """The connection that writes. By one thread at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -74,8 +74,8 @@ class Index:
         except sqlite3.Error as error:
             raise _translated(path, error) from error
 
-    def state(self) -> State:
-        return State(**dict(self._db.execute("SELECT name, value FROM state").fetchall()))
+    def state(self) -> IndexState:
+        return IndexState(**dict(self._db.execute("SELECT name, value FROM state").fetchall()))
 
     def add(self, binlogs: Iterable[tuple[Pointer, Binlog]], **state: int) -> set[Pointer]:
         """All of them or none. The prewrites that were here before. Raises StorageFull."""

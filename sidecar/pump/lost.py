@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 from sidecar.core.model import CommitTs
 from sidecar.errors import StorageFull, TicdcDumpError
 from sidecar.pump.record import COMMIT, PREWRITE, ROLLBACK, made
-from sidecar.pump.storage import Reader, Storage
+from sidecar.pump.storage import PumpReader, Storage
 from ticdc_dump.binlog import binlog_pb2
 
 LOST_S = 1.0
@@ -64,7 +64,7 @@ Notice = Callable[..., None]
 
 
 @dataclass(slots=True)
-class Tally:
+class LostTally:
     """`committed`, `rolled_back`: ends that TiKV told. `asked`: statuses (the real pump's query_tikv_count). `unanswered`: errors."""
 
     committed: int = 0
@@ -78,7 +78,7 @@ class Lost:
 
     def __init__(self, storage: Storage, connect: Callable[[], Tikv], tso: Callable[[], CommitTs], notice: Notice) -> None:
         self._storage, self._connect, self._tso, self._notice = storage, connect, tso, notice
-        self.tally = Tally()
+        self.tally = LostTally()
         self._own = local()
         self._made: list[Tikv] = []
         self._lock = Lock()
@@ -156,7 +156,7 @@ def seconds(ts: int) -> int:
     return (ts >> 18) // 1000
 
 
-def _key(reader: Reader, start_ts: int) -> bytes:
+def _key(reader: PumpReader, start_ts: int) -> bytes:
     prewrite = reader.found(start_ts)
     assert prewrite is not None
     assert prewrite.kind == PREWRITE

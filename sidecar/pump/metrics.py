@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, ge
 from prometheus_client.core import GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
-from sidecar.pump.lost import Tally
+from sidecar.pump.lost import LostTally
 from sidecar.pump.storage import Storage
 
 _BUCKETS = [0.00005 * 2**number for number in range(18)]
@@ -25,7 +25,7 @@ class Metrics:
         text = "Time of a call, in seconds"
         self._rpc = Histogram("binlog_pump_rpc_duration_seconds", text, ["method", "label"], buckets=_BUCKETS, registry=self._registry)
 
-    def watch(self, storage: Storage, lost: Callable[[], Tally]) -> None:
+    def watch(self, storage: Storage, lost: Callable[[], LostTally]) -> None:
         self._registry.register(_Collector(storage, lost, self))
 
     def rpc(self, method: str, label: str, took_s: float) -> None:
@@ -38,7 +38,7 @@ class Metrics:
 
 
 class _Collector(Collector):
-    def __init__(self, storage: Storage, lost: Callable[[], Tally], metrics: Metrics) -> None:
+    def __init__(self, storage: Storage, lost: Callable[[], LostTally], metrics: Metrics) -> None:
         self._storage, self._lost, self._metrics = storage, lost, metrics
 
     def collect(self) -> Iterator[Metric]:

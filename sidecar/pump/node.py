@@ -21,7 +21,7 @@ import grpc
 import stamina
 
 from sidecar.adapters.etcd.binlog import EtcdNodes
-from sidecar.binlog.nodes import Node, State
+from sidecar.binlog.nodes import Node, NodeState
 from sidecar.config import Tls
 from sidecar.core.model import CommitTs, ts_at
 from sidecar.errors import CoordinationLost
@@ -39,17 +39,17 @@ class PumpNode:
         self._max_commit_ts = max_commit_ts
         self._lock = Lock()
         self._asked: tuple[CommitTs, float] | None = None
-        self.state = State.OFFLINE
+        self.state = NodeState.OFFLINE
 
-    def former(self) -> State:
+    def former(self) -> NodeState:
         """What a former run left; offline for none, and for what is no state: then drainers are told."""
         found = self.registry.mine()
-        return State(found.state) if found is not None and found.state in set(State) else State.OFFLINE
+        return NodeState(found.state) if found is not None and found.state in set(NodeState) else NodeState.OFFLINE
 
     def set_clock(self, now_ts: CommitTs) -> None:
         self._asked = now_ts, time.monotonic()
 
-    def move(self, state: State) -> None:
+    def move(self, state: NodeState) -> None:
         """Written at once, and by each heartbeat from now on. Raises CoordinationError, and has moved all the same."""
         self.state = state
         self.refresh()
@@ -64,7 +64,7 @@ class PumpNode:
 
     def consumed_ts(self) -> int | None:
         """What all drainers that are not offline are past; None: there are none."""
-        return min((drainer.max_commit_ts for drainer in self.registry.drainers() if drainer.state != State.OFFLINE), default=None)
+        return min((drainer.max_commit_ts for drainer in self.registry.drainers() if drainer.state != NodeState.OFFLINE), default=None)
 
     def _now_ts(self) -> CommitTs:
         if self._asked is None:
@@ -78,7 +78,7 @@ def notify_drainers(registry: EtcdNodes, tls: Tls) -> list[str]:
     credentials = section_credentials("pump.cluster_tls", tls)
     told = []
     for drainer in registry.drainers():
-        if drainer.state != State.ONLINE:
+        if drainer.state != NodeState.ONLINE:
             continue
         options = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
         channel = (

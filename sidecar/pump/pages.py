@@ -14,10 +14,10 @@ from urllib.parse import unquote, urlsplit
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from sidecar.binlog.nodes import State
+from sidecar.binlog.nodes import NodeState
 from sidecar.core.model import CommitTs
 from sidecar.errors import TicdcDumpError
-from sidecar.pump.front import Answer
+from sidecar.pump.front import PumpAnswer
 from sidecar.pump.lost import Tikv
 from sidecar.pump.metrics import Metrics
 from sidecar.pump.node import PumpNode
@@ -26,7 +26,7 @@ from ticdc_dump.binlog import binlog_pb2
 
 _DONE, _REFUSED = 200, 3
 """`code` of an answer about a state, whose HTTP status is 200 in any case."""
-_LEAVING = {"pause": State.PAUSING, "close": State.CLOSING}
+_LEAVING = {"pause": NodeState.PAUSING, "close": NodeState.CLOSING}
 
 
 class Shown(NamedTuple):
@@ -38,14 +38,14 @@ class Shown(NamedTuple):
     connect: Callable[[], Tikv]
     metrics: Metrics
     collect: Callable[[], bool]
-    leave: Callable[[State], None]
+    leave: Callable[[NodeState], None]
 
 
 class Pages:
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
 
-    def answer(self, method: str, path: str) -> Answer:
+    def answer(self, method: str, path: str) -> PumpAnswer:
         """May wait for PD, etcd, TiKV."""
         try:
             match method, unquote(urlsplit(path).path).strip("/").split("/"):
@@ -54,7 +54,7 @@ class Pages:
                 case "GET", ["drainers"]:
                     return _json([drainer.plain() for drainer in self._shown.node.registry.drainers()])
                 case "GET", ["metrics"]:
-                    return Answer(HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._shown.metrics.text())
+                    return PumpAnswer(HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._shown.metrics.text())
                 case "GET", ["debug", "binlog", ts]:
                     return _text(self._binlog(ts))
                 case "POST", ["debug", "gc", "trigger"]:
@@ -78,7 +78,7 @@ class Pages:
         node = self._shown.node
         if node_id != node.node_id:
             return _said(_REFUSED, f"invalide nodeID {node_id}, this pump's nodeID is {node.node_id}")
-        if node.state != State.ONLINE:
+        if node.state != NodeState.ONLINE:
             return _said(_REFUSED, f"this pump's state is {node.state.value}, apply {action} failed!")
         if action not in _LEAVING:
             return _said(_REFUSED, f"invalide action {action}")
@@ -129,9 +129,9 @@ def _line(message: Any) -> str:
     return text
 
 
-def _json(value: Any) -> Answer:
-    return Answer(HTTPStatus.OK, "application/json; charset=UTF-8", json.dumps(value).encode() + b"\n")
+def _json(value: Any) -> PumpAnswer:
+    return PumpAnswer(HTTPStatus.OK, "application/json; charset=UTF-8", json.dumps(value).encode() + b"\n")
 
 
-def _text(text: str, status: HTTPStatus = HTTPStatus.OK) -> Answer:
-    return Answer(status, "text/plain; charset=utf-8", text.encode())
+def _text(text: str, status: HTTPStatus = HTTPStatus.OK) -> PumpAnswer:
+    return PumpAnswer(status, "text/plain; charset=utf-8", text.encode())

@@ -37,7 +37,7 @@ class Binlog(NamedTuple):
         return 0 < self.start_ts == self.commit_ts
 
 
-class Record(NamedTuple):
+class PumpRecord(NamedTuple):
     binlog: Binlog
     batch: int
     size: int
@@ -75,7 +75,7 @@ def header(binlog: Binlog, batch: int) -> bytes:
     return MAGIC + crc.to_bytes(4, "little") + bare[_CHECKED_FROM:]
 
 
-def record_at(data: bytes | memoryview, at: int) -> Record | None:
+def record_at(data: bytes | memoryview, at: int) -> PumpRecord | None:
     """The record that begins there; None where none is whole."""
     if len(data) - at < HEADER_BYTES:
         return None
@@ -84,4 +84,4 @@ def record_at(data: bytes | memoryview, at: int) -> Record | None:
     if magic != MAGIC or end > len(data) or zlib.crc32(memoryview(data)[at + _CHECKED_FROM : end]) != crc:
         return None
     payload = bytes(memoryview(data)[at + HEADER_BYTES : end])
-    return Record(Binlog(kind, start_ts, commit_ts, payload), batch, HEADER_BYTES + size)
+    return PumpRecord(Binlog(kind, start_ts, commit_ts, payload), batch, HEADER_BYTES + size)

@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from sidecar.binlog.nodes import State
+from sidecar.binlog.nodes import NodeState
 from sidecar.errors import LogBroken, RefusedRequest, TicdcDumpError
 from sidecar.pump.metrics import Metrics
 from sidecar.pump.record import PREWRITE, binlog_of
@@ -36,7 +36,7 @@ _WRITTEN = pb.WriteBinlogResp()
 class PumpService(pump_pb2_grpc.PumpServicer):
     """Made in the event loop. `state`: the pump's."""
 
-    def __init__(self, storage: Storage, cluster_id: int, state: Callable[[], State], metrics: Metrics) -> None:
+    def __init__(self, storage: Storage, cluster_id: int, state: Callable[[], NodeState], metrics: Metrics) -> None:
         self._storage, self._cluster_id, self._state, self._metrics = storage, cluster_id, state, metrics
         self._loop = asyncio.get_running_loop()
         self._told: deque[tuple[asyncio.Future[None], Exception | None]] = deque()
@@ -100,7 +100,7 @@ class PumpService(pump_pb2_grpc.PumpServicer):
             binlog = binlog_of(payload)
             if binlog.start_ts == 0 and binlog.commit_ts == 0:
                 return
-            if binlog.kind == PREWRITE and (state := self._state()) != State.ONLINE:
+            if binlog.kind == PREWRITE and (state := self._state()) != NodeState.ONLINE:
                 raise RefusedRequest(f"no online: {state.value}", hint="prewrites are for pumps that are online in the registry")
             written: asyncio.Future[None] = self._loop.create_future()
             self._storage.submit(binlog, lambda error: self._tell(written, error))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sidecar.pump.value_log import ValuePlace
 
 
-class Waiting(NamedTuple):
+class WaitingPrewrite(NamedTuple):
     """A prewrite without an end. `since_s`: when it arrived."""
 
     start_ts: int
@@ -67,13 +67,13 @@ class Sorter:
         """What was before it has gone; None: everything."""
         return self._items[0].place if self._items else None
 
-    def held(self, *, longer_than_s: float, now_s: float) -> Sequence[Waiting]:
+    def held(self, *, longer_than_s: float, now_s: float) -> Sequence[WaitingPrewrite]:
         """Prewrites that have waited for so long, the earliest first; none unless the front is one of them."""
         found = []
         for start_ts, since_s in self._waiting.items():
             if now_s - since_s < longer_than_s:
                 break
-            found.append(Waiting(start_ts, since_s))
+            found.append(WaitingPrewrite(start_ts, since_s))
         return found
 
     @property

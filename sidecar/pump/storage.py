@@ -26,9 +26,9 @@ from typing import NamedTuple
 from sidecar.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
 from sidecar.process.background import Background
 from sidecar.pump.collected import Collected
-from sidecar.pump.index import End, Index, IndexReader, State
+from sidecar.pump.index import End, IndexReader, IndexState, PumpIndex
 from sidecar.pump.record import PREWRITE, Binlog, streamed
-from sidecar.pump.sorter import Sorter, Waiting
+from sidecar.pump.sorter import Sorter, WaitingPrewrite
 from sidecar.pump.value_log import FIRST_FILE, Pointer, ValueLog, ValuePlace
 
 PAYLOAD_BYTES_MAX = (1 << 31) - (1 << 20)
@@ -51,7 +51,7 @@ Told = Callable[[Exception | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PumpRoom:
     """`free_bytes_min`: below it only fakes are written."""
 
     value_file_bytes_max: int = 256 << 20
@@ -72,13 +72,13 @@ class _Write(NamedTuple):
 class Storage:
     """`submit`, `write`, `reader` by any thread. `risen`: called after each rise of the mark by the thread that writes; may not wait."""
 
-    def __init__(self, folder: Path, *, cluster_id: int, room: Room, risen: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, folder: Path, *, cluster_id: int, room: PumpRoom, risen: Callable[[], None] = lambda: None) -> None:
         """Brings index and sorter up to what is on the disk. Raises LogBroken, StorageFull; ConfigError for another cluster's folder."""
         self.folder, self.room, self._risen = folder, room, risen
         self.unmatched = 0
         self._log = ValueLog(folder / "value", file_bytes_max=room.value_file_bytes_max)
         self._collected = Collected(folder / "value")
-        self._index = Index(folder / "index.sqlite")
+        self._index = PumpIndex(folder / "index.sqlite")
         state = self._index.state()
         if state.cluster_id not in (0, cluster_id):
             raise ConfigError(
@@ -143,10 +143,10 @@ class Storage:
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def reader(self) -> Reader:
-        return Reader(self._log, IndexReader(self._index.path), self)
+    def reader(self) -> PumpReader:
+        return PumpReader(self._log, IndexReader(self._index.path), self)
 
-    def held(self, *, longer_than_s: float) -> Sequence[Waiting]:
+    def held(self, *, longer_than_s: float) -> Sequence[WaitingPrewrite]:
         """Prewrites that hold the stream, or would next."""
         with self._changed:
             return self._sorter.held(longer_than_s=longer_than_s, now_s=monotonic())
@@ -261,7 +261,7 @@ class Storage:
         else:
             self._sorter.end(binlog.start_ts, binlog.commit_ts, _place(pointer))
 
-    def _recover(self, state: State) -> None:
+    def _recover(self, state: IndexState) -> None:
         found: list[tuple[Pointer, Binlog]] = []
         for pointer, binlog in self._log.scan(max(min(state.indexed, state.sorted), self._log.first)):
             if _place(pointer) >= state.indexed:
@@ -305,7 +305,7 @@ class Storage:
             self._index.forget_files(self._log.first.file)
 
 
-class Reader:
+class PumpReader:
     """One of the stream, from any place. Safe to share between threads. Close it."""
 
     def __init__(self, log: ValueLog, index: IndexReader, storage: Storage) -> None:

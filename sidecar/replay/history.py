@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.errors import SourceError
 from sidecar.replay.kv import KvRecording
-from sidecar.replay.line import Line, RowChange
+from sidecar.replay.line import RecordedLine, RowChange
 from sidecar.rowcodec.kv_cast import cast_text, clipped_text
 from sidecar.rowcodec.kv_table import KvColumn, KvTable, kv_table
 from sidecar.schema.ddl import Action, DdlEvent, Effect, TableChange, TableInfo
@@ -38,9 +38,9 @@ _ROWS_VANISH = frozenset({Action.TRUNCATE_TABLE_PARTITION, Action.DROP_TABLE_PAR
 class RecordedHistory:
     """`line`: what the recording tells, by default its key-values. Opening applies all DDL jobs up to its end."""
 
-    def __init__(self, recording: Recording, line: Line | None = None) -> None:
+    def __init__(self, recording: Recording, line: RecordedLine | None = None) -> None:
         self.recording = recording
-        self._line: Line = line or KvRecording(recording)
+        self._line: RecordedLine = line or KvRecording(recording)
         snapshot = self._line.snapshot()
         self._schemas: SchemaHistory[KvTable] = SchemaHistory(snapshot.ts, snapshot.schemas, describe=_described)
         self.events: tuple[DdlEvent, ...] = tuple(self._events())

@@ -23,7 +23,7 @@ class RowChange(NamedTuple):
     after: Row | None
 
 
-class Line(Protocol):
+class RecordedLine(Protocol):
     """Everything up to the recording's end."""
 
     def snapshot(self) -> KvSnapshot:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.dump_start import Demand, Ground, Room
+from sidecar.core.dump_start import Demand, DumpRoom, Ground
 from sidecar.core.marks import Marks
 from sidecar.core.messages import Brackets, ChunkRead, Command, Request, SegmentBuilt, SourceEvent
 from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
@@ -119,7 +119,7 @@ class RecordedDump:
     def demand(self) -> Demand:
         return Demand()
 
-    def allow(self, room: Room) -> None:
+    def allow(self, room: DumpRoom) -> None:
         """Its windows are all known beforehand."""
 
     def oldest_open_seq(self) -> Seq | None:

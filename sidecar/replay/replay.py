@@ -27,7 +27,7 @@ from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.skips import read_skips
 from sidecar.log.spill import FileSpill
 from sidecar.log.storage import Folder, open_folder
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
@@ -36,14 +36,14 @@ from sidecar.replay.played import PlayedFeed
 from sidecar.replay.progress_file import FileProgress
 from sidecar.replay.recorded_dump import RecordedDump
 from sidecar.replay.recording import Recording
-from sidecar.replay.report import EVERY_TABLE, ReplaySettings, Report
+from sidecar.replay.report import EVERY_TABLE, ReplayReport, ReplaySettings
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.status import ReplayStatus
 from sidecar.ticdc.table_rules import matching
-from sidecar.verify.verify import Verdict, verify
+from sidecar.verify.verify import VerifyVerdict, verify
 from spark_merge.delivery import JobSettings
 from spark_merge.greeting import without_greeting
-from spark_merge.job import Job, SparkTasks, session
+from spark_merge.job import SparkJob, SparkTasks, session
 from spark_merge.sinks.registry import open_sinks
 
 STEPS_MAX = 5_000_000
@@ -105,9 +105,9 @@ class Replay:
         self.pipeline: Pipeline | None = None
         self.epoch = self.repeats = self.changes = self.dump_rows = 0
 
-    def run(self, show: Callable[[ReplayStatus], None], spark: SparkSession) -> Report:
+    def run(self, show: Callable[[ReplayStatus], None], spark: SparkSession) -> ReplayReport:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark."""
-        self.spark = Job(SparkTasks(lambda: spark), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
+        self.spark = SparkJob(SparkTasks(lambda: spark), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
         self.spark.start()
         self.began_s = self.clock.now_s()
         play = Play(seed=self.settings.seed, speed=self.settings.speed, resends=self.settings.resends)
@@ -155,7 +155,7 @@ class Replay:
             spill=FileSpill(None),
             deliveries=self.spark if self.settings.speed is not None else None,  # at full speed nothing waits for Spark
         )
-        pipeline = attach(outside, changefeed_id=WATERMARK_ROW_ID, epoch=self.epoch, limits=Limits())
+        pipeline = attach(outside, changefeed_id=WATERMARK_ROW_ID, epoch=self.epoch, limits=PipelineLimits())
         if self.settings.brackets == RECORDED:
             pipeline.dump = self._recorded_dump(pipeline)
         return pipeline
@@ -229,7 +229,7 @@ class Replay:
             estimates=self.estimates,
         )
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> VerifyVerdict:
         assert self.pipeline is not None
         assert self.pipeline.dump.progress is not None
         complete_at = {t.table: t.complete_at for t in self.pipeline.dump.progress.tables if t.complete_at is not None}
@@ -243,10 +243,10 @@ class Replay:
             false_deletes=self.feed.false_deletes,
         )
 
-    def _report(self, verdict: Verdict | None, seconds: float) -> Report:
+    def _report(self, verdict: VerifyVerdict | None, seconds: float) -> ReplayReport:
         if self.pipeline is not None:
             self._count(self.pipeline)
-        return Report(
+        return ReplayReport(
             ok=verdict is None or verdict.ok,
             exit_reason="not verified" if verdict is None else "equal" if verdict.ok else "different",
             seconds=seconds,
@@ -262,7 +262,7 @@ class Replay:
         )
 
 
-def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> Report:
+def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> ReplayReport:
     """Check what is asked for, start Spark, play."""
     replay = Replay(settings)
     with without_greeting():

@@ -8,7 +8,7 @@ from typing import Any
 
 from sidecar.core.model import TableName
 from sidecar.log.skips import Skip
-from sidecar.verify.verify import Verdict
+from sidecar.verify.verify import VerifyVerdict
 from spark_merge.places import WORKER_ROWS
 
 EVERY_TABLE = ("*.*",)
@@ -36,7 +36,7 @@ class ReplaySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReplayReport:
     """The outcome. `ok`: every table equals the truth, or, without verify, the dump is complete and delivered. `skipped`: rows of the log
     that are in no output, by an operator's decision."""
 
@@ -50,7 +50,7 @@ class Report:
     deaths: tuple[str, ...]
     outputs: tuple[str, ...]
     dropped: dict[TableName, int]
-    verdict: Verdict | None
+    verdict: VerifyVerdict | None
     skipped: tuple[Skip, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from sidecar.verify.rows import Key, Row, RowStep, equal_rows, rows_by_key, seen
 from spark_merge.decode.rows import decode
 
 
-class Chunk(NamedTuple):
+class ReplayedChunk(NamedTuple):
     """What one keyset SELECT gave. `last` is the last row's key, or the key it began after where there was none.
 
     `exhausted`: fewer rows than asked for, as a SELECT with a LIMIT shows it.
@@ -149,7 +149,7 @@ class RecordedTables:
         found = ((key, history.at(key, at_ts)) for key in history.keys)
         return {key: row for key, row in found if row is not None}
 
-    def chunk(self, table: TableName, *, after: Key | None, upper: Key | None, rows_max: int, at_ts: CommitTs) -> Chunk:
+    def chunk(self, table: TableName, *, after: Key | None, upper: Key | None, rows_max: int, at_ts: CommitTs) -> ReplayedChunk:
         """The first `rows_max` rows with key in `(after, upper]` at `at_ts`; None is no bound.
 
         Raises SourceError for a table that is not here.
@@ -162,7 +162,7 @@ class RecordedTables:
         names = history.schema.column_names()
         columns = zip(*(row for _, row in found), strict=True) if found else ((),) * len(names)
         rows = pa.table([pa.array(column, pa.string()) for column in columns], names=list(names))
-        return Chunk(rows, found[-1][0] if found else after, len(found) < rows_max)
+        return ReplayedChunk(rows, found[-1][0] if found else after, len(found) < rows_max)
 
     def _era(self, table: TableName, at_ts: CommitTs) -> _History | None:
         return next((era for since_ts, era in reversed(self._eras.get(table, ())) if since_ts <= at_ts), None)

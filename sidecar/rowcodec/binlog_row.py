@@ -37,12 +37,12 @@ _HINT = (
 Texts = list[str | None]
 
 
-class BinlogRows(NamedTuple):
+class DecodedBinlogRows(NamedTuple):
     before: Texts | None
     after: Texts | None
 
 
-def decode_logged(schema: TableSchema, value: bytes) -> BinlogRows:
+def decode_logged(schema: TableSchema, value: bytes) -> DecodedBinlogRows:
     """As `decode_event`, in the columns of a segment's table. Raises FeedUnsuitable for a table without a layout."""
     try:
         schema_version = schema_version_of(value)
@@ -51,12 +51,12 @@ def decode_logged(schema: TableSchema, value: bytes) -> BinlogRows:
     return decode_event(binlog_table_of(schema, schema_version), value)
 
 
-def decode_event(table: BinlogTable, value: bytes) -> BinlogRows:
+def decode_event(table: BinlogTable, value: bytes) -> DecodedBinlogRows:
     """Canonical text of `table.table.columns`, None where NULL, of the row before and after the event. Raises MessageUnreadable, with the
     table and the byte in the value."""
     try:
         event = event_of(value)
-        return BinlogRows(*(None if image is None else _texts(table, value, image) for image in (event.old, event.new)))
+        return DecodedBinlogRows(*(None if image is None else _texts(table, value, image) for image in (event.old, event.new)))
     except Broken as broken:
         raise unreadable(table.table, broken) from broken
 

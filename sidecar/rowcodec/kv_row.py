@@ -50,7 +50,7 @@ class Cell(NamedTuple):
     end: int
 
 
-class Cells(NamedTuple):
+class RowCells(NamedTuple):
     """A row of format 2: not-null cells and null columns by column id."""
 
     present: dict[int, Cell]
@@ -132,7 +132,7 @@ def _of_columns(table: KvTable, found: Mapping[int, DecodedRow]) -> list[Decoded
     return [found.get(column.id) or (found.get(column.successor.id) if column.successor else None) for column in table.columns]
 
 
-def _cell_value(column: KvColumn, value: bytes, cells: Cells) -> DecodedRow | None:
+def _cell_value(column: KvColumn, value: bytes, cells: RowCells) -> DecodedRow | None:
     cell = cells.present.get(column.id)
     if cell is None:
         return DecodedRow(HEAD_BYTES, None, column) if column.id in cells.nulls else None
@@ -180,7 +180,7 @@ def _cast(column: KvColumn, successor: KvColumn, text: str | None) -> str | None
 # ---- format 2 -------------------------------------------------------------------------------------------------------
 
 
-def cells_of(value: bytes) -> Cells:
+def cells_of(value: bytes) -> RowCells:
     """The structure of a row of format 2, checksum included but not verified. Raises Broken."""
     if len(value) < HEAD_BYTES:
         raise Broken(0, f"{HEAD_BYTES} bytes of a row's head", f"{len(value)} bytes")
@@ -211,10 +211,10 @@ def cells_of(value: bytes) -> Cells:
         present[id_] = Cell(start, stop)
         start = stop
     if flags & FLAG_CHECKSUM:
-        return Cells(present, nulls, read_checksum(value, start))
+        return RowCells(present, nulls, read_checksum(value, start))
     if start != len(value):
         raise Broken(start, "the end of the row", f"{len(value) - start} bytes more")
-    return Cells(present, nulls, None)
+    return RowCells(present, nulls, None)
 
 
 # ---- format 1 -------------------------------------------------------------------------------------------------------

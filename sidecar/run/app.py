@@ -22,7 +22,7 @@ from threading import Event
 import sidecar
 from sidecar.adapters.clock import MonotonicClock, newest_ts
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
-from sidecar.adapters.etcd.owner import EtcdOwner, Holder, owner
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.adapters.tidb.schema import TidbSchemas
@@ -53,8 +53,8 @@ from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
 from sidecar.run.merge_process import MergeProcess, unexplained
-from sidecar.run.metrics import MetricsServer, Tally
-from sidecar.run.news import Line, News, cannot_begin, open_secrets, standby, started, stopped, term_ended, worker_died
+from sidecar.run.metrics import MetricsServer, MetricsTally
+from sidecar.run.news import News, NewsLine, cannot_begin, open_secrets, standby, started, stopped, term_ended, worker_died
 from sidecar.run.resumes import Resumes
 from sidecar.run.term import Term
 from sidecar.ticdc.changefeed import Changefeed
@@ -85,7 +85,7 @@ class Sidecar:
         self._rows_per_s = 0.0
         self._standby_since_s: float | None = None
         self.requests = QueuedRequests()
-        self.tally = Tally()
+        self.tally = MetricsTally()
         self.clock = MonotonicClock()
         self._config_path, self._holds_rows, self._spool = config_path, holds_rows, spool
         self._parts = ExitStack()
@@ -130,7 +130,7 @@ class Sidecar:
             self.client,
             self.root,
             lease_s=config.etcd.lease_s,
-            holder=Holder(socket.gethostname(), os.getpid(), config.control.advertise or config.control.listen),
+            holder=OwnerHolder(socket.gethostname(), os.getpid(), config.control.advertise or config.control.listen),
             epoch_min=last.epoch + 1 if last else 1,
         )
         self._parts.callback(self.ownership.release)
@@ -290,7 +290,7 @@ class Sidecar:
             log=segments,
             source=source,
             schemas=brought.schemas,
-            progress=EtcdProgress(self.client, self.root, self.ownership, lambda what: say(Line(what, {}, "warning"))),
+            progress=EtcdProgress(self.client, self.root, self.ownership, lambda what: say(NewsLine(what, {}, "warning"))),
             requests=self.requests,
             clock=self.clock,
             spill=self.spill,
@@ -300,14 +300,14 @@ class Sidecar:
             beside=beside(config),
         )
 
-    def _count(self) -> Tally:
+    def _count(self) -> MetricsTally:
         room: tuple[int, int] | None = None
         with suppress(storage.StorageError):  # no folder yet, or it does not answer: the log's own writes tell
             room = storage.volume_bytes(storage.log_folder(self.config.log.uri))
         deaths = self.tally.worker_deaths + (self._worker.deaths if self._worker else 0)
         return replace(self.tally, worker_deaths=deaths, log_volume_bytes=room)
 
-    def _ended(self, error: TicdcDumpError, line: Line) -> None:
+    def _ended(self, error: TicdcDumpError, line: NewsLine) -> None:
         self.last_error = str(error)
         ended = self.tally.terms_ended
         ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
@@ -363,7 +363,7 @@ class Sidecar:
 
 def note(what: str) -> None:
     """Something that an operator should know."""
-    say(Line(what, {}, "warning"))
+    say(NewsLine(what, {}, "warning"))
 
 
 def tells_no_gap(config: Config, changefeed: Changefeed) -> bool:

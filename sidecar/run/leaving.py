@@ -24,7 +24,7 @@ from typing import Any
 
 from sidecar.adapters.etcd.changefeed import read_changefeed_info
 from sidecar.adapters.etcd.client import ROOT, Delete, EtcdClient, changefeed_root, check_name
-from sidecar.adapters.etcd.owner import EtcdOwner, Holder, owner
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.tidb.source import mark_row_id
 from sidecar.binlog.nodes import OFFLINE
 from sidecar.config import Config, EtcdSection, TikvSection
@@ -60,7 +60,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftBehind:
     """What stays: what it is, and how it is removed."""
 
     what: str
@@ -76,7 +76,7 @@ class KeptBehind:
     roots: tuple[str, ...]
     keys: tuple[str, ...]
     safe_points: tuple[str, ...]
-    left: tuple[Left, ...]
+    left: tuple[LeftBehind, ...]
     drainer: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -136,14 +136,14 @@ def remove(client: EtcdClient, reach: Reach, kept: KeptBehind) -> None:
 
 
 def _own(client: EtcdClient, root: str, name: ChangefeedName, held: ExitStack) -> EtcdOwner:
-    mine = EtcdOwner(client, root, lease_s=LEASE_S, holder=Holder(socket.gethostname(), os.getpid(), "none: ticdc-dump remove"))
+    mine = EtcdOwner(client, root, lease_s=LEASE_S, holder=OwnerHolder(socket.gethostname(), os.getpid(), "none: ticdc-dump remove"))
     held.callback(mine.release)
     if mine.acquire(timeout_s=0) is None:
         raise _owned(name, owner(client, root))
     return mine
 
 
-def _owned(name: ChangefeedName, holder: Holder | None) -> RefusedRequest:
+def _owned(name: ChangefeedName, holder: OwnerHolder | None) -> RefusedRequest:
     who = f"process {holder.pid} on {holder.host}, reached at {holder.address}, since {holder.since}" if holder else "one that just began"
     return RefusedRequest(
         f"a sidecar owns changefeed {name}: {who}; nothing was removed",
@@ -190,22 +190,22 @@ def _identity(folder: storage.Folder) -> str:
 # ---- what stays -------------------------------------------------------------------------------------------------------
 
 
-def _left(reach: Reach, *, is_defined: bool) -> Iterator[Left]:
+def _left(reach: Reach, *, is_defined: bool) -> Iterator[LeftBehind]:
     name, config = reach.name, reach.config
     if config is None:
-        yield Left("log and sinks' outputs, wherever its settings say", "give --config to have them named")
+        yield LeftBehind("log and sinks' outputs, wherever its settings say", "give --config to have them named")
     else:
         yield _log(reach, config)
         for uri in config.sinks:
             how = "it is yours; a new sidecar needs a new log, and this output's log none other"
-            yield Left(f"output of sink {without_secrets(uri)}", ". ".join(filter(None, (how, _beside(reach, uri)))))
+            yield LeftBehind(f"output of sink {without_secrets(uri)}", ". ".join(filter(None, (how, _beside(reach, uri)))))
     row = mark_row_id(name)
-    yield Left(f"a row of {MARK_TABLE} in TiDB", f"DELETE FROM {MARK_TABLE} WHERE changefeed_id = '{row}';")
+    yield LeftBehind(f"a row of {MARK_TABLE} in TiDB", f"DELETE FROM {MARK_TABLE} WHERE changefeed_id = '{row}';")
     if config is not None and config.feed == "kafka":
         group = group_of(name, config.kafka)
-        yield Left(f"consumer group {group} in Kafka", f"kafka-consumer-groups.sh --bootstrap-server … --delete --group {group}")
+        yield LeftBehind(f"consumer group {group} in Kafka", f"kafka-consumer-groups.sh --bootstrap-server … --delete --group {group}")
     if is_defined:
-        yield Left(f"changefeed {name} in TiCDC", f"cdc cli changefeed remove -c {name.id}")
+        yield LeftBehind(f"changefeed {name} in TiCDC", f"cdc cli changefeed remove -c {name.id}")
 
 
 def _beside(reach: Reach, uri: str) -> str:
@@ -215,7 +215,7 @@ def _beside(reach: Reach, uri: str) -> str:
         return ""
 
 
-def _log(reach: Reach, config: Config) -> Left:
+def _log(reach: Reach, config: Config) -> LeftBehind:
     """Told where it cannot be looked at: that is no reason to keep anything elsewhere."""
     try:
         folder = storage.log_folder(config.log.uri)
@@ -223,9 +223,9 @@ def _log(reach: Reach, config: Config) -> Left:
         with storage_errors(folder):
             segments = sum(map(is_manifest, storage.list_names(folder, deep=False))) if identity else 0
     except TicdcDumpError as error:
-        return Left(f"log {without_secrets(config.log.uri)}, which could not be looked at: {error.message}", error.hint)
+        return LeftBehind(f"log {without_secrets(config.log.uri)}, which could not be looked at: {error.message}", error.hint)
     if not identity:
-        return Left(f"log {folder}: nothing is there", "nothing")
+        return LeftBehind(f"log {folder}: nothing is there", "nothing")
     if not identity.startswith(f"{reach.name}/"):
-        return Left(f"log {folder}, which is of changefeed {identity}", "leave it alone; log.uri names another changefeed's log")
-    return Left(f"log {folder}, {segments} segments", "delete the folder when no sink needs it any more")
+        return LeftBehind(f"log {folder}, which is of changefeed {identity}", "leave it alone; log.uri names another changefeed's log")
+    return LeftBehind(f"log {folder}, {segments} segments", "delete the folder when no sink needs it any more")

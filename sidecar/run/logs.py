@@ -17,7 +17,7 @@ import structlog
 from sidecar.config import LoggingSection
 from sidecar.errors import TicdcDumpError
 from sidecar.process.printable import printable
-from sidecar.run.news import Line
+from sidecar.run.news import NewsLine
 
 EXIT_DEFECT = 1
 
@@ -55,7 +55,7 @@ def _text() -> structlog.typing.Processor:
     return text
 
 
-def say(*lines: Line) -> None:
+def say(*lines: NewsLine) -> None:
     for line in lines:
         getattr(log, line.level)(line.event, **line.values)
 

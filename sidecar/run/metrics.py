@@ -43,7 +43,7 @@ CLOSING_MAX_S = 5.0
 
 
 @dataclass(slots=True)
-class Tally:
+class MetricsTally:
     """Counted by the process itself, over all its terms. `terms_ended`: by the class of the error that ended them. `log_volume_bytes`:
     free, and in all, on the log's volume; None where it is on none."""
 
@@ -54,7 +54,7 @@ class Tally:
 
 
 class _StatusCollector(Collector):
-    def __init__(self, status: Callable[[], SidecarStatus | None], tally: Callable[[], Tally]) -> None:
+    def __init__(self, status: Callable[[], SidecarStatus | None], tally: Callable[[], MetricsTally]) -> None:
         self._status, self._tally = status, tally
 
     def collect(self) -> Iterator[Metric]:
@@ -210,7 +210,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 class MetricsServer:
     """Answers /metrics and /healthz until `close`. `port`: the one it got, where the setting's is 0."""
 
-    def __init__(self, listen: str, status: Callable[[], SidecarStatus | None], tally: Callable[[], Tally]) -> None:
+    def __init__(self, listen: str, status: Callable[[], SidecarStatus | None], tally: Callable[[], MetricsTally]) -> None:
         host, _, port = listen.rpartition(":")
         registry = CollectorRegistry()
         registry.register(_StatusCollector(status, tally))

@@ -44,7 +44,7 @@ Level = Literal["info", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NewsLine:
     """`values` are texts and numbers. What is not worth telling is not in it."""
 
     event: str
@@ -55,30 +55,30 @@ class Line:
 # ---- the process ---------------------------------------------------------------------------------------------------------
 
 
-def started(config: Config, *, version: str) -> Line:
+def started(config: Config, *, version: str) -> NewsLine:
     section = config.changefeed
     values = {"version": version, "changefeed": str(ChangefeedName(section.cluster, section.namespace, section.id))}
-    return Line("started", values | _given(control=config.control.listen, metrics=config.metrics.listen))
+    return NewsLine("started", values | _given(control=config.control.listen, metrics=config.metrics.listen))
 
 
-def open_secrets(config: Config) -> list[Line]:
+def open_secrets(config: Config) -> list[NewsLine]:
     return [
-        Line("a secret's file is open to others", {"setting": setting, "file": path, "mode": mode, "hint": MEND}, "warning")
+        NewsLine("a secret's file is open to others", {"setting": setting, "file": path, "mode": mode, "hint": MEND}, "warning")
         for setting, path, mode in unprotected(config)
     ]
 
 
-def cannot_begin(error: TicdcDumpError) -> Line:
+def cannot_begin(error: TicdcDumpError) -> NewsLine:
     """What the process is made of is not reachable yet."""
-    return Line("cannot begin yet", _error(error), "warning")
+    return NewsLine("cannot begin yet", _error(error), "warning")
 
 
-def standby(owner: str | None) -> Line:
+def standby(owner: str | None) -> NewsLine:
     """`owner`: the control address of the one that has the lease."""
-    return Line("standby", {"owner": owner or "not known yet"})
+    return NewsLine("standby", {"owner": owner or "not known yet"})
 
 
-def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], status: SidecarStatus, *, waited_s: float) -> Line:
+def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], status: SidecarStatus, *, waited_s: float) -> NewsLine:
     """This process is the owner and reads the feed. `place`: where the changes come from; `waited_s`: as a standby."""
     values = {
         "changefeed": str(changefeed.name),
@@ -91,29 +91,29 @@ def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], s
         "sinks": ", ".join(map(without_secrets, config.sinks)),
         "merge_worker": "managed" if config.spark.managed else "external",
     }
-    return Line("attached", values | _given(standby_s=round(waited_s)))
+    return NewsLine("attached", values | _given(standby_s=round(waited_s)))
 
 
-def term_ended(error: TicdcDumpError, *, goes_on: bool) -> Line:
+def term_ended(error: TicdcDumpError, *, goes_on: bool) -> NewsLine:
     """`goes_on`: as a standby, or with another term."""
     then = "the process ends" if not goes_on else "tried again" if error.retryable else "a standby"
-    return Line("the term ended", _error(error) | {"then": then}, "warning")
+    return NewsLine("the term ended", _error(error) | {"then": then}, "warning")
 
 
 def _error(error: TicdcDumpError) -> dict[str, object]:
     return {"error": type(error).__name__, "text": error.message, "hint": error.hint}
 
 
-def worker_died(death: Death) -> Line:
+def worker_died(death: Death) -> NewsLine:
     if death.unborn:
         text, hint = parted(death.unborn)
-        return Line("merge worker cannot start", {"again_in_s": round(death.again_in_s), "text": text, "hint": hint}, "warning")
+        return NewsLine("merge worker cannot start", {"again_in_s": round(death.again_in_s), "text": text, "hint": hint}, "warning")
     values = {"exit_code": death.exit_code, "lived_s": round(death.lived_s), "again_in_s": round(death.again_in_s)}
-    return Line("merge worker died", values, "warning")
+    return NewsLine("merge worker died", values, "warning")
 
 
-def stopped() -> Line:
-    return Line("stopped as told", {})
+def stopped() -> NewsLine:
+    return NewsLine("stopped as told", {})
 
 
 # ---- a term --------------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class News:
         self._dump: _DumpSeen | None = None
         self._segments: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
 
-    def heard(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> list[Line]:
+    def heard(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> list[NewsLine]:
         """`report`: the merge worker's last; one of a worker that does not run is not looked at."""
         before = self._before
         report = report if status.merge_worker in ("running", "external") else None
@@ -190,30 +190,30 @@ class News:
 
     # ---- the stream ----------------------------------------------------------------------------------------------------
 
-    def _worker(self, before: SidecarStatus | None, now: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[Line]:
+    def _worker(self, before: SidecarStatus | None, now: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[NewsLine]:
         """Its death is told by who minds it, with its exit code."""
         if now.merge_worker != (before.merge_worker if before else ""):
             if now.merge_worker == "starting":
                 self._worker_since_s = at_s
-                yield Line("merge worker started", {})
+                yield NewsLine("merge worker started", {})
             elif now.merge_worker == "running":
-                yield Line("merge worker ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
+                yield NewsLine("merge worker ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
         if report is not None and report.spark != self._spark:
             self._spark = report.spark
             if self._spark == "ready":
-                yield Line("Spark ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
+                yield NewsLine("Spark ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
         if report is not None and report.skipped > self._skipped:
             self._skipped = report.skipped
-            yield Line("rows skipped", {"rows": report.skipped, "hint": "ticdc-dump skip --config FILE --list tells which"}, "warning")
+            yield NewsLine("rows skipped", {"rows": report.skipped, "hint": "ticdc-dump skip --config FILE --list tells which"}, "warning")
         for sink in report.sinks if report is not None else ():
             if sink.error != self._stands.get(sink.sink, ""):
                 self._stands[sink.sink] = sink.error
-                yield _sink_stands(sink) if sink.error else Line("sink goes on", {"sink": sink.sink})
+                yield _sink_stands(sink) if sink.error else NewsLine("sink goes on", {"sink": sink.sink})
             if sink.began and sink.sink not in self._late:
                 self._late.add(sink.sink)
                 yield _began_late(sink)
 
-    def _above_bounds(self, now: SidecarStatus) -> Iterator[Line]:
+    def _above_bounds(self, now: SidecarStatus) -> Iterator[NewsLine]:
         """Once for each dump and sink."""
         if now.progress is None or now.progress.state is not DumpState.RUNNING:
             return
@@ -222,14 +222,14 @@ class News:
             if at not in self._above and (text := above_bound(sink)):
                 self._above.add(at)
                 hint = "raise the bound, or keep it with `dumpset --strict-bound` and a slower dump"
-                yield Line("live delivery above its bound", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
+                yield NewsLine("live delivery above its bound", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
 
-    def _first_delivery(self, status: SidecarStatus, at_s: float) -> Iterator[Line]:
+    def _first_delivery(self, status: SidecarStatus, at_s: float) -> Iterator[NewsLine]:
         if not self._delivers and (status.delivered_ts or 0) > self._began_ts:
             self._delivers = True
-            yield Line("first delivery", {"delivered": utc(status.delivered_ts), "seconds": round(at_s - self._began_s, 1)})
+            yield NewsLine("first delivery", {"delivered": utc(status.delivered_ts), "seconds": round(at_s - self._began_s, 1)})
 
-    def _minutely(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[Line]:
+    def _minutely(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[NewsLine]:
         if not self._segments or self._segments[-1][0] != status.segments:
             self._segments.append((status.segments, at_s))
         accepted = report.seq if report else None
@@ -241,7 +241,7 @@ class News:
             return
         if report is not None and report.guessed != self._guessed:
             self._guessed = report.guessed
-            yield Line("ambiguous timestamps", {"values": report.guessed, "hint": "taken as kafka.ambiguous says"}, "warning")
+            yield NewsLine("ambiguous timestamps", {"values": report.guessed, "hint": "taken as kafka.ambiguous says"}, "warning")
         values: dict[str, object] = {
             "at": utc(status.resolved_ts),
             "lag_s": round(status.resolved_lag_s, 1),
@@ -254,7 +254,7 @@ class News:
             values["delivered_segments"] = accepted - last.accepted
         if report is not None and len(report.sinks) > 1:
             values["sinks"] = ", ".join(f"{sink.sink} {self._lag_s(sink.accepted, at_s):.1f} s behind" for sink in report.sinks)
-        yield Line("resolved", values | _progress(status) | _given(waiting_for=status.waiting_for))
+        yield NewsLine("resolved", values | _progress(status) | _given(waiting_for=status.waiting_for))
 
     def _lag_s(self, accepted: Seq | None, at_s: float) -> float:
         """The age of a sink's oldest segment that it has not accepted."""
@@ -263,7 +263,7 @@ class News:
 
     # ---- the dump ------------------------------------------------------------------------------------------------------
 
-    def _of_dump(self, status_before: SidecarStatus | None, now: Progress, at_s: float) -> Iterator[Line]:
+    def _of_dump(self, status_before: SidecarStatus | None, now: Progress, at_s: float) -> Iterator[NewsLine]:
         before = status_before.progress if status_before else None
         if self._dump is None or self._dump.dump_id != now.dump_id:
             self._dump, before = _DumpSeen(now.dump_id, self._at_s, running_s=at_s - self._at_s), None
@@ -275,7 +275,7 @@ class News:
                 elif now.state not in OVER:  # else it was told by whoever owned it then
                     yield _taken_over(now)
                 return
-            yield Line("dump begun", _outline(now) | _given(**asdict(now.pace)))
+            yield NewsLine("dump begun", _outline(now) | _given(**asdict(now.pace)))
         seen = self._dump
         if before is not None and before.state is DumpState.RUNNING:
             seen.running_s += at_s - self._at_s
@@ -283,12 +283,12 @@ class News:
             return
         yield from self._tables_done(seen, before, now, at_s)
         if before is not None and (before.pace, before.chunk_rows) != (now.pace, now.chunk_rows):
-            yield Line("dump set", {"dump": now.dump_id, "chunk_rows": now.chunk_rows, **_in_force(now.pace, self._defaults)})
+            yield NewsLine("dump set", {"dump": now.dump_id, "chunk_rows": now.chunk_rows, **_in_force(now.pace, self._defaults)})
         if now.state is not (before.state if before else DumpState.RUNNING):
             yield self._state(seen, now)
             seen.free_s = at_s
 
-    def _tables_done(self, seen: _DumpSeen, before: Progress | None, now: Progress, at_s: float) -> Iterator[Line]:
+    def _tables_done(self, seen: _DumpSeen, before: Progress | None, now: Progress, at_s: float) -> Iterator[NewsLine]:
         done_before = {table.table for table in before.tables if table.complete_at is not None} if before else set()
         done = []
         for table in now.tables:
@@ -299,65 +299,65 @@ class News:
                 if table.complete_at is not None:
                     done.append((table, seen.tables.pop(table.table, watched)))
         for table, watched in done[:TABLES_TOLD_MAX]:
-            yield Line("table done", {"table": str(table.table), **_figures(table.rows, watched.rows, at_s - watched.since_s)})
+            yield NewsLine("table done", {"table": str(table.table), **_figures(table.rows, watched.rows, at_s - watched.since_s)})
         if rest := done[TABLES_TOLD_MAX:]:
-            yield Line("tables done", {"tables": len(rest), "rows": sum(table.rows for table, _ in rest)})
+            yield NewsLine("tables done", {"tables": len(rest), "rows": sum(table.rows for table, _ in rest)})
         if done:
             seen.free_s = at_s
 
-    def _state(self, seen: _DumpSeen, now: Progress) -> Line:
+    def _state(self, seen: _DumpSeen, now: Progress) -> NewsLine:
         event = "dump resumed" if now.state is DumpState.RUNNING else f"dump {now.state}"
         values = {"dump": now.dump_id, "tables": _tables(now), **_figures(_rows(now), seen.rows_before, seen.running_s)}
         if now.state in OVER:
             values["bytes"] = sum(table.bytes for table in now.tables)
         reason, hint = parted(now.reason or "")
-        return Line(event, values | _given(reason=reason, hint=hint), "warning" if now.state is DumpState.FAILED else "info")
+        return NewsLine(event, values | _given(reason=reason, hint=hint), "warning" if now.state is DumpState.FAILED else "info")
 
 
-def _outage(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[Line]:
+def _outage(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
     """What the dump waits for; who reads a line has no part in it."""
     away_s = before.source_away_s if before else 0.0
     if now.source_away_s and not away_s:
-        yield Line("source away", {"seconds": round(now.source_away_s), "text": now.last_error}, "warning")
+        yield NewsLine("source away", {"seconds": round(now.source_away_s), "text": now.last_error}, "warning")
     elif away_s and not now.source_away_s and now.progress is not None and now.progress.state is DumpState.RUNNING:
-        yield Line("source is back", {"seconds": round(away_s)})
+        yield NewsLine("source is back", {"seconds": round(away_s)})
 
 
-def _sink_stands(sink: SinkDelivery) -> Line:
+def _sink_stands(sink: SinkDelivery) -> NewsLine:
     text, hint = parted(sink.error)
-    return Line("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
+    return NewsLine("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
 
 
-def _began_late(sink: SinkDelivery) -> Line:
+def _began_late(sink: SinkDelivery) -> NewsLine:
     text = (
         f"it has the log from segment {sink.began} on only: its tables lack the rows from before that no later change or dump has brought"
     )
     hint = "unless a dump has run since, start one of the tables that it is to have whole"
-    return Line("sink began late", {"sink": sink.sink, "segment": sink.began, "text": text, "hint": hint}, "warning")
+    return NewsLine("sink began late", {"sink": sink.sink, "segment": sink.began, "text": text, "hint": hint}, "warning")
 
 
-def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[Line]:
+def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
     """A status knows the newest: those before it within half a second are counted."""
     passed = now.ddls - (before.ddls if before else 0)
     if passed > 0:
         query = " ".join(now.last_ddl.split())
         shown = query if len(query) <= DDL_CHARS_MAX else f"{query[:DDL_CHARS_MAX]} …"
-        yield Line("DDL passed", {"at": utc(now.last_ddl_ts), "query": shown} | _given(more_before_it=passed - 1))
+        yield NewsLine("DDL passed", {"at": utc(now.last_ddl_ts), "query": shown} | _given(more_before_it=passed - 1))
 
 
-def _rewrites(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[Line]:
+def _rewrites(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
     if now.rewrites > (before.rewrites if before else 0):
         named = ", ".join(map(str, now.rewritten[:TABLES_TOLD_MAX]))
         hint = "nothing if dump.reread_rewritten is set and a dump has the table; else dump it again"
-        yield Line("rows beside a DDL may be wrong", {"tables": named, "why": "TiCDC's own, deploy/KV.md", "hint": hint}, "warning")
+        yield NewsLine("rows beside a DDL may be wrong", {"tables": named, "why": "TiCDC's own, deploy/KV.md", "hint": hint}, "warning")
 
 
 def _outline(dump: Progress) -> dict[str, object]:
     return {"dump": dump.dump_id, "tables": _tables(dump), "brackets": str(dump.brackets), "chunk_rows": dump.chunk_rows}
 
 
-def _taken_over(dump: Progress) -> Line:
-    return Line("dump taken over", _outline(dump) | {"state": str(dump.state), "rows": _rows(dump)})
+def _taken_over(dump: Progress) -> NewsLine:
+    return NewsLine("dump taken over", _outline(dump) | {"state": str(dump.state), "rows": _rows(dump)})
 
 
 def _progress(status: SidecarStatus) -> dict[str, object]:

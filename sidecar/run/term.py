@@ -26,7 +26,7 @@ from sidecar.errors import LogBroken, OwnershipLost, StorageFull, parted
 from sidecar.log import reserve, storage
 from sidecar.log.identity import claim_log
 from sidecar.log.segment_log import FolderLog
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Deliveries, Ownership, SegmentLog
 from sidecar.ticdc.changefeed import Changefeed
 
@@ -183,10 +183,10 @@ def check_held(ownership: Ownership) -> None:
         )
 
 
-def limits(config: Config, changefeed: Changefeed) -> Limits:
+def limits(config: Config, changefeed: Changefeed) -> PipelineLimits:
     """Key-values come from where their puller was told to begin, whatever start-ts is."""
     dump = config.dump
-    return Limits(
+    return PipelineLimits(
         held_bytes_max=config.log.held_bytes_max,
         start_ts=CommitTs(changefeed.start_ts if config.encoded else 0),
         dump=DumpLimits(

@@ -77,7 +77,7 @@ class FeedFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkUri:
+class ChangefeedSinkUri:
     """`hosts`: `host:port` or `[::1]:port`, as written. `path`: without the slashes around it; Kafka's default topic.
     `parameters`: the first value of each."""
 
@@ -87,7 +87,7 @@ class SinkUri:
     parameters: dict[str, str] = field(repr=False)
 
     @classmethod
-    def parsed(cls, text: str) -> SinkUri:
+    def parsed(cls, text: str) -> ChangefeedSinkUri:
         """Raises ConfigError. Several hosts with IPv6 among them are more than `urllib` reads."""
         found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", text, re.DOTALL)
         if found is None:
@@ -131,9 +131,9 @@ class Changefeed:
         return f"{self.name}/{self.incarnation}"
 
     @property
-    def sink(self) -> SinkUri:
+    def sink(self) -> ChangefeedSinkUri:
         """Raises ConfigError for a URI that is not one."""
-        return SinkUri.parsed(self.sink_uri)
+        return ChangefeedSinkUri.parsed(self.sink_uri)
 
     def setting(self, *path: str) -> object:
         """A value of the config section, None if it is not there: `setting("sink", "open", "output-old-value")`."""

@@ -33,11 +33,11 @@ from sidecar.ticdc.changefeed import (
     PUSH_SCHEME,
     Changefeed,
     ChangefeedName,
+    ChangefeedSinkUri,
     ColumnSelector,
     Dispatcher,
     EventFilter,
     FeedFilter,
-    SinkUri,
 )
 
 _OLD_STATES = {1: "stopped", 3: "removed", 4: "finished"}
@@ -135,7 +135,7 @@ def changefeed(name: ChangefeedName, info_json: bytes | str) -> Changefeed:
         raise ConfigError(
             f"the definition that was read for {name} is of changefeed {written_for}", hint="report this with TiCDC's version"
         )
-    uri, sink, failure = SinkUri.parsed(info.sink_uri), config.sink or _Sink(), info.error or info.warning
+    uri, sink, failure = ChangefeedSinkUri.parsed(info.sink_uri), config.sink or _Sink(), info.error or info.warning
     return Changefeed(
         name=name,
         incarnation=re.sub(r"[^0-9A-Za-z.]", "-", f"{info.create_time.replace(':', '').replace('+', 'p')}-{info.start_ts}"),

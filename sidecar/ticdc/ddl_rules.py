@@ -27,7 +27,7 @@ from sidecar.ticdc.changefeed import FeedFilter
 from sidecar.ticdc.table_rules import TableRules, compiled
 
 
-class Verdict(Enum):
+class DdlVerdict(Enum):
     DISCARD = "discard"
     IGNORE = "ignore"
     SEND = "send"
@@ -109,18 +109,18 @@ class DdlRules:
         allowed = EVENT_TYPES.keys() if new_architecture else EVENT_TYPES.keys() - NEW_ARCHITECTURE_ONLY
         return cls(rules, events, frozenset(feed_filter.ignore_txn_start_ts), allowed)
 
-    def verdict(self, event: DdlEvent) -> Verdict:
+    def verdict(self, event: DdlEvent) -> DdlVerdict:
         """For the whole DDL: SEND if any of its tables is to be sent.
 
         Raises UnsupportedDdl if a table is renamed from outside the rules to inside: TiCDC stops there too.
         """
         if event.action not in self.allowed:
-            return Verdict.DISCARD
+            return DdlVerdict.DISCARD
         if event.action in _SCHEMA_DDLS:
             kept = not is_system_schema(event.schema) and schema_matches(self.tables, event.schema)
-            return self._kept(event, [TableName(event.schema, "")]) if kept else Verdict.DISCARD
+            return self._kept(event, [TableName(event.schema, "")]) if kept else DdlVerdict.DISCARD
         names = [name for change in event.tables if (name := self._matched_name(event, change)) is not None]
-        return self._kept(event, names) if names else Verdict.DISCARD
+        return self._kept(event, names) if names else DdlVerdict.DISCARD
 
     def may_hide(self, name: TableName, kind: str, query: str) -> bool:
         """Whether a DDL of the table may be left out and change what rows are. `kind` is TiDB's word (ADMIN SHOW DDL JOBS): where it is
@@ -147,10 +147,10 @@ class DdlRules:
             )
         return None
 
-    def _kept(self, event: DdlEvent, names: Collection[TableName]) -> Verdict:
+    def _kept(self, event: DdlEvent, names: Collection[TableName]) -> DdlVerdict:
         if event.start_ts in self.ignored_start_ts or all(self._ignored(event, name) for name in names):
-            return Verdict.IGNORE
-        return Verdict.SEND
+            return DdlVerdict.IGNORE
+        return DdlVerdict.SEND
 
     def _ignored(self, event: DdlEvent, name: TableName) -> bool:
         types = {"all", "all ddl", EVENT_TYPES[event.action]} | (set() if event.action in _NOT_ALTER_TABLE else {"alter table"})

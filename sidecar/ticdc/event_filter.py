@@ -29,7 +29,7 @@ from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
 from sidecar.ticdc.changefeed import Changefeed, EventFilter
 from sidecar.ticdc.ddl_rules import ALIASES, EVENT_TYPES, sql_rules
-from sidecar.ticdc.expression import Expression, NotAnExpression
+from sidecar.ticdc.expression import FilterExpression, NotAnExpression
 from sidecar.ticdc.table_rules import TableRules, compiled
 
 
@@ -167,7 +167,7 @@ class Through:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftOut:
     """No row of it would have come through."""
 
     reason: str
@@ -177,7 +177,7 @@ class Left:
 class DumpScope:
     """Each table that the table rules have. `warnings`: sentences, each begins with the table that it is about."""
 
-    tables: Mapping[TableName, Through | Left]
+    tables: Mapping[TableName, Through | LeftOut]
     warnings: tuple[str, ...]
 
 
@@ -191,14 +191,14 @@ def dump_scope(
     NO_BACKSLASH_ESCAPES and PIPES_AS_CONCAT. Raises FeedUnsuitable.
     """
     rules = FilterRules.of(changefeed)
-    tables: dict[TableName, Through | Left] = {}
+    tables: dict[TableName, Through | LeftOut] = {}
     warnings: list[str] = []
     for table, schema in schemas.items():
         if table == MARK_TABLE or not rules.has(table):
             continue
         setting = rules.ignoring(table, RowEvent.INSERT)
         if setting:
-            tables[table] = Left(f"{setting}, leaves out its inserts")
+            tables[table] = LeftOut(f"{setting}, leaves out its inserts")
             continue
         exprs = rules.exprs(table, RowEvent.INSERT)
         parts = [_Predicate(expr, schema, server_tz, text_collation) for expr in exprs]
@@ -241,7 +241,7 @@ class _Predicate:
         self.expr = expr
         self._server_tz, self._text_collation = server_tz, text_collation
         try:
-            self._found = Expression.of(expr.text, schema)
+            self._found = FilterExpression.of(expr.text, schema)
             self._columns = self._found.columns()
         except NotAnExpression as error:
             raise FeedUnsuitable(

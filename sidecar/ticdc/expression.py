@@ -41,14 +41,14 @@ class ExpressionToken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class FilterExpression:
     """`of` makes it. Tokens are told by their number; -1 is none."""
 
     schema: TableSchema
     tokens: Sequence[ExpressionToken]
 
     @classmethod
-    def of(cls, text: str, schema: TableSchema) -> Expression:
+    def of(cls, text: str, schema: TableSchema) -> FilterExpression:
         """Raises NotAnExpression."""
         tokens: list[ExpressionToken] = []
         at = deep = 0

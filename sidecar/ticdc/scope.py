@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.ticdc.changefeed import Changefeed
-from sidecar.ticdc.event_filter import FilterRules, Left, Through, dump_scope
+from sidecar.ticdc.event_filter import FilterRules, LeftOut, Through, dump_scope
 
 
 class LiveScope:
@@ -17,7 +17,7 @@ class LiveScope:
 
     def __init__(self, *, server_tz: str) -> None:
         self._server_tz = server_tz
-        self._through: dict[TableName, Through | Left] = {}
+        self._through: dict[TableName, Through | LeftOut] = {}
         self._rules: FilterRules | None = None
         self.warnings: tuple[str, ...] = ()
 
@@ -38,7 +38,7 @@ class LiveScope:
         match found:
             case Through(predicate):
                 return True, predicate or ""
-            case Left(reason):
+            case LeftOut(reason):
                 return False, reason
             case None:
                 return False, "the changefeed's table rules leave it out, or the DDL that made it has not come by the feed yet"

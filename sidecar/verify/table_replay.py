@@ -31,7 +31,7 @@ OutputRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RowFinding:
     """One key that is wrong at position `at_ts`, and how."""
 
     key: Key
@@ -44,12 +44,12 @@ class Findings:
     """`count` of all, `samples` of the first keys."""
 
     count: int = 0
-    samples: list[Finding] = field(default_factory=list)
+    samples: list[RowFinding] = field(default_factory=list)
 
     def add(self, key: Key, at_ts: CommitTs, what: str) -> None:
         self.count += 1
         if len(self.samples) < SAMPLES_MAX and all(sample.key != key for sample in self.samples):
-            self.samples.append(Finding(key, at_ts, what))
+            self.samples.append(RowFinding(key, at_ts, what))
 
 
 @dataclass(frozen=True, slots=True)

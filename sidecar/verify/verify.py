@@ -44,7 +44,7 @@ class Truth(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VerifyVerdict:
     """`not_replicated`: tables asked for that have no handle key. `unexpected`: tables in the output that must not be there,
     with their first row's place."""
 
@@ -82,7 +82,7 @@ def verify(
     tables: Collection[TableName],
     steps: Sequence[RowStep] = (),
     false_deletes: FalseDeletes = NO_FALSE_DELETES,
-) -> Verdict:
+) -> VerifyVerdict:
     """Check the JSON lines in `output`. Raises SinkError for rows that cannot be read."""
     segments = read_segments(output)
     rows = (row for segment in segments for file in segment.files for row in read_rows(output, file))
@@ -99,7 +99,7 @@ def replay(
     tables: Collection[TableName],
     steps: Sequence[RowStep] = (),
     false_deletes: FalseDeletes = NO_FALSE_DELETES,
-) -> Verdict:
+) -> VerifyVerdict:
     """Check `rows`, each table's in output order, of an output that reaches `upto_ts`.
 
     `tables` were dumped, by their names at the truth's start; `complete_at` is what was reported of them, by the names they had
@@ -148,11 +148,11 @@ class _Judge:
         elif name not in self._replicated:
             self._unexpected.setdefault(str(name), f"seq {row['seq']}, commit_ts {row['commit_ts']}, {row['origin']}")
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> VerifyVerdict:
         while self._steps:
             self._pass(self._steps.popleft())
         unknown = [_unknown(name) for name in self._asked if name not in self._schemas]
-        return Verdict(
+        return VerifyVerdict(
             tables=tuple(sorted([*(check.verdict() for check in self._checks.values()), *unknown], key=lambda verdict: verdict.table)),
             not_replicated=tuple(sorted(name for name in self._asked if name in self._schemas and name not in self._replicated)),
             unexpected=self._unexpected,

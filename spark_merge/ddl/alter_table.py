@@ -8,11 +8,11 @@ from dataclasses import replace
 from sidecar.core.model import TableName
 from spark_merge.ddl.column_syntax import Charset, column, condition, default, element, placement, table_option
 from spark_merge.ddl.partition_syntax import definitions, partition_by
-from spark_merge.ddl.reader import Reader
-from spark_merge.ddl.statement import Feature, Kind, Partitions, Pieces, Statement
+from spark_merge.ddl.reader import TokenReader
+from spark_merge.ddl.statement import Feature, Partitions, Pieces, Statement, StatementKind
 
 
-def alter_table(reader: Reader) -> Statement:
+def alter_table(reader: TokenReader) -> Statement:
     """From the table's name on."""
     table = reader.table()
     head = reader.made()
@@ -20,7 +20,7 @@ def alter_table(reader: Reader) -> Statement:
     found.changes()
     items = tuple(found.items)
     statement = Statement(
-        Kind.ALTER_TABLE,
+        StatementKind.ALTER_TABLE,
         reader.text,
         (" ALTER TABLE", *head),
         items,
@@ -31,11 +31,11 @@ def alter_table(reader: Reader) -> Statement:
     if found.exchanged is None:
         return statement
     partition, other = found.exchanged
-    return replace(statement, kind=Kind.EXCHANGE, moves=((table, other),), partition=partition)
+    return replace(statement, kind=StatementKind.EXCHANGE, moves=((table, other),), partition=partition)
 
 
 class _Alter:
-    def __init__(self, reader: Reader, table: TableName) -> None:
+    def __init__(self, reader: TokenReader, table: TableName) -> None:
         self._reader = reader
         self._table = table
         self.items: list[Pieces] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_merge.ddl.reader import Reader, words
+from spark_merge.ddl.reader import TokenReader, words
 from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces
 
 _TYPES = words(
@@ -27,7 +27,7 @@ _STORAGE = words(
 _ROW_IDS = words("SHARD_ROW_ID_BITS PRE_SPLIT_REGIONS AUTO_ID_CACHE AUTO_RANDOM_BASE")
 
 
-def condition(reader: Reader) -> bool:
+def condition(reader: TokenReader) -> bool:
     """`IF [NOT] EXISTS` of a part of a table."""
     text = next((words for words in ("IF NOT EXISTS", "IF EXISTS") if reader.skip(words)), "")
     if text:
@@ -45,7 +45,7 @@ class Charset:
         self.charset = ""
         self.collation = ""
 
-    def read(self, reader: Reader) -> bool:
+    def read(self, reader: TokenReader) -> bool:
         if reader.skip_any(("CHARACTER SET", "CHAR SET", "CHARSET")):
             reader.skip("=")
             self.charset = reader.plain_word()
@@ -66,14 +66,14 @@ class Charset:
 # ---- a column ---------------------------------------------------------------------------------------------------------
 
 
-def column(reader: Reader) -> str:
+def column(reader: TokenReader) -> str:
     """`name type options`; returns the name. Charset and collation go behind the type, as the grammar of the targets has it."""
     name = reader.name()
     column_type(reader)
     return name
 
 
-def column_type(reader: Reader) -> None:
+def column_type(reader: TokenReader) -> None:
     head = reader.made()
     charset = Charset()
     _data_type(reader, charset)
@@ -98,7 +98,7 @@ def column_type(reader: Reader) -> None:
         reader.write(piece.text if plain and isinstance(piece, Feature) else piece)
 
 
-def _data_type(reader: Reader, charset: Charset) -> None:
+def _data_type(reader: TokenReader, charset: Charset) -> None:
     word = reader.next.value if reader.next.kind == "word" else ""
     if word in ("LONG", "NATIONAL", "SERIAL") or word not in _TYPES:
         reader.refuse("a known type")
@@ -114,14 +114,14 @@ def _data_type(reader: Reader, charset: Charset) -> None:
     return None
 
 
-def _generated(reader: Reader) -> None:
+def _generated(reader: TokenReader) -> None:
     reader.take("GENERATED ALWAYS")
     reader.need("AS")
     reader.formula()
     reader.take_any(("VIRTUAL", "STORED"))
 
 
-def _column_option(reader: Reader) -> bool:
+def _column_option(reader: TokenReader) -> bool:
     """False where none comes."""
     if reader.take("AUTO_INCREMENT"):
         return True
@@ -150,7 +150,7 @@ def _column_option(reader: Reader) -> bool:
     return True
 
 
-def default(reader: Reader) -> None:
+def default(reader: TokenReader) -> None:
     token = reader.next
     if reader.sees("("):
         reader.parens()
@@ -171,13 +171,13 @@ def default(reader: Reader) -> None:
         reader.number()
 
 
-def _now(reader: Reader) -> None:
+def _now(reader: TokenReader) -> None:
     reader.need(_NOW)
     if reader.sees("("):
         reader.parens()
 
 
-def check(reader: Reader) -> None:
+def check(reader: TokenReader) -> None:
     """`[CONSTRAINT [name]] CHECK (…) [[NOT] ENFORCED]`. TiDB keeps none by default, so rows may not hold it: left out."""
     if reader.skip("CONSTRAINT") and not reader.sees("CHECK"):
         reader.option()
@@ -186,7 +186,7 @@ def check(reader: Reader) -> None:
     reader.skip_any(("NOT ENFORCED", "ENFORCED"))
 
 
-def _references(reader: Reader) -> None:
+def _references(reader: TokenReader) -> None:
     reader.table()
     if reader.sees("("):
         index_parts(reader)
@@ -200,18 +200,18 @@ def _references(reader: Reader) -> None:
 # ---- indexes and constraints ------------------------------------------------------------------------------------------
 
 
-def clustered(reader: Reader) -> None:
+def clustered(reader: TokenReader) -> None:
     if reader.sees("CLUSTERED|NONCLUSTERED"):
         reader.feature("clustered", " " + reader.option())
 
 
-def global_index(reader: Reader) -> None:
+def global_index(reader: TokenReader) -> None:
     if reader.skip("GLOBAL"):
         reader.feature("global index", " GLOBAL")
     reader.skip("LOCAL")
 
 
-def element(reader: Reader) -> bool:
+def element(reader: TokenReader) -> bool:
     """An index or a constraint of CREATE TABLE or ALTER TABLE … ADD; False where a column comes."""
     if reader.sees("CHECK") or reader.sees("CONSTRAINT CHECK") or _named_check(reader):
         check(reader)
@@ -243,18 +243,18 @@ def element(reader: Reader) -> bool:
     return True
 
 
-def _named_check(reader: Reader) -> bool:
+def _named_check(reader: TokenReader) -> bool:
     return reader.sees("CONSTRAINT") and reader.word_after_name() == "CHECK"
 
 
-def _index_name(reader: Reader) -> None:
+def _index_name(reader: TokenReader) -> None:
     condition(reader)
     if not reader.sees("(") and not reader.sees("USING|TYPE"):
         reader.name()
     _index_type(reader)
 
 
-def _index_type(reader: Reader) -> bool:
+def _index_type(reader: TokenReader) -> bool:
     if not reader.skip("USING|TYPE"):
         return False
     if reader.option().upper() not in ("BTREE", "HASH"):
@@ -262,7 +262,7 @@ def _index_type(reader: Reader) -> bool:
     return True
 
 
-def index_parts(reader: Reader) -> None:
+def index_parts(reader: TokenReader) -> None:
     """`(name [(length)] [ASC|DESC], …)`; an expression has parentheses of its own."""
     reader.need("(")
     while True:
@@ -278,7 +278,7 @@ def index_parts(reader: Reader) -> None:
     reader.need(")")
 
 
-def index_options(reader: Reader) -> None:
+def index_options(reader: TokenReader) -> None:
     while True:
         if _index_type(reader):
             continue
@@ -299,7 +299,7 @@ def index_options(reader: Reader) -> None:
 # ---- options of a table -----------------------------------------------------------------------------------------------
 
 
-def table_option(reader: Reader, charset: Charset) -> bool:
+def table_option(reader: TokenReader, charset: Charset) -> bool:
     """One; False where none comes."""
     if reader.sees("DEFAULT CHARACTER|CHAR|CHARSET|COLLATE"):
         reader.skip("DEFAULT")
@@ -322,12 +322,12 @@ def table_option(reader: Reader, charset: Charset) -> bool:
     return True
 
 
-def placement(reader: Reader) -> None:
+def placement(reader: TokenReader) -> None:
     reader.must_skip("PLACEMENT POLICY")
     reader.feature("placement", reader.option())
 
 
-def _ttl(reader: Reader) -> None:
+def _ttl(reader: TokenReader) -> None:
     """The copy's rows expire at the source alone: a target's own TTL is written, and off, as TiCDC writes it."""
     if reader.skip_any(("TTL_ENABLE", "TTL_JOB_INTERVAL")):
         return reader.feature("ttl settings", reader.option())

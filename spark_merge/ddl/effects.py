@@ -36,12 +36,12 @@ from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import LoggedDdl, logged_ddls
 from spark_merge.ddl.names import together
-from spark_merge.ddl.statement import Kind, Partitions
+from spark_merge.ddl.statement import Partitions, StatementKind
 
 Schemas = Mapping[TableName, TableSchema]
 
 
-class Fate(Enum):
+class TableFate(Enum):
     """What became of a table."""
 
     KEPT = "kept"
@@ -67,7 +67,7 @@ class TableEffect:
     `before` where it is renamed to a name that the log does not have. `rows_leave`: rows leave or come with a partition, without a change
     event of each. `record`: None where no DDL of the segment names the table. `problem`: why its text is not understood."""
 
-    fate: Fate
+    fate: TableFate
     name: TableName
     before: TableSchema | None = None
     after: TableSchema | None = None
@@ -107,7 +107,7 @@ def effects(head: Head) -> list[TableEffect]:
             found.append((about[0] if about else len(ddls), _effect(head, pair, ddls, [ddls[number] for number in about])))
     for number in unexplained:
         record = ddls[number].record
-        effect = TableEffect(Fate.UNKNOWN, TableName(record.schema, record.table), record=record, problem=ddls[number].problem)
+        effect = TableEffect(TableFate.UNKNOWN, TableName(record.schema, record.table), record=record, problem=ddls[number].problem)
         found.append((number, effect))
     return [effect for _, effect in sorted(found, key=lambda one: one[0])]
 
@@ -152,7 +152,9 @@ def _names_after(before: Schemas, next_schemas: Schemas, moves: Mapping[TableNam
 
 def _moves(head: Head, ddls: Sequence[LoggedDdl]) -> dict[TableName, TableName]:
     """Names before to names after all of them."""
-    renames = [ddl.statement for ddl in ddls if ddl.statement.moves and ddl.statement.kind in (Kind.RENAME, Kind.ALTER_TABLE)]
+    renames = [
+        ddl.statement for ddl in ddls if ddl.statement.moves and ddl.statement.kind in (StatementKind.RENAME, StatementKind.ALTER_TABLE)
+    ]
     found: dict[TableName, TableName] = {}
     for source, target in together(renames, head).moves if renames else ():
         first = next((name for name, now in found.items() if now == source), source)
@@ -161,7 +163,7 @@ def _moves(head: Head, ddls: Sequence[LoggedDdl]) -> dict[TableName, TableName]:
 
 
 def _is_about(ddl: LoggedDdl, pair: _Pair) -> bool:
-    if ddl.statement.kind is Kind.DROP_SCHEMA:
+    if ddl.statement.kind is StatementKind.DROP_SCHEMA:
         return pair.old is not None and lowered(pair.old.name.schema) in map(lowered, ddl.statement.schemas())
     names = {pair.name.folded()} if pair.old is None else {pair.old.name.folded(), pair.name.folded()}
     return bool(names & _named(ddl))
@@ -170,7 +172,9 @@ def _is_about(ddl: LoggedDdl, pair: _Pair) -> bool:
 def _named(ddl: LoggedDdl) -> set[TableName]:
     """Folded. Not those that it only reads: of LIKE and REFERENCES, which come last."""
     statement = ddl.statement
-    all_change = statement.kind in (Kind.RENAME, Kind.EXCHANGE, Kind.DROP_TABLE) or (statement.kind is Kind.ALTER_TABLE and statement.moves)
+    all_change = statement.kind in (StatementKind.RENAME, StatementKind.EXCHANGE, StatementKind.DROP_TABLE) or (
+        statement.kind is StatementKind.ALTER_TABLE and statement.moves
+    )
     tables = statement.tables() if all_change else statement.tables()[:1]
     return {name.folded() for name in tables or (TableName(ddl.record.schema, ddl.record.table),)}
 
@@ -182,7 +186,7 @@ def _effect(head: Head, pair: _Pair, ddls: Sequence[LoggedDdl], own: Sequence[Lo
     """`own`: those of `ddls` that name the table."""
     old, new, name = pair
     fate = _fate(head, pair, own)
-    stays = new or (old if fate is Fate.RENAMED else None)
+    stays = new or (old if fate is TableFate.RENAMED else None)
     columns = () if old is None or stays is None else column_effects(old, stays, [ddl.statement for ddl in ddls])
     partitions = {ddl.statement.partitions for ddl in own}
     unexplained = old is not None and new is not None and _has_other_ids(head, old, new) and Partitions.REARRANGED not in partitions
@@ -191,32 +195,32 @@ def _effect(head: Head, pair: _Pair, ddls: Sequence[LoggedDdl], own: Sequence[Lo
     return TableEffect(fate, name, old, new, columns, rows_leave, own[0].record if own else None, problem)
 
 
-def _fate(head: Head, pair: _Pair, own: Sequence[LoggedDdl]) -> Fate:
+def _fate(head: Head, pair: _Pair, own: Sequence[LoggedDdl]) -> TableFate:
     """As in the table above."""
     kinds = {ddl.statement.kind for ddl in own}
     makes, drops = bool(kinds & _MAKE), bool(kinds & _DROP)
     match pair.old, pair.new:
         case TableSchema() as old, None:
             if drops:
-                return Fate.DROPPED
+                return TableFate.DROPPED
             if pair.name != old.name:
-                return Fate.RENAMED
-            return Fate.UNKEYED if pair.name in head.next_schemas else Fate.GONE
+                return TableFate.RENAMED
+            return TableFate.UNKEYED if pair.name in head.next_schemas else TableFate.GONE
         case TableSchema() as old, TableSchema() as new:
-            if drops or Kind.TRUNCATE in kinds or (makes and _has_other_ids(head, old, new)):
-                return Fate.EMPTIED
+            if drops or StatementKind.TRUNCATE in kinds or (makes and _has_other_ids(head, old, new)):
+                return TableFate.EMPTIED
             if any(ddl.problem for ddl in own) and not new.table_id and not makes:
-                return Fate.UNKNOWN
-            if Kind.EXCHANGE in kinds:
-                return Fate.EXCHANGED
-            return Fate.KEPT if old.name == new.name else Fate.RENAMED
+                return TableFate.UNKNOWN
+            if StatementKind.EXCHANGE in kinds:
+                return TableFate.EXCHANGED
+            return TableFate.KEPT if old.name == new.name else TableFate.RENAMED
         case _:
-            return Fate.CREATED if makes else Fate.ARRIVED
+            return TableFate.CREATED if makes else TableFate.ARRIVED
 
 
-_MAKE = frozenset({Kind.CREATE_TABLE, Kind.CREATE_LIKE})
-_STAY = frozenset({Fate.KEPT, Fate.RENAMED, Fate.EXCHANGED})
-_DROP = frozenset({Kind.DROP_TABLE, Kind.DROP_SCHEMA})
+_MAKE = frozenset({StatementKind.CREATE_TABLE, StatementKind.CREATE_LIKE})
+_STAY = frozenset({TableFate.KEPT, TableFate.RENAMED, TableFate.EXCHANGED})
+_DROP = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_SCHEMA})
 
 
 def _has_other_ids(head: Head, old: TableSchema, new: TableSchema) -> bool:

@@ -10,8 +10,8 @@ from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head
 from spark_merge.ddl.names import of_the_log
 from spark_merge.ddl.parser import parsed
-from spark_merge.ddl.reader import Reader
-from spark_merge.ddl.statement import Kind, Statement
+from spark_merge.ddl.reader import TokenReader
+from spark_merge.ddl.statement import Statement, StatementKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ def _logged(record: DdlRecord, head: Head) -> LoggedDdl:
         return LoggedDdl(record, Statement(_kind(record), record.query), error)
 
 
-def _kind(record: DdlRecord) -> Kind:
+def _kind(record: DdlRecord) -> StatementKind:
     try:
-        reader = Reader(record.query, record.schema)
+        reader = TokenReader(record.query, record.schema)
     except UnsupportedDdl:
-        return Kind.UNREAD
-    first = {"CREATE TABLE": Kind.CREATE_TABLE, "TRUNCATE": Kind.TRUNCATE, "ALTER TABLE": Kind.ALTER_TABLE}
-    return next((kind for words, kind in first.items() if reader.sees(words)), Kind.UNREAD)
+        return StatementKind.UNREAD
+    first = {"CREATE TABLE": StatementKind.CREATE_TABLE, "TRUNCATE": StatementKind.TRUNCATE, "ALTER TABLE": StatementKind.ALTER_TABLE}
+    return next((kind for words, kind in first.items() if reader.sees(words)), StatementKind.UNREAD)

@@ -10,7 +10,7 @@ from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head
 from spark_merge.ddl.routes import Routes
-from spark_merge.ddl.statement import Kind, Piece, Pieces, SchemaPiece, Statement
+from spark_merge.ddl.statement import Piece, Pieces, SchemaPiece, Statement, StatementKind
 from spark_merge.ddl.tokens import REPORT
 
 Move = tuple[TableName, TableName]
@@ -30,9 +30,9 @@ def of_the_log(statement: Statement, record: DdlRecord, head: Head) -> Statement
     found = _across_schemas(statement, head)
     found = renamed(found, spelled, lambda schema: schemas.get(lowered(schema), schema))
     match found.kind:
-        case Kind.DROP_TABLE | Kind.DROP_VIEW:
+        case StatementKind.DROP_TABLE | StatementKind.DROP_VIEW:
             return _own_drop(found, record)
-        case Kind.RENAME:
+        case StatementKind.RENAME:
             return _replicated_moves(found, head.schemas)
         case _:
             return found
@@ -50,7 +50,14 @@ def places(statement: Statement) -> tuple[TableName, ...]:
 def table_of(statement: Statement) -> TableName | None:
     """The table that it leaves made or changed, by its name after it; None where that is none, or no single one."""
     match statement.kind:
-        case Kind.CREATE_TABLE | Kind.CREATE_LIKE | Kind.ALTER_TABLE | Kind.CREATE_INDEX | Kind.DROP_INDEX | Kind.TRUNCATE:
+        case (
+            StatementKind.CREATE_TABLE
+            | StatementKind.CREATE_LIKE
+            | StatementKind.ALTER_TABLE
+            | StatementKind.CREATE_INDEX
+            | StatementKind.DROP_INDEX
+            | StatementKind.TRUNCATE
+        ):
             return statement.moves[0][1] if statement.moves else statement.tables()[0]
         case _:
             return None
@@ -63,7 +70,7 @@ def together(statements: Sequence[Statement], head: Head) -> Statement:
     if not _one_after_another(moves, {name for name, schema in head.schemas.items() if schema.columns}):
         moves = _at_once(moves)
     items: tuple[Pieces, ...] = tuple((source, " TO", target) for source, target in moves)
-    return Statement(Kind.RENAME, "; ".join(one.text for one in statements), (" RENAME TABLE",), items, moves=tuple(moves))
+    return Statement(StatementKind.RENAME, "; ".join(one.text for one in statements), (" RENAME TABLE",), items, moves=tuple(moves))
 
 
 def _one_after_another(moves: Sequence[Move], known: set[TableName]) -> bool:

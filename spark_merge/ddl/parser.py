@@ -14,8 +14,8 @@ from sidecar.core.model import TableName
 from spark_merge.ddl.alter_table import alter_table
 from spark_merge.ddl.column_syntax import Charset, column, condition, element, index_options, index_parts, placement, table_option
 from spark_merge.ddl.partition_syntax import partition_by
-from spark_merge.ddl.reader import Reader
-from spark_merge.ddl.statement import Feature, Kind, Pieces, SchemaPiece, Statement
+from spark_merge.ddl.reader import TokenReader
+from spark_merge.ddl.statement import Feature, Pieces, SchemaPiece, Statement, StatementKind
 
 _OF_THE_CLUSTER = (
     "CREATE PLACEMENT", "ALTER PLACEMENT", "DROP PLACEMENT", "CREATE OR REPLACE PLACEMENT", "CREATE RESOURCE", "ALTER RESOURCE",
@@ -25,11 +25,11 @@ _OF_THE_CLUSTER = (
 
 def parsed(text: str, schema: str) -> Statement:
     """`schema`: what names without one belong to. Raises UnsupportedDdl, with the word at which it is not understood."""
-    reader = Reader(text, schema)
+    reader = TokenReader(text, schema)
     if any(reader.sees(words) for words in _OF_THE_CLUSTER):
-        return Statement(Kind.NOTHING, text)
+        return Statement(StatementKind.NOTHING, text)
     if reader.sees("CREATE") and reader.sees_before("VIEW", "AS"):
-        return Statement(Kind.CREATE_VIEW, text)
+        return Statement(StatementKind.CREATE_VIEW, text)
     found = _statement(reader, schema)
     while reader.skip(";"):
         pass
@@ -38,7 +38,7 @@ def parsed(text: str, schema: str) -> Statement:
     return replace(found, assumed=frozenset(reader.assumed))
 
 
-def _statement(reader: Reader, schema: str) -> Statement:
+def _statement(reader: TokenReader, schema: str) -> Statement:
     if reader.skip("CREATE DATABASE|SCHEMA"):
         return _create_schema(reader)
     if reader.skip("ALTER DATABASE|SCHEMA"):
@@ -46,21 +46,21 @@ def _statement(reader: Reader, schema: str) -> Statement:
     if reader.skip("DROP DATABASE|SCHEMA"):
         reader.skip("IF EXISTS")
         reader.schema()
-        return Statement(Kind.DROP_SCHEMA, reader.text, (" DROP DATABASE", *reader.made()))
+        return Statement(StatementKind.DROP_SCHEMA, reader.text, (" DROP DATABASE", *reader.made()))
     if reader.skip("CREATE TABLE"):
         return _create_table(reader)
     if reader.skip_any(("ALTER IGNORE TABLE", "ALTER TABLE")):
         return alter_table(reader)
     if reader.skip("DROP TABLE|TABLES"):
-        return _drop(reader, Kind.DROP_TABLE)
+        return _drop(reader, StatementKind.DROP_TABLE)
     if reader.skip("DROP VIEW"):
-        return _drop(reader, Kind.DROP_VIEW)
+        return _drop(reader, StatementKind.DROP_VIEW)
     if reader.skip("RENAME TABLE|TABLES"):
         return _rename(reader)
     if reader.skip("TRUNCATE"):
         reader.skip("TABLE")
         reader.table()
-        return Statement(Kind.TRUNCATE, reader.text, (" TRUNCATE TABLE", *reader.made()))
+        return Statement(StatementKind.TRUNCATE, reader.text, (" TRUNCATE TABLE", *reader.made()))
     if reader.take("CREATE INDEX") or reader.take("CREATE UNIQUE|FULLTEXT INDEX"):
         return _create_index(reader)
     if reader.take("DROP INDEX"):
@@ -69,33 +69,33 @@ def _statement(reader: Reader, schema: str) -> Statement:
         reader.need("ON")
         reader.table()
         reader.skip_any(("ALGORITHM", "LOCK")) and reader.option()
-        return Statement(Kind.DROP_INDEX, reader.text, reader.made())
+        return Statement(StatementKind.DROP_INDEX, reader.text, reader.made())
     return reader.refuse("a statement that a target can be given (sequences and what comes back from a drop cannot)")
 
 
 # ---- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def _create_schema(reader: Reader) -> Statement:
+def _create_schema(reader: TokenReader) -> Statement:
     reader.skip("IF NOT EXISTS")
     reader.schema()
     charset = _schema_options(reader)
     if not charset.charset and not charset.collation:
         charset.charset = "utf8mb4"
-    return Statement(Kind.CREATE_SCHEMA, reader.text, (" CREATE DATABASE", *reader.made(), *charset.pieces()))
+    return Statement(StatementKind.CREATE_SCHEMA, reader.text, (" CREATE DATABASE", *reader.made(), *charset.pieces()))
 
 
-def _alter_schema(reader: Reader, schema: str) -> Statement:
+def _alter_schema(reader: TokenReader, schema: str) -> Statement:
     if reader.sees("DEFAULT") or reader.sees("CHARACTER|CHARSET|COLLATE|PLACEMENT|SET|READ"):
         reader.write(SchemaPiece(schema))
     else:
         reader.schema()
     name = reader.made()
     items = tuple(_schema_options(reader).pieces())
-    return Statement(Kind.ALTER_SCHEMA if items else Kind.NOTHING, reader.text, (" ALTER DATABASE", *name), tail=items)
+    return Statement(StatementKind.ALTER_SCHEMA if items else StatementKind.NOTHING, reader.text, (" ALTER DATABASE", *name), tail=items)
 
 
-def _schema_options(reader: Reader) -> Charset:
+def _schema_options(reader: TokenReader) -> Charset:
     charset = Charset()
     while True:
         reader.skip("DEFAULT")
@@ -112,7 +112,7 @@ def _schema_options(reader: Reader) -> Charset:
 # ---- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _create_table(reader: Reader) -> Statement:
+def _create_table(reader: TokenReader) -> Statement:
     reader.skip("IF NOT EXISTS")
     table = reader.table()
     head: Pieces = (" CREATE TABLE", *reader.made())
@@ -122,22 +122,22 @@ def _create_table(reader: Reader) -> Statement:
         source = reader.table()
         if inside:
             reader.must_skip(")")
-        return Statement(Kind.CREATE_LIKE, reader.text, (*head, " LIKE"), tail=reader.made(), moves=((source, table),))
+        return Statement(StatementKind.CREATE_LIKE, reader.text, (*head, " LIKE"), tail=reader.made(), moves=((source, table),))
     reader.must_skip("(")
     items = [_element(reader)]
     while reader.skip(","):
         items.append(_element(reader))
     reader.must_skip(")")
-    return Statement(Kind.CREATE_TABLE, reader.text, (*head, " ("), tuple(items), (")", *_table_options(reader)))
+    return Statement(StatementKind.CREATE_TABLE, reader.text, (*head, " ("), tuple(items), (")", *_table_options(reader)))
 
 
-def _element(reader: Reader) -> Pieces:
+def _element(reader: TokenReader) -> Pieces:
     if not element(reader):
         column(reader)
     return reader.made()
 
 
-def _table_options(reader: Reader) -> Pieces:
+def _table_options(reader: TokenReader) -> Pieces:
     charset = Charset()
     while table_option(reader, charset):
         reader.skip(",")
@@ -147,7 +147,7 @@ def _table_options(reader: Reader) -> Pieces:
     return (*(charset.pieces() or (Feature("charset of the table", ""),)), *options, *reader.made())
 
 
-def _drop(reader: Reader, kind: Kind) -> Statement:
+def _drop(reader: TokenReader, kind: StatementKind) -> Statement:
     reader.skip("IF EXISTS")
     items = [_table(reader)]
     while reader.skip(","):
@@ -156,12 +156,12 @@ def _drop(reader: Reader, kind: Kind) -> Statement:
     return Statement(kind, reader.text, (f" {kind.value}",), tuple(items))
 
 
-def _table(reader: Reader) -> Pieces:
+def _table(reader: TokenReader) -> Pieces:
     reader.table()
     return reader.made()
 
 
-def _rename(reader: Reader) -> Statement:
+def _rename(reader: TokenReader) -> Statement:
     items: list[Pieces] = []
     moves: list[tuple[TableName, TableName]] = []
     while True:
@@ -170,10 +170,10 @@ def _rename(reader: Reader) -> Statement:
         moves.append((before, reader.table()))
         items.append(reader.made())
         if not reader.skip(","):
-            return Statement(Kind.RENAME, reader.text, (" RENAME TABLE",), tuple(items), moves=tuple(moves))
+            return Statement(StatementKind.RENAME, reader.text, (" RENAME TABLE",), tuple(items), moves=tuple(moves))
 
 
-def _create_index(reader: Reader) -> Statement:
+def _create_index(reader: TokenReader) -> Statement:
     condition(reader)
     reader.name()
     reader.skip("USING") and reader.option()
@@ -181,4 +181,4 @@ def _create_index(reader: Reader) -> Statement:
     reader.table()
     index_parts(reader)
     index_options(reader)
-    return Statement(Kind.CREATE_INDEX, reader.text, reader.made())
+    return Statement(StatementKind.CREATE_INDEX, reader.text, reader.made())

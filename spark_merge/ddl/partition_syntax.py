@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from spark_merge.ddl.column_syntax import placement
-from spark_merge.ddl.reader import Reader
+from spark_merge.ddl.reader import TokenReader
 
 
-def partition_by(reader: Reader) -> None:
+def partition_by(reader: TokenReader) -> None:
     reader.need("PARTITION BY")
     reader.take("LINEAR")
     if reader.take("RANGE|LIST"):
@@ -29,14 +29,14 @@ def partition_by(reader: Reader) -> None:
         reader.feature("global index", reader.bare_parens())
 
 
-def _columns(reader: Reader) -> None:
+def _columns(reader: TokenReader) -> None:
     reader.need("(")
     if not reader.sees(")"):
         reader.names()
     reader.need(")")
 
 
-def _interval(reader: Reader) -> None:
+def _interval(reader: TokenReader) -> None:
     """`INTERVAL (…) FIRST PARTITION LESS THAN (…) LAST PARTITION LESS THAN (…) [NULL PARTITION] [MAXVALUE PARTITION]`."""
     reader.must_skip("INTERVAL")
     text = f" INTERVAL {reader.bare_parens()}"
@@ -48,7 +48,7 @@ def _interval(reader: Reader) -> None:
     reader.feature("interval partitions", text)
 
 
-def definitions(reader: Reader) -> None:
+def definitions(reader: TokenReader) -> None:
     """`(PARTITION name [VALUES …] [options], …)`."""
     reader.need("(")
     while True:
@@ -61,7 +61,7 @@ def definitions(reader: Reader) -> None:
     reader.need(")")
 
 
-def _values(reader: Reader) -> None:
+def _values(reader: TokenReader) -> None:
     if reader.skip("DEFAULT"):
         reader.feature("default partition", " DEFAULT")
     elif reader.take("VALUES LESS THAN"):
@@ -76,7 +76,7 @@ def _values(reader: Reader) -> None:
             reader.write(text)
 
 
-def _options(reader: Reader) -> None:
+def _options(reader: TokenReader) -> None:
     while True:
         if reader.take("COMMENT"):
             reader.take("=")

@@ -25,7 +25,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-class Reader:
+class TokenReader:
     def __init__(self, text: str, schema: str) -> None:
         self.text = text
         self._schema = schema

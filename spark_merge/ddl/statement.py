@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from sidecar.core.model import TableName
 
 
-class Kind(Enum):
+class StatementKind(Enum):
     CREATE_SCHEMA = "CREATE DATABASE"
     ALTER_SCHEMA = "ALTER DATABASE"
     DROP_SCHEMA = "DROP DATABASE"
@@ -71,7 +71,7 @@ class Statement:
     table and the other one; `partition`: the one that is exchanged. `columns`: of ALTER TABLE the columns that CHANGE and RENAME COLUMN
     name, (before, after) as written, in the order of the text. `assumed`: the names that had no schema in the text."""
 
-    kind: Kind
+    kind: StatementKind
     text: str
     head: Pieces = ()
     items: tuple[Pieces, ...] = ()

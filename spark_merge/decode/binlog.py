@@ -31,19 +31,19 @@ from sidecar.rowcodec.binlog_event import (
     SIZE_BYTES,
     UPDATE,
 )
-from sidecar.rowcodec.binlog_row import BinlogRows, decode_logged
+from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
 from sidecar.rowcodec.kv_datum import DECIMAL, NIL, ROW_FLAGS, VARINT, read_datum
 from sidecar.rowcodec.kv_error import Broken
 from sidecar.rowcodec.kv_layout import kv_table_of
 from sidecar.rowcodec.kv_table import KvColumn, KvTable
 from spark_merge.decode.binlog_walk import Pairs, Runs, datum_ends, signed, varints, walk
 from spark_merge.decode.images import NO_IMAGE, Images
-from spark_merge.decode.kv import ABSENT, NULL_CELL, Cells, cells_of, column_numbers, spread
+from spark_merge.decode.kv import ABSENT, NULL_CELL, KvCells, cells_of, column_numbers, spread
 from spark_merge.decode.kv_columns import (
     Bytes,
+    KvTexts,
     Mask,
     Numbers,
-    Texts,
     byte_array,
     floats_of_cells,
     numbers_of_key,
@@ -60,7 +60,7 @@ _GBK = ("gbk_bin", "gb18030_bin")
 _ID_MAX = (1 << 31) - 1
 """Of a column; larger ones are left to the slow decoder."""
 
-_NO_TEXTS = Texts(pa.array([], pa.string()), np.zeros(0, np.bool_))
+_NO_TEXTS = KvTexts(pa.array([], pa.string()), np.zeros(0, np.bool_))
 
 
 class _Grid(NamedTuple):
@@ -102,7 +102,7 @@ def decode_events(schema: TableSchema, values: pa.BinaryArray) -> Images:
 # ---- images ---------------------------------------------------------------------------------------------------------
 
 
-def _grid(schema: TableSchema, cells: Cells) -> _Grid:
+def _grid(schema: TableSchema, cells: KvCells) -> _Grid:
     data, count = cells.data, len(cells.starts)
     slow = cells.stops - cells.starts <= HEAD_BYTES
     head = np.where(slow, 0, cells.starts)
@@ -267,7 +267,7 @@ def _column(table: KvTable, number: int, data: Bytes, places: _Places) -> pa.Arr
     return pc.if_else(pa.array(absent), pa.scalar(column.absent, pa.string()), texts)
 
 
-def _texts_of_datums(column: KvColumn, data: Bytes, at: Numbers, ends: Numbers) -> Texts:
+def _texts_of_datums(column: KvColumn, data: Bytes, at: Numbers, ends: Numbers) -> KvTexts:
     """Values of row format 1, whole, none of them NULL; `at` are their flags."""
     if len(at) == 0:
         return _NO_TEXTS
@@ -290,10 +290,10 @@ def _texts_of_datums(column: KvColumn, data: Bytes, at: Numbers, ends: Numbers) 
             if kind == "time":
                 numbers = np.where(flags == VARINT, numbers, numbers_of_key(column, data, np.minimum(at + 1, len(data) - 8)))
             found = texts_of_numbers(column, numbers)
-    return Texts(found.texts, found.bad | wrong)
+    return KvTexts(found.texts, found.bad | wrong)
 
 
-def _with_slow_rows(columns: list[pa.Array], numbers: Numbers, found: list[BinlogRows]) -> list[pa.Array]:
+def _with_slow_rows(columns: list[pa.Array], numbers: Numbers, found: list[DecodedBinlogRows]) -> list[pa.Array]:
     """`numbers`: the images of the slow rows."""
     where, rows = numbers.ravel(), [row for pair in found for row in pair]
     mask = np.zeros(len(columns[0]) if columns else 0, np.bool_)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from sidecar.rowcodec.kv_checksum import OVER_HANDLE, OVER_KEY
 from sidecar.rowcodec.kv_row import FLAG_CHECKSUM, FLAG_LARGE, FORMAT_2, HEAD_BYTES, decode_row
 from sidecar.rowcodec.kv_table import KvTable
-from spark_merge.decode.kv_columns import PADDING, Bytes, Mask, Numbers, Texts, texts_of_cells, words
+from spark_merge.decode.kv_columns import PADDING, Bytes, KvTexts, Mask, Numbers, texts_of_cells, words
 from spark_merge.decode.kv_handles import Handles, read_handles
 
 ABSENT, NULL_CELL = -1, -2
@@ -31,7 +31,7 @@ _CHECKSUM_BYTES = 5
 _SMALL_IDS = 256
 
 
-class Cells(NamedTuple):
+class KvCells(NamedTuple):
     """The rows of a pa.BinaryArray: row r is `data[starts[r]:stops[r]]`. `data` is padded."""
 
     data: Bytes
@@ -65,25 +65,25 @@ def decode_rows(table: KvTable, keys: pa.BinaryArray, values: pa.BinaryArray, *,
     return pa.RecordBatch.from_arrays(columns, names=list(table.schema.column_names()))
 
 
-def cells_of(array: pa.BinaryArray) -> Cells:
+def cells_of(array: pa.BinaryArray) -> KvCells:
     """Null is an empty cell, which no row is."""
     if array.null_count:
         array = array.fill_null(b"")
     _, offsets_buffer, data_buffer = array.buffers()
     if len(array) == 0 or offsets_buffer is None:
-        return Cells(np.zeros(PADDING, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return KvCells(np.zeros(PADDING, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
     offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     data = np.zeros(last - first + PADDING, np.uint8)
     if data_buffer is not None:
         data[: last - first] = np.frombuffer(data_buffer, np.uint8)[first:last]
-    return Cells(data, offsets[:-1] - first, offsets[1:] - first)
+    return KvCells(data, offsets[:-1] - first, offsets[1:] - first)
 
 
 # ---- layouts --------------------------------------------------------------------------------------------------------
 
 
-def _places(table: KvTable, rows: Cells, handles: Handles, keys: Cells) -> _Places:
+def _places(table: KvTable, rows: KvCells, handles: Handles, keys: KvCells) -> _Places:
     shape = (len(table.columns), len(rows.starts))
     places = _Places(np.full(shape, ABSENT, np.int64), np.zeros(shape, np.int64), handles.bad.copy())
     sizes = rows.stops - rows.starts
@@ -107,7 +107,7 @@ def _places(table: KvTable, rows: Cells, handles: Handles, keys: Cells) -> _Plac
     return places
 
 
-def _place_cells(table: KvTable, rows: Cells, numbers: Numbers, places: _Places, *, large: bool) -> None:
+def _place_cells(table: KvTable, rows: KvCells, numbers: Numbers, places: _Places, *, large: bool) -> None:
     """Rows `numbers`, all of ids and offsets of one width."""
     id_bytes, offset_bytes = (4, 4) if large else (1, 2)
     head = rows.starts[numbers]
@@ -171,7 +171,7 @@ def _both_null_and_not(row: Numbers, ids: Numbers, is_present: Mask) -> Numbers:
     return both >> 32
 
 
-def _refuse_bad_checksums(rows: Cells, keys: Cells, handles: Handles, numbers: Numbers, slow: Mask) -> None:
+def _refuse_bad_checksums(rows: KvCells, keys: KvCells, handles: Handles, numbers: Numbers, slow: Mask) -> None:
     """Checksums over bytes are verified here; over columns, and those that fail, in the slow decoder."""
     data, key_data = rows.data.data, keys.data.data
     for number in numbers.tolist():
@@ -193,7 +193,7 @@ def _column(table: KvTable, number: int, data: Bytes, places: _Places, handles: 
     column, starts = table.columns[number], places.starts[number]
     present = starts >= 0
     rows = np.flatnonzero(present)
-    found = Texts(pa.array([], pa.string()), np.zeros(0, np.bool_))
+    found = KvTexts(pa.array([], pa.string()), np.zeros(0, np.bool_))
     if len(rows):
         found = texts_of_cells(column, data, starts[rows], places.stops[number][rows])
         places.slow[rows[found.bad]] = True

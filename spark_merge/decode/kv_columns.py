@@ -42,7 +42,7 @@ _DURATION_MAX_NS = 839 * 3600 * 10**9
 _ZERO, _MINUS, _POINT, _COLON, _SPACE = b"0-.: "
 
 
-class Texts(NamedTuple):
+class KvTexts(NamedTuple):
     """`texts` is a pa.StringArray without nulls; where `bad`, the text means nothing."""
 
     texts: pa.Array
@@ -123,7 +123,7 @@ def floats_of_cells(data: Bytes, starts: Numbers) -> Numbers:
     return np.where(bits & _SIGN_BIT, bits ^ _SIGN_BIT, ~bits).view(np.float64)
 
 
-def texts_of_numbers(column: KvColumn, numbers: Numbers) -> Texts:
+def texts_of_numbers(column: KvColumn, numbers: Numbers) -> KvTexts:
     shape = column.column
     match shape.kind:
         case "date" | "datetime" | "timestamp":
@@ -144,22 +144,22 @@ def texts_of_numbers(column: KvColumn, numbers: Numbers) -> Texts:
         case _:
             bad = numbers > (1 << len(shape.elements)) - 1
     plain = np.where(bad, numbers.dtype.type(0), numbers) if bad.any() else numbers
-    return Texts(from_ints(pa.array(plain), shape), bad)
+    return KvTexts(from_ints(pa.array(plain), shape), bad)
 
 
-def texts_of_floats(column: KvColumn, numbers: Numbers) -> Texts:
+def texts_of_floats(column: KvColumn, numbers: Numbers) -> KvTexts:
     narrow = numbers
     if column.column.kind == "float":
         with np.errstate(over="ignore", invalid="ignore"):
             narrow = numbers.astype(np.float32)
     bad = ~np.isfinite(narrow)
-    return Texts(from_floats(pa.array(np.where(bad, 0.0, numbers)), column.column), bad)
+    return KvTexts(from_floats(pa.array(np.where(bad, 0.0, numbers)), column.column), bad)
 
 
 # ---- times ----------------------------------------------------------------------------------------------------------
 
 
-def _texts_of_packed_times(packed: Numbers, scale: int, *, of_date: bool) -> Texts:
+def _texts_of_packed_times(packed: Numbers, scale: int, *, of_date: bool) -> KvTexts:
     clock, micros = (packed >> 24) & 0x1FFFF, packed & 0xFFFFFF
     day, months = (packed >> 41) & 0x1F, packed >> 46
     year, month = months // 13, months % 13
@@ -179,7 +179,7 @@ def _texts_of_packed_times(packed: Numbers, scale: int, *, of_date: bool) -> Tex
     if not of_date:
         rows[:, 10], rows[:, 13], rows[:, 16] = _SPACE, _COLON, _COLON
         _put_fraction(rows, 19, np.where(bad, 0, micros), scale)
-    return Texts(_texts_of_rows(rows), bad)
+    return KvTexts(_texts_of_rows(rows), bad)
 
 
 def _put_fraction(rows: Bytes, at: int, micros: Numbers, scale: int) -> None:
@@ -189,7 +189,7 @@ def _put_fraction(rows: Bytes, at: int, micros: Numbers, scale: int) -> None:
         rows[:, at], rows[:, at + 1 : at + 1 + scale] = _POINT, digits[:, :scale]
 
 
-def _texts_of_durations(nanoseconds: Numbers, scale: int) -> Texts:
+def _texts_of_durations(nanoseconds: Numbers, scale: int) -> KvTexts:
     """In a matrix of sign, three digits of hours, then the rest; what is not needed in front is left out."""
     bad = (nanoseconds <= -_DURATION_MAX_NS) | (nanoseconds >= _DURATION_MAX_NS) | (nanoseconds % 1000 != 0)
     seconds, micros = np.divmod(np.abs(np.where(bad, 0, nanoseconds)) // 1000, 1_000_000)
@@ -200,7 +200,7 @@ def _texts_of_durations(nanoseconds: Numbers, scale: int) -> Texts:
     rows[:, 5:7], rows[:, 8:10] = _DIGITS[2][seconds // 60 % 60], _DIGITS[2][seconds % 60]
     rows[:, 4] = rows[:, 7] = _COLON
     _put_fraction(rows, 10, micros, scale)
-    return Texts(_texts_of_ends(rows, _signed(rows, np.where(hours < 100, 2, 1), nanoseconds < 0)), bad)
+    return KvTexts(_texts_of_ends(rows, _signed(rows, np.where(hours < 100, 2, 1), nanoseconds < 0)), bad)
 
 
 def _signed(rows: Bytes, firsts: Numbers, negative: Mask) -> Numbers:
@@ -230,7 +230,7 @@ def decimal_sizes(data: Bytes, starts: Numbers) -> Numbers:
     return sizes
 
 
-def texts_of_decimals(column: KvColumn, data: Bytes, starts: Numbers, stops: Numbers) -> Texts:
+def texts_of_decimals(column: KvColumn, data: Bytes, starts: Numbers, stops: Numbers) -> KvTexts:
     """Each value has a precision and scale of its own; a column's are mostly the same."""
     sizes = decimal_sizes(data, starts)
     bad = (sizes != stops - starts) | (sizes == 0)
@@ -251,10 +251,10 @@ def texts_of_decimals(column: KvColumn, data: Bytes, starts: Numbers, stops: Num
         bad[numbers] |= found.bad
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    return Texts(pa.concat_arrays(parts).take(pa.array(back)), bad)
+    return KvTexts(pa.concat_arrays(parts).take(pa.array(back)), bad)
 
 
-def _texts_of_one_shape(column: KvColumn, data: Bytes, starts: Numbers, precision: int, scale: int) -> Texts:
+def _texts_of_one_shape(column: KvColumn, data: Bytes, starts: Numbers, precision: int, scale: int) -> KvTexts:
     """In a matrix of sign, whole digits (at least one), point and the column's scale of digits."""
     whole, wanted = precision - scale, column.column.scale
     digits, negative, bad = _decimal_digits(data, starts, precision, scale)
@@ -276,7 +276,7 @@ def _texts_of_one_shape(column: KvColumn, data: Bytes, starts: Numbers, precisio
     room = column.column.length - wanted
     if whole > room:
         bad |= significant[:, : whole - room].any(axis=1)
-    return Texts(_texts_of_ends(rows, _signed(rows, 1 + leading, negative & is_digit.any(axis=1))), bad)
+    return KvTexts(_texts_of_ends(rows, _signed(rows, 1 + leading, negative & is_digit.any(axis=1))), bad)
 
 
 def _decimal_digits(data: Bytes, starts: Numbers, precision: int, scale: int) -> tuple[Bytes, Mask, Mask]:
@@ -310,19 +310,19 @@ def _decimal_digits(data: Bytes, starts: Numbers, precision: int, scale: int) ->
 # ---- bytes ----------------------------------------------------------------------------------------------------------
 
 
-def texts_of_bytes(column: KvColumn, cells: pa.Array) -> Texts:
+def texts_of_bytes(column: KvColumn, cells: pa.Array) -> KvTexts:
     """`cells` is a pa.BinaryArray: text as UTF-8, binary as hex."""
     shape = column.column
     bad = np.zeros(len(cells), np.bool_)
     if shape.kind == "binary":
         if shape.length >= 0:
             bad = pc.greater(pc.binary_length(cells), shape.length).to_numpy(zero_copy_only=False)
-        return Texts(from_bytes(_blanked(cells, bad), shape).fill_null(""), bad)
+        return KvTexts(from_bytes(_blanked(cells, bad), shape).fill_null(""), bad)
     try:
-        return Texts(cells.cast(pa.string()), bad)
+        return KvTexts(cells.cast(pa.string()), bad)
     except pa.ArrowInvalid:
         bad = np.fromiter((not _is_utf8(cell) for cell in cells.to_pylist()), np.bool_, len(cells))
-        return Texts(_blanked(cells, bad).cast(pa.string()), bad)
+        return KvTexts(_blanked(cells, bad).cast(pa.string()), bad)
 
 
 def _blanked(cells: pa.Array, bad: Mask) -> pa.Array:
@@ -337,7 +337,7 @@ def _is_utf8(cell: bytes) -> bool:
     return True
 
 
-def texts_one_by_one(column: KvColumn, cells: pa.Array) -> Texts:
+def texts_one_by_one(column: KvColumn, cells: pa.Array) -> KvTexts:
     """Kinds that are read by the slow decoder's own code, each distinct value once."""
     distinct = cells.dictionary_encode()
     texts, bad = [], []
@@ -349,16 +349,16 @@ def texts_one_by_one(column: KvColumn, cells: pa.Array) -> Texts:
             texts.append("")
             bad.append(True)
     numbers = distinct.indices.to_numpy()
-    return Texts(pa.array(texts, pa.string()).take(distinct.indices), np.asarray(bad, np.bool_)[numbers])
+    return KvTexts(pa.array(texts, pa.string()).take(distinct.indices), np.asarray(bad, np.bool_)[numbers])
 
 
-def texts_of_cells(column: KvColumn, data: Bytes, starts: Numbers, stops: Numbers) -> Texts:
+def texts_of_cells(column: KvColumn, data: Bytes, starts: Numbers, stops: Numbers) -> KvTexts:
     """Cells of row format 2."""
     match column.column.kind:
         case "float" | "double":
             bad = stops - starts != 8
             found = texts_of_floats(column, floats_of_cells(data, starts))
-            return Texts(found.texts, found.bad | bad)
+            return KvTexts(found.texts, found.bad | bad)
         case "decimal":
             return texts_of_decimals(column, data, starts, stops)
         case "text" | "binary":
@@ -368,4 +368,4 @@ def texts_of_cells(column: KvColumn, data: Bytes, starts: Numbers, stops: Number
         case _:
             numbers, bad = numbers_of_cells(column, data, starts, stops)
             found = texts_of_numbers(column, numbers)
-            return Texts(found.texts, found.bad | bad)
+            return KvTexts(found.texts, found.bad | bad)

@@ -15,9 +15,9 @@ from sidecar.rowcodec.kv_key import HANDLE_AT, INT_HANDLE_BYTES, KEYSPACE_BYTES
 from sidecar.rowcodec.kv_table import KvColumn, KvTable
 from spark_merge.decode.kv_columns import (
     Bytes,
+    KvTexts,
     Mask,
     Numbers,
-    Texts,
     byte_array,
     decimal_sizes,
     floats_of_cells,
@@ -88,34 +88,34 @@ def _common_handles(table: KvTable, data: Bytes, at: Numbers, stops: Numbers, ba
     return texts
 
 
-def _part(table: KvTable, column: KvColumn, data: Bytes, at: Numbers, stops: Numbers, *, is_whole: bool) -> tuple[Texts, Numbers]:
+def _part(table: KvTable, column: KvColumn, data: Bytes, at: Numbers, stops: Numbers, *, is_whole: bool) -> tuple[KvTexts, Numbers]:
     """One column of the handle and where it ends."""
     kind, flags = column.column.kind, data[at]
     if kind in ("text", "binary"):
         found, ends = _bytes_part(column, data, at + 1, stops, is_whole=is_whole)
         bad = (flags != _BYTES_FLAG) | (table.new_collation and is_whole and column.collation in ("gbk_bin", "gb18030_bin"))
-        return Texts(found.texts, found.bad | bad), ends
+        return KvTexts(found.texts, found.bad | bad), ends
     if kind == "decimal":
         sizes = decimal_sizes(data, at + 1)
         bad = (flags != _DECIMAL_FLAG) | (sizes == 0) | (at + 1 + sizes > stops)
         starts = np.where(bad, 0, at + 1)
         found = _decimals(column, data, starts, sizes, bad)
-        return Texts(found.texts, found.bad | bad), at + 1 + sizes
+        return KvTexts(found.texts, found.bad | bad), at + 1 + sizes
     bad = (flags != _NUMBER_FLAGS.get(kind, _UINT_FLAG)) | (at + 9 > stops)
     starts = np.where(bad, 0, at + 1)
     if kind in ("float", "double"):
         found = texts_of_floats(column, floats_of_cells(data, starts))
     else:
         found = texts_of_numbers(column, numbers_of_key(column, data, starts))
-    return Texts(found.texts, found.bad | bad), at + 9
+    return KvTexts(found.texts, found.bad | bad), at + 9
 
 
-def _decimals(column: KvColumn, data: Bytes, starts: Numbers, sizes: Numbers, bad: Mask) -> Texts:
+def _decimals(column: KvColumn, data: Bytes, starts: Numbers, sizes: Numbers, bad: Mask) -> KvTexts:
     """`bad` cells are shown as empty ones, which no decimal is."""
     return texts_of_decimals(column, data, starts, np.where(bad, starts, starts + sizes))
 
 
-def _bytes_part(column: KvColumn, data: Bytes, at: Numbers, stops: Numbers, *, is_whole: bool) -> tuple[Texts, Numbers]:
+def _bytes_part(column: KvColumn, data: Bytes, at: Numbers, stops: Numbers, *, is_whole: bool) -> tuple[KvTexts, Numbers]:
     """Groups of eight bytes and a marker, walked for all keys at once; the last group's marker tells its padding."""
     count = len(at)
     ends, lengths = at.copy(), np.zeros(count, np.int64)
@@ -134,7 +134,7 @@ def _bytes_part(column: KvColumn, data: Bytes, at: Numbers, stops: Numbers, *, i
         lengths[going] += np.where(wrong, 0, _GROUP - padding)
         going = going[(padding == 0) & ~wrong]
     if not is_whole:
-        return Texts(None, bad), ends
+        return KvTexts(None, bad), ends
     lengths[bad] = 0
     stops_out = np.cumsum(lengths)
     starts_out = stops_out - lengths
@@ -142,7 +142,7 @@ def _bytes_part(column: KvColumn, data: Bytes, at: Numbers, stops: Numbers, *, i
     place = np.arange(len(row)) - starts_out[row]
     content = data[at[row] + place + place // _GROUP]
     found = texts_of_bytes(column, byte_array(content, starts_out, stops_out))
-    return Texts(found.texts, found.bad | bad), ends
+    return KvTexts(found.texts, found.bad | bad), ends
 
 
 def _low_bits(padding: Numbers) -> Numbers:

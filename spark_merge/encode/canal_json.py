@@ -72,7 +72,7 @@ _Part: TypeAlias = "str | pa.Array"
 
 
 @dataclass(frozen=True, slots=True)
-class CanalJson:
+class CanalJsonEncoder:
     """`spark_merge.encode.messages.Encoder`."""
 
     zone: ZoneInfo
@@ -148,7 +148,7 @@ class CanalJson:
         return ["[{", pc.utf8_slice_codeunits(_joined(fields), 1), "}]"]
 
 
-def encoder(*, architecture: Architecture, options: Mapping[str, str]) -> CanalJson:  # noqa: ARG001  (both write the same)
+def encoder(*, architecture: Architecture, options: Mapping[str, str]) -> CanalJsonEncoder:  # noqa: ARG001  (both write the same)
     """Raises ConfigError for an option, named, that cannot be written."""
     for name, harmless in _NOT_HERE.items():
         if options.get(name, "") not in harmless:
@@ -162,7 +162,7 @@ def encoder(*, architecture: Architecture, options: Mapping[str, str]) -> CanalJ
             hint="add enable-tidb-extension=true",
         )
     full_types = _flag(options, "content-compatible")
-    return CanalJson(
+    return CanalJsonEncoder(
         zone=zone_of(options.get("time-zone", "UTC")),
         full_types=full_types,
         updated_only=full_types or _flag(options, "only-output-updated-columns"),

@@ -56,7 +56,7 @@ _BLOCK_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class OpenProtocol:
+class OpenProtocolEncoder:
     """`zone`: the TiCDC server's, in which it writes TIMESTAMPs. `key_of_deleted`: of a deleted row the key's columns alone."""
 
     architecture: Architecture
@@ -144,7 +144,7 @@ class OpenProtocol:
                 ) from error
 
 
-def encoder(*, architecture: Architecture, options: Mapping[str, str]) -> OpenProtocol:
+def encoder(*, architecture: Architecture, options: Mapping[str, str]) -> OpenProtocolEncoder:
     """Raises ConfigError for an option's value that cannot be written."""
     for name, (plain, hint) in _NOT_HERE.items():
         if (value := options.get(name, plain)) not in ("", plain):
@@ -154,7 +154,7 @@ def encoder(*, architecture: Architecture, options: Mapping[str, str]) -> OpenPr
         raise ConfigError(
             f"delete-only-output-handle-key-columns is {deleted!r}", hint="set delete-only-output-handle-key-columns to true or false"
         )
-    return OpenProtocol(architecture, zone_of(options.get("time-zone", "UTC")), deleted == "true")
+    return OpenProtocolEncoder(architecture, zone_of(options.get("time-zone", "UTC")), deleted == "true")
 
 
 def as_sent(keys: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -42,7 +42,7 @@ Declarations: TypeAlias = "type[Any] | Mapping[str, str]"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class ValueKind(Generic[T]):
     """`values`: what a value may be, for the documentation. `parse` returns None for a text that is no such value. `problem` completes
     "name='text' is …". `hint` may hold `{name}` and `{default}`. `text`: a value as a URI has it."""
 
@@ -52,9 +52,9 @@ class Kind(Generic[T]):
     hint: str = ""
     text: Callable[[T], str] = str
 
-    def then(self, convert: Callable[[T], U], text: Callable[[U], str]) -> Kind[U]:
+    def then(self, convert: Callable[[T], U], text: Callable[[U], str]) -> ValueKind[U]:
         """The same values, as something else."""
-        return Kind(
+        return ValueKind(
             self.values, lambda given: None if (value := self.parse(given)) is None else convert(value), self.problem, self.hint, text
         )
 
@@ -64,7 +64,7 @@ class Option(Generic[T]):
     """`shown`: the default in the documentation, where the value itself does not say it."""
 
     name: str
-    kind: Kind[T]
+    kind: ValueKind[T]
     default: T
     help: str
     shown: str = ""
@@ -80,7 +80,7 @@ class Option(Generic[T]):
         return self.kind.text(self.default)
 
 
-def option(name: str, kind: Kind[T], default: T, help: str, *, shown: str = "") -> T:
+def option(name: str, kind: ValueKind[T], default: T, help: str, *, shown: str = "") -> T:
     """A field's default: the parameter `name` of the URI. `help` is one line of Markdown."""
     return field(default=default, metadata={_OPTION: Option(name, kind, default, help, shown)})
 
@@ -125,36 +125,36 @@ def names_of(*declarations: Declarations) -> frozenset[str]:
 # ---- kinds of values -------------------------------------------------------------------------------------------------
 
 
-def text(values: str = "text") -> Kind[str]:
-    return Kind(values, str)
+def text(values: str = "text") -> ValueKind[str]:
+    return ValueKind(values, str)
 
 
-def one_of(*known: Word, any_case: bool = False) -> Kind[Word]:
+def one_of(*known: Word, any_case: bool = False) -> ValueKind[Word]:
     """`any_case`: capitals are accepted too."""
     words: dict[str, Word] = {word: word for word in known}
     hint = f"write {{name}}={known[0]}, or another of these"
-    return Kind(_listed(known), lambda text: words.get(text.lower() if any_case else text), f"none of {', '.join(known)}", hint)
+    return ValueKind(_listed(known), lambda text: words.get(text.lower() if any_case else text), f"none of {', '.join(known)}", hint)
 
 
-def is_word(meant: str, *known: str, any_case: bool = False) -> Kind[bool]:
+def is_word(meant: str, *known: str, any_case: bool = False) -> ValueKind[bool]:
     """Of two words, whether it is `meant`."""
     (other,) = set(known) - {meant}
     words = one_of(*known, any_case=any_case)
     return words.then(lambda word: word == meant, lambda value: meant if value else other)
 
 
-def flag(*, any_case: bool = False) -> Kind[bool]:
+def flag(*, any_case: bool = False) -> ValueKind[bool]:
     return is_word("true", "true", "false", any_case=any_case)
 
 
-def number(least: int, most: int) -> Kind[int]:
+def number(least: int, most: int) -> ValueKind[int]:
     def parse(text: str) -> int | None:
         return int(text) if _is_whole(text) and least <= int(text) <= most else None
 
-    return Kind(f"{least} to {most}", parse, f"no number from {least} to {most}", "write {name}={default}")
+    return ValueKind(f"{least} to {most}", parse, f"no number from {least} to {most}", "write {name}={default}")
 
 
-def real(least: float, most: float) -> Kind[float]:
+def real(least: float, most: float) -> ValueKind[float]:
     def parse(text: str) -> float | None:
         try:
             value = float(text)
@@ -162,12 +162,12 @@ def real(least: float, most: float) -> Kind[float]:
             return None
         return value if least <= value <= most else None
 
-    return Kind(
+    return ValueKind(
         f"{least:.15g} to {most:.3g}", parse, f"no number from {least:.15g} to {most:.15g}", "write {name}={default}", "{:.15g}".format
     )
 
 
-def seconds(least: float = 1, most: float | None = None, *, or_zero: bool = False, or_bare: bool = False) -> Kind[float]:
+def seconds(least: float = 1, most: float | None = None, *, or_zero: bool = False, or_bare: bool = False) -> ValueKind[float]:
     """`or_zero`: 0s beside the range. `or_bare`: a whole number alone means seconds."""
 
     def parse(text: str) -> float | None:
@@ -179,27 +179,27 @@ def seconds(least: float = 1, most: float | None = None, *, or_zero: bool = Fals
     bounds = f"of {text_of(least)} or more" if most is None else f"from {text_of(least)} to {text_of(most)}"
     values = f"{'`0s`, or ' if or_zero else ''}{bounds.removeprefix('of ').removeprefix('from ')}"
     problem = f"neither 0s nor a time {bounds}" if or_zero else f"no time {bounds}"
-    return Kind(values, parse, problem, "write {name}={default}, or a time like 90s or 1m30s", text_of)
+    return ValueKind(values, parse, problem, "write {name}={default}, or a time like 90s or 1m30s", text_of)
 
 
-def whole_seconds(most: float | None = None, *, or_bare: bool = False) -> Kind[int]:
+def whole_seconds(most: float | None = None, *, or_bare: bool = False) -> ValueKind[int]:
     """Of 1 or more; parts of a second are dropped."""
     return seconds(1, most, or_bare=or_bare).then(int, text_of)
 
 
-def matching(pattern: re.Pattern[str], expected: str, *, values: str, hint: str) -> Kind[str]:
-    return Kind(values, lambda text: text if pattern.fullmatch(text) else None, f"no {expected}", hint)
+def matching(pattern: re.Pattern[str], expected: str, *, values: str, hint: str) -> ValueKind[str]:
+    return ValueKind(values, lambda text: text if pattern.fullmatch(text) else None, f"no {expected}", hint)
 
 
-def parsed(values: str, parse: Callable[[str], T], text: Callable[[T], str] = lambda _: "") -> Kind[T]:
+def parsed(values: str, parse: Callable[[str], T], text: Callable[[T], str] = lambda _: "") -> ValueKind[T]:
     """`parse` raises a SinkError of its own."""
-    return Kind(values, parse, text=text)
+    return ValueKind(values, parse, text=text)
 
 
-def unset_or(kind: Kind[T], example: T) -> Kind[T | None]:
+def unset_or(kind: ValueKind[T], example: T) -> ValueKind[T | None]:
     """For an option whose default is that it is not given."""
     hint = kind.hint.replace("{default}", kind.text(example))
-    return Kind(kind.values, kind.parse, kind.problem, hint, lambda value: "" if value is None else kind.text(value))
+    return ValueKind(kind.values, kind.parse, kind.problem, hint, lambda value: "" if value is None else kind.text(value))
 
 
 def _commit_tss(text: str) -> frozenset[CommitTs] | None:
@@ -224,7 +224,7 @@ def _listed(words: tuple[str, ...]) -> str:
 
 # ---- options that several sinks have ---------------------------------------------------------------------------------
 
-_COMMIT_TSS: Kind[frozenset[CommitTs]] = Kind(
+_COMMIT_TSS: ValueKind[frozenset[CommitTs]] = ValueKind(
     "commit_ts, separated by commas", _commit_tss, "no list of commit_ts", "write the DDLs' commit_ts, separated by commas",
     lambda given: ",".join(map(str, sorted(given))),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head
-from spark_merge.ddl.effects import Fate, TableEffect, effects
+from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.ddl.routes import Routes
 
 
@@ -36,9 +36,9 @@ class Merged:
             if effect.problem is not None:
                 raise self.refused(head, effect.problem.message) from effect.problem
             if effect.rows_leave:
-                why = "rows change places" if effect.fate is Fate.EXCHANGED else "rows go"
+                why = "rows change places" if effect.fate is TableFate.EXCHANGED else "rows go"
                 raise self.refused(head, f"{why} without a change of each")
-            if effect.fate is Fate.RENAMED and effect.before is not None and place(effect.before.name) != place(effect.name):
+            if effect.fate is TableFate.RENAMED and effect.before is not None and place(effect.before.name) != place(effect.name):
                 raise SinkError(
                     f"the DDL {effect.record and effect.record.query!r} cannot be carried out on {self.tables}: {self.stays}",
                     hint=f"add the route {effect.name}=>{routes.target(effect.before.name)} to routes=, so that its rows stay there",

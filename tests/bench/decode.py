@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sidecar.log.storage import open_folder
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.sinks.console.sink import ConsoleSink
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Shape
@@ -34,7 +34,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _decode(bench: Bench, folder: Path) -> Cost:
     cost, log = Cost(), open_folder(str(folder))
-    job = Job(SparkTasks(lambda: bench.spark), {"console": ConsoleSink(StringIO())}, JobSettings(log), worker_rows=0)
+    job = SparkJob(SparkTasks(lambda: bench.spark), {"console": ConsoleSink(StringIO())}, JobSettings(log), worker_rows=0)
     with timed_tree(cost):
         job.start()
         job.finish()

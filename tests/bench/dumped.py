@@ -15,7 +15,7 @@ from sidecar.log.layout import chunk_name
 from sidecar.log.segment_log import write_chunk
 from sidecar.log.storage import Folder
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA, canal_updates, message, rows
 from tests.bench.feed import FIRST_TS, TS_STEP
@@ -73,7 +73,7 @@ def deliver(spark: SparkSession, source: Dumped, out: Path, file_format: str) ->
     """All of the log through the job to files in `out`."""
     cost = Cost()
     sink = open_sink(f"file://{out}?format={file_format}", log_id="bench")
-    job = Job(SparkTasks(lambda: spark), {file_format: sink}, JobSettings(source.log))
+    job = SparkJob(SparkTasks(lambda: spark), {file_format: sink}, JobSettings(source.log))
     with timed_tree(cost):
         job.start()
         job.finish()

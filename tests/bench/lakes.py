@@ -14,7 +14,7 @@ import numpy as np
 
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.sinks.registry import open_sink
 from tests.bench import sink_delta, sink_iceberg
 from tests.bench.account import SCHEMA, rows_of
@@ -69,7 +69,7 @@ def scatter(writer: LogWriter, source: Dumped) -> None:
 def _deliver(bench: Bench, source: Dumped, target: Target, limits: BatchLimits | None = None) -> Cost:
     """What the log has more than the target."""
     cost, settings = Cost(), JobSettings(source.log, limits=limits or BatchLimits())
-    job = Job(SparkTasks(lambda: bench.spark), {"sink": open_sink(target.uri(target.name.lower()), log_id="bench")}, settings)
+    job = SparkJob(SparkTasks(lambda: bench.spark), {"sink": open_sink(target.uri(target.name.lower()), log_id="bench")}, settings)
     with timed_tree(cost):
         job.start()
         job.finish()

@@ -21,11 +21,11 @@ from sidecar.errors import RefusedRequest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import FileSpill
 from sidecar.log.storage import open_folder
-from sidecar.pipeline import Limits, Outside, attach
+from sidecar.pipeline import Outside, PipelineLimits, attach
 from sidecar.replay.progress_file import FileProgress
 from spark_merge.contract import Batch, Outcome, Sink
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA
@@ -108,7 +108,7 @@ def live(bench: Bench, sinks: dict[str, Sink], *, dump: bool, extra_s: int = 0) 
     log = open_folder(str(folder / "log"))
     feed = PacedFeed()
     source = MemorySource(feed, log, select_s=SELECT_S)
-    loop = Job(SparkTasks(lambda: spark), sinks, JobSettings(log))
+    loop = SparkJob(SparkTasks(lambda: spark), sinks, JobSettings(log))
     outside = Outside(
         feed=feed,
         codec=CanalJson(),
@@ -121,7 +121,7 @@ def live(bench: Bench, sinks: dict[str, Sink], *, dump: bool, extra_s: int = 0) 
         spill=FileSpill(str(folder)),
         deliveries=loop,
     )
-    pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=1, limits=Limits())
+    pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=1, limits=PipelineLimits())
     loop.start()
     accepted: dict[str, dict[int, int]] = {name: {} for name in sinks}
     began_ns, end_s = time.time_ns(), time.monotonic() + bench.sized(RUN_S + extra_s)
@@ -140,7 +140,7 @@ def live(bench: Bench, sinks: dict[str, Sink], *, dump: bool, extra_s: int = 0) 
     return Line(ages_s, delivered / cost.wall_s, cost, bounds)
 
 
-def _note(job: Job, accepted: dict[str, dict[int, int]]) -> None:
+def _note(job: SparkJob, accepted: dict[str, dict[int, int]]) -> None:
     """When each batch was: its last segment and the moment, ms."""
     for sink in job.sinks():
         accepted[sink.sink] |= {batch.last: batch.accepted_ms for batch in sink.batches}

@@ -8,7 +8,7 @@ from pathlib import Path
 from sidecar.core.model import Change, CommitTs, Lane, Rank
 from sidecar.log.storage import Folder
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA, canal_updates, message
 from tests.bench.account import rows as account_rows
@@ -46,7 +46,9 @@ def _live(bench: Bench) -> Iterator[Figure]:
     for rows, segments in ((bench.sized(LARGE_ROWS), 1), (bench.sized(SMALL_SEGMENTS), bench.sized(SMALL_SEGMENTS))):
         log = _updates(bench.new_folder("live"), rows, segments)
         out, cost = bench.new_folder("live-parquet"), Cost()
-        job = Job(SparkTasks(lambda: bench.spark), {"parquet": open_sink(f"file://{out}?format=parquet", log_id="bench")}, JobSettings(log))
+        job = SparkJob(
+            SparkTasks(lambda: bench.spark), {"parquet": open_sink(f"file://{out}?format=parquet", log_id="bench")}, JobSettings(log)
+        )
         with timed_tree(cost):
             job.start()
             job.finish()

@@ -15,7 +15,7 @@ from sidecar.codecs.contract import Codec
 from sidecar.core.model import CommitTs
 from sidecar.core.sequence import Sequence
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits
+from sidecar.pipeline import PipelineLimits
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Batch, Shape, batches, codec_of, schemas
 from tests.bench.figures import REPEATS, Cost, Figure, beside, best, rate, timed
@@ -54,7 +54,7 @@ class Run:
 def ordered(shape: Shape, *, log: Path | None = None, reference: bool = False) -> Run:
     """All rows through codec and sequence, and to the log in the folder `log` if one is given."""
     run, codec = Run(Cost(), Cost()), codec_of(shape.protocol)
-    sequence = Sequence(codec.identity, MemorySpill(), CommitTs(0), Limits().held_bytes_max)
+    sequence = Sequence(codec.identity, MemorySpill(), CommitTs(0), PipelineLimits().held_bytes_max)
     writer = None if log is None else LogWriter(log, codec=codec.name, schemas=schemas())
     lanes = frozenset(shape.lane_names())
     for batch in batches(shape):

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from sidecar.pump.app import OPTIONS
-from sidecar.pump.front import Answer, Front, listening
+from sidecar.pump.front import Front, PumpAnswer, listening
 from tests.bench.bench import Bench
 from tests.bench.figures import REPEATS, Figure, percentile
 from tests.support.pump_rig import PumpProcess, made_cluster
@@ -118,8 +118,8 @@ async def _serve_empty(address: str) -> None:
         await server.wait_for_termination()
 
 
-async def _no_pages(_method: str, _path: str) -> Answer:
-    return Answer(HTTPStatus.NOT_FOUND, "text/plain", b"")
+async def _no_pages(_method: str, _path: str) -> PumpAnswer:
+    return PumpAnswer(HTTPStatus.NOT_FOUND, "text/plain", b"")
 
 
 async def _load(address: str, count: int, per_s: float) -> Load:

@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sidecar.core.model import Seq
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.sinks.registry import open_sink
 from tests.bench import subscribers
 from tests.bench.account import ACCOUNT
@@ -95,7 +95,7 @@ def of_target(bench: Bench, source: Dumped, target: Target) -> Iterator[Figure]:
 
 
 def _deliver(bench: Bench, source: Dumped, uri: str) -> Cost:
-    cost, job = Cost(), Job(SparkTasks(lambda: bench.spark), {"sink": open_sink(uri, log_id="bench")}, JobSettings(source.log))
+    cost, job = Cost(), SparkJob(SparkTasks(lambda: bench.spark), {"sink": open_sink(uri, log_id="bench")}, JobSettings(source.log))
     with timed_tree(cost):
         job.start()
         job.finish()

@@ -15,7 +15,7 @@ from pathlib import Path
 from sidecar.core.model import CommitTs
 from sidecar.core.sequence import Sequence
 from sidecar.log.spill import FileSpill
-from sidecar.pipeline import Limits
+from sidecar.pipeline import PipelineLimits
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Shape, batches, codec_of, schemas
 from tests.bench.figures import Cost, Figure, rate, timed
@@ -39,7 +39,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 def _run(protocol: str, rows: int, folder: Path) -> dict[str, float]:
     """Generating the messages, a batch at a time, is in the peak but not in the time."""
     shape, codec, cost = Shape(protocol, rows, one_commit=True), codec_of(protocol), Cost()
-    sequence = Sequence(codec.identity, FileSpill(str(folder)), CommitTs(0), Limits().held_bytes_max)
+    sequence = Sequence(codec.identity, FileSpill(str(folder)), CommitTs(0), PipelineLimits().held_bytes_max)
     writer = LogWriter(folder / "log", codec=codec.name, schemas=schemas())
     for batch in batches(shape):
         with timed(cost):

@@ -21,10 +21,10 @@ from sidecar.core.progress import DumpState, Progress
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.spill import FileSpill
 from sidecar.log.storage import Folder, open_folder
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.progress_file import FileProgress
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.sinks.registry import open_sink
 from tests.bench.account import ACCOUNT, SCHEMA
 from tests.bench.bench import Bench
@@ -103,8 +103,10 @@ def _whole(bench: Bench, db: MariaDb, rows: int) -> Cost:
         db.settings(), schemas={ACCOUNT: SCHEMA}, write_chunk=partial(write_chunk, log), changefeed_id=CHANGEFEED, readers_max=READERS
     )
     source = MarksFromMemory(chunks, MemorySource(feed, log, select_s=0.0))
-    job = Job(SparkTasks(lambda: spark), {"parquet": open_sink(f"file://{folder}/out?format=parquet", log_id="bench")}, JobSettings(log))
-    pipeline = attach(_outside(folder, log, feed, source, job), changefeed_id=CHANGEFEED, epoch=1, limits=Limits())
+    job = SparkJob(
+        SparkTasks(lambda: spark), {"parquet": open_sink(f"file://{folder}/out?format=parquet", log_id="bench")}, JobSettings(log)
+    )
+    pipeline = attach(_outside(folder, log, feed, source, job), changefeed_id=CHANGEFEED, epoch=1, limits=PipelineLimits())
     job.start()
     try:
         with timed_tree(cost):
@@ -116,7 +118,7 @@ def _whole(bench: Bench, db: MariaDb, rows: int) -> Cost:
     return cost
 
 
-def _outside(folder: Path, log: Folder, feed: PacedFeed, source: MarksFromMemory, job: Job) -> Outside:
+def _outside(folder: Path, log: Folder, feed: PacedFeed, source: MarksFromMemory, job: SparkJob) -> Outside:
     return Outside(
         feed=feed,
         codec=CanalJson(),
@@ -131,7 +133,7 @@ def _outside(folder: Path, log: Folder, feed: PacedFeed, source: MarksFromMemory
     )
 
 
-def _until_delivered(pipeline: Pipeline, job: Job) -> Progress:
+def _until_delivered(pipeline: Pipeline, job: SparkJob) -> Progress:
     """Until the sink has accepted the segment in which the dump was complete."""
     while True:
         pipeline.step(poll_s=0.02)

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
-from sidecar.adapters.etcd.owner import EtcdOwner, Holder
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.memory.owner import Election, MemoryOwner
 from sidecar.config import EtcdSection
 from sidecar.ports import Ownership
@@ -53,7 +53,7 @@ class EtcdContest:
 
     def candidate(self) -> Ownership:
         client = EtcdClient(EtcdSection(endpoints=self.etcd.endpoints))
-        holder = Holder("here", 1, f"127.0.0.1:{len(self.candidates)}")
+        holder = OwnerHolder("here", 1, f"127.0.0.1:{len(self.candidates)}")
         self.candidates.append(EtcdOwner(client, self.root, lease_s=LEASE_S, holder=holder))
         return self.candidates[-1]
 

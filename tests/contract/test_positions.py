@@ -21,7 +21,7 @@ from spark_merge.contract import Accepted
 from spark_merge.sinks.clickhouse import server as clickhouse_server
 from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.folder.commits import FolderPositions
-from spark_merge.sinks.folder.layout import DeliveredSegment, Identity
+from spark_merge.sinks.folder.layout import DeliveredSegment, FolderIdentity
 from spark_merge.sinks.http.client import Receiver
 from spark_merge.sinks.http.position import ReceiverPositions
 from spark_merge.sinks.http.state import BegunSegment
@@ -60,7 +60,7 @@ class TestMemory(PositionPort):
 class TestFolder(PositionPort):
     @pytest.fixture
     def output(self, tmp_path: Path) -> Output:
-        folder, identity = open_folder(str(tmp_path / "out")), Identity(LOG, "jsonl", 0, 0)
+        folder, identity = open_folder(str(tmp_path / "out")), FolderIdentity(LOG, "jsonl", 0, 0)
 
         def payload(accepted: Accepted) -> list[DeliveredSegment]:
             return [DeliveredSegment(accepted.seq, accepted.upto_ts or CommitTs(0), (), None, accepted.manifest)]

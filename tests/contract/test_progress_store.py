@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
-from sidecar.adapters.etcd.owner import EtcdOwner, Holder
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.config import EtcdSection
@@ -56,7 +56,7 @@ def in_etcd(tmp_path: Path) -> Iterator[Open]:
     def reopen() -> ProgressStore:
         close()
         client = EtcdClient(EtcdSection(endpoints=etcd.endpoints))
-        opened.append(EtcdOwner(client, root, lease_s=10, holder=Holder("here", 1, "127.0.0.1:8310")))
+        opened.append(EtcdOwner(client, root, lease_s=10, holder=OwnerHolder("here", 1, "127.0.0.1:8310")))
         assert opened[0].acquire(timeout_s=PATIENCE_S) is not None
         return EtcdProgress(client, root, opened[0])
 

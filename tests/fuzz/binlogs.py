@@ -15,7 +15,7 @@ from sidecar.core.model import Change, CommitTs, Envelope, Lane, Message, TableS
 from sidecar.errors import MessageUnreadable, TicdcDumpError
 from sidecar.rowcodec.binlog_event import HEAD_BYTES, KIND_AT, MAYBE_REPEATED, pairs
 from sidecar.rowcodec.binlog_fold import folded
-from sidecar.rowcodec.binlog_row import BinlogRows, decode_logged
+from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
 from sidecar.rowcodec.kv_layout import kv_table_of
 from sidecar.rowcodec.kv_table import KvTable
 from spark_merge.decode import binlog
@@ -31,7 +31,7 @@ LANE = Lane("pump/1")
 REFUSED = "(refused)"
 COMMIT_TS = 470_000_000_000_000_000
 
-Outcome = BinlogRows | MessageUnreadable
+Outcome = DecodedBinlogRows | MessageUnreadable
 
 
 def batch(random: Random, size: int) -> Counts:
@@ -55,7 +55,9 @@ def batch(random: Random, size: int) -> Counts:
         rows += read + _net(schema, read, value)
     counts.rows += len(rows)
     _columnar_agrees(schema, rows)
-    agrees(schema, [Taken(change, *map(_tuple, outcome)) for change, outcome in rows if isinstance(outcome, BinlogRows)], codec="binlog")
+    agrees(
+        schema, [Taken(change, *map(_tuple, outcome)) for change, outcome in rows if isinstance(outcome, DecodedBinlogRows)], codec="binlog"
+    )
     return counts
 
 
@@ -98,17 +100,19 @@ def _net(schema: TableSchema, read: Sequence[tuple[Change, Outcome]], value: byt
     tables = {change.table for change in changes}
     if len(tables) != 1 or any(isinstance(outcome, MessageUnreadable) for _, outcome in read):
         return left
-    events = [slow_binlog.Event(_handle(table, change, rows), *map(_tuple, rows)) for change, rows in read if isinstance(rows, BinlogRows)]
+    events = [
+        slow_binlog.Event(_handle(table, change, rows), *map(_tuple, rows)) for change, rows in read if isinstance(rows, DecodedBinlogRows)
+    ]
     expected = slow_binlog.net(events)
     told = [_slowly(schema, change.value) for change in found]
     if any(isinstance(rows, MessageUnreadable) for rows in told):
         raise differ(f"fold of {schema.name}", told, expected, value)
-    if sorted((tuple(map(_tuple, rows)) for rows in told if isinstance(rows, BinlogRows)), key=str) != expected:
+    if sorted((tuple(map(_tuple, rows)) for rows in told if isinstance(rows, DecodedBinlogRows)), key=str) != expected:
         raise differ(f"fold of {schema.name}", told, expected, value)
     return left
 
 
-def _handle(table: KvTable, change: Change, rows: BinlogRows) -> Hashable:
+def _handle(table: KvTable, change: Change, rows: DecodedBinlogRows) -> Hashable:
     """The texts of the clustered key, else `_tidb_rowid`. Of an event that says that it is its row's only one: its bytes."""
     if not change.value[KIND_AT] & MAYBE_REPEATED:
         return change.value
@@ -140,12 +144,12 @@ def _slowly(schema: TableSchema, value: bytes) -> Outcome:
     return found
 
 
-def _lenient(schema: TableSchema, value: bytes) -> BinlogRows:
+def _lenient(schema: TableSchema, value: bytes) -> DecodedBinlogRows:
     try:
         return decode_logged(schema, value)
     except MessageUnreadable:
         refused: list[str | None] = [REFUSED] * len(schema.columns)
-        return BinlogRows(refused, refused)
+        return DecodedBinlogRows(refused, refused)
 
 
 def _columnar_agrees(schema: TableSchema, rows: Sequence[tuple[Change, Outcome]]) -> None:
@@ -163,7 +167,7 @@ def _columnar_agrees(schema: TableSchema, rows: Sequence[tuple[Change, Outcome]]
     images = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
     for (change, outcome), *numbers in zip(rows, found.before, found.after, strict=True):
         read = [None if number < 0 else images[number] for number in numbers]
-        if isinstance(outcome, BinlogRows):
+        if isinstance(outcome, DecodedBinlogRows):
             expected: list[Any] = list(map(_tuple, outcome))
         else:
             expected = [image and (REFUSED,) * len(image) for image in read]

@@ -19,7 +19,7 @@ from sidecar.log.apart import check_apart
 from sidecar.process.listening import interceptors
 from sidecar.process.secret_files import unprotected
 from sidecar.run.app import Sidecar
-from sidecar.run.metrics import MetricsServer, Tally
+from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.ticdc.changefeed import ChangefeedName
 from spark_merge.sinks.registry import open_sinks
 from tests.hostile.attempts import Attempt, Fault, Outcome, refuses, serves
@@ -144,7 +144,7 @@ def begun(path: Path) -> Config:
     interceptors("push", config.push)
     Cluster("127.0.0.1:1", config.kafka.client)
     if config.metrics.listen:
-        MetricsServer(config.metrics.listen, lambda: None, Tally).close()
+        MetricsServer(config.metrics.listen, lambda: None, MetricsTally).close()
     return config
 
 

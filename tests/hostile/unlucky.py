@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from unittest.mock import patch
 
-from sidecar.run.metrics import MetricsServer, Tally, _Quiet
+from sidecar.run.metrics import MetricsServer, MetricsTally, _Quiet
 from tests.hostile import keys, probe, settings, workers
 from tests.hostile.attempts import Area, Attempt, Fault, Outcome
 from tests.hostile.settings import PROGRAM, SETTINGS, START_S
@@ -31,7 +31,7 @@ POLL_S = 0.05
 def opened() -> Iterator[Sequence[Attempt]]:
     with tempfile.TemporaryDirectory() as name, patch.object(_Quiet, "timeout", probe.SILENT_MAX_S):
         folder = Path(name)
-        server = MetricsServer("127.0.0.1:0", lambda: None, Tally)
+        server = MetricsServer("127.0.0.1:0", lambda: None, MetricsTally)
         try:
             yield [
                 *settings.attempts(folder),

@@ -26,7 +26,7 @@ from sidecar.feeds.checks import CHANGEFEED, LOG, TIDB, LogEnd
 from sidecar.feeds.registry import MAKES
 from sidecar.log.manifest import Manifest
 from sidecar.preflight import changefeed as preflight_changefeed
-from sidecar.process.checks import Check, CheckOptions, CheckResult, CheckStatus, Finding, Result, Told, carried_out, ok
+from sidecar.process.checks import Check, CheckFinding, CheckOptions, CheckResult, CheckStatus, Result, Told, carried_out, ok
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.run import leaving
 from sidecar.run.changefeed_watch import read_changefeed
@@ -220,7 +220,7 @@ def test_check_fails_where_no_pump_is_left(registered: Config) -> None:
     assert [found[name].status for name in ("binlogs of tidb", "binlogs kept")] == [CheckStatus.SKIPPED] * 2
 
 
-def of(found: dict[str, Result], name: str, status: CheckStatus) -> list[Finding]:
+def of(found: dict[str, Result], name: str, status: CheckStatus) -> list[CheckFinding]:
     """The findings of a check whose status is this; the worst one is the check's."""
     assert found[name].status is status, found[name]
     return [finding for finding in found[name].findings if finding.status is status]

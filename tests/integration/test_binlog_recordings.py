@@ -13,7 +13,7 @@ import pytest
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.rowcodec.binlog_event import schema_version_of
-from sidecar.rowcodec.binlog_row import BinlogRows, decode_logged
+from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
 from sidecar.rowcodec.binlog_table import is_older
 from spark_merge.decode.binlog import decode_events
 from spark_merge.decode.images import NO_IMAGE
@@ -53,7 +53,7 @@ class Told(NamedTuple):
     commit_ts: int
     table_id: str
     schema: TableSchema
-    rows: BinlogRows
+    rows: DecodedBinlogRows
 
 
 @cache

@@ -24,7 +24,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
-from sidecar.adapters.etcd.owner import EtcdOwner, Holder
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.cli import dump_commands
 from sidecar.config import ControlSection, EtcdSection, Tls
 from sidecar.control.answers import EXIT_NOT_FOUND, CallFailed
@@ -303,7 +303,7 @@ def test_pd_leads_to_the_owner(
         assert owner_in_etcd(etcd.endpoints, Tls(), NAME) is None
         client = EtcdClient(EtcdSection(endpoints=etcd.endpoints))
         (incarnation,) = incarnations(info)
-        ownership = EtcdOwner(client, changefeed_root(NAME, incarnation), lease_s=10, holder=Holder("here", 1, serving.address))
+        ownership = EtcdOwner(client, changefeed_root(NAME, incarnation), lease_s=10, holder=OwnerHolder("here", 1, serving.address))
         try:
             assert ownership.acquire(timeout_s=PATIENCE_S) is not None
             pd = f"http://{etcd.endpoints[0]}"
@@ -326,7 +326,7 @@ def test_pd_leads_to_the_owner_where_no_changefeed_is(
     """Of TiDB-Binlog: the name is the sidecar's own, and TiCDC has none."""
     with Etcd(tmp_path) as etcd, closing(EtcdClient(EtcdSection(endpoints=etcd.endpoints))) as client:
         pd = f"http://{etcd.endpoints[0]}"
-        ownership = EtcdOwner(client, changefeed_root(NAME, BINLOG), lease_s=10, holder=Holder("here", 1, serving.address))
+        ownership = EtcdOwner(client, changefeed_root(NAME, BINLOG), lease_s=10, holder=OwnerHolder("here", 1, serving.address))
         assert ownership.acquire(timeout_s=PATIENCE_S) is not None
         assert run(capsys, "dumpquery", "-c", "cf", "--pd", pd)[0] == 0
         ownership.release()

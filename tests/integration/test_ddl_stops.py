@@ -16,7 +16,7 @@ from sidecar.core.messages import Request
 from sidecar.core.model import Change, Message, Seq
 from sidecar.errors import RefusedRequest, UnsupportedDdl
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.feed import RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.replay import NoSource
@@ -50,7 +50,7 @@ def test_a_schema_change_stops_the_sidecar_before_it_and_loses_nothing(feed: str
             clock=MonotonicClock(),
             spill=MemorySpill(),
         )
-        pipeline = attach(outside, changefeed_id="none", epoch=epoch, limits=Limits())
+        pipeline = attach(outside, changefeed_id="none", epoch=epoch, limits=PipelineLimits())
         with pytest.raises(UnsupportedDdl, match=r"alter table|ALTER TABLE") as stopped:
             _run(pipeline)
         assert "what to do" in str(stopped.value)

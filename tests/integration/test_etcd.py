@@ -20,7 +20,7 @@ import pytest
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, Compare, Delete, EtcdClient, Put, Transaction, changefeed_root
-from sidecar.adapters.etcd.owner import EtcdOwner, Holder, owner
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.etcd.progress import PART_TABLES, EtcdProgress, load_progress
 from sidecar.config import EtcdSection, Tls
 from sidecar.core.messages import Brackets
@@ -76,7 +76,7 @@ def connected(*endpoints: str, **settings: Any) -> Iterator[EtcdClient]:
 def candidate(etcd: Etcd, *, lease_s: int = LEASE_S, **settings: Any) -> Iterator[EtcdOwner]:
     """Another process that wants to own, with a connection of its own."""
     with connected(*etcd.endpoints) as client:
-        made = EtcdOwner(client, KEYS, lease_s=lease_s, holder=Holder("here", os.getpid(), "127.0.0.1:8310"), **settings)
+        made = EtcdOwner(client, KEYS, lease_s=lease_s, holder=OwnerHolder("here", os.getpid(), "127.0.0.1:8310"), **settings)
         yield made
         made.release()
 
@@ -122,7 +122,7 @@ class Process:
 def own(endpoints: tuple[str, ...]) -> None:
     """What the process does."""
     with connected(*endpoints) as client:
-        mine = EtcdOwner(client, KEYS, lease_s=SHORT_S, holder=Holder("there", os.getpid(), "10.0.0.1:8310"))
+        mine = EtcdOwner(client, KEYS, lease_s=SHORT_S, holder=OwnerHolder("there", os.getpid(), "10.0.0.1:8310"))
         print(mine.acquire(timeout_s=PATIENCE_S), flush=True)  # noqa: T201 - its standard output is how it answers
         store = EtcdProgress(client, KEYS, mine)
         for number, line in enumerate(sys.stdin):
@@ -373,7 +373,7 @@ def test_an_owner_survives_the_death_of_any_member_of_a_cluster(tmp_path: Path) 
     with cluster(tmp_path / "etcd", 3) as members:
         endpoints = [member.endpoints[0] for member in members]
         with connected(*endpoints, timeout_s=30.0) as client:
-            made = EtcdOwner(client, KEYS, lease_s=LEASE_S, holder=Holder("here", 1, ""))
+            made = EtcdOwner(client, KEYS, lease_s=LEASE_S, holder=OwnerHolder("here", 1, ""))
             assert made.acquire(timeout_s=PATIENCE_S) == 1
             store = EtcdProgress(client, KEYS, made)
             for revision, member in enumerate(members):
@@ -465,7 +465,7 @@ def locked(tmp_path: Path) -> Iterator[Etcd]:
 def test_the_sidecars_user_needs_no_more_than_the_hint_says(locked: Etcd, tmp_path: Path) -> None:
     with connected(*locked.endpoints, user="app", password_file=str(tmp_path / "secret")) as client:
         assert read_changefeed_info(client, ORDERS) == b"{}"
-        made = EtcdOwner(client, KEYS, lease_s=LEASE_S, holder=Holder("here", 1, ""))
+        made = EtcdOwner(client, KEYS, lease_s=LEASE_S, holder=OwnerHolder("here", 1, ""))
         assert made.acquire(timeout_s=0) == 1
         EtcdProgress(client, KEYS, made).save(progress_of(3))
         assert client.keep_alive(client.grant(10))

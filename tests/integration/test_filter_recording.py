@@ -32,7 +32,7 @@ from sidecar.rowcodec.kv_table import KvTable, kv_table
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.ticdc.changefeed_info import changefeed
 from sidecar.ticdc.ddl_rules import DdlRules
-from sidecar.ticdc.event_filter import DumpScope, FilterRules, Left, RowEvent, Through, ValueExpr, dump_scope
+from sidecar.ticdc.event_filter import DumpScope, FilterRules, LeftOut, RowEvent, Through, ValueExpr, dump_scope
 from sidecar.verify.rows import Key, Row, rows_by_key
 from spark_merge.decode.rows import decode
 from tests.support.kv_line import Line
@@ -259,7 +259,7 @@ def test_the_scope_is_the_tables_with_the_predicates_of_inserts() -> None:
 def let_in(table: TableName, row: Texts) -> bool:
     """The predicate, evaluated by hand."""
     found = scope().tables[table]
-    assert not isinstance(found, Left)
+    assert not isinstance(found, LeftOut)
     return not any(HOLDS[expr.text](row) for expr in FilterRules.of(feed_definition()).exprs(table, RowEvent.INSERT))
 
 

@@ -21,7 +21,7 @@ from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.replay import NoSource
 from spark_merge.decode.rows import decode
 from tests.rig import open_protocol
@@ -87,7 +87,7 @@ class Attached:
             clock=Clock(),
             spill=MemorySpill(),
         )
-        return attach(outside, changefeed_id="cf", epoch=epoch, limits=Limits())
+        return attach(outside, changefeed_id="cf", epoch=epoch, limits=PipelineLimits())
 
     def run(self, pipeline: Pipeline, upto_ts: int) -> None:
         until_s = time.monotonic() + PATIENCE_S

@@ -20,7 +20,7 @@ from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.core.model import Change, Lane, Seq
 from sidecar.errors import FeedUnsuitable
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Feed
 from sidecar.replay.feed import RecordingFeed
 from sidecar.replay.recording import FeedConfig, Recording
@@ -87,7 +87,7 @@ def run(feed: Feed, of: Recording, config: FeedConfig, disk: MemoryDisk, until: 
         spill=MemorySpill(),
     )
     epoch = 1 + len(disk.names())
-    pipeline = attach(outside, changefeed_id="it", epoch=epoch, limits=Limits())
+    pipeline = attach(outside, changefeed_id="it", epoch=epoch, limits=PipelineLimits())
     until_s = time.monotonic() + PATIENCE_S
     while not until(pipeline):
         assert time.monotonic() < until_s, f"does not come to its end: {pipeline.lane_lags()}"

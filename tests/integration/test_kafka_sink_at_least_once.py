@@ -22,7 +22,7 @@ from spark_merge.sinks.kafka import sink
 from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.holder import IdHolder
 from spark_merge.sinks.kafka.position import CONTROL, PositionReader
-from spark_merge.sinks.kafka.producer import IdempotentProducer, Record, TransactionalProducer
+from spark_merge.sinks.kafka.producer import IdempotentProducer, KafkaRecord, TransactionalProducer
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.registry import open_sink
 from tests.contract.sink_port import Died, SinkPort, Story, before_each, die_after_each, opened_at_once
@@ -69,9 +69,9 @@ class TestAtLeastOnce(SinkPort):
 
     def test_a_consumer_sees_a_mark_when_the_brokers_have_all_rows_before_it(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of every partition, not of the mark's alone."""
-        marks: list[Record] = []
+        marks: list[KafkaRecord] = []
 
-        def rows_under_way(holder: IdHolder, record: Record) -> None:
+        def rows_under_way(holder: IdHolder, record: KafkaRecord) -> None:
             if record.headers is not None and record.headers[0][1].startswith(b"resolved"):
                 marks.append(record)
                 if marks[-2:-1] == [] or marks[-2].headers != record.headers:
@@ -82,11 +82,11 @@ class TestAtLeastOnce(SinkPort):
         assert len(marks) == 2 * histories.SEGMENTS
 
 
-def at_each_record(monkeypatch: pytest.MonkeyPatch, act: Callable[[IdHolder, Record], object]) -> None:
+def at_each_record(monkeypatch: pytest.MonkeyPatch, act: Callable[[IdHolder, KafkaRecord], object]) -> None:
     """Before the holder checks whether the record is to be written."""
     write = IdHolder.write
 
-    def passing(holder: IdHolder, records: Iterable[Record]) -> Iterator[Record]:
+    def passing(holder: IdHolder, records: Iterable[KafkaRecord]) -> Iterator[KafkaRecord]:
         for record in records:
             act(holder, record)
             yield record
@@ -133,7 +133,7 @@ def test_a_batch_that_is_done_again_comes_again_whole(story: Story, monkeypatch:
     batch, work = story.begin(story.place.sink())
     passed = itertools.count()
 
-    def die(holder: IdHolder, _: Record) -> None:
+    def die(holder: IdHolder, _: KafkaRecord) -> None:
         if next(passed) == at:
             holder.producer.flush()
             raise Died
@@ -171,7 +171,7 @@ def test_a_replaced_owner_that_was_frozen_in_a_task_stops(story: Story, monkeypa
     _, work = story.begin(story.place.sink())
     passed, before = itertools.count(), list[Read]()
 
-    def overtaken(holder: IdHolder, _: Record) -> None:
+    def overtaken(holder: IdHolder, _: KafkaRecord) -> None:
         if next(passed) == 7:
             holder.producer.flush()
             successor = story.delivery(segments_max=1)
@@ -196,7 +196,7 @@ def test_of_two_attempts_at_one_task_the_one_that_finds_it_done_stops(story: Sto
     batch, work = story.begin(sink)
     passed, outcomes = itertools.count(), list[Outcome]()
 
-    def done_by_another(holder: IdHolder, _: Record) -> None:
+    def done_by_another(holder: IdHolder, _: KafkaRecord) -> None:
         if next(passed) == 7:
             holder.producer.flush()
             monkeypatch.setattr(holders, "_held", {})  # another process
@@ -233,7 +233,7 @@ def test_a_state_that_a_replaced_owner_writes_late_does_not_count(story: Story) 
     story.finish()
     woken = IdempotentProducer(sink.output.cluster, "woken", {})
     woken.begin()
-    woken.write([Record(sink.output.position_topic, CONTROL, state.key, state.to_bytes())])
+    woken.write([KafkaRecord(sink.output.position_topic, CONTROL, state.key, state.to_bytes())])
     woken.commit()
     woken.close()
     assert accepted(story.place.sink()) == histories.SEGMENTS - 1
@@ -246,7 +246,7 @@ def test_a_record_that_is_refused_is_followed_by_none(broker: KafkaBroker) -> No
     broker.create_topic(topic, 1, {"max.message.bytes": "1000"})
     producer = IdempotentProducer(SinkCluster.of(broker.bootstrap, {}), "one", {"batch.num.messages": "1"})
     producer.begin()
-    producer.write([Record(topic, 0, b"", b"x" * size) for size in (10, 5000, 10, 10)])
+    producer.write([KafkaRecord(topic, 0, b"", b"x" * size) for size in (10, 5000, 10, 10)])
     with pytest.raises(SinkError, match="MSG_SIZE_TOO_LARGE"):
         producer.commit()
     producer.abort()
@@ -280,7 +280,7 @@ def test_a_transaction_that_was_left_open_in_control_is_waited_for(story: Story)
     left = TransactionalProducer(sink.output.cluster, "left", {})
     left.take()
     left.begin()
-    left.write([Record(sink.output.position_topic, CONTROL, b"of a dead one", b"")])
+    left.write([KafkaRecord(sink.output.position_topic, CONTROL, b"of a dead one", b"")])
     left.flush()
     with pytest.raises(SinkError, match="is not visible there"):
         story.place.sink().open(epoch=None)

@@ -22,7 +22,7 @@ from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.make import feed_of
 from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.replay import NoSource
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher
 from tests.rig import open_protocol
@@ -341,7 +341,7 @@ class Line:
             spill=MemorySpill(),
         )
         self.epoch += 1
-        pipeline = attach(outside, changefeed_id="cf", epoch=self.epoch, limits=Limits())
+        pipeline = attach(outside, changefeed_id="cf", epoch=self.epoch, limits=PipelineLimits())
         self.clock.hurry()
         return pipeline
 

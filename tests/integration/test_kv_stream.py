@@ -21,7 +21,7 @@ from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.tikv.puller import TikvPuller
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Puller
 from sidecar.replay.kv import KvRecording
 from sidecar.replay.replay import NoSource
@@ -63,7 +63,7 @@ class Line:
             clock=MonotonicClock(),
             spill=MemorySpill(),
         )
-        return attach(outside, changefeed_id="none", epoch=self.epoch, limits=Limits())
+        return attach(outside, changefeed_id="none", epoch=self.epoch, limits=PipelineLimits())
 
     def run(self, puller: Puller, until: Callable[[CommitTs], bool]) -> None:
         """With a new sidecar, until its log is far enough; then it dies."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient, Put, changefeed_root
-from sidecar.adapters.etcd.owner import EtcdOwner, Holder
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.config import EtcdSection, read_config
 from sidecar.errors import FeedLost, RefusedRequest
 from sidecar.feeds.tikv.gc import service_id
@@ -172,7 +172,7 @@ def test_the_log_tells_of_an_incarnation_that_etcd_has_forgotten(place: Place) -
 
 def test_a_running_sidecar_is_named_and_nothing_of_it_is_removed(place: Place) -> None:
     before = place.safe_points()
-    holder = Holder("machine-7", 4711, "10.0.0.7:8310")
+    holder = OwnerHolder("machine-7", 4711, "10.0.0.7:8310")
     running = EtcdOwner(place.client, changefeed_root(ORDERS, place.incarnation), lease_s=10, holder=holder)
     assert running.acquire(timeout_s=PATIENCE_S)
     with ExitStack() as held:
@@ -190,7 +190,7 @@ def test_a_running_sidecar_is_named_and_nothing_of_it_is_removed(place: Place) -
 def test_a_sidecar_that_begins_between_the_look_and_the_removal_loses_nothing(place: Place) -> None:
     reach = leaving.reach_of(read_config(place.config()))
     kept = leaving.look(place.client, reach)
-    begun = EtcdOwner(place.client, kept.roots[0], lease_s=10, holder=Holder("here", os.getpid(), "127.0.0.1:8310"))
+    begun = EtcdOwner(place.client, kept.roots[0], lease_s=10, holder=OwnerHolder("here", os.getpid(), "127.0.0.1:8310"))
     assert begun.acquire(timeout_s=PATIENCE_S)
     before, points_before = place.entries(), place.safe_points()
     with ExitStack() as held:

@@ -36,7 +36,7 @@ from sidecar.log.storage import open_folder
 from sidecar.preflight.preflight import checks, preflight
 from sidecar.process.checks import CheckOptions, CheckResult, CheckStatus, Result, carried_out
 from sidecar.run.changefeed_watch import read_changefeed
-from sidecar.run.metrics import MetricsServer, Tally
+from sidecar.run.metrics import MetricsServer, MetricsTally
 from spark_merge.sinks.registry import open_sink
 from tests.rig import changefeed
 from tests.rig.rig import Rig
@@ -277,7 +277,7 @@ def test_ports_of_others_are_named(stage: Stage) -> None:
 
 
 def test_metrics_of_a_sidecar_that_runs_are_its_own(stage: Stage) -> None:
-    with closing(MetricsServer("127.0.0.1:0", lambda: None, Tally)) as server:
+    with closing(MetricsServer("127.0.0.1:0", lambda: None, MetricsTally)) as server:
         found = stage.check("metrics address", metrics={"listen": f"127.0.0.1:{server.port}"})
     assert "already" in found["metrics address"].findings[0].what
 

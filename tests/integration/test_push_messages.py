@@ -25,7 +25,7 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.feeds.push.messages import MessageFeed
 from sidecar.log.spill import MemorySpill
 from sidecar.log.storage import open_folder
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Feed
 from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.history import HistorySchemas
@@ -75,7 +75,7 @@ class Line:
             clock=MonotonicClock(),
             spill=MemorySpill(),
         )
-        return attach(outside, changefeed_id="none", epoch=self.epoch, limits=Limits())
+        return attach(outside, changefeed_id="none", epoch=self.epoch, limits=PipelineLimits())
 
     def run(self, feed: Feed, until: Callable[[CommitTs], bool]) -> None:
         """With a new sidecar, until its log is far enough; then it dies."""

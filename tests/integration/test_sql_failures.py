@@ -24,7 +24,7 @@ from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Underway, pos
 from spark_merge.sinks.mysql.session import SqlServer, SqlSession, Warned
 from spark_merge.sinks.mysql.tables import read_table
 from spark_merge.sinks.mysql.weights import Weights
-from spark_merge.sinks.mysql.workers import Block, Job, SqlWorker
+from spark_merge.sinks.mysql.workers import SqlBlock, SqlJob, SqlWorker
 from spark_merge.sinks.position import OutputState
 from tests.contract.sink_port import Story
 from tests.support.eventually import PATIENCE_S
@@ -220,8 +220,8 @@ def test_a_deadlock_is_done_again(target: SqlSession, mariadb: MariaDb, monkeypa
     keeper = position_of(target, "locked", log_id="l")
     slots = OwnedSlots("locked", keeper.open(None).owner)
     keeper.change(Underway(SqlBatch(Seq(0), 1, "")), payload=[("a", 1)])
-    worker = SqlWorker(SqlSession(server_of(mariadb)), Job(slots, "a", 10, batched=True), 0, known=0)
-    worker.offer(Block([], 1))
+    worker = SqlWorker(SqlSession(server_of(mariadb)), SqlJob(slots, "a", 10, batched=True), 0, known=0)
+    worker.offer(SqlBlock([], 1))
     worker.drain()
     worker.close()
     assert len(times) == 3

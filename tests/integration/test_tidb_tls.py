@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.adapters.tidb.packets import read_packets
-from sidecar.adapters.tidb.sql import Account, Session, carried_out
+from sidecar.adapters.tidb.sql import Account, TidbSession, carried_out
 from sidecar.config import Tls
 from sidecar.errors import ConfigError, SourceError
 from tests.support.services.mariadb import MariaDb
@@ -41,7 +41,7 @@ def account(server: MariaDb, tls: Tls, *, user: str = "secured") -> Account:
 
 
 def test_rows_come_in_over_tls(secured: MariaDb, authority: Authority) -> None:
-    session = Session(account(secured, Tls(ca_file=str(authority.ca_file))))
+    session = TidbSession(account(secured, Tls(ca_file=str(authority.ca_file))))
     assert read_packets(session, "SELECT seq, REPEAT('x', 100) FROM mysql.seq_1_to_20000", 2)["c0"].to_pylist() == [
         str(n) for n in range(1, 20_001)
     ]
@@ -51,7 +51,7 @@ def test_rows_come_in_over_tls(secured: MariaDb, authority: Authority) -> None:
 
 
 def test_a_server_of_another_authority_is_refused(secured: MariaDb, tmp_path: Path) -> None:
-    session = Session(account(secured, Tls(ca_file=str(Authority(tmp_path / "other", "other-ca").ca_file))))
+    session = TidbSession(account(secured, Tls(ca_file=str(Authority(tmp_path / "other", "other-ca").ca_file))))
     with pytest.raises(SourceError, match="certificate verify failed"):
         carried_out(session, lambda: session.rows("SELECT 1"), doing="trying")
 
@@ -59,15 +59,15 @@ def test_a_server_of_another_authority_is_refused(secured: MariaDb, tmp_path: Pa
 def test_a_client_shows_its_certificate(secured: MariaDb, authority: Authority) -> None:
     signed = authority.sign("client")
     tls = Tls(ca_file=str(authority.ca_file), cert_file=str(signed.cert_file), key_file=str(signed.key_file))
-    session = Session(account(secured, tls, user="known"))
+    session = TidbSession(account(secured, tls, user="known"))
     assert session.rows("SELECT 1") == ((1,),)
     session.close()
-    without = Session(account(secured, Tls(ca_file=tls.ca_file), user="known"))
+    without = TidbSession(account(secured, Tls(ca_file=tls.ca_file), user="known"))
     with pytest.raises(SourceError, match="1045"):
         carried_out(without, lambda: without.rows("SELECT 1"), doing="trying")
 
 
 def test_a_file_of_tls_that_is_not_there_is_a_wrong_setting(secured: MariaDb) -> None:
-    session = Session(account(secured, Tls(ca_file="/nowhere/ca.pem")))
+    session = TidbSession(account(secured, Tls(ca_file="/nowhere/ca.pem")))
     with pytest.raises(ConfigError, match=r"source\.tls"):
         session.rows("SELECT 1")

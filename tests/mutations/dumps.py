@@ -31,8 +31,8 @@ DUMPS = [
     Mutation(
         "what a dump reads again is of the pass before",
         "sidecar/core/plan.py",
-        "since_seq=next_seq) if fate is Fate.AGAIN",
-        "since_seq=table.since_seq) if fate is Fate.AGAIN",
+        "since_seq=next_seq) if fate is SchemaFate.AGAIN",
+        "since_seq=table.since_seq) if fate is SchemaFate.AGAIN",
         "tests/unit/test_pipeline.py::test_a_table_that_a_dump_reads_again_has_a_pass_of_its_own_in_the_log_whoever_owns_the_dump",
     ),
     Mutation(
@@ -249,8 +249,8 @@ DUMPS = [
     Mutation(
         "what is in the log and not delivered does not count",
         "sidecar/pace/controller.py",
-        "return Room(rows - self.queued_rows, size - self.queued_bytes, rows)",
-        "return Room(rows, size, rows)",
+        "return DumpRoom(rows - self.queued_rows, size - self.queued_bytes, rows)",
+        "return DumpRoom(rows, size, rows)",
         PACE + "test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it",
     ),
     Mutation(

@@ -12,8 +12,8 @@ PUMPS = [
     Mutation(
         "the registry is read before the TSO",
         "sidecar/feeds/binlog/joining.py",
-        "    ts = tso()\n    return Look(ts, pumps())",
-        "    found = pumps()\n    return Look(tso(), found)",
+        "    ts = tso()\n    return PumpLook(ts, pumps())",
+        "    found = pumps()\n    return PumpLook(tso(), found)",
         "tests/simulation/test_pump_joins.py::test_whoever_joins_whenever_nothing_is_lost[0]",
     ),
     Mutation(

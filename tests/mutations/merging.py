@@ -306,8 +306,8 @@ MERGING = [
     Mutation(
         "a table that loses its key is taken for one that is gone",
         "spark_merge/ddl/effects.py",
-        "return Fate.UNKEYED if pair.name in head.next_schemas else Fate.GONE",
-        "return Fate.GONE",
+        "return TableFate.UNKEYED if pair.name in head.next_schemas else TableFate.GONE",
+        "return TableFate.GONE",
         EFFECTS % "tables",
     ),
     Mutation(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sidecar.core.model import TableSchema
 from sidecar.errors import MessageUnreadable
 from sidecar.rowcodec.binlog_event import event_value, settled_value
-from sidecar.rowcodec.binlog_row import BinlogRows, decode_logged
+from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
 from spark_merge.decode.binlog import decode_events
 from spark_merge.decode.images import NO_IMAGE
 from tests.lanes import examples
@@ -98,19 +98,19 @@ def tables_with_events(draw: st.DrawFn) -> tuple[Table, list[EncodedEvent]]:
     return table, draw(st.lists(events(table, values), min_size=1, max_size=8))
 
 
-def by_columns(schema: TableSchema, values: list[bytes]) -> list[BinlogRows]:
+def by_columns(schema: TableSchema, values: list[bytes]) -> list[DecodedBinlogRows]:
     found = decode_events(schema, pa.array(values, pa.binary()))
     for texts in found.columns:
         texts.validate(full=True)
     rows = [list(row) for row in zip(*(texts.to_pylist() for texts in found.columns), strict=True)]
     assert sorted(one for one in [*found.before, *found.after] if one != NO_IMAGE) == list(range(len(rows)))
     return [
-        BinlogRows(None if old == NO_IMAGE else rows[old], None if new == NO_IMAGE else rows[new])
+        DecodedBinlogRows(None if old == NO_IMAGE else rows[old], None if new == NO_IMAGE else rows[new])
         for old, new in zip(found.before, found.after, strict=True)
     ]
 
 
-def outcome(schema: TableSchema, value: bytes) -> BinlogRows | str:
+def outcome(schema: TableSchema, value: bytes) -> DecodedBinlogRows | str:
     try:
         return decode_logged(schema, value)
     except MessageUnreadable as error:

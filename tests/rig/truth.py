@@ -18,7 +18,7 @@ from pymysql.converters import encoders
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.log.storage import Folder
 from sidecar.verify.rows import Key, Row, equal_rows, rows_by_key
-from sidecar.verify.verify import Verdict, verify
+from sidecar.verify.verify import VerifyVerdict, verify
 from spark_merge.sinks.files.reader import read_segments
 from tests.rig.binlog import MySqlAddress
 from tests.rig.columns import read_tables
@@ -58,7 +58,7 @@ def read_truth(source: MySqlAddress, tables: Collection[TableName], *, ts: Commi
         connection.close()
 
 
-def await_delivered(output: Folder, truth: LiveTruth, *, complete_at: Mapping[TableName, CommitTs], timeout_s: float) -> Verdict:
+def await_delivered(output: Folder, truth: LiveTruth, *, complete_at: Mapping[TableName, CommitTs], timeout_s: float) -> VerifyVerdict:
     """Wait until the files sink (JSON lines) has accepted everything up to the truth, then judge all of its tables: equal,
     and no row ever went back. Raises TimeoutError with how far the output is."""
     give_up_s = time.monotonic() + timeout_s

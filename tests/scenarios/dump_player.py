@@ -52,7 +52,7 @@ from sidecar.core.messages import (
 )
 from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.progress import Progress, Span, TableProgress, progress_from_json
-from sidecar.core.schema_step import Fate, TableStep
+from sidecar.core.schema_step import SchemaFate, TableStep
 from sidecar.errors import RefusedRequest, TicdcDumpError
 
 CHANGEFEED = "cf"
@@ -254,4 +254,4 @@ def _span(span: Span) -> str:
 def _step(text: str) -> TableStep:
     before, fate, after = [*text.split(":"), "", ""][:3]
     name = None if fate == "gone" else TableName("s", after or before)
-    return TableStep(TableName("s", before) if before else None, name, Fate(fate))
+    return TableStep(TableName("s", before) if before else None, name, SchemaFate(fate))

@@ -28,7 +28,7 @@ from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.rowcodec.kv_layout import layout_of
 from spark_merge.contract import Head
-from spark_merge.ddl.effects import Fate, TableEffect, effects
+from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.ddl.logged import logged_ddls
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.clickhouse.alter import change
@@ -176,7 +176,7 @@ def _head(text: str, before: Mapping[str, Table], after: Mapping[str, Table], lo
 def _line(effect: TableEffect) -> str:
     before, after = effect.before, effect.after
     name = effect.name.table if before is None else before.name.table
-    text = f"{name} {effect.fate.value}" + (f" to {effect.name}" if effect.fate is Fate.RENAMED else "")
+    text = f"{name} {effect.fate.value}" + (f" to {effect.name}" if effect.fate is TableFate.RENAMED else "")
     changes = []
     for one in effect.columns:
         if one.before is None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from sidecar.core.model import Message
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.kafka.lanes import TableTopics, Topic, lane_of
-from sidecar.feeds.kafka.rounds import Answer, Question, Rounds
+from sidecar.feeds.kafka.rounds import Question, RoundAnswer, Rounds
 
 
 class RoundsPlayer:
@@ -71,7 +71,7 @@ class RoundsPlayer:
 
     def _answer(self, question: Question, told: dict[str, str]) -> list[str]:
         found = _topics(told["found"].split(",")) if "found" in told else None
-        learned = self.rounds.learn(Answer(question, _present(told["source"].split(",")), found), now_s=self.now_s)
+        learned = self.rounds.learn(RoundAnswer(question, _present(told["source"].split(",")), found), now_s=self.now_s)
         out = [f"joined {_names(learned.joined)}"] if learned.joined else []
         out += [f"left {_names(learned.left)}"] if learned.left else []
         out += ["the round may end"] if self.rounds.told else []

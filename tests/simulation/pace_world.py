@@ -39,7 +39,7 @@ from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import DataFile, Manifest
 from sidecar.log.spill import MemorySpill
 from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, ReportTimes, SinkDelivery
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import NOT_KNOWN
 
 LANE = Lane("a")
@@ -355,7 +355,7 @@ class PaceWorld:
             spill=MemorySpill(),
             deliveries=self.reports,
         )
-        self.pipeline: Pipeline = attach(outside, changefeed_id="cf", epoch=1, limits=Limits(dump=limits or DumpLimits()))
+        self.pipeline: Pipeline = attach(outside, changefeed_id="cf", epoch=1, limits=PipelineLimits(dump=limits or DumpLimits()))
 
     def start(self, *, brackets: Brackets = Brackets.WATERMARK, bound_s: float = 0.0, strict_bound: bool = False) -> None:
         pace = Pace(delivery_bound_s=bound_s, strict_bound=strict_bound)

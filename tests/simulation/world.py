@@ -21,7 +21,7 @@ from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.adapters.tidb.source import MarkRow
-from sidecar.adapters.tidb.sql import Session
+from sidecar.adapters.tidb.sql import TidbSession
 from sidecar.codecs.canal_json import CanalJson
 from sidecar.core.chunk import ChunkFile
 from sidecar.core.dump_start import DumpLimits
@@ -46,7 +46,7 @@ from sidecar.core.model import MARK_TABLE, Change, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import MarkRowTaken, RefusedRequest
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from spark_merge.rule import Image, OutputRow, merged
 from tests.simulation.cluster import CHANGEFEED, Cluster, SimFeed, schema_of
@@ -82,7 +82,7 @@ class SimSource:
         """Also after several attempts, each of which may be carried out late."""
         for _ in range(self.rng.randint(1, 3)):
             with suppress(pymysql.err.OperationalError):
-                return self.row.update(cast(Session, self.cluster), mark)
+                return self.row.update(cast(TidbSession, self.cluster), mark)
         return SourceFailed(mark, "lost", "", away=True)
 
     def _read(self, read: ReadChunk) -> SourceEvent:
@@ -212,7 +212,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
     fate, clock, requests = CrashFate(rng, crashes=rng.randrange(5), at=die_at), MemoryClock(), SimRequests()
     output = Output(cluster, disk)
     brackets, chunk_rows = rng.choice(list(Brackets)), rng.choice([1, 3, 10, 100])
-    limits = Limits(
+    limits = PipelineLimits(
         held_bytes_max=rng.choice([4_000, 1 << 20]),
         dump=DumpLimits(readers=rng.randint(1, 3), window_chunks_max=rng.randint(1, 4), open_windows_max=rng.randint(1, 6)),
     )

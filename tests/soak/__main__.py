@@ -17,7 +17,7 @@ from stamina import instrumentation
 
 import sidecar.cli.environment  # noqa: F401  # first: before gRPC is loaded
 from sidecar.log.storage import open_folder
-from sidecar.verify.verify import Verdict
+from sidecar.verify.verify import VerifyVerdict
 from tests.integration.test_live import DEADLINE_S, LEASE_S, complete_at
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
@@ -83,7 +83,7 @@ def soak(folder: Path, *, minutes: float, writes_per_s: float, seed: int, result
         return 0 if verdict.ok else 1
 
 
-def await_equal(rig: Rig, folder: Path, done: dict[str, Any]) -> Verdict:
+def await_equal(rig: Rig, folder: Path, done: dict[str, Any]) -> VerifyVerdict:
     return await_delivered(open_folder(f"{folder}/output"), rig.truth(), complete_at=complete_at(done), timeout_s=DEADLINE_S)
 
 

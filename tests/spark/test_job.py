@@ -21,7 +21,7 @@ from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Batch, Head, Outcome, Portion, Sink, Task, Writer
 from spark_merge.cut import BatchLimits, cut
 from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.job import SECURITY, Job, SparkTasks
+from spark_merge.job import SECURITY, SparkJob, SparkTasks
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
@@ -49,10 +49,10 @@ def log(tmp_path: Path) -> Folder:
     return folder
 
 
-def deliver_all(spark: SparkSession, log: Folder, *sinks: Sink, limits: BatchLimits | None = None) -> Job:
+def deliver_all(spark: SparkSession, log: Folder, *sinks: Sink, limits: BatchLimits | None = None) -> SparkJob:
     """Everything by Spark's tasks. Raises what ended it."""
     named = {str(number): sink for number, sink in enumerate(sinks)}
-    job = Job(SparkTasks(lambda: spark), named, JobSettings(log, limits=limits or BatchLimits()), worker_rows=0)
+    job = SparkJob(SparkTasks(lambda: spark), named, JobSettings(log, limits=limits or BatchLimits()), worker_rows=0)
     job.start()
     job.finish()
     return job
@@ -128,7 +128,7 @@ def test_a_task_that_hangs_ends_and_is_done_again_and_one_that_is_slow_is_not_en
     monkeypatch.setattr("spark_merge.delivery.ACCEPT_QUICK_S", -1.0)  # all that there is in one task
     hang_s, sink = 5.0, SlowSink(local(tmp_path / "out"), log_id="x", file_format="jsonl")
     sink.hung, sink.each_s = str(tmp_path / "hung"), 0.12
-    job = Job(SparkTasks(lambda: spark, hang_s=hang_s), {"slow": sink}, JobSettings(log), worker_rows=0)
+    job = SparkJob(SparkTasks(lambda: spark, hang_s=hang_s), {"slow": sink}, JobSettings(log), worker_rows=0)
     job.start()
     try:
         error = eventually(lambda: job.sinks()[0].error, "the task still hangs", within_s=600)

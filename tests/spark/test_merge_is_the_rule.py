@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from sidecar.log.storage import Folder
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.folder.layout import LIVE_PARTS
 from spark_merge.sinks.registry import open_sink
@@ -32,7 +32,7 @@ def test_every_row_of_random_windows_is_the_rules(spark: SparkSession, tmp_path:
     monkeypatch.setitem(LIVE_PARTS, "parquet", rng.choice([2, 5]))
     parquet = place_of(f"file://{tmp_path}/parquet?format=parquet")
     sinks = {"jsonl": open_sink(str(tmp_path / "out"), log_id="x"), "parquet": parquet.sink()}
-    job = Job(SparkTasks(lambda: spark), sinks, JobSettings(log, limits=limits), worker_rows=rng.choice([0, 5, WORKER_ROWS]))
+    job = SparkJob(SparkTasks(lambda: spark), sinks, JobSettings(log, limits=limits), worker_rows=rng.choice([0, 5, WORKER_ROWS]))
     job.start()
     job.finish()
     check(history, manifests, out)

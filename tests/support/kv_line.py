@@ -21,7 +21,7 @@ from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Puller
 from sidecar.rowcodec.kv_layout import KvSnapshot
 from sidecar.ticdc.changefeed import FeedFilter
@@ -113,7 +113,7 @@ class Line:
             clock=Ticking(),
             spill=MemorySpill(),
         )
-        limits = Limits(held_bytes_max=self.held_bytes_max)
+        limits = PipelineLimits(held_bytes_max=self.held_bytes_max)
         self.pipeline: Pipeline = attach(outside, changefeed_id="kv", epoch=self.lives, limits=limits)
 
     def step(self) -> None:

@@ -27,7 +27,7 @@ from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest
 from sidecar.log.manifest import Manifest
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
 from sidecar.replay.operator import Script
@@ -37,7 +37,7 @@ from sidecar.replay.recording import Recording
 from sidecar.replay.replay import NoSource
 from sidecar.replay.source import RecordedSource, RecordedWindows, WatermarkRow, recorded_windows
 from sidecar.replay.tables import RecordedTables, logged
-from sidecar.verify.verify import Verdict, replay
+from sidecar.verify.verify import VerifyVerdict, replay
 from spark_merge.decode.rows import decode
 from spark_merge.rule import Image, OutputRow, merged
 from tests.support.recordings import recording
@@ -168,13 +168,13 @@ class Later:
         self.script.answer(refused)
 
 
-def play(made: Stage, run: Run) -> tuple[Verdict, list[str]]:
+def play(made: Stage, run: Run) -> tuple[VerifyVerdict, list[str]]:
     """Play to the end, with crashes, and judge. Returns the verdict and the deaths."""
     verdict, deaths, _ = live(made, run)
     return verdict, deaths
 
 
-def live(made: Stage, run: Run) -> tuple[Verdict, list[str], MemoryLog]:
+def live(made: Stage, run: Run) -> tuple[VerifyVerdict, list[str], MemoryLog]:
     """As `play`, with the log."""
     disk, stored = MemoryDisk(), MemoryProgress()
     fate = CrashFate(Random(run.seed), run.crashes, chance=0.02)
@@ -233,7 +233,7 @@ def _attach(
         clock=MemoryClock(every_s=0.1),
         spill=MemorySpill(),
     )
-    pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=Limits())
+    pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=PipelineLimits())
     if run.brackets == "recorded":
         assert made.windows is not None
         pipeline.dump = RecordedDump(

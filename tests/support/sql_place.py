@@ -9,7 +9,7 @@ import pymysql
 
 from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.read import as_sent, canonical
-from sidecar.adapters.tidb.sql import Account, Session
+from sidecar.adapters.tidb.sql import Account, TidbSession
 from sidecar.core.keyset import qualified, read_as
 from sidecar.core.model import TableName, TableSchema
 from spark_merge.sinks.registry import open_sink
@@ -25,7 +25,7 @@ def uri_of(db: MariaDb, position: str, **parameters: str) -> str:
 
 def rows_of(db: MariaDb, schema: TableSchema, name: TableName | None = None) -> list[tuple[str | None, ...]]:
     """All rows of the target's table `name`, as the source's reader spells them."""
-    session = Session(Account.of(db.settings()))
+    session = TidbSession(Account.of(db.settings()))
     try:
         selected = ", ".join(f"{as_sent(column, qualified(column.name))} AS c{place}" for place, column in enumerate(schema.columns))
         sql = f"SELECT {selected} FROM {read_as(name or schema.name)}"

@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from sidecar.process.addresses import Holder, address
+from sidecar.process.addresses import AddressHolder, address
 from sidecar.process.checks import CheckStatus
 
 
-def nobody_asks() -> Holder:
+def nobody_asks() -> AddressHolder:
     raise AssertionError("there is nobody to ask")
 
 
@@ -27,12 +27,12 @@ def test_a_free_address_can_be_listened_on() -> None:
 @pytest.mark.parametrize(
     ("holder", "status", "what"),
     [
-        (Holder.OURS, CheckStatus.OK, "a sidecar of this changefeed listens on {listen} already"),
-        (Holder.ANOTHERS, CheckStatus.FAILED, "{listen}: Address already in use, by another changefeed's sidecar"),
-        (Holder.NONE_OF_OURS, CheckStatus.FAILED, "{listen}: Address already in use, by no sidecar of this changefeed"),
+        (AddressHolder.OURS, CheckStatus.OK, "a sidecar of this changefeed listens on {listen} already"),
+        (AddressHolder.ANOTHERS, CheckStatus.FAILED, "{listen}: Address already in use, by another changefeed's sidecar"),
+        (AddressHolder.NONE_OF_OURS, CheckStatus.FAILED, "{listen}: Address already in use, by no sidecar of this changefeed"),
     ],
 )
-def test_a_taken_address_is_judged_by_who_has_it(holder: Holder, status: CheckStatus, what: str) -> None:
+def test_a_taken_address_is_judged_by_who_has_it(holder: AddressHolder, status: CheckStatus, what: str) -> None:
     with closing(taken()) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         found = address("push.listen", listen, lambda: holder, hint=", or none")

@@ -14,7 +14,7 @@ from wsgiref.simple_server import WSGIServer
 import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient, Transaction
-from sidecar.adapters.etcd.owner import EtcdOwner, Holder
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.tidb.source import TidbSource
 from sidecar.config import PushSection, SourceSection, TikvSection
 from sidecar.core.messages import Brackets, SendMark
@@ -40,7 +40,7 @@ from sidecar.rowcodec.key_values import KeyRange
 from sidecar.run import changefeed_watch
 from sidecar.run.gauge import Estimates
 from sidecar.run.merge_process import MergeProcess
-from sidecar.run.metrics import MetricsServer, Tally
+from sidecar.run.metrics import MetricsServer, MetricsTally
 from tests.support.eventually import PATIENCE_S
 from tests.unit.feeds.pushing import Polling, RawSender
 
@@ -143,7 +143,7 @@ def test_metrics_that_are_not_served_any_more_are_heard(monkeypatch: pytest.Monk
         serve(self, poll_interval=0.001)
 
     monkeypatch.setattr(WSGIServer, "serve_forever", broken)
-    server = MetricsServer("127.0.0.1:0", lambda: None, Tally)
+    server = MetricsServer("127.0.0.1:0", lambda: None, MetricsTally)
     raises_a_defect(server.check)
     server.close()
 
@@ -194,7 +194,7 @@ class Lease(EtcdClient):
 
 
 def test_a_keeper_of_the_lease_that_breaks_is_heard_by_whoever_asks_whether_it_is_held() -> None:
-    owner = EtcdOwner(Lease(), "/root", lease_s=1, holder=Holder("here", 1, ""))
+    owner = EtcdOwner(Lease(), "/root", lease_s=1, holder=OwnerHolder("here", 1, ""))
     assert owner.acquire(timeout_s=0) == 1
     raises_a_defect(owner.held)
     owner.release()

@@ -38,7 +38,7 @@ from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.pace.controller import SinkState
 from sidecar.process.listening import check_listening
 from sidecar.run import merge_process
-from sidecar.run.metrics import MetricsServer, Tally
+from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.ticdc.changefeed import ChangefeedName
 from sidecar.ticdc.changefeed_info import changefeed
 from sidecar.ticdc.suitability import problems
@@ -225,7 +225,7 @@ def exported() -> dict[str, dict[str, set[str]]]:
     lanes = (LaneStatus(Lane("kafka/orders/0"), CommitTs(7), 0.0),)
     sinks = (SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader"),)
     status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", progress=progress, lanes=lanes, sinks=sinks)
-    tally = Tally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2))
+    tally = MetricsTally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2))
     server = MetricsServer("127.0.0.1:0", lambda: status, lambda: tally)
     try:
         with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=PATIENCE_S) as answer:

@@ -60,7 +60,7 @@ from sidecar.log.spill import MemorySpill
 from sidecar.pace.controller import NARROW_ROWS
 from sidecar.pace.outage import AGAIN_AFTER_S, Outage
 from sidecar.pace.sinks import BatchDone, SinkDelivery
-from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Limits, Outside, Pipeline, attach, newest_progress
+from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, Pipeline, PipelineLimits, attach, newest_progress
 from sidecar.ports import NOT_KNOWN, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
@@ -320,7 +320,7 @@ class Stage:
             through=self.through,
             beside=self.beside,
         )
-        return attach(outside, changefeed_id="cf", epoch=epoch, limits=Limits(dump=self.limits))
+        return attach(outside, changefeed_id="cf", epoch=epoch, limits=PipelineLimits(dump=self.limits))
 
     def manifests(self) -> list[Manifest]:
         log = MemoryLog(self.disk)

@@ -40,7 +40,7 @@ MARGIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class OwnerHolder:
     """A process that owns, or wants to. `address`: of its control service, host:port. `epoch` and `since` (UTC) are set
     when it becomes the owner."""
 
@@ -51,13 +51,13 @@ class Holder:
     since: str = ""
 
 
-def owner(client: EtcdClient, root: str) -> Holder | None:
+def owner(client: EtcdClient, root: str) -> OwnerHolder | None:
     """Who owns the changefeed now, None if nobody does. Raises CoordinationError if what is there is no Holder."""
     found = client.get(f"{root}/owner")
     if found is None:
         return None
     try:
-        return Holder(**json.loads(found.value))
+        return OwnerHolder(**json.loads(found.value))
     except (TypeError, ValueError, RecursionError) as error:
         raise CoordinationError(
             f"etcd key {found.key} does not name an owner: {error}", hint="another version's sidecar runs: use its command line, or stop it"
@@ -99,7 +99,7 @@ class EtcdOwner:
         root: str,
         *,
         lease_s: int,
-        holder: Holder,
+        holder: OwnerHolder,
         epoch_min: int = 1,
         clock: Callable[[], float] = running_clock,
     ) -> None:

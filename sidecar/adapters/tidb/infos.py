@@ -35,7 +35,7 @@ import stamina
 
 from sidecar.adapters.tidb.schema import read_ids
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
-from sidecar.adapters.tidb.sql import CONNECT_TIMEOUT_S, RETRY_WAIT_MAX_S, Account, Flavour, Session, carried_out, code_of
+from sidecar.adapters.tidb.sql import CONNECT_TIMEOUT_S, RETRY_WAIT_MAX_S, Account, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.config import SourceSection
 from sidecar.core.model import CommitTs, TableName
 from sidecar.errors import ConfigError, SourceError, SourceLost
@@ -81,7 +81,7 @@ class TidbInfos:
         Raises SourceError for a source that is no TiDB, a missing right or an answer that is not TiDB's; SourceLost (retry helps) for an
         outage, or if DDLs went on finishing for `source.retry_s`.
         """
-        with closing(Session(self._account)) as session:
+        with closing(TidbSession(self._account)) as session:
             give_up_s = time.monotonic() + self._account.retry_s
             while True:
                 try:
@@ -94,11 +94,11 @@ class TidbInfos:
                         ) from moved
                     time.sleep(min(self._settle_s, RETRY_WAIT_MAX_S))  # nothing tells when a DDL's next step is taken
 
-    def _attempt(self, session: Session) -> KvSnapshot:
-        def asked(action: Callable[[Session], T]) -> T:
+    def _attempt(self, session: TidbSession) -> KvSnapshot:
+        def asked(action: Callable[[TidbSession], T]) -> T:
             return carried_out(session, lambda: action(session), doing="reading the DDL jobs and settings of TiDB")
 
-        if asked(lambda on: on.flavour) is not Flavour.TIDB:
+        if asked(lambda on: on.flavour) is not SourceFlavour.TIDB:
             raise SourceError(f"{self._account} is no TiDB, whose key-values are read", hint="set source to the changefeed's upstream TiDB")
         before = asked(_jobs)
         if before.under_way:
@@ -129,7 +129,7 @@ class TidbInfos:
 # ---- SQL ------------------------------------------------------------------------------------------------------------
 
 
-def _jobs(session: Session) -> _Jobs:
+def _jobs(session: TidbSession) -> _Jobs:
     """Raises pymysql's errors, SourceError for a job that is not JSON."""
     ((newest,),) = session.rows("SELECT MAX(job_id) FROM mysql.tidb_ddl_history")
     found = [_states(number, meta) for number, meta in session.rows("SELECT job_id, job_meta FROM mysql.tidb_ddl_job")]
@@ -148,7 +148,7 @@ def _states(number: int, meta: str | bytes) -> tuple[int, ...]:
         ) from error
 
 
-def _settings(session: Session) -> tuple[str, bool, bool]:
+def _settings(session: TidbSession) -> tuple[str, bool, bool]:
     """TiDB's version, whether new collations are enabled, and whether tables are created fast. Raises pymysql's errors, SourceError."""
     ((version,),) = session.rows("SELECT VERSION()")
     found = session.rows("SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'new_collation_enabled'")

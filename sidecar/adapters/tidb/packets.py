@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pymysql
 
-from sidecar.adapters.tidb.sql import Session
+from sidecar.adapters.tidb.sql import TidbSession
 
 BLOCK_BYTES = 1 << 20
 """Bytes of rows that become columns at a time: small enough for a core's cache, large enough that numpy's calls cost nothing a row."""
@@ -44,7 +44,7 @@ _head = struct.Struct("<I").unpack_from
 _Numbers = npt.NDArray[np.int64]
 
 
-def read_packets(session: Session, sql: str, columns: int) -> pa.Table:
+def read_packets(session: TidbSession, sql: str, columns: int) -> pa.Table:
     """One string column for each of the SELECT's, named c0, c1, … Raises pymysql's errors, UnicodeDecodeError for bytes that are no UTF-8;
     the connection is closed then."""
     names = [f"c{number}" for number in range(columns)]

@@ -21,7 +21,7 @@ import pymysql
 
 from sidecar.adapters.tidb.read import chunk_select, key_select
 from sidecar.adapters.tidb.schema import TableFacts, read_facts, read_key, read_schemas
-from sidecar.adapters.tidb.sql import Account, Flavour, Row, Session, carried_out, passes
+from sidecar.adapters.tidb.sql import Account, Row, SourceFlavour, TidbSession, carried_out, passes
 from sidecar.config import SourceSection
 from sidecar.core.keyset import ReadKey, order_by
 from sidecar.core.model import TableName, TableSchema
@@ -49,7 +49,7 @@ def slow_reads(settings: SourceSection, tables: Mapping[TableName, str], *, max_
     patient = msgspec.structs.replace(settings, retry_s=min(settings.retry_s, RETRY_S), statement_timeout_s=timeout_s)
     found: dict[TableName, str] = {}
     give_up_s = time.monotonic() + max_s
-    with closing(Session(Account.of(patient))) as session:
+    with closing(TidbSession(Account.of(patient))) as session:
         schemas, facts = carried_out(session, lambda: (read_schemas(session), read_facts(session)), doing="reading the tables' schemas")
         known = sorted(tables.keys() & schemas.keys() & facts.keys(), key=lambda table: (-(facts[table].rows or _UNCOUNTED), table))
         for number, table in enumerate(known):
@@ -60,8 +60,8 @@ def slow_reads(settings: SourceSection, tables: Mapping[TableName, str], *, max_
     return SlowReads(found)
 
 
-def _problem(session: Session, schema: TableSchema, facts: TableFacts, where: str) -> str | None:
-    if facts.rows is not None and 0 < facts.rows <= SCANNED_ROWS_MAX and session.flavour is Flavour.TIDB:
+def _problem(session: TidbSession, schema: TableSchema, facts: TableFacts, where: str) -> str | None:
+    if facts.rows is not None and 0 < facts.rows <= SCANNED_ROWS_MAX and session.flavour is SourceFlavour.TIDB:
         return None
     try:
         key = read_key(schema, facts, session.flavour)
@@ -74,7 +74,7 @@ def _problem(session: Session, schema: TableSchema, facts: TableFacts, where: st
         if first == last:
             return ()
         sql = chunk_select(schema, key, after=first[0], upper=last[0], where=where or None, rows_max=SCANNED_ROWS_MAX)
-        return session.rows(f"EXPLAIN FORMAT = 'brief' {sql}" if session.flavour is Flavour.TIDB else f"EXPLAIN {sql}")
+        return session.rows(f"EXPLAIN FORMAT = 'brief' {sql}" if session.flavour is SourceFlavour.TIDB else f"EXPLAIN {sql}")
 
     try:
         rows = carried_out(session, asked, doing=f"asking how {schema.name} would be read")
@@ -82,7 +82,7 @@ def _problem(session: Session, schema: TableSchema, facts: TableFacts, where: st
         if isinstance(error.__cause__, pymysql.err.MySQLError) and passes(error.__cause__):
             raise
         return str(error)
-    return problem(rows, key) if session.flavour is Flavour.TIDB else None
+    return problem(rows, key) if session.flavour is SourceFlavour.TIDB else None
 
 
 def problem(rows: Iterable[Row], key: ReadKey) -> str | None:

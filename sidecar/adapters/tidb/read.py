@@ -24,7 +24,7 @@ import pymysql
 
 from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.schema import TableFacts, has_columns_of, read_facts, read_key
-from sidecar.adapters.tidb.sql import TOO_LONG, Flavour, Session, carried_out, code_of, passes
+from sidecar.adapters.tidb.sql import TOO_LONG, SourceFlavour, TidbSession, carried_out, code_of, passes
 from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, order_by, qualified, read_as, thinned
 from sidecar.core.messages import Brackets, ReadChunk
 from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
@@ -126,7 +126,7 @@ def _without_zerofill(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class SelectedChunk:
     """`found`: the SELECT's rows, of which `texts` makes those of the file; the rest as in ChunkFile and ChunkRead.
     `in_force`: the schemas that it was read by."""
 
@@ -170,11 +170,11 @@ class ChunkReader:
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
         self._in_force = _InForce(schemas)
 
-    def serves(self, chunk: Chunk) -> bool:
+    def serves(self, chunk: SelectedChunk) -> bool:
         """Whether the schemas are still those that it was read by."""
         return chunk.in_force is self._in_force
 
-    def read(self, session: Session, command: ReadChunk, *, stopped: Callable[[], bool]) -> Chunk | Misfit:
+    def read(self, session: TidbSession, command: ReadChunk, *, stopped: Callable[[], bool]) -> SelectedChunk | Misfit:
         """Raises SourceError."""
         in_force = self._in_force
         doing = f"reading chunk {command.number} of {command.table}"
@@ -207,7 +207,7 @@ class ChunkReader:
 
     def _read(
         self,
-        session: Session,
+        session: TidbSession,
         command: ReadChunk,
         schema: TableSchema,
         key: ReadKey,
@@ -216,9 +216,9 @@ class ChunkReader:
         in_force: _InForce,
         asked: _Asked,
         doing: str,
-    ) -> Chunk | Misfit:
+    ) -> SelectedChunk | Misfit:
         flavour = asked(lambda: session.flavour)
-        if command.brackets is Brackets.SNAPSHOT and flavour is not Flavour.TIDB:
+        if command.brackets is Brackets.SNAPSHOT and flavour is not SourceFlavour.TIDB:
             raise SourceError(f"{doing}: {flavour.value} does not tell a snapshot's timestamp", hint="dump with --brackets watermark")
         try:  # one row more than asked for tells whether any is left
             sql = chunk_select(schema, key, after=command.after, upper=command.upper, where=command.where, rows_max=command.rows_max + 1)
@@ -234,10 +234,10 @@ class ChunkReader:
         if command.bounds_max > 0 and not exhausted and last is not None:
             pieces = _pieces(facts, command)
             bounds = asked(lambda: bounds_above(session, key, last, upper=command.upper, count=pieces))
-        return Chunk(rows, schema.columns, in_force, last, read_tso, exhausted, bounds, read_s)
+        return SelectedChunk(rows, schema.columns, in_force, last, read_tso, exhausted, bounds, read_s)
 
 
-def _select(session: Session, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
+def _select(session: TidbSession, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
     """The rows, their snapshot's TSO if that is the bracket, and the seconds of the SELECT."""
     if brackets is Brackets.WATERMARK:
         started_s = time.monotonic()
@@ -255,7 +255,7 @@ def _select(session: Session, sql: str, columns: int, brackets: Brackets) -> tup
     return found, read_tso, read_s
 
 
-def _learn(session: Session, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:
+def _learn(session: TidbSession, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:
     facts = read_facts(session, schema.name).get(schema.name)
     if facts is None:
         return Misfit(f"{schema.name} does not exist, or this account may not see it")
@@ -280,7 +280,7 @@ def _pieces(facts: TableFacts, command: ReadChunk) -> int:
     return min(command.bounds_max, max(1, facts.rows // command.rows_max)) if facts.rows else command.bounds_max
 
 
-def bounds_above(session: Session, key: ReadKey, last: Key, *, upper: Key | None, count: int) -> tuple[Key, ...]:
+def bounds_above(session: TidbSession, key: ReadKey, last: Key, *, upper: Key | None, count: int) -> tuple[Key, ...]:
     """At most `count` keys above `last`, rising, the last one being the highest that there is up to `upper`; empty if none is.
 
     TiDB tells a row of each region. Elsewhere, and where it cannot, integers are cut evenly and other keys not at all: finding them
@@ -289,7 +289,7 @@ def bounds_above(session: Session, key: ReadKey, last: Key, *, upper: Key | None
     highest = session.rows(key_select(key, f"{between(key, after=last, upper=upper)}{order_by(key, descending=True)} LIMIT 1"))
     if not highest:
         return ()
-    if count > 1 and session.flavour is Flavour.TIDB:
+    if count > 1 and session.flavour is SourceFlavour.TIDB:
         sample = f" TABLESAMPLE REGIONS(){between(key, after=last, upper=highest[0])}{order_by(key)}"
         try:
             cuts = [row for row in session.rows(key_select(key, sample)) if row != highest[0]]

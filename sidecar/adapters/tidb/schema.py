@@ -25,7 +25,7 @@ from sidecar.adapters.tidb.ddl_jobs import ANY, MAKES_NAMES, not_loaded, under_w
 from sidecar.adapters.tidb.definition import COLUMNS_TOLD, definition, read_partitions, read_tables
 from sidecar.adapters.tidb.indexes import grouped, handle_key, read_indexes
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
-from sidecar.adapters.tidb.sql import NO_RIGHT, NOT_THERE, Account, Flavour, Row, Session, carried_out, code_of
+from sidecar.adapters.tidb.sql import NO_RIGHT, NOT_THERE, Account, Row, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, quoted_table, rowid_key, unreadable
 from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
@@ -97,7 +97,7 @@ class TidbSchemas:
         if at_ts is None:
             return self._ask("reading the tables' schemas", read_schemas)
 
-        def once(session: Session) -> tuple[Sequence[str], Schemas]:
+        def once(session: TidbSession) -> tuple[Sequence[str], Schemas]:
             behind = not_loaded(session)
             return behind, as_of(session, at_ts, read_schemas)
 
@@ -107,7 +107,7 @@ class TidbSchemas:
         """The same tables, and views, with their ids at the moment of the call, for little. As of a TSO where there is one, when all
         servers have loaded what was made before it. Raises SourceError."""
 
-        def once(session: Session) -> tuple[Sequence[str], Mapping[TableName, int]]:
+        def once(session: TidbSession) -> tuple[Sequence[str], Mapping[TableName, int]]:
             now_ts = present_ts(session)
             if now_ts is None:
                 return (), _with_views(session)
@@ -116,7 +116,7 @@ class TidbSchemas:
 
         return self._when_loaded("reading the tables' names", once, lambda _: False)
 
-    def _when_loaded(self, doing: str, once: Callable[[Session], tuple[Sequence[str], T]], shown: Callable[[T], bool]) -> T:
+    def _when_loaded(self, doing: str, once: Callable[[TidbSession], tuple[Sequence[str], T]], shown: Callable[[T], bool]) -> T:
         """What `once` finds, asked again in a session of its own while it names DDLs that servers may be behind with: of each one for
         LOADED_MAX_S since it was first seen, by whatever question, so that one that stays done holds up one question and not all."""
         began_s = asked_s = time.monotonic()
@@ -140,7 +140,7 @@ class TidbSchemas:
     def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
         """As the port. Raises SourceError."""
 
-        def question(session: Session) -> tuple[Schemas, Mapping[TableName, TableFacts], Flavour]:
+        def question(session: TidbSession) -> tuple[Schemas, Mapping[TableName, TableFacts], SourceFlavour]:
             return read_schemas(session), _with_statistics(session, read_facts(session), tables), session.flavour
 
         schemas, facts, flavour = self._ask("reading the tables' statistics", question)
@@ -160,11 +160,11 @@ class TidbSchemas:
                 f"--keys of {table}: {error}", hint="give each key as the columns' values in the key's order, as TiDB shows them"
             ) from error
 
-    def _ask(self, doing: str, question: Callable[[Session], T]) -> T:
+    def _ask(self, doing: str, question: Callable[[TidbSession], T]) -> T:
         if self._caller is None:
-            with closing(Session(self._account)) as session:
+            with closing(TidbSession(self._account)) as session:
                 return carried_out(session, lambda: question(session), doing=doing)
-        with closing(Session(_within(self._account, max(self._caller.left_s(), ANSWER_MIN_S)))) as session:
+        with closing(TidbSession(_within(self._account, max(self._caller.left_s(), ANSWER_MIN_S)))) as session:
             if not self._caller.when_gone(session.interrupt):
                 session.interrupt()
             return carried_out(session, lambda: question(session), doing=doing, stopped=self._caller.gone)
@@ -175,7 +175,7 @@ def _within(account: Account, left_s: float) -> Account:
     return replace(account, statement_timeout_s=statement_s, retry_s=retry_s, answer_max_s=left_s)
 
 
-def _estimate(table: TableName, schema: TableSchema | None, facts: TableFacts | None, flavour: Flavour) -> TableEstimate:
+def _estimate(table: TableName, schema: TableSchema | None, facts: TableFacts | None, flavour: SourceFlavour) -> TableEstimate:
     if schema is None or facts is None:
         return TableEstimate(table, None, None, "", refused=f"{table} does not exist: check the name, or create it first")
     try:
@@ -186,7 +186,7 @@ def _estimate(table: TableName, schema: TableSchema | None, facts: TableFacts | 
 
 
 def _with_statistics(
-    session: Session, facts: Mapping[TableName, TableFacts], tables: Iterable[TableName]
+    session: TidbSession, facts: Mapping[TableName, TableFacts], tables: Iterable[TableName]
 ) -> Mapping[TableName, TableFacts]:
     """TiDB says 0 rows of a table that it has not analyzed since it was filled. So it says nothing of one that has a row, or that this
     user may not read."""
@@ -195,7 +195,7 @@ def _with_statistics(
     return {**facts, **{table: replace(facts[table], rows=None, bytes=None) for table in unknown}}
 
 
-def _may_have_rows(session: Session, table: TableName) -> bool:
+def _may_have_rows(session: TidbSession, table: TableName) -> bool:
     try:
         return bool(session.rows(f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"))
     except pymysql.err.MySQLError as error:
@@ -204,24 +204,24 @@ def _may_have_rows(session: Session, table: TableName) -> bool:
         return True
 
 
-def _in_words(key: ReadKey, facts: TableFacts, flavour: Flavour) -> str:
+def _in_words(key: ReadKey, facts: TableFacts, flavour: SourceFlavour) -> str:
     if key.by_rowid:
         return key.columns[0].column.name
     names = ", ".join(part.column.name for part in key.columns)
-    return f"clustered primary key ({names})" if facts.clustered and flavour is Flavour.TIDB else f"key ({names})"
+    return f"clustered primary key ({names})" if facts.clustered and flavour is SourceFlavour.TIDB else f"key ({names})"
 
 
 # ---- what orders the SELECTs ----------------------------------------------------------------------------------------
 
 
-def read_key(schema: TableSchema, facts: TableFacts, flavour: Flavour) -> ReadKey:
+def read_key(schema: TableSchema, facts: TableFacts, flavour: SourceFlavour) -> ReadKey:
     """Raises SourceError for a table that cannot be read in pieces, with the reason and the way out."""
     if not schema.key:
         raise SourceError(
             f"{schema.name} has neither a primary key nor a unique key of NOT NULL columns: TiCDC does not replicate it",
             hint="give it such a key, or leave it out of the dump",
         )
-    if flavour is Flavour.TIDB and facts.clustered is False and not facts.partitioned:
+    if flavour is SourceFlavour.TIDB and facts.clustered is False and not facts.partitioned:
         return rowid_key(schema.name)
     if reason := unreadable(key_columns(schema)):
         raise SourceError(
@@ -235,10 +235,10 @@ def _handle_read_key(schema: TableSchema, facts: TableFacts) -> ReadKey:
     return ReadKey(schema.name, tuple(KeyColumn(column, *facts.charsets.get(column.name, ("", ""))) for column in key_columns(schema)))
 
 
-def read_facts(session: Session, table: TableName | None = None) -> dict[TableName, TableFacts]:
+def read_facts(session: TidbSession, table: TableName | None = None) -> dict[TableName, TableFacts]:
     """Of every table, or of one. Raises pymysql's errors."""
     scope, values = _scope(table)
-    pk_type = "TIDB_PK_TYPE" if session.flavour is Flavour.TIDB else "NULL"
+    pk_type = "TIDB_PK_TYPE" if session.flavour is SourceFlavour.TIDB else "NULL"
     charsets: dict[TableName, dict[str, tuple[str, str]]] = defaultdict(dict)
     found = session.rows(
         "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.columns"
@@ -266,7 +266,7 @@ def read_facts(session: Session, table: TableName | None = None) -> dict[TableNa
 # ---- schemas --------------------------------------------------------------------------------------------------------
 
 
-def read_schemas(session: Session, table: TableName | None = None) -> dict[TableName, TableSchema]:
+def read_schemas(session: TidbSession, table: TableName | None = None) -> dict[TableName, TableSchema]:
     """Of every table, or of one. Raises FeedUnsuitable, pymysql's errors."""
     scope, values = _scope(table)
     tables = read_ids(session, table)
@@ -274,7 +274,7 @@ def read_schemas(session: Session, table: TableName | None = None) -> dict[Table
     indexes = read_indexes(session, scope, values)
     partitions = read_partitions(session, scope, values)
     facts = read_tables(session, scope, values)
-    json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
+    json_columns = _json_columns(session, scope, values) if session.flavour is SourceFlavour.MARIADB else frozenset()
     found = {}
     for name, number in tables.items():
         in_feed = _in_feed(name, columns[name], json_columns)
@@ -287,25 +287,25 @@ def read_schemas(session: Session, table: TableName | None = None) -> dict[Table
     return found
 
 
-def _with_views(session: Session) -> dict[TableName, int]:
+def _with_views(session: TidbSession) -> dict[TableName, int]:
     return read_ids(session, types="('BASE TABLE', 'VIEW')")
 
 
-def read_ids(session: Session, table: TableName | None = None, *, types: str = "('BASE TABLE')") -> dict[TableName, int]:
+def read_ids(session: TidbSession, table: TableName | None = None, *, types: str = "('BASE TABLE')") -> dict[TableName, int]:
     """Of every table, or of one; 0 where the server tells none. Raises pymysql's errors."""
     scope, values = _scope(table)
-    table_id = "TIDB_TABLE_ID" if session.flavour is Flavour.TIDB else "0"
+    table_id = "TIDB_TABLE_ID" if session.flavour is SourceFlavour.TIDB else "0"
     found = session.rows(
         f"SELECT TABLE_SCHEMA, TABLE_NAME, {table_id} FROM information_schema.tables WHERE TABLE_TYPE IN {types} AND {scope}", values
     )
     return {TableName(schema_name, table_name): int(number) for schema_name, table_name, number in found}
 
 
-def has_columns_of(session: Session, schema: TableSchema) -> bool:
+def has_columns_of(session: TidbSession, schema: TableSchema) -> bool:
     """Whether SQL shows exactly the columns of `schema` at this moment. One query. Raises pymysql's errors."""
     scope, values = _scope(schema.name)
     json_columns: frozenset[tuple[TableName, str]] = frozenset()
-    if session.flavour is Flavour.MARIADB:
+    if session.flavour is SourceFlavour.MARIADB:
         json_columns = frozenset((schema.name, column.name) for column in schema.columns if column.kind == "json")
     try:
         return _in_feed(schema.name, _columns(session, scope, values)[schema.name], json_columns) == schema.columns
@@ -313,7 +313,7 @@ def has_columns_of(session: Session, schema: TableSchema) -> bool:
         return False  # of a type that the schema cannot have
 
 
-def _columns(session: Session, scope: str, values: tuple[str, ...] | None) -> dict[TableName, list[Row]]:
+def _columns(session: TidbSession, scope: str, values: tuple[str, ...] | None) -> dict[TableName, list[Row]]:
     return grouped(
         session.rows(
             f"SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, EXTRA, {COLUMNS_TOLD}"
@@ -371,7 +371,7 @@ def labels(column_type: str) -> tuple[str, ...]:
     )
 
 
-def _json_columns(session: Session, scope: str, values: tuple[str, ...] | None) -> frozenset[tuple[TableName, str]]:
+def _json_columns(session: TidbSession, scope: str, values: tuple[str, ...] | None) -> frozenset[tuple[TableName, str]]:
     """MariaDB's JSON is LONGTEXT with a check of its own."""
     rows = session.rows(
         f"SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CHECK_CLAUSE FROM information_schema.check_constraints"

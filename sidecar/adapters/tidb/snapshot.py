@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pymysql
 
-from sidecar.adapters.tidb.sql import Flavour, Session, code_of
+from sidecar.adapters.tidb.sql import SourceFlavour, TidbSession, code_of
 from sidecar.core.model import CommitTs
 from sidecar.errors import SourceError
 
@@ -26,9 +26,9 @@ _COLLECTED = frozenset({8055, 9006})
 """ErrSnapshotTooOld, ErrGCTooEarly (pingcap/tidb errno; TiKV's own)."""
 
 
-def present_ts(session: Session) -> CommitTs | None:
+def present_ts(session: TidbSession) -> CommitTs | None:
     """A TSO above every commit that was answered before; None where there is none. Raises pymysql's errors."""
-    if session.flavour is not Flavour.TIDB:
+    if session.flavour is not SourceFlavour.TIDB:
         return None
     session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     try:
@@ -40,12 +40,12 @@ def present_ts(session: Session) -> CommitTs | None:
     return found
 
 
-def as_of(session: Session, at_ts: CommitTs, action: Callable[[Session], T]) -> T:
+def as_of(session: TidbSession, at_ts: CommitTs, action: Callable[[TidbSession], T]) -> T:
     """What `action` finds where `session` reads as of `at_ts`; the session is closed after it.
 
     Raises SourceError if that time is garbage-collected or the server is no TiDB, pymysql's errors.
     """
-    if session.flavour is not Flavour.TIDB:
+    if session.flavour is not SourceFlavour.TIDB:
         raise SourceError(
             f"{session.account} is {session.flavour.value}, which cannot tell what there was at TSO {at_ts}",
             hint="set source to the changefeed's upstream TiDB",

@@ -30,10 +30,10 @@ from queue import SimpleQueue
 import pyarrow as pa
 import pymysql
 
-from sidecar.adapters.tidb.read import Chunk, ChunkReader, Misfit
+from sidecar.adapters.tidb.read import ChunkReader, Misfit, SelectedChunk
 from sidecar.adapters.tidb.reads import Reads
 from sidecar.adapters.tidb.snapshot import present_ts
-from sidecar.adapters.tidb.sql import Account, Flavour, Session, carried_out, code_of, is_away
+from sidecar.adapters.tidb.sql import Account, SourceFlavour, TidbSession, carried_out, code_of, is_away
 from sidecar.config import SourceSection
 from sidecar.core.chunk import ChunkFile
 from sidecar.core.marks import is_former
@@ -81,7 +81,7 @@ _NOT_THERE = frozenset({1049, 1146})
 _DEFAULT = "default"
 
 
-_Written = SimpleQueue[tuple[ReadChunk, Chunk] | None]
+_Written = SimpleQueue[tuple[ReadChunk, SelectedChunk] | None]
 """What a reader has for its writer. None: no more."""
 
 
@@ -91,7 +91,7 @@ class _Ahead:
 
     behind: int
     command: ReadChunk
-    chunk: Chunk | None
+    chunk: SelectedChunk | None
 
 
 def ensure_mark_table(settings: SourceSection) -> None:
@@ -104,9 +104,11 @@ def ensure_mark_table(settings: SourceSection) -> None:
             if code_of(error) not in _NOT_THERE:
                 raise
             session.rows(MARK_SCHEMA_DDL)
-            session.rows(MARK_TABLE_DDL if session.flavour is Flavour.TIDB else MARK_TABLE_DDL.replace("AUTO_RANDOM", "AUTO_INCREMENT"))
+            session.rows(
+                MARK_TABLE_DDL if session.flavour is SourceFlavour.TIDB else MARK_TABLE_DDL.replace("AUTO_RANDOM", "AUTO_INCREMENT")
+            )
 
-    with closing(Session(Account.of(settings))) as session:
+    with closing(TidbSession(Account.of(settings))) as session:
         carried_out(session, ensure, doing=f"creating the watermark table {MARK_TABLE}")
 
 
@@ -131,7 +133,7 @@ class TidbSource:
         self._reads = Reads()
         self._done: SimpleQueue[SourceEvent] = SimpleQueue()
         self._reading = 0
-        self._sessions: list[Session] = []
+        self._sessions: list[TidbSession] = []
         self._threads: dict[str, Background] = {}
         self._written: list[_Written] = []
         self._chunks = ChunkReader(schemas)
@@ -184,8 +186,8 @@ class TidbSource:
 
     # ---- threads ---------------------------------------------------------------------------------------------------
 
-    def _start(self, name: str, work: Callable[[Session], None]) -> None:
-        session = Session(self._account)
+    def _start(self, name: str, work: Callable[[TidbSession], None]) -> None:
+        session = TidbSession(self._account)
         self._sessions.append(session)
 
         def run(_: threading.Event) -> None:
@@ -201,7 +203,7 @@ class TidbSource:
         self._threads[name] = Background(partial(self._write_files, written), name=name)
         self._start(f"tidb-reader-{number}", partial(self._read_chunks, written))
 
-    def _send_marks(self, session: Session) -> None:
+    def _send_marks(self, session: TidbSession) -> None:
         while (mark := self._marks.get()) is not None and not self._closed.is_set():
             doing = f"sending mark {mark.uuid} ({MARK_TABLE})"
             update = partial(self._mark_row.update, session, mark)
@@ -216,16 +218,16 @@ class TidbSource:
         if event is not None:
             self._done.put(event)
 
-    def _read_chunks(self, written: _Written, session: Session) -> None:
+    def _read_chunks(self, written: _Written, session: TidbSession) -> None:
         ahead: _Ahead | None = None
         while (command := self._reads.take(ahead.behind if ahead else None)) is not None:
             ahead = self._read_one(session, command, ahead, written)
 
-    def _read_one(self, session: Session, command: ReadChunk, ahead: _Ahead | None, written: _Written) -> _Ahead | None:
+    def _read_one(self, session: TidbSession, command: ReadChunk, ahead: _Ahead | None, written: _Written) -> _Ahead | None:
         """Carry out the command, by what was read `ahead` if that serves, and read ahead behind it if it says so."""
         chunk = self._served(command, ahead)
         if chunk is None:
-            found: list[Chunk] = []
+            found: list[SelectedChunk] = []
             self._told(command, lambda: self._read(session, command, found))
             if not found:
                 return None
@@ -239,13 +241,13 @@ class TidbSource:
         following = replace(command, after=chunk.last)
         return _Ahead(command.number, following, self._read_ahead(session, following))
 
-    def _served(self, command: ReadChunk, ahead: _Ahead | None) -> Chunk | None:
+    def _served(self, command: ReadChunk, ahead: _Ahead | None) -> SelectedChunk | None:
         """What was read ahead for the command; None: nothing, or not what it asks for."""
         if ahead is None or ahead.chunk is None or command.follows != ahead.behind or not self._chunks.serves(ahead.chunk):
             return None
         return ahead.chunk if _range(ahead.command) == _range(command) else None
 
-    def _read_ahead(self, session: Session, command: ReadChunk) -> Chunk | None:
+    def _read_ahead(self, session: TidbSession, command: ReadChunk) -> SelectedChunk | None:
         """The rows behind a chunk. None where that fails: whoever asks for them will be told why."""
         try:
             chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
@@ -253,12 +255,12 @@ class TidbSource:
             return None
         return None if isinstance(chunk, Misfit) else chunk
 
-    def _read(self, session: Session, command: ReadChunk, found: list[Chunk]) -> SourceEvent | None:
+    def _read(self, session: TidbSession, command: ReadChunk, found: list[SelectedChunk]) -> SourceEvent | None:
         """Put the chunk into `found`, or return why there is none."""
         chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
         if self._closed.is_set():
             return None
-        if isinstance(chunk, Chunk):
+        if isinstance(chunk, SelectedChunk):
             found.append(chunk)
             return None
         doing = f"asking for a TSO after chunk {command.number} of {command.table}"
@@ -271,7 +273,7 @@ class TidbSource:
         while (work := written.get()) is not None and not self._closed.is_set():
             self._told(work[0], partial(self._write_file, *work))
 
-    def _write_file(self, command: ReadChunk, chunk: Chunk) -> ChunkRead:
+    def _write_file(self, command: ReadChunk, chunk: SelectedChunk) -> ChunkRead:
         rows = chunk.texts(where=f"reading chunk {command.number} of {command.table}")
         path = chunk_name(command.dump_id, epoch=command.epoch, number=command.number)
         file = ChunkFile(
@@ -311,7 +313,7 @@ class MarkRow:
         self._holds: str | None = None
         self._doubtful: set[str] = set()
 
-    def update(self, session: Session, mark: SendMark) -> MarkSent | MarkFenced | SourceFailed:
+    def update(self, session: TidbSession, mark: SendMark) -> MarkSent | MarkFenced | SourceFailed:
         """One attempt; repeating it is harmless. Raises pymysql's errors."""
         if self._holds is None:
             self._holds = self._present(session) or self._created(session)
@@ -327,7 +329,7 @@ class MarkRow:
         self._doubtful.clear()  # they compare with what the row will never hold again
         return MarkSent(mark.uuid)
 
-    def _changed(self, session: Session, mark: SendMark, holds: str) -> bool:
+    def _changed(self, session: TidbSession, mark: SendMark, holds: str) -> bool:
         return bool(
             session.change(
                 f"UPDATE {MARK_TABLE} SET unique_identifier = %s, event_type = %s, update_time = UNIX_TIMESTAMP()"
@@ -351,11 +353,11 @@ class MarkRow:
             " late, and nothing needs to be done",
         )
 
-    def _present(self, session: Session) -> str | None:
+    def _present(self, session: TidbSession) -> str | None:
         rows = session.rows(f"SELECT unique_identifier FROM {MARK_TABLE} WHERE changefeed_id = %s", (self.changefeed_id,))
         return str(rows[0][0]) if rows else None
 
-    def _created(self, session: Session) -> str:
+    def _created(self, session: TidbSession) -> str:
         """A row with a uuid that is no dump's. If somebody was faster, the row is theirs and told so by the next UPDATE."""
         uuid = secrets.token_hex(16)
         self._doubtful.add(uuid)

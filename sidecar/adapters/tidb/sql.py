@@ -78,7 +78,7 @@ NOT_THERE = frozenset({1049, 1051, 1054, 1146})
 TOO_LONG = frozenset({1969, 3024})
 
 
-class Flavour(Enum):
+class SourceFlavour(Enum):
     TIDB = "TiDB"
     MARIADB = "MariaDB"
     MYSQL = "MySQL"
@@ -114,20 +114,20 @@ class Account:
         return f"{self.user}@{self.host}:{self.port}"
 
 
-class Session:
+class TidbSession:
     """A connection that opens when it is needed. After an error that passes it is closed, and opens afresh when asked again."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self._connection: pymysql.Connection[Any] | None = None
         self._opening: pymysql.Connection[Any] | None = None
-        self._flavour = Flavour.TIDB
+        self._flavour = SourceFlavour.TIDB
         self._number = 0
         self._under_way = False
         self._interrupted = False
 
     @property
-    def flavour(self) -> Flavour:
+    def flavour(self) -> SourceFlavour:
         self._open()
         return self._flavour
 
@@ -215,14 +215,14 @@ class Session:
             raise pymysql.err.OperationalError(2013, "the session was ended by us")
 
 
-def _kill(account: Account, flavour: Flavour, number: int) -> None:
+def _kill(account: Account, flavour: SourceFlavour, number: int) -> None:
     """End what connection `number` waits for. If that cannot be, nobody needs to hear it: who waited is told an error of his own, and the
     statement has its timeout."""
     with suppress(pymysql.err.MySQLError, ConfigError):
         connection = _connection(account, connect_s=KILL_TIMEOUT_S, answer_s=KILL_TIMEOUT_S)
         try:
             connection.connect()
-            connection.query(f"KILL {'TIDB ' if flavour is Flavour.TIDB else ''}QUERY {number}")
+            connection.query(f"KILL {'TIDB ' if flavour is SourceFlavour.TIDB else ''}QUERY {number}")
         finally:
             connection._force_close()
 
@@ -257,12 +257,12 @@ def _connection(account: Account, *, connect_s: float = CONNECT_TIMEOUT_S, answe
         ) from error
 
 
-def _set_up(connection: pymysql.Connection[Any], account: Account) -> tuple[Flavour, int]:
+def _set_up(connection: pymysql.Connection[Any], account: Account) -> tuple[SourceFlavour, int]:
     """What the server is, and its number of this connection: the handshake has only half of TiDB's."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT VERSION(), CONNECTION_ID()")
         version, number = cursor.fetchone() or ("", 0)
-        flavour = Flavour.TIDB if "TiDB" in version else Flavour.MARIADB if "MariaDB" in version else Flavour.MYSQL
+        flavour = SourceFlavour.TIDB if "TiDB" in version else SourceFlavour.MARIADB if "MariaDB" in version else SourceFlavour.MYSQL
         for statement in setup_statements(flavour, statement_timeout_s=account.statement_timeout_s):
             try:
                 cursor.execute(statement)
@@ -272,7 +272,7 @@ def _set_up(connection: pymysql.Connection[Any], account: Account) -> tuple[Flav
     return flavour, int(number)
 
 
-def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[str, ...]:
+def setup_statements(flavour: SourceFlavour, *, statement_timeout_s: float) -> tuple[str, ...]:
     """What a session of ours sets. Strict: nothing that does not fit is cut; zero dates are legal."""
     common = (
         "SET NAMES utf8mb4",
@@ -281,7 +281,7 @@ def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[s
         f"SET sql_select_limit = {_SELECT_ROWS_MAX}",
     )
     match flavour:
-        case Flavour.TIDB:
+        case SourceFlavour.TIDB:
             present = (
                 "SET tidb_snapshot = ''",
                 "SET tidb_low_resolution_tso = OFF",
@@ -290,16 +290,16 @@ def setup_statements(flavour: Flavour, *, statement_timeout_s: float) -> tuple[s
                 "SET transaction_isolation = 'REPEATABLE-READ'",
             )
             return (*common, *present, f"SET max_execution_time = {int(statement_timeout_s * 1000)}")
-        case Flavour.MARIADB:
+        case SourceFlavour.MARIADB:
             return (*common, f"SET max_statement_time = {statement_timeout_s}")
-        case Flavour.MYSQL:
+        case SourceFlavour.MYSQL:
             return (*common, f"SET max_execution_time = {int(statement_timeout_s * 1000)}")
 
 
 # ---- errors ---------------------------------------------------------------------------------------------------------
 
 
-_asked: set[Session] = set()
+_asked: set[TidbSession] = set()
 _ending = Event()
 
 
@@ -311,7 +311,7 @@ def end_questions() -> None:
         session.interrupt()
 
 
-def carried_out(session: Session, action: Callable[[], T], *, doing: str, stopped: Callable[[], bool] = lambda: False) -> T:
+def carried_out(session: TidbSession, action: Callable[[], T], *, doing: str, stopped: Callable[[], bool] = lambda: False) -> T:
     """What `action` returns, tried again on a fresh connection while its errors pass, for `retry_s`, and not after `stopped`.
 
     `action` must be harmless to repeat. Raises SourceError that says what was being done (`doing`) and the way out.

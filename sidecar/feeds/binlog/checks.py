@@ -10,7 +10,7 @@ from typing import Any
 
 from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.adapters.tidb.job_metas import JobMetas
-from sidecar.adapters.tidb.sql import NO_RIGHT, Account, Flavour, Session, carried_out, code_of
+from sidecar.adapters.tidb.sql import NO_RIGHT, Account, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.binlog.nodes import OFFLINE, ONLINE, Node
 from sidecar.config import Config, SourceSection
 from sidecar.core.model import CommitTs, utc
@@ -121,8 +121,8 @@ def faults() -> Told[None]:
 
 def _settings(section: SourceSection) -> list[tuple[str, str, str]]:
     """Of each TiDB server, what it was started with, as far as the account may see: without CONFIG, nothing. Raises SourceError."""
-    with closing(Session(Account.of(section))) as session:
-        if session.flavour is not Flavour.TIDB:
+    with closing(TidbSession(Account.of(section))) as session:
+        if session.flavour is not SourceFlavour.TIDB:
             return []
         asked = "SHOW CONFIG WHERE type = 'tidb' AND name IN ('binlog.enable', 'binlog.ignore-error')"
         try:

@@ -27,16 +27,16 @@ PUMPS_LANE = Lane("pumps")
 _PUMP = "pump/"
 
 
-class Look(NamedTuple):
+class PumpLook(NamedTuple):
     """`ts`: earlier than the moment at which `pumps` was read."""
 
     ts: CommitTs
     pumps: Sequence[Node]
 
 
-def look(tso: Callable[[], CommitTs], pumps: Callable[[], Sequence[Node]]) -> Look:
+def look(tso: Callable[[], CommitTs], pumps: Callable[[], Sequence[Node]]) -> PumpLook:
     ts = tso()
-    return Look(ts, pumps())
+    return PumpLook(ts, pumps())
 
 
 def lane_of(node_id: str) -> Lane:
@@ -44,7 +44,7 @@ def lane_of(node_id: str) -> Lane:
 
 
 @dataclass(slots=True)
-class Pump:
+class JoinedPump:
     """`received_ts`: its last binlog that came. `handed_ts`: up to there they were handed out, or are in the log already. `leaving`: it was
     closing while it was a lane of ours, and nobody else has said that it is gone."""
 
@@ -63,8 +63,8 @@ class Pump:
 class BinlogChange(NamedTuple):
     """`joined` are lanes from now on, `ended` none any more."""
 
-    joined: Sequence[Pump]
-    ended: Sequence[Pump]
+    joined: Sequence[JoinedPump]
+    ended: Sequence[JoinedPump]
 
 
 class Joining:
@@ -75,9 +75,9 @@ class Joining:
         self._positions = dict(positions)
         self.resolved_ts = CommitTs(positions[PUMPS_LANE]) if PUMPS_LANE in positions else from_ts
         """T of the last look: what is not a lane has nothing at or below it that is needed."""
-        self.pumps: dict[Lane, Pump] = {}
+        self.pumps: dict[Lane, JoinedPump] = {}
 
-    def take(self, found: Look) -> BinlogChange:
+    def take(self, found: PumpLook) -> BinlogChange:
         joined, ended = [], []
         for node in found.pumps:
             lane = lane_of(node.node_id)
@@ -98,11 +98,11 @@ class Joining:
     def lanes(self) -> frozenset[Lane]:
         return frozenset({PUMPS_LANE, *(lane for lane, pump in self.pumps.items() if not pump.over())})
 
-    def _pump(self, lane: Lane, node: Node) -> Pump:
+    def _pump(self, lane: Lane, node: Node) -> JoinedPump:
         """A lane's position is that of what comes next, or of the oldest that is not in the log."""
         position = self._positions.get(lane)
         start_ts = self.resolved_ts if position is None else CommitTs(position - 1)
-        return Pump(lane, node, start_ts, start_ts)
+        return JoinedPump(lane, node, start_ts, start_ts)
 
 
 def _by_hand(before: Node, offline: Node) -> bool:

@@ -29,7 +29,7 @@ from sidecar.feeds.binlog.backlog import Backlog, LaneBacklog
 from sidecar.feeds.binlog.channel import connector
 from sidecar.feeds.binlog.drainer import Drainer, Nodes
 from sidecar.feeds.binlog.gaps import check_kept, metrics_of
-from sidecar.feeds.binlog.joining import PUMPS_LANE, Joining, Look, Pump, look
+from sidecar.feeds.binlog.joining import PUMPS_LANE, JoinedPump, Joining, PumpLook, look
 from sidecar.feeds.binlog.notify import NotifyServer
 from sidecar.feeds.binlog.pump import PumpStream, Reaching
 from sidecar.feeds.binlog.view import StreamsView, view_of
@@ -198,7 +198,7 @@ class PumpStreams:
         with suppress(TicdcDumpError):  # an entry that stays online grows old, and is judged by that
             self._drainer.pause(self._joining.resolved_ts)
 
-    def _take(self, found: Look, asked: int, cluster_id: int) -> None:
+    def _take(self, found: PumpLook, asked: int, cluster_id: int) -> None:
         if not found.pumps:
             raise FeedUnsuitable(
                 f"PD's etcd names no pump below {PUMPS}", hint="set binlog.pd to the cluster's PD; start its pumps before the sidecar"
@@ -218,12 +218,12 @@ class PumpStreams:
         for stream, node in following:
             stream.follow(node)
 
-    def _open(self, pump: Pump, cluster_id: int) -> None:
+    def _open(self, pump: JoinedPump, cluster_id: int) -> None:
         waiting = self._backlog.add(pump.lane, pump.handed_ts)
         reaching = Reaching(cluster_id, self._connect, self._metrics, self._settings.outage_max_s)
         self._streams[pump.lane] = PumpStream(pump.node, pump.handed_ts, reaching, partial(self._deliver, pump, waiting))
 
-    def _deliver(self, pump: Pump, waiting: LaneBacklog, commit_ts: CommitTs, payload: bytes) -> bool:
+    def _deliver(self, pump: JoinedPump, waiting: LaneBacklog, commit_ts: CommitTs, payload: bytes) -> bool:
         pump.received_ts = commit_ts
         if commit_ts > self._joining.resolved_ts:
             self._wake.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sidecar.adapters.tidb.ddl_history import may_read
 from sidecar.config import SourceSection
 from sidecar.feeds.checks import CHANGEFEED, MARK, SCHEMAS, TABLES, TIDB, Tables, of_problem
-from sidecar.process.checks import Check, CheckResult, Finding, Key, Told, ok, warning
+from sidecar.process.checks import Check, CheckFinding, CheckResult, Key, Told, ok, warning
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import ddls_hidden
 from sidecar.ticdc.suitability import problems
@@ -23,7 +23,7 @@ def _hidden_ddls(it: CheckResult) -> Told[None]:
     yield of_hidden_ddls(it.config.source, hidden=ddls_hidden(it[CHANGEFEED]))
 
 
-def of_hidden_ddls(section: SourceSection, *, hidden: bool) -> Finding:
+def of_hidden_ddls(section: SourceSection, *, hidden: bool) -> CheckFinding:
     """Whether what the changefeed's filter leaves out can be followed all the same."""
     if not hidden:
         return ok("the changefeed's filter leaves no DDL out")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sidecar.feeds.kafka.client import Cluster, TopicsAnswer
 from sidecar.feeds.kafka.lanes import TableTopics
 from sidecar.feeds.kafka.names import TopicNames
-from sidecar.feeds.kafka.rounds import Answer, Question
+from sidecar.feeds.kafka.rounds import Question, RoundAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Asking:
         else:
             self._step = _OfSource(question, self._names.ask())
 
-    def answer(self, *, wait_s: float) -> Answer | None:
+    def answer(self, *, wait_s: float) -> RoundAnswer | None:
         """Waits so long for each step. Raises what the source raises and no retry helps, and FeedUnsuitable where the brokers refuse."""
         if self._names is not None and isinstance(self._step, _OfSource):
             present = self._names.told(self._step.number, wait_s=wait_s)
@@ -51,7 +51,7 @@ class Asking:
         if not isinstance(self._step, _OfBrokers) or not self._step.asked.wait(wait_s):
             return None
         done, self._step = self._step, None
-        return Answer(done.question, done.present, done.asked.topics())
+        return RoundAnswer(done.question, done.present, done.asked.topics())
 
     def waits_for(self) -> str:
         """Whom, in words; empty: nobody."""

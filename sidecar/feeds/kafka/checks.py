@@ -31,11 +31,11 @@ from sidecar.feeds.kafka.make import brokers_of, client_of, reading
 from sidecar.feeds.kafka.tail import Tail
 from sidecar.process.checks import (
     Check,
+    CheckFinding,
     CheckOptions,
     CheckResult,
     CheckSkipped,
     CheckStatus,
-    Finding,
     Key,
     Told,
     failed,
@@ -192,7 +192,7 @@ def _offsets(it: CheckResult) -> Told[None]:
     yield ok(f"all {len(last.positions)} partitions have what the log reads on from")
 
 
-def of_beginning(section: KafkaSection) -> Finding:
+def of_beginning(section: KafkaSection) -> CheckFinding:
     """Of a log that is new."""
     if section.begin == "topic":
         what = "the log is new and begins at the topics' oldest messages (kafka.begin): they are read with the present tables"
@@ -229,7 +229,7 @@ def _with_times(carried: Tables) -> frozenset[TableName]:
     return frozenset(name for name, schema in carried.items() if any(column.kind == "timestamp" for column in schema.columns))
 
 
-def of_unseen(tables: list[TableName], *, user: str, sees_every_table: bool) -> Finding:
+def of_unseen(tables: list[TableName], *, user: str, sees_every_table: bool) -> CheckFinding:
     what = f"the feed has rows of {listed(tables)}, which this account does not see in information_schema"
     if sees_every_table:
         hint = "nothing if they were dropped since; the sidecar stops at such rows if its log has not passed them"

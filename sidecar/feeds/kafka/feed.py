@@ -23,7 +23,7 @@ from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.feeds.kafka.commits import Commits
 from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, lane_of, of_topics, partition_of
-from sidecar.feeds.kafka.reading import KafkaSettings, Reading
+from sidecar.feeds.kafka.reading import KafkaSettings, TopicReading
 from sidecar.feeds.kafka.rounds import TOPICS_AGAIN_S, Rounds
 from sidecar.feeds.kafka.start import Start, WantedStart
 from sidecar.ports import NOT_KNOWN, Clock
@@ -41,7 +41,7 @@ class _SystemClock:
 class _Open:
     """From a seek to the next, or to the close."""
 
-    reading: Reading
+    reading: TopicReading
     rounds: Rounds
     asking: Asking
     commits: Commits
@@ -105,7 +105,7 @@ class KafkaFeed:
         self._end()
         now_s = self._clock.now_s()
         commits = Commits(self._cluster.note, now_s=now_s)
-        reading = Reading(self._cluster, self._settings, commits.done)
+        reading = TopicReading(self._cluster, self._settings, commits.done)
         rounds = Rounds(start.topics, at_log=at_log, present=present, now_s=now_s)
         self._open = _Open(reading, rounds, Asking(self._cluster, self._present if self._by_table else None), commits)
         reading.join(start.positions, after_gap=start.after_gap)

@@ -43,7 +43,7 @@ class KafkaSettings:
     client: Mapping[str, str] = field(default_factory=dict)
 
 
-class Reading:
+class TopicReading:
     """`positions`: of each partition that is read, what comes next. Raises ConfigError for settings, FeedLost if nobody answers."""
 
     def __init__(self, cluster: Cluster, settings: KafkaSettings, on_commit: Callable[..., None]) -> None:

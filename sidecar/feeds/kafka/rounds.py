@@ -43,7 +43,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RoundAnswer:
     """`present`: the topics of the source's tables; `found`: those that exist, None if no broker could tell."""
 
     question: Question
@@ -121,7 +121,7 @@ class Rounds:
         self._question = Question(self._question.number + 1, at_log, frozenset(self._topics))
         return self._question
 
-    def learn(self, answer: Answer, *, now_s: float) -> Learned:
+    def learn(self, answer: RoundAnswer, *, now_s: float) -> Learned:
         """Raises FeedUnsuitable for a topic that is gone or made anew. What answers a void question changes nothing."""
         if not self._asking or answer.question != self._question:
             return Learned()

@@ -38,7 +38,7 @@ class Judged(NamedTuple):
     new: Callable[[], Sequence[str | None]]
 
 
-class Rows(Protocol):
+class FilteredRows(Protocol):
     """What a feed's changes are to a filter and to the log. `has_former`: rows may be as before their table's last DDL. `logical_ids`:
     changes name a partitioned table by the id that its partitions share; else by the physical one."""
 
@@ -111,7 +111,7 @@ class RowFilter:
     """The event filters of a changefeed. Filters of tables are kept as long as the tables are as they were."""
 
     rules: FilterRules
-    rows: Rows = KEY_VALUES
+    rows: FilteredRows = KEY_VALUES
     _made: dict[TableName, tuple[TableSchema, TableFilter | None]] = field(default_factory=dict)
 
     def check(self, tables: Iterable[TableSchema]) -> None:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Former, TableName, TableSchema
 from sidecar.errors import FeedError, FeedUnsuitable, UnsupportedDdl
 from sidecar.feeds.kv.jobs import DdlJobs
-from sidecar.feeds.kv.row_filter import KEY_VALUES, RowFilter, Rows, TableFilter
+from sidecar.feeds.kv.row_filter import KEY_VALUES, FilteredRows, RowFilter, TableFilter
 from sidecar.feeds.kv.suitability import refuse_old_tidb
 from sidecar.rowcodec.key_values import KvEntry
 from sidecar.rowcodec.kv_layout import KvSnapshot, ddl_job_entry, kv_table_of, layout_of, schema_entry, snapshot_of
@@ -35,7 +35,7 @@ from sidecar.rowcodec.kv_table import KvTable, kv_table
 from sidecar.schema.ddl import DdlEvent, DdlJob, Effect, Step, TableInfo
 from sidecar.schema.history import SchemaHistory
 from sidecar.schema.version import TableVersion
-from sidecar.ticdc.ddl_rules import DdlRules, Verdict
+from sidecar.ticdc.ddl_rules import DdlRules, DdlVerdict
 
 Tables = Mapping[TableName, TableSchema]
 NOTHING_FORMER: Mapping[TableName, Former] = MappingProxyType({})
@@ -73,7 +73,7 @@ class KvSchemas:
     """
 
     def __init__(
-        self, snapshot: Callable[[], KvSnapshot], rules: DdlRules, row_filter: RowFilter | None = None, *, rows: Rows = KEY_VALUES
+        self, snapshot: Callable[[], KvSnapshot], rules: DdlRules, row_filter: RowFilter | None = None, *, rows: FilteredRows = KEY_VALUES
     ) -> None:
         self._ask = snapshot
         self._rows = rows
@@ -272,7 +272,7 @@ class KvSchemas:
         if event.effect is Effect.SWITCH:
             return None
         try:
-            if self._rules.verdict(event) is not Verdict.SEND:
+            if self._rules.verdict(event) is not DdlVerdict.SEND:
                 return None
         except FeedError as error:
             return error

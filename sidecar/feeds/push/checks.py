@@ -20,7 +20,7 @@ from sidecar.feeds.push.messages import LANE
 from sidecar.feeds.push.server import PUSH
 from sidecar.log.inbox import WAY_OUT, Inbox
 from sidecar.log.storage import log_folder
-from sidecar.process.addresses import Holder, address
+from sidecar.process.addresses import AddressHolder, address
 from sidecar.process.checks import Check, CheckOptions, Key, Told, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
@@ -51,7 +51,7 @@ def listens(section: PushSection, name: ChangefeedSection) -> Told[None]:
     yield address("push.listen", section.listen, partial(_server_of, section, changefeed, token), tls=bool(section.tls.cert_file))
 
 
-def _server_of(section: PushSection, changefeed: ChangefeedName, token: str) -> Holder:
+def _server_of(section: PushSection, changefeed: ChangefeedName, token: str) -> AddressHolder:
     """A Hello that names no sender is refused for that alone by a sidecar of this changefeed, and makes no sender."""
     form = pb.FORM_MESSAGES if section.form == "messages" else pb.FORM_KEY_VALUES
     hello = pb.Hello(version_min=VERSIONS[0], version_max=VERSIONS[-1], changefeed=str(changefeed), form=form)
@@ -61,11 +61,11 @@ def _server_of(section: PushSection, changefeed: ChangefeedName, token: str) -> 
         code = push(iter([pb.SenderMessage(number=1, hello=hello)]), timeout=HELLO_ANSWER_S, metadata=bearer).code()
     match code:
         case grpc.StatusCode.INVALID_ARGUMENT:
-            return Holder.OURS
+            return AddressHolder.OURS
         case grpc.StatusCode.FAILED_PRECONDITION:
-            return Holder.ANOTHERS
+            return AddressHolder.ANOTHERS
         case _:
-            return Holder.NONE_OF_OURS
+            return AddressHolder.NONE_OF_OURS
 
 
 def of_sinks(_: CheckOptions) -> Sequence[Check[Any]]:

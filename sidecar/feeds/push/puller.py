@@ -28,7 +28,7 @@ from sidecar.errors import FeedLost, FeedUnsuitable, MessageUnreadable, TicdcDum
 from sidecar.feeds.push.conversation import StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushServer
-from sidecar.feeds.push.session import Session
+from sidecar.feeds.push.session import PushSession
 from sidecar.feeds.push.spans import Loss, SpanPart, Spans, WantedSpan, describe
 from sidecar.feeds.push.turns import Turns
 from sidecar.ports import Clock
@@ -82,9 +82,9 @@ class PushPuller:
         self._lock = Lock()
         self._spans = Spans()
         self._credits = Credits(push.queue_bytes_max)
-        self._sessions: dict[int, Session] = {}
-        self._turns = Turns[Session](self._credits)
-        self._by_name: dict[str, Session] = {}
+        self._sessions: dict[int, PushSession] = {}
+        self._turns = Turns[PushSession](self._credits)
+        self._by_name: dict[str, PushSession] = {}
         self._ends: deque[str] = deque(maxlen=ENDS_TOLD)
         self._failure: TicdcDumpError | None = None
         self._away_s = 0.0
@@ -151,7 +151,7 @@ class PushPuller:
         """Until nothing waits or it is enough for one poll; whether more may wait."""
         now_s = self._now_s()
         for stream in self._streams.new_streams():
-            self._sessions[stream.number] = Session(stream, self._spans, self._credits, self._terms, now_s=now_s)
+            self._sessions[stream.number] = PushSession(stream, self._spans, self._credits, self._terms, now_s=now_s)
             self._turns.add(self._sessions[stream.number])
         events: list[KvEvent] = []
         for session, data in self._turns.heard(self._take_bytes_max if self._failure is None else 0):
@@ -166,7 +166,7 @@ class PushPuller:
         self._turns.grant()
         return events, self._turns.more
 
-    def _take_one(self, session: Session, data: bytes, now_s: float) -> Sequence[KvEvent]:
+    def _take_one(self, session: PushSession, data: bytes, now_s: float) -> Sequence[KvEvent]:
         greeted = bool(session.name)
         try:
             taken = session.take(data, now_s=now_s)
@@ -182,7 +182,7 @@ class PushPuller:
             self._succeed(session)
         return taken.events
 
-    def _succeed(self, session: Session) -> None:
+    def _succeed(self, session: PushSession) -> None:
         """A new stream of a sender's name: the former one ends, and what arrived of it comes first."""
         former = self._by_name.get(session.name)
         self._by_name[session.name] = session
@@ -191,12 +191,12 @@ class PushPuller:
             former.stream.end(grpc.StatusCode.ABORTED, f"a newer stream, from {session.stream.peer}, has the name {session.name}")
             self._credits.close(former.stream.number, waiting=former.stream.waiting_bytes())
 
-    def _end(self, session: Session, code: grpc.StatusCode, text: str, now_s: float) -> None:
+    def _end(self, session: PushSession, code: grpc.StatusCode, text: str, now_s: float) -> None:
         session.cut(code, text)
         self._ends.append(f"{session}: {text.partition(chr(10))[0]}")
         self._finish(session, now_s)
 
-    def _finish(self, session: Session, now_s: float) -> None:
+    def _finish(self, session: PushSession, now_s: float) -> None:
         self._turns.finish(session)
         session.finish(now_s=now_s)
         del self._sessions[session.stream.number]
@@ -252,7 +252,7 @@ class PushPuller:
         )
 
 
-def _view(session: Session, now_s: float) -> SenderView:
+def _view(session: PushSession, now_s: float) -> SenderView:
     owned = session.owned()
     resolved_ts = min((part.upto_ts for opening in owned for part in opening.parts), default=None)
     return SenderView(session.name, session.stream.peer, len(owned), session.stream.waiting_bytes(), resolved_ts, session.silent_s(now_s))

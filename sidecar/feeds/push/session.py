@@ -17,7 +17,7 @@ from sidecar.errors import MessageUnreadable
 from sidecar.feeds.push.conversation import NOT_OURS, Conversation, StreamEnds, Terms
 from sidecar.feeds.push.credits import Credits
 from sidecar.feeds.push.server import PushStream
-from sidecar.feeds.push.spans import Loss, Opened, Opening, Refused, Spans, describe
+from sidecar.feeds.push.spans import Loss, Opened, SpanOpening, SpanRefused, Spans, describe
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
 from ticdc_dump.v1 import feed_pb2 as pb
 
@@ -32,15 +32,15 @@ class Taken(NamedTuple):
     losses: Sequence[Loss] = ()
 
 
-class Session(Conversation):
+class PushSession(Conversation):
     """One of key-values."""
 
     def __init__(self, stream: PushStream, spans: Spans, credits: Credits, terms: Terms, *, now_s: float) -> None:
         super().__init__(stream, credits, terms, now_s=now_s)
-        self.predecessor: Session | None = None
+        self.predecessor: PushSession | None = None
         self.finished = False
         self._spans = spans
-        self._openings: dict[int, Opening] = {}
+        self._openings: dict[int, SpanOpening] = {}
         self._last_span = 0
 
     def waits(self) -> bool:
@@ -71,11 +71,11 @@ class Session(Conversation):
                 raise self.unexpected(body)
         return Taken()
 
-    def _known(self, span: int) -> Opening:
+    def _known(self, span: int) -> SpanOpening:
         opening = self._openings.get(span)
         if opening is None:
             if 0 < span <= self._last_span:  # refused, and the sender had not heard yet
-                return Opening(self.stream.number, self.name, span, KeyRange(b"", b""))
+                return SpanOpening(self.stream.number, self.name, span, KeyRange(b"", b""))
             raise MessageUnreadable(f"{self}: span {span} was never opened", hint=NOT_OURS)
         return opening
 
@@ -94,13 +94,13 @@ class Session(Conversation):
         if asked.span <= self._last_span:
             raise MessageUnreadable(f"{self}: span {asked.span} is opened after span {self._last_span}", hint=NOT_OURS)
         self._last_span = asked.span
-        opening = Opening(self.stream.number, self.name, asked.span, KeyRange(asked.start, asked.end))
+        opening = SpanOpening(self.stream.number, self.name, asked.span, KeyRange(asked.start, asked.end))
         match self._spans.open(opening, available_ts=asked.available_ts, now_s=now_s):
             case Opened() as opened:
                 self._openings[asked.span] = opening
                 self.stream.tell(opened=pb.SpanOpened(span=asked.span, from_ts=opened.from_ts, durable_ts=opened.durable_ts))
                 return opened.losses
-            case Refused() as refused:
+            case SpanRefused() as refused:
                 reason = pb.SpanRefused.REASON_STARTS_TOO_LATE if refused.from_ts else pb.SpanRefused.REASON_NOT_WANTED
                 self.stream.tell(refused=pb.SpanRefused(span=asked.span, reason=reason, from_ts=refused.from_ts, text=refused.text))
                 return ()
@@ -129,5 +129,5 @@ class Session(Conversation):
             self._spans.close(opening, now_s=now_s)
         self.finished = True
 
-    def owned(self) -> list[Opening]:
+    def owned(self) -> list[SpanOpening]:
         return [opening for opening in self._openings.values() if opening.parts]

@@ -47,7 +47,7 @@ class SentEntry(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Opening:
+class SpanOpening:
     """A span as one stream opened it. `parts`: what it still owns, in key order; none: all is lost or closed. `entries`: how many
     were sent of it; `marked_ts`: its last mark."""
 
@@ -70,7 +70,7 @@ class SpanPart:
     start: bytes
     end: bytes
     upto_ts: CommitTs
-    owner: Opening | None
+    owner: SpanOpening | None
     since_s: float
 
 
@@ -97,19 +97,19 @@ class WantedSpan:
 class Loss(NamedTuple):
     """`to`: the sender that took `range` over from `opening`; empty: nobody wants it any more."""
 
-    opening: Opening
+    opening: SpanOpening
     range: KeyRange
     to: str
 
 
 class Opened(NamedTuple):
-    opening: Opening
+    opening: SpanOpening
     from_ts: CommitTs
     durable_ts: CommitTs
     losses: Sequence[Loss]
 
 
-class Refused(NamedTuple):
+class SpanRefused(NamedTuple):
     """`from_ts` 0: no wanted range holds the span; else it is needed from there, and the sender has less."""
 
     from_ts: CommitTs
@@ -152,19 +152,19 @@ class Spans:
         self._starts = [known.range.start for known in self._sorted]
         return Changed(begun, [known.range for known in ended], losses)
 
-    def open(self, opening: Opening, *, available_ts: int, now_s: float) -> Opened | Refused:
+    def open(self, opening: SpanOpening, *, available_ts: int, now_s: float) -> Opened | SpanRefused:
         """Give `opening` its range, or say why not. Changes nothing when refused."""
         start, end = opening.range
         if not start < end:
             raise MessageUnreadable(f"{opening}: the span is empty or reversed", hint=_MEND)
         known = self._holding(start)
         if known is None or end > known.range.end:
-            return Refused(_NOTHING, f"no wanted range holds all of {describe(opening.range)}")
+            return SpanRefused(_NOTHING, f"no wanted range holds all of {describe(opening.range)}")
         taken, kept = _cut(known.parts, start, end)
         from_ts = min(part.upto_ts for part in taken)
         if available_ts > from_ts:
             known.too_late = TooLate(opening.sender, available_ts)
-            return Refused(from_ts, f"{describe(opening.range)} is needed from {from_ts}, and can be given from {available_ts} only")
+            return SpanRefused(from_ts, f"{describe(opening.range)} is needed from {from_ts}, and can be given from {available_ts} only")
         known.too_late = None
         losses = _losses(taken, opening.sender)
         for part in taken:
@@ -172,7 +172,7 @@ class Spans:
         _set_parts(known, [*taken, *kept], {opening, *(loss.opening for loss in losses)})
         return Opened(opening, from_ts, known.durable_ts, losses)
 
-    def close(self, opening: Opening, *, now_s: float) -> None:
+    def close(self, opening: SpanOpening, *, now_s: float) -> None:
         """Its parts have no owner from now on. Again: nothing."""
         if opening.parts:
             known = self._holding(opening.parts[0].start)
@@ -181,7 +181,7 @@ class Spans:
                 part.owner, part.since_s = None, now_s
             _set_parts(known, known.parts, {opening})
 
-    def take(self, opening: Opening, entries: Sequence[SentEntry]) -> list[KvEntry]:
+    def take(self, opening: SpanOpening, entries: Sequence[SentEntry]) -> list[KvEntry]:
         """Those that count and are no repeats. Raises MessageUnreadable for a broken sender."""
         opening.entries += len(entries)
         if not opening.parts:
@@ -208,7 +208,7 @@ class Spans:
                 taken.append(KvEntry(CommitTs(commit_ts), start_ts, key, value, entry.old_value, entry.region))
         return taken
 
-    def resolve(self, opening: Opening, ts: int) -> list[Pulled]:
+    def resolve(self, opening: SpanOpening, ts: int) -> list[Pulled]:
         """A mark of the span. Raises MessageUnreadable if it goes back or is none."""
         if ts < opening.marked_ts:
             raise MessageUnreadable(f"{opening}: its mark goes back from {opening.marked_ts} to {ts}", hint=_MEND)
@@ -226,7 +226,7 @@ class Spans:
             _set_parts(known, known.parts, {opening})
         return [Pulled(KeyRange(part.start, part.end), part.upto_ts) for part in opening.parts if part.upto_ts == ts]
 
-    def acknowledge(self, durable: Mapping[KeyRange, CommitTs]) -> list[tuple[Opening, CommitTs]]:
+    def acknowledge(self, durable: Mapping[KeyRange, CommitTs]) -> list[tuple[SpanOpening, CommitTs]]:
         """What to tell: each owner of a range whose durable ts has moved. Ranges that are not wanted any more are passed over."""
         told = []
         for key, ts in durable.items():
@@ -266,7 +266,7 @@ def _losses(parts: Iterable[SpanPart], to: str) -> list[Loss]:
     return found
 
 
-def _set_parts(known: WantedSpan, parts: Iterable[SpanPart], owners: set[Opening]) -> None:
+def _set_parts(known: WantedSpan, parts: Iterable[SpanPart], owners: set[SpanOpening]) -> None:
     """Neighbours that differ in nothing become one; `owners`: whose parts may have changed."""
     joined: list[SpanPart] = []
     for part in sorted(parts, key=lambda part: part.start):
@@ -281,7 +281,7 @@ def _set_parts(known: WantedSpan, parts: Iterable[SpanPart], owners: set[Opening
         owner.parts = [part for part in joined if part.owner is owner]
 
 
-def _broken_entry(opening: Opening, entry: SentEntry) -> MessageUnreadable:
+def _broken_entry(opening: SpanOpening, entry: SentEntry) -> MessageUnreadable:
     start, end = opening.range
     if not start <= entry.key < end:
         wrong = f"key {entry.key.hex() or '(empty)'} is outside the span"

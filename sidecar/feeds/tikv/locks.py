@@ -47,7 +47,7 @@ class LockFate(NamedTuple):
     keys: Sequence[bytes] = ()
 
 
-class Outcome(NamedTuple):
+class LockOutcome(NamedTuple):
     """`resolved` locks. `waits_for`: the first transaction that is left alone, empty: none."""
 
     resolved: int
@@ -66,7 +66,7 @@ class LockResolver:
         self._now_ts = now_ts
         self._fates: dict[int, LockFate] = {}
 
-    def resolve(self, held: KeyRange, resolved_ts: CommitTs) -> Outcome:
+    def resolve(self, held: KeyRange, resolved_ts: CommitTs) -> LockOutcome:
         """Ends what holds these keys at `resolved_ts`. Raises FeedLost, FeedUnsuitable, MessageUnreadable."""
         max_ts = resolved_ts + (HOLDERS_S * 1000 << _PHYSICAL_SHIFT)
         resolved, waits_for = 0, ""
@@ -79,9 +79,9 @@ class LockResolver:
                 if len(locks) < LOCKS_MAX or left:  # a large transaction that lives may have any number of locks
                     break
                 at = locks[-1].key + b"\0"
-        return Outcome(resolved, waits_for)
+        return LockOutcome(resolved, waits_for)
 
-    def _settle(self, locks: Sequence[Any]) -> Outcome:
+    def _settle(self, locks: Sequence[Any]) -> LockOutcome:
         transactions: dict[int, list[Any]] = defaultdict(list)
         for lock in locks:
             if lock.lock_type in _HOLDING:
@@ -96,7 +96,7 @@ class LockResolver:
                 self._calls.end(region, keys, start_ts, commit_ts=fate.commit_ts)
             self._fates[start_ts] = LockFate(fate.commit_ts)
             resolved += len(mine)
-        return Outcome(resolved, waits_for)
+        return LockOutcome(resolved, waits_for)
 
     def _fate(self, lock: Any) -> LockFate | str:
         """Or why nobody may end the transaction yet. `lock`: of its locks one with the longest TTL."""

@@ -48,7 +48,7 @@ STORE_VERSION_MIN = (7, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRange:
     """A part of a wanted range that nobody serves, for `since_s` by our clock. `failures` in a row."""
 
     wanted: WantedRange
@@ -82,8 +82,8 @@ class RegionRouter:
         self._outage_max_s = section.outage_max_s
         self._queue = queue
         self._inbox: SimpleQueue[Want | Drop | Ended | None] = SimpleQueue()
-        self._served: dict[tuple[WantedRange, KeyRange], Waiting] = {}
-        self.waiting: Sequence[Waiting] = ()
+        self._served: dict[tuple[WantedRange, KeyRange], WaitingRange] = {}
+        self.waiting: Sequence[WaitingRange] = ()
         self.streams: dict[int, StoreStream] = {}
         self._routing = Background(self._run, name="tikv-router")
 
@@ -135,7 +135,7 @@ class RegionRouter:
             case Want(wanted):
                 self._wanted |= set(wanted)
                 self._keeper.due_s = now_s
-                self.waiting = [*self.waiting, *(Waiting(it, it.range, it.from_ts, now_s, now_s) for it in wanted)]
+                self.waiting = [*self.waiting, *(WaitingRange(it, it.range, it.from_ts, now_s, now_s) for it in wanted)]
             case Drop(wanted):
                 gone = set(wanted)
                 self._wanted -= gone
@@ -157,7 +157,7 @@ class RegionRouter:
             if it.wanted.ended:
                 continue
             if before is None or it.matcher.initialized:
-                before = Waiting(it.wanted, it.range, it.matcher.resolved_ts, now_s, now_s)
+                before = WaitingRange(it.wanted, it.range, it.matcher.resolved_ts, now_s, now_s)
             again.append(later(replace(before, resolved_ts=it.matcher.resolved_ts), why, now_s, wait_s))
         self.waiting = [*self.waiting, *again]
 
@@ -194,7 +194,7 @@ class RegionRouter:
                 self._not_kept = error.message
         return self._not_kept
 
-    def _subscribe(self, it: Waiting, part: RegionPart) -> str:
+    def _subscribe(self, it: WaitingRange, part: RegionPart) -> str:
         """Why it cannot be done now; empty: done."""
         region = part.region
         if region is None or region.leader_store is None:
@@ -247,14 +247,14 @@ class RegionRouter:
             )
 
 
-def later(it: Waiting, why: str, now_s: float, wait_s: float = 0.0) -> Waiting:
+def later(it: WaitingRange, why: str, now_s: float, wait_s: float = 0.0) -> WaitingRange:
     rest_s = min(RETRY_FIRST_S * 2 ** min(it.failures, 10), RETRY_MAX_S) * random.uniform(0.5, 1.0)
     return replace(it, failures=it.failures + 1, why=why, due_s=now_s + max(rest_s, min(wait_s, STORE_WAIT_MAX_S)))
 
 
-def joined(waiting: Iterable[Waiting]) -> Sequence[Waiting]:
+def joined(waiting: Iterable[WaitingRange]) -> Sequence[WaitingRange]:
     """Parts side by side as one, from the lower resolved ts."""
-    joined: list[Waiting] = []
+    joined: list[WaitingRange] = []
     for it in sorted(waiting, key=lambda it: it.range):
         last = joined[-1] if joined else None
         if last is not None and last.wanted is it.wanted and last.range.end == it.range.start:

@@ -25,14 +25,14 @@ ANEW = (
 
 
 @dataclass(frozen=True, slots=True)
-class TableChange:
+class ColumnChanges:
     """`renames` first, in an ALTER of their own: a column cannot be renamed and altered at once."""
 
     renames: tuple[str, ...]
     others: tuple[str, ...]
 
 
-def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], there: Mapping[str, str]) -> TableChange:
+def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], there: Mapping[str, str]) -> ColumnChanges:
     """The schemas as the target keeps them (columns.kept_as), `columns` as the source has them. `there`: the target's columns with their
     types. Raises SinkError for what the target cannot follow."""
     effects = {one.column.name: one for one in columns}
@@ -60,7 +60,7 @@ def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], 
             others.append(f"MODIFY COLUMN {quoted(column.name)} {wanted}")
     gone = {*was.column_names()} - set(moves.values()) - set(now.column_names())
     others += [f"DROP COLUMN IF EXISTS {quoted(name)}" for name in sorted(gone)]
-    return TableChange(tuple(f"RENAME COLUMN {quoted(old)} TO {quoted(new)}" for old, new in renames), tuple(others))
+    return ColumnChanges(tuple(f"RENAME COLUMN {quoted(old)} TO {quoted(new)}" for old, new in renames), tuple(others))
 
 
 def _check_key(was: TableSchema, now: TableSchema, moves: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head, has_rows
-from spark_merge.ddl.effects import Fate, TableEffect, effects
+from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.sinks.clickhouse.alter import BY_HAND, change
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.server import identifier, quoted
@@ -41,7 +41,7 @@ def followed(head: Head) -> list[TableEffect]:
                 f" _is_deleted) FROM `…__rows` FINAL WHERE …; rows that it brings have _version {2 * head.upto_ts + 1}; then name"
                 " the DDL's commit_ts in the sink's `ddl-done`",
             )
-        if effect.fate is Fate.UNKEYED:
+        if effect.fate is TableFate.UNKEYED:
             raise SinkError(f"{at}: {effect.unkeyed}", hint=BY_HAND)
     return found
 
@@ -60,12 +60,12 @@ class Ddls:
             self._each((_Step(effect, effect.after, head.upto_ts) for effect in effects(head) if effect.after), self._by_hand)
             return
         found = followed(head)
-        moved = {effect.before.name: effect.name for effect in found if effect.fate is Fate.RENAMED and effect.before}
-        dropped = {effect.name for effect in found if effect.fate is Fate.DROPPED}
+        moved = {effect.before.name: effect.name for effect in found if effect.fate is TableFate.RENAMED and effect.before}
+        dropped = {effect.name for effect in found if effect.fate is TableFate.DROPPED}
         self._drop(dropped, head.upto_ts)
         self._move(moved, head.upto_ts)
         self._each((_Step(effect, schema, head.upto_ts) for effect in found if (schema := _schema_at_target(effect))), self._one)
-        gone = (moved.keys() | dropped) - {effect.name for effect in found if effect.fate is not Fate.DROPPED}
+        gone = (moved.keys() | dropped) - {effect.name for effect in found if effect.fate is not TableFate.DROPPED}
         there = self._tables.read(view for name in gone if (view := self._names.reader(name)))
         for name in sorted(gone):
             self._tables.drop_view(name, there)
@@ -136,7 +136,7 @@ class Ddls:
             if note.upto < step.upto:
                 note = msgspec.structs.replace(note, upto=step.upto, floor=step.floor if step.begins_empty else note.floor)
                 self._alter(name, found, step, note)
-        self._shown(name, step, note, emptied=step.effect.fate is Fate.EMPTIED)
+        self._shown(name, step, note, emptied=step.effect.fate is TableFate.EMPTIED)
 
     def _alter(self, name: TableName, found: There, step: _Step, note: Note) -> None:
         doing = f"{step}: altering {name}"
@@ -199,7 +199,7 @@ class _Step:
 
     @property
     def begins_empty(self) -> bool:
-        return self.effect.before is None or self.effect.fate is Fate.EMPTIED
+        return self.effect.before is None or self.effect.fate is TableFate.EMPTIED
 
     @property
     def changes(self) -> bool:
@@ -211,7 +211,7 @@ class _Step:
 
 def _schema_at_target(effect: TableEffect) -> TableSchema | None:
     """Also of a table that goes to a name which the log does not have."""
-    if effect.fate is Fate.RENAMED and effect.before is not None:
+    if effect.fate is TableFate.RENAMED and effect.before is not None:
         return effect.after or replace(effect.before, name=effect.name)
     return effect.after
 

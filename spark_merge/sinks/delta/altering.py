@@ -12,12 +12,12 @@ from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head
 from spark_merge.sinks.delta.columns import Layout, layout_of
-from spark_merge.sinks.delta.ddl import DELTA, Altered
+from spark_merge.sinks.delta.ddl import DELTA, DeltaAltered
 from spark_merge.sinks.delta.merge import touched, with_transactions
 from spark_merge.sinks.delta.table import Act, Moment, Table, columns_of, delta_errors, transaction_only
 
 
-def alter(table: Table, altered: Altered, head: Head, moment: Moment) -> None:
+def alter(table: Table, altered: DeltaAltered, head: Head, moment: Moment) -> None:
     """Raises SinkError where rows that are there cannot follow; then nothing is done."""
     found = table.load()
     if found is None or not found.file_uris():
@@ -39,7 +39,7 @@ def alter(table: Table, altered: Altered, head: Head, moment: Moment) -> None:
     table.bring(after, of_ddls, act)
 
 
-def _act(found: DeltaTable, altered: Altered, before: Layout, after: Layout) -> Act:
+def _act(found: DeltaTable, altered: DeltaAltered, before: Layout, after: Layout) -> Act:
     if not found.file_uris():
         return transaction_only
     if altered.emptied:
@@ -65,7 +65,7 @@ def _rows_with(found: DeltaTable, column: str) -> int:
         return sum(rows.num_rows for rows in found.scan(columns=[column], predicate=f"`{column}` IS NOT NULL"))
 
 
-def _updates(altered: Altered, before: Layout, after: Layout) -> dict[str, str]:
+def _updates(altered: DeltaAltered, before: Layout, after: Layout) -> dict[str, str]:
     """What is no column of the source any more is null from here on."""
     old = _names(altered.before, before)
     new = _names(altered.after or altered.before, after)

@@ -24,7 +24,7 @@ from sidecar.core.model import Column, TableSchema, lowered
 from spark_merge.contract import Head
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion, conversion
-from spark_merge.ddl.effects import Fate, TableEffect
+from spark_merge.ddl.effects import TableEffect, TableFate
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.delta.columns import delta_type
 from spark_merge.sinks.delta.places import table_place
@@ -35,7 +35,7 @@ DELTA = Merged("Delta tables", "a table's folder is not renamed", "folder")
 
 
 @dataclass(frozen=True, slots=True)
-class Altered:
+class DeltaAltered:
     """A table after a DDL, and what its rows get, by the source's names of its columns. `emptied`: no row stays, whatever else. `moved`: a
     column before and after, with the SQL of the value, in which `{}` is the former. `filled`: a new column with the SQL of its value.
     `unless_empty`: why rows that are there cannot follow."""
@@ -48,7 +48,7 @@ class Altered:
     unless_empty: str = ""
 
 
-def alterations(head: Head, routes: Routes, done: frozenset[int]) -> list[Altered]:
+def alterations(head: Head, routes: Routes, done: frozenset[int]) -> list[DeltaAltered]:
     """Of the DDLs that end a segment; of none, where the operator has carried them out. Raises SinkError for what no table can follow."""
     if head.upto_ts in done:
         return []
@@ -56,18 +56,18 @@ def alterations(head: Head, routes: Routes, done: frozenset[int]) -> list[Altere
     return [altered for effect in found if (altered := _altered(effect)) is not None]
 
 
-def _altered(effect: TableEffect) -> Altered | None:
+def _altered(effect: TableEffect) -> DeltaAltered | None:
     before, after = effect.before, effect.after
     if before is None:
         return None
-    if effect.fate in (Fate.EMPTIED, Fate.DROPPED):
-        return Altered(before, after, emptied=True)
-    if effect.fate is Fate.UNKEYED:
-        return Altered(before, None, unless_empty=effect.unkeyed)
+    if effect.fate in (TableFate.EMPTIED, TableFate.DROPPED):
+        return DeltaAltered(before, after, emptied=True)
+    if effect.fate is TableFate.UNKEYED:
+        return DeltaAltered(before, None, unless_empty=effect.unkeyed)
     return _columns(before, after, effect.columns) if after is not None and effect.changes_columns else None
 
 
-def _columns(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEffect]) -> Altered:
+def _columns(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEffect]) -> DeltaAltered:
     moved: list[tuple[str, str, str]] = []
     filled: list[tuple[str, str]] = []
     why: list[str] = []
@@ -82,7 +82,7 @@ def _columns(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEf
             why.append(f"column {now.name} has values of a {was.kind}, which may be others as a {now.kind}")
         elif lowered(was.name) != lowered(now.name) or delta_type(was) != delta_type(now):
             moved.append((was.name, now.name, value))
-    return Altered(before, after, moved=tuple(moved), filled=tuple(filled), unless_empty="; ".join(why))
+    return DeltaAltered(before, after, moved=tuple(moved), filled=tuple(filled), unless_empty="; ".join(why))
 
 
 def converted(old: Column, new: Column) -> str | None:

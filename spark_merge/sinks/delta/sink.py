@@ -33,7 +33,7 @@ from spark_merge.sinks.delta.table import Moment, Table
 from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, DeltaSettings, holds_rows, settings_of
 from spark_merge.sinks.delta.writer import STAGED, DeltaWriter, TablePlace, WrittenFile
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, Identity, owner_of
+from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, FolderIdentity, owner_of
 from spark_merge.sinks.folder.output import OutputFolder, segment_of
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.table_ddl import check_key
@@ -46,7 +46,7 @@ class DeltaSink:
     def __init__(self, settings: DeltaSettings, *, log_id: str) -> None:
         self.gather_s = settings.commit_s
         self._settings, self._log_id = settings, log_id
-        identity = Identity(log_id, settings.mode, CHUNK_PARTS["parquet"], LIVE_PARTS["parquet"])
+        identity = FolderIdentity(log_id, settings.mode, CHUNK_PARTS["parquet"], LIVE_PARTS["parquet"])
         self._output = OutputFolder(settings.folder, identity, parameter="mode")
         self._known: dict[TableSchema, TablePlace] = {}
         """Believed while this worker is the owner: nobody else alters the tables, and a commit looks again."""

@@ -13,7 +13,7 @@ from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.cut import spread, units
 from spark_merge.sinks.files.writer import FileWriter
-from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, DeliveredFile, FileFormat, Identity
+from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, DeliveredFile, FileFormat, FolderIdentity
 from spark_merge.sinks.folder.output import OutputFolder, segment_of
 
 
@@ -23,7 +23,7 @@ class FileSink:
     def __init__(self, folder: Folder, *, log_id: str, file_format: FileFormat) -> None:
         self.folder = folder
         self.file_format: FileFormat = file_format
-        self._output = OutputFolder(folder, Identity(log_id, file_format, CHUNK_PARTS[file_format], LIVE_PARTS[file_format]))
+        self._output = OutputFolder(folder, FolderIdentity(log_id, file_format, CHUNK_PARTS[file_format], LIVE_PARTS[file_format]))
 
     def look(self) -> Accepted | None:
         return self._output.look()

@@ -31,7 +31,7 @@ from spark_merge.sinks.folder.layout import (
     SEGMENTS,
     DeliveredSegment,
     FolderCommit,
-    Identity,
+    FolderIdentity,
     commit_from_json,
     commit_path,
     commit_to_json,
@@ -56,7 +56,7 @@ NO_OWNER = Owner(0, 0)
 class FolderVersion:
     """What the next swap is compared with; `last` None where no commit is."""
 
-    identity: Identity
+    identity: FolderIdentity
     last: FolderCommit | None
 
 
@@ -64,7 +64,7 @@ class FolderPositions:
     """`PositionStore` in `folder`; the payload is the segments that are accepted. `identity`: what a new folder becomes; an existing one
     keeps its own constants. `parameter`: the URI's, that names the identity's `file_format`."""
 
-    def __init__(self, folder: Folder, identity: Identity, *, parameter: str = "format") -> None:
+    def __init__(self, folder: Folder, identity: FolderIdentity, *, parameter: str = "format") -> None:
         self._folder, self._parameter = folder, parameter
         self._by = secrets.token_hex(8)
         self.identity = identity
@@ -104,7 +104,7 @@ class FolderPositions:
 
     # ---- files ------------------------------------------------------------------------------------------------------
 
-    def _read_identity(self) -> Identity | None:
+    def _read_identity(self) -> FolderIdentity | None:
         with storage_errors(self._folder):
             data = storage.read_files(self._folder, [IDENTITY]).get(IDENTITY)
             if data is None and storage.list_names(replace(self._folder, root=self._folder.path(SEGMENTS)), deep=False):

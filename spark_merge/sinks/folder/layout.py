@@ -96,7 +96,7 @@ class DeliveredSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class FolderIdentity:
     """The constants of its units (spark_merge/cut.py::units): `chunk_parts`, `live_part_rows`."""
 
     log_id: str
@@ -262,7 +262,7 @@ def ddls_from_json(data: bytes, *, name: str) -> list[DdlRecord]:
         return [DdlRecord(CommitTs(int(d["commit_ts"])), d["schema"], d["table"], d["query"]) for d in found["ddls"]]
 
 
-def identity_to_json(identity: Identity) -> bytes:
+def identity_to_json(identity: FolderIdentity) -> bytes:
     return _json(
         {
             "version": identity.version,
@@ -274,13 +274,13 @@ def identity_to_json(identity: Identity) -> bytes:
     )
 
 
-def identity_from_json(data: bytes, *, name: str) -> Identity:
+def identity_from_json(data: bytes, *, name: str) -> FolderIdentity:
     """Of version 1, too. Raises SinkError naming the file."""
     with _reading(name):
         found = json.loads(data)
         _check_version(found["version"], (1, FORMAT_VERSION), name)
         chunk_parts, live_part_rows = (int(found.get(name, 0)) for name in ("chunk_parts", "live_part_rows"))
-        return Identity(str(found["log_id"]), str(found["format"]), chunk_parts, live_part_rows, int(found["version"]))
+        return FolderIdentity(str(found["log_id"]), str(found["format"]), chunk_parts, live_part_rows, int(found["version"]))
 
 
 def _quoted(name: str) -> str:

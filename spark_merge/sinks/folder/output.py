@@ -21,7 +21,7 @@ from spark_merge.contract import Accepted, Head, Owner, Standing
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import ANOTHER_FOLDER
 from spark_merge.sinks.folder.commits import FolderPositions
-from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, Identity, ddl_path, ddls_to_json, owner_of, seq_of
+from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, FolderIdentity, ddl_path, ddls_to_json, owner_of, seq_of
 from spark_merge.sinks.position import PositionKeeper
 
 SWEPT_SEGMENTS = 1_000
@@ -33,13 +33,13 @@ class OutputFolder:
     """`identity`: what a folder that is new becomes; one that is there keeps its own constants. `parameter`: the URI's, that names the
     identity's `file_format`."""
 
-    def __init__(self, folder: Folder, identity: Identity, *, parameter: str = "format") -> None:
+    def __init__(self, folder: Folder, identity: FolderIdentity, *, parameter: str = "format") -> None:
         self.folder = folder
         self._positions = FolderPositions(folder, identity, parameter=parameter)
         self._position = PositionKeeper(self._positions, log_id=identity.log_id, remedy=ANOTHER_FOLDER)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> FolderIdentity:
         return self._positions.identity
 
     @property

@@ -26,16 +26,16 @@ SCHEMAS_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SegmentEnding:
     """What comes behind a segment's rows, and what is accepted then."""
 
     accepted: Accepted
     data: bytes
 
 
-def ending_of(head: Head) -> Ending:
+def ending_of(head: Head) -> SegmentEnding:
     found = [*_windows(head), *_ddls(head), *_changed(head), _line(_resolved(head))]
-    return Ending(Accepted.of(head.manifest), b"".join(found))
+    return SegmentEnding(Accepted.of(head.manifest), b"".join(found))
 
 
 @lru_cache(SCHEMAS_KEPT)

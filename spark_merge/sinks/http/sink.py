@@ -17,14 +17,14 @@ from spark_merge.sinks.http.client import Receiver, client_of
 from spark_merge.sinks.http.position import ReceiverPositions
 from spark_merge.sinks.http.records import ending_of
 from spark_merge.sinks.http.state import ReceiverState
-from spark_merge.sinks.http.writer import HttpWriter, Limits, mine
+from spark_merge.sinks.http.writer import BodyLimits, HttpWriter, mine
 from spark_merge.sinks.position import PositionKeeper
 
 
 class HttpSink:
     """`log_id` names the log for ever."""
 
-    def __init__(self, receiver: Receiver, limits: Limits, *, log_id: str) -> None:
+    def __init__(self, receiver: Receiver, limits: BodyLimits, *, log_id: str) -> None:
         self.receiver, self._limits = receiver, limits
         self._positions = ReceiverPositions(receiver)
         remedy = "name another output (another path, if the receiver keeps one for each), and dump again"

@@ -9,7 +9,7 @@ from sidecar.process.kept_secrets import keep
 from spark_merge.contract import Sink
 from spark_merge.sinks.http.client import SECRET_KIND, Receiver, secret_of
 from spark_merge.sinks.http.sink import HttpSink
-from spark_merge.sinks.http.writer import Limits
+from spark_merge.sinks.http.writer import BodyLimits
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.options import names_of, read
 
@@ -39,12 +39,12 @@ def receiver_of(uri: SinkUri) -> Receiver:
 
 
 def _open(uri: SinkUri) -> Sink:
-    return HttpSink(receiver_of(uri), read(Limits, uri.parameters), log_id=uri.log_id)
+    return HttpSink(receiver_of(uri), read(BodyLimits, uri.parameters), log_id=uri.log_id)
 
 
 def _leaves(_: SinkUri) -> str:
     return "the state that the receiver keeps for this URL, for a sink that is not to go on"
 
 
-OPTIONS = (Receiver, Limits)
+OPTIONS = (Receiver, BodyLimits)
 HTTP = SinkKind(_open, names_of(*OPTIONS), leaves=_leaves)

@@ -17,13 +17,13 @@ from sidecar.log.identity import continues
 from spark_merge.contract import Counts, Outcome, Portion, Task
 from spark_merge.sinks.http.client import Body, Client, Receiver, client_of
 from spark_merge.sinks.http.lines import Lines, lines, passed
-from spark_merge.sinks.http.records import Ending, schema_line
+from spark_merge.sinks.http.records import SegmentEnding, schema_line
 from spark_merge.sinks.http.state import ReceiverState, StreamPlace, state_of
 from spark_merge.sinks.options import number, option
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BodyLimits:
     """Of a body, before it is packed. A single row that is larger goes alone."""
 
     bytes_max: int = option("body-bytes", number(1_000, 1 << 30), 1_000_000,
@@ -37,9 +37,9 @@ class HttpWriter:
     """`state`: the receiver's, when the batch was planned. `endings`: of the batch's segments, in order. Picklable."""
 
     receiver: Receiver
-    limits: Limits
+    limits: BodyLimits
     state: ReceiverState
-    endings: tuple[Ending, ...]
+    endings: tuple[SegmentEnding, ...]
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
@@ -62,7 +62,7 @@ class HttpWriter:
 class BodyStream:
     """Records in their order. What it holds always begins where the receiver is."""
 
-    def __init__(self, client: Client, state: ReceiverState, limits: Limits) -> None:
+    def __init__(self, client: Client, state: ReceiverState, limits: BodyLimits) -> None:
         self._client, self._limits = client, limits
         self._state = self._next = state
         self._at = StreamPlace(-1, 0)
@@ -77,7 +77,7 @@ class BodyStream:
         """Whether the receiver has the whole segment."""
         return self._state.place.seq > seq
 
-    def add(self, ending: Ending, found: Lines) -> None:
+    def add(self, ending: SegmentEnding, found: Lines) -> None:
         """The next rows of the segment that has this ending."""
         seq, manifest = ending.accepted.seq, ending.accepted.manifest
         first = self._at.rows if self._at.seq == seq else 0
@@ -118,7 +118,7 @@ class BodyStream:
         self._parts.append(data)
         self._bytes += len(data)
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: SegmentEnding) -> None:
         """All rows of its segment are added."""
         if self.has(ending.accepted.seq):
             return

@@ -26,7 +26,7 @@ from sidecar.errors import SinkError
 from spark_merge.contract import Head
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion, conversion
-from spark_merge.ddl.effects import Fate, TableEffect, effects
+from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.iceberg.types import iceberg_type, widened
 from spark_merge.sinks.iceberg.uri import IcebergSettings
@@ -37,7 +37,7 @@ Identifier = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Altered:
+class LakeAltered:
     """A table by the end of a segment. `unless_empty`: why rows that are there cannot follow. `by_hand`: the operator has seen to it."""
 
     before: TableSchema | None
@@ -48,7 +48,7 @@ class Altered:
     by_hand: bool = False
 
 
-def alterations(head: Head, settings: IcebergSettings) -> dict[Identifier, Altered]:
+def alterations(head: Head, settings: IcebergSettings) -> dict[Identifier, LakeAltered]:
     """By the place of a table. Raises SinkError for what no table can follow."""
     by_hand = head.upto_ts in settings.ddl_done
     found = effects(head) if by_hand else ICEBERG.followed(head, settings.routes, settings.identifier)
@@ -56,18 +56,18 @@ def alterations(head: Head, settings: IcebergSettings) -> dict[Identifier, Alter
     return {place: altered for place, altered in placed if altered is not None}
 
 
-def _altered(effect: TableEffect, *, by_hand: bool) -> Altered | None:
+def _altered(effect: TableEffect, *, by_hand: bool) -> LakeAltered | None:
     before, after = effect.before, effect.after
-    if before is None or (by_hand and effect.fate is Fate.RENAMED):
-        return None if after is None else Altered(None, after, {})
-    if effect.fate in (Fate.EMPTIED, Fate.DROPPED) and not by_hand:
-        return Altered(before, after, {}, emptied=True)
-    if effect.fate is Fate.UNKEYED and not by_hand:
-        return Altered(before, None, {}, unless_empty=effect.unkeyed)
+    if before is None or (by_hand and effect.fate is TableFate.RENAMED):
+        return None if after is None else LakeAltered(None, after, {})
+    if effect.fate in (TableFate.EMPTIED, TableFate.DROPPED) and not by_hand:
+        return LakeAltered(before, after, {}, emptied=True)
+    if effect.fate is TableFate.UNKEYED and not by_hand:
+        return LakeAltered(before, None, {}, unless_empty=effect.unkeyed)
     if after is None or not (effect.changes_columns or (by_hand and effect.record)):
         return None
     why = "" if by_hand else "; ".join(_reasons(effect.columns))
-    return Altered(before, after, renamed(effect.columns), unless_empty=why, by_hand=by_hand)
+    return LakeAltered(before, after, renamed(effect.columns), unless_empty=why, by_hand=by_hand)
 
 
 def check_parted(spec: PartitionSpec, there: Schema, table: TableSchema) -> None:

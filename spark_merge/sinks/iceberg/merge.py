@@ -46,7 +46,7 @@ from pyiceberg.table import Table
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import DumpPass, Head
-from spark_merge.sinks.iceberg.ddl import ICEBERG, Altered, alterations, check_parted
+from spark_merge.sinks.iceberg.ddl import ICEBERG, LakeAltered, alterations, check_parted
 from spark_merge.sinks.iceberg.evolution import evolved
 from spark_merge.sinks.iceberg.fold import live, passes, with_keys, without_repeats
 from spark_merge.sinks.iceberg.lake import LakeChange, RowsOfFiles
@@ -125,7 +125,7 @@ class MergeMode:
         below = Below(table.metadata.next_sequence_number()) if first else Below.of(table)
         return LakeChange(standing.properties() | below.properties(), {}, schema=schema, rows=RowsOfFiles(SNAPSHOT))
 
-    def alterations(self, last: Head) -> Mapping[TableName, Altered]:
+    def alterations(self, last: Head) -> Mapping[TableName, LakeAltered]:
         found = alterations(last, self.settings).values()
         return {schema.name: altered for altered in found if (schema := altered.before or altered.after) is not None}
 
@@ -172,7 +172,7 @@ def _merged_files(batch: TableBatch, below: Below) -> tuple[Below, list[LakeFile
     return replace(below, keys=below.keys | frozenset(key)), [*merged, *low, *more.written], low
 
 
-def _schema_after(batch: TableBatch, altered: Altered, below: Below) -> Schema | None:
+def _schema_after(batch: TableBatch, altered: LakeAltered, below: Below) -> Schema | None:
     if altered.after is None:
         return None
     table, there = batch.table, batch.table.schema()

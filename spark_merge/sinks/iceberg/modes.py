@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from sidecar.core.model import TableName, TableSchema
 from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.effects import effects
-from spark_merge.sinks.iceberg.ddl import Altered
+from spark_merge.sinks.iceberg.ddl import LakeAltered
 from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
 from spark_merge.sinks.iceberg.lake import LakeChange
 from spark_merge.sinks.iceberg.partitions import check_stays
@@ -30,7 +30,7 @@ class TableBatch:
     table: Table
     last: Head
     files: Sequence[LakeFile]
-    altered: Altered | None
+    altered: LakeAltered | None
     target: tuple[TableSchema, LakeTarget] | None
     standing: Standings
 
@@ -53,7 +53,7 @@ class TableMode(Protocol):
     def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> LakeChange | None:
         """What the table needs before it gets rows; `schema`: other columns than it has."""
 
-    def alterations(self, last: Head) -> Mapping[TableName, Altered]:
+    def alterations(self, last: Head) -> Mapping[TableName, LakeAltered]:
         """Of the DDLs that end a batch: each table once, by the name before them."""
 
     def change(self, batch: TableBatch) -> LakeChange | None:
@@ -77,7 +77,7 @@ class AppendMode:
     def beginning(self, table: Table, schema: Schema | None, standing: Standings) -> LakeChange | None:  # noqa: ARG002 - of merge
         return None if schema is None else LakeChange(standing.properties(), {}, schema=schema)
 
-    def alterations(self, last: Head) -> Mapping[TableName, Altered]:
+    def alterations(self, last: Head) -> Mapping[TableName, LakeAltered]:
         """Those that have other columns under their names, or are there under a name that no table had."""
         if last.schemas is last.next_schemas:
             return {}
@@ -86,7 +86,7 @@ class AppendMode:
         for name, after in last.next_schemas.items():
             before = last.schemas.get(name)
             if has_rows(after) and (before is None or not same_columns(before, after)):
-                found[name] = Altered(before, after, renamed(columns.get((before, after), ())))
+                found[name] = LakeAltered(before, after, renamed(columns.get((before, after), ())))
         return found
 
     def change(self, batch: TableBatch) -> LakeChange | None:
@@ -96,7 +96,7 @@ class AppendMode:
         files = [file.data_file() for file in batch.files]
         return LakeChange(batch.standing.properties(), batch.standing.summary(), files, schema)
 
-    def _next_schema(self, table: Table, altered: Altered) -> Schema | None:
+    def _next_schema(self, table: Table, altered: LakeAltered) -> Schema | None:
         before, after = altered.before, altered.after
         assert after is not None, "a table that is gone keeps its columns"
         another = before is None or before.table_id != after.table_id

@@ -64,7 +64,7 @@ class PartitionTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class Partitions:
+class PartitionRules:
     """Rules, by folded names. Made by `partitions_of`; without any, a table that is made has no partitions."""
 
     tables: Mapping[TableName, Sequence[PartitionTerm]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Partitions:
         return PartitionSpec(*fields)
 
 
-def partitions_of(text: str) -> Partitions:
+def partitions_of(text: str) -> PartitionRules:
     """Raises SinkError for what is no rule, and for a table or schema with two."""
     try:
         found = tokens(text)
@@ -98,7 +98,7 @@ class _Rules:
     def __init__(self, text: str, found: Sequence[SqlToken]) -> None:
         self._text, self._found, self._at = text, found, 0
 
-    def all(self) -> Partitions:
+    def all(self) -> PartitionRules:
         tables: dict[TableName, Sequence[PartitionTerm]] = {}
         schemas: dict[str, Sequence[PartitionTerm]] = {}
         while self._found[self._at].kind != "end":
@@ -114,7 +114,7 @@ class _Rules:
                 tables[name] = parts
             if self._found[self._at].kind != "end":
                 self._sign(",")
-        return Partitions(tables, schemas)
+        return PartitionRules(tables, schemas)
 
     def _parts(self) -> list[PartitionTerm]:
         self._sign("(")

@@ -28,7 +28,7 @@ from spark_merge.ddl.routes import check_apart
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import owner_of, seq_of, table_folder
 from spark_merge.sinks.folder.output import beginnings
-from spark_merge.sinks.iceberg.ddl import Altered
+from spark_merge.sinks.iceberg.ddl import LakeAltered
 from spark_merge.sinks.iceberg.evolution import evolved, same_columns
 from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Lake, Outpaced, outpaced
 from spark_merge.sinks.iceberg.modes import TableBatch, TableMode
@@ -144,7 +144,7 @@ class LakeTables:
             for table in filter(None, (one.before, one.after)):
                 self._targets.pop(table.name, None)
 
-    def _bring(self, name: TableName, last: Head, files: Sequence[LakeFile], altered: Altered | None) -> None:
+    def _bring(self, name: TableName, last: Head, files: Sequence[LakeFile], altered: LakeAltered | None) -> None:
         for _ in range(CONFLICTS_MAX):
             table = self._lake.table(self._lake.settings.identifier(name))
             if table is None and not files:

@@ -19,7 +19,7 @@ from sidecar.errors import SinkError
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage.folder import S3_PARAMETERS
 from spark_merge.ddl.routes import Routes
-from spark_merge.sinks.iceberg.partition_rules import Partitions, partitions_of
+from spark_merge.sinks.iceberg.partition_rules import PartitionRules, partitions_of
 from spark_merge.sinks.iceberg.types import Mode
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.options import commit_interval, commit_tss, names_of, one_of, option, parsed, read, routes, text
@@ -66,7 +66,7 @@ class IcebergSettings:
     tables: str = option("tables", text("a name with `{table}`, and maybe `{schema}`"), TABLES,
         "A table's name in the namespace. A dot begins a part: `{schema}_{table}` is for a catalog without nested namespaces.")  # fmt: skip
     routes: Routes = routes("Applied before `tables`.")
-    partitions: Partitions = option("partitions", parsed("rules, separated by commas", partitions_of), Partitions(),
+    partitions: PartitionRules = option("partitions", parsed("rules, separated by commas", partitions_of), PartitionRules(),
         "Of tables that the sink creates: `shop.orders(days(created_at),bucket(16,id)),shop.audit(),crm.*(truncate(4,name))`.")  # fmt: skip
     retyped: Retyped = option("changed-types", one_of(*_RETYPED), "refuse",
         "With `append`, for a column whose new type Iceberg does not widen to. `refuse`: the sink stops. `anew`: the column is dropped "

@@ -20,7 +20,7 @@ from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import CONTROL, PositionReader
 from spark_merge.sinks.kafka.position_records import Control
-from spark_merge.sinks.kafka.producer import IdempotentProducer, Record, TransactionalProducer
+from spark_merge.sinks.kafka.producer import IdempotentProducer, KafkaRecord, TransactionalProducer
 
 _log = logging.getLogger("spark_merge.sinks.kafka")
 
@@ -107,7 +107,7 @@ class CheckedControl:
 
 def _write(producer: IdempotentProducer, output: Output, control: Control) -> None:
     producer.begin()
-    producer.write([Record(output.position_topic, CONTROL, control.key, control.to_bytes())])
+    producer.write([KafkaRecord(output.position_topic, CONTROL, control.key, control.to_bytes())])
     producer.commit()
 
 

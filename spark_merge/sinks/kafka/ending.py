@@ -23,7 +23,7 @@ DUMP_HEADER = "ticdc-dump-progress"
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class TopicEnding:
     """`part`: of the live unit that ends the segment. `ddls` with their table's schema before and after. `topics`: those that a resolved
     mark goes to. `dump`: the mark's DUMP_HEADER."""
 
@@ -35,11 +35,11 @@ class Ending:
     dump: bytes | None = None
 
 
-def endings(heads: Sequence[Head], found: Sequence[Sequence[Task]], topics: Mapping[Seq, frozenset[str]]) -> dict[Seq, Ending]:
+def endings(heads: Sequence[Head], found: Sequence[Sequence[Task]], topics: Mapping[Seq, frozenset[str]]) -> dict[Seq, TopicEnding]:
     """Of each segment."""
     parts = {unit.seq: unit.part for tasks in found for task in tasks for unit in task.units if unit.live}
     return {
-        head.seq: Ending(
+        head.seq: TopicEnding(
             parts[head.seq],
             head.manifest.codec,
             head.upto_ts,

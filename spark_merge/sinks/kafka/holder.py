@@ -32,7 +32,7 @@ from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
 from spark_merge.sinks.kafka.position_records import CLAIM_KEY, PositionRead, SinkTerm, Slot, check_term
-from spark_merge.sinks.kafka.producer import IdempotentProducer, Record
+from spark_merge.sinks.kafka.producer import IdempotentProducer, KafkaRecord
 from spark_merge.sinks.kafka.write_modes import write_mode
 
 CHECK_EVERY_S = 1.0
@@ -66,7 +66,7 @@ class IdHolder:
         """The answer of a task that is done; None: it is to be written. Raises Fenced, OwnershipLost, SinkError."""
         return self._proceed(asked)
 
-    def write(self, records: Iterable[Record]) -> None:
+    def write(self, records: Iterable[KafkaRecord]) -> None:
         """Raises Fenced, OwnershipLost, SinkError."""
         self.producer.write(records if self._mode.is_fenced else self._checked(records))
 
@@ -142,7 +142,7 @@ class IdHolder:
             return FencedOff()
         return TaskBegun()
 
-    def _checked(self, records: Iterable[Record]) -> Iterator[Record]:
+    def _checked(self, records: Iterable[KafkaRecord]) -> Iterator[KafkaRecord]:
         """These, while the position says that the task is this instance's."""
         for record in records:
             if time.monotonic() > self._check_at_s:
@@ -155,8 +155,8 @@ class IdHolder:
         self._check_at_s = time.monotonic() + CHECK_EVERY_S
         return read
 
-    def _own_record(self, key: bytes, value: bytes) -> Record:
-        return Record(self._output.position_topic, self._partition, key, value)
+    def _own_record(self, key: bytes, value: bytes) -> KafkaRecord:
+        return KafkaRecord(self._output.position_topic, self._partition, key, value)
 
     def _disconnect(self) -> None:
         if self._connected is not None:

@@ -64,14 +64,14 @@ def verify(rule: PartitionRule, schema: TableSchema) -> None:
 # ---- the columns that count ----------------------------------------------------------------------------------------
 
 
-class KeyPart(NamedTuple):
+class HashedPart(NamedTuple):
     """`name` as it is hashed; `place`: of the column in the schema."""
 
     name: str
     place: int
 
 
-def hashed(rule: PartitionRule, schema: TableSchema) -> list[KeyPart]:
+def hashed(rule: PartitionRule, schema: TableSchema) -> list[HashedPart]:
     """What of a row of the table is hashed, besides its name. Raises SinkError."""
     match rule.kind:
         case "table" | "ts":
@@ -80,7 +80,7 @@ def hashed(rule: PartitionRule, schema: TableSchema) -> list[KeyPart]:
             return list(_of_index(rule, schema))
         case "index-value":
             names = schema.column_names()
-            return [KeyPart(_written(name, name, rule.hashing), names.index(name)) for name in schema.key]
+            return [HashedPart(_written(name, name, rule.hashing), names.index(name)) for name in schema.key]
         case "columns":
             return [_of_column(name, rule, schema) for name in rule.columns]
         case _:
@@ -115,16 +115,16 @@ def _index(name: str, schema: TableSchema) -> IndexDefinition:
     return found
 
 
-def _of_index(rule: PartitionRule, schema: TableSchema) -> Iterable[KeyPart]:
+def _of_index(rule: PartitionRule, schema: TableSchema) -> Iterable[HashedPart]:
     for part in _index(rule.index, schema).parts:
         place = _place(part.column, schema, rule.hashing) if part.column else None
         if place is not None:
-            yield KeyPart(_written(part.column, part.column, rule.hashing), place)
+            yield HashedPart(_written(part.column, part.column, rule.hashing), place)
         elif rule.hashing.shifted:
             raise _behind_the_row(part.column or part.expression, schema)
 
 
-def _of_column(asked: str, rule: PartitionRule, schema: TableSchema) -> KeyPart:
+def _of_column(asked: str, rule: PartitionRule, schema: TableSchema) -> HashedPart:
     own = next((name for name in _all_columns(schema) if lowered(name) == lowered(asked)), None)
     if own is None or own not in schema.column_names():
         what = "columns not found" if own is None else "found virtual generated columns"
@@ -135,7 +135,7 @@ def _of_column(asked: str, rule: PartitionRule, schema: TableSchema) -> KeyPart:
     place = _place(own, schema, rule.hashing)
     if place is None:
         raise _behind_the_row(own, schema)
-    return KeyPart(_written(schema.columns[place].name, asked, rule.hashing), place)
+    return HashedPart(_written(schema.columns[place].name, asked, rule.hashing), place)
 
 
 def _place(name: str, schema: TableSchema, hashing: Hashing) -> int | None:
@@ -197,7 +197,7 @@ def _of_images(images: pa.ListArray, place: int, width: int) -> pa.Array:
     return images.flatten().take(pa.array(at, mask=absent))
 
 
-def _value_hashes(part: KeyPart, schema: TableSchema, image: _Image, hashing: Hashing) -> _Hashes:
+def _value_hashes(part: HashedPart, schema: TableSchema, image: _Image, hashing: Hashing) -> _Hashes:
     column = schema.columns[part.place]
     texts = image.column(part.place)
     seed = crc32(part.name.encode())

@@ -39,7 +39,7 @@ RECORD_OVERHEAD_BYTES = 36
 Headers = list[tuple[str, bytes]]
 
 
-class Record(NamedTuple):
+class KafkaRecord(NamedTuple):
     topic: str
     partition: int
     key: bytes | None
@@ -72,7 +72,7 @@ class IdempotentProducer:
     def begin(self) -> None:
         self._reports, self._failures, self._failed = [], [], 0
 
-    def write(self, records: Iterable[Record]) -> None:
+    def write(self, records: Iterable[KafkaRecord]) -> None:
         produce, reported = self._producer.produce, self._reported
         with self._errors():
             for number, (topic, partition, key, value, headers) in enumerate(records):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from spark_merge.sinks.kafka.output import Output
-from spark_merge.sinks.kafka.producer import IdempotentProducer, Record, TransactionalProducer
+from spark_merge.sinks.kafka.producer import IdempotentProducer, KafkaRecord, TransactionalProducer
 
 
 class WriteMode(Protocol):
@@ -23,13 +23,13 @@ class WriteMode(Protocol):
     def connect(self, output: Output, number: int) -> IdempotentProducer:
         """A producer for the transactional id `number`, which is its one instance if the mode is fenced."""
 
-    def begin(self, producer: IdempotentProducer, claim: Record) -> None:
+    def begin(self, producer: IdempotentProducer, claim: KafkaRecord) -> None:
         """Begin a task. In a fenced mode `claim` proves that nobody else has had the id."""
 
     def settle(self, producer: IdempotentProducer) -> None:
         """Returns when what comes next cannot be visible before what was written so far."""
 
-    def commit(self, producer: IdempotentProducer, slot: Record) -> None:
+    def commit(self, producer: IdempotentProducer, slot: KafkaRecord) -> None:
         """All rows and the slot are durable and visible, the slot not before the rows."""
 
 
@@ -41,7 +41,7 @@ class TransactionalMode:
         producer.take()
         return producer
 
-    def begin(self, producer: IdempotentProducer, claim: Record) -> None:
+    def begin(self, producer: IdempotentProducer, claim: KafkaRecord) -> None:
         producer.begin()
         producer.write([claim])
         producer.flush()
@@ -49,7 +49,7 @@ class TransactionalMode:
     def settle(self, producer: IdempotentProducer) -> None:
         """Nothing is visible before the commit."""
 
-    def commit(self, producer: IdempotentProducer, slot: Record) -> None:
+    def commit(self, producer: IdempotentProducer, slot: KafkaRecord) -> None:
         producer.write([slot])
         producer.commit()
 
@@ -60,13 +60,13 @@ class AcknowledgedMode:
     def connect(self, output: Output, number: int) -> IdempotentProducer:
         return IdempotentProducer(output.cluster, output.transactional_id(number), output.producer)
 
-    def begin(self, producer: IdempotentProducer, claim: Record) -> None:  # noqa: ARG002 - there is no fence to prove
+    def begin(self, producer: IdempotentProducer, claim: KafkaRecord) -> None:  # noqa: ARG002 - there is no fence to prove
         producer.begin()
 
     def settle(self, producer: IdempotentProducer) -> None:
         producer.flush()
 
-    def commit(self, producer: IdempotentProducer, slot: Record) -> None:
+    def commit(self, producer: IdempotentProducer, slot: KafkaRecord) -> None:
         producer.flush()
         producer.write([slot])
         producer.commit()

@@ -25,12 +25,12 @@ from spark_merge.encode.messages import inserts
 from spark_merge.encode.together import gathered
 from spark_merge.sinks.kafka.claims import TaskAsked
 from spark_merge.sinks.kafka.client import Fenced
-from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, Ending
+from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, TopicEnding
 from spark_merge.sinks.kafka.holder import IdHolder, held
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.partitions import partitions
 from spark_merge.sinks.kafka.position_records import SinkTerm
-from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES, Headers, Record
+from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES, Headers, KafkaRecord
 from spark_merge.sinks.kafka.rows import WrittenRows, as_they_are, encoded
 
 
@@ -51,7 +51,7 @@ class KafkaWriter:
     batch: Seq
     slots_from: tuple[int, ...]
     places: Mapping[str, TaskPlace]
-    endings: Mapping[Seq, Ending]
+    endings: Mapping[Seq, TopicEnding]
     partitions: Mapping[str, int]
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
@@ -91,7 +91,7 @@ class KafkaWriter:
 
     # ---- rows -------------------------------------------------------------------------------------------------------
 
-    def _rows(self, seq: Seq, schema: TableSchema, piece: Piece) -> Iterator[tuple[CommitTs, Record]]:
+    def _rows(self, seq: Seq, schema: TableSchema, piece: Piece) -> Iterator[tuple[CommitTs, KafkaRecord]]:
         """Of one table, in order."""
         output, codec = self.output, self.endings[seq].codec
         if isinstance(piece, ChunkPiece):
@@ -108,7 +108,7 @@ class KafkaWriter:
         for message, number, commit_ts, ordinal, op in zip(rows.messages, numbers, *columns, strict=True):
             if message is not None:
                 key, value = message
-                yield commit_ts, Record(topic, number, key, value, [(HEADER, f"{origin} {ordinal} {tail or op}".encode())])
+                yield commit_ts, KafkaRecord(topic, number, key, value, [(HEADER, f"{origin} {ordinal} {tail or op}".encode())])
 
     def _check_sizes(self, rows: WrittenRows, table: TableName) -> None:
         """All of them, before one is written. Raises SinkError."""
@@ -125,17 +125,17 @@ class KafkaWriter:
 
     # ---- what ends a segment ----------------------------------------------------------------------------------------
 
-    def _ddls(self, seq: Seq, ending: Ending) -> Iterator[Record]:
+    def _ddls(self, seq: Seq, ending: TopicEnding) -> Iterator[KafkaRecord]:
         for number, (ddl, before, after) in enumerate(ending.ddls):
             message = self.output.encoder.ddl(ddl, before, after)
             topic = self.output.router.ddl_topic(before.name if before else TableName(ddl.schema, ddl.table))
             for partition in self.output.router.ddl_partitions(self.partitions[topic]):
-                yield Record(topic, partition, *message, [(HEADER, b"ddl %d %d" % (seq, number))])
+                yield KafkaRecord(topic, partition, *message, [(HEADER, b"ddl %d %d" % (seq, number))])
 
-    def _marks(self, seq: Seq, ending: Ending) -> Iterator[Record]:
+    def _marks(self, seq: Seq, ending: TopicEnding) -> Iterator[KafkaRecord]:
         message = self.output.encoder.resolved(ending.upto_ts)
         headers: Headers = [(HEADER, b"resolved %d" % seq)]
         headers += [] if ending.dump is None else [(DUMP_HEADER, ending.dump)]
         for topic in ending.topics:
             for partition in range(self.partitions[topic]):
-                yield Record(topic, partition, *message, headers)
+                yield KafkaRecord(topic, partition, *message, headers)

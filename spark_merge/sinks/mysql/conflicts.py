@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 from sidecar.core.model import Column
-from spark_merge.sinks.mysql.tables import KeyPart, TargetTable
+from spark_merge.sinks.mysql.tables import TargetTable, UniqueKeyPart
 
 Image: TypeAlias = "Sequence[str | None]"
 Key: TypeAlias = Hashable
@@ -42,7 +42,7 @@ def keys_of(table: TargetTable, columns: Sequence[Column], images: Sequence[Imag
     return found
 
 
-def _values(part: KeyPart, column: Column, images: Sequence[Image], weigh: Weigh) -> list[str | None]:
+def _values(part: UniqueKeyPart, column: Column, images: Sequence[Image], weigh: Weigh) -> list[str | None]:
     texts = [image[part.column] for image in images]
     match column.kind:
         case "text":

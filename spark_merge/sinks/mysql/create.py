@@ -32,7 +32,7 @@ from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import APART, Routes, check_apart
 from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, dialect_of, rendered
-from spark_merge.sinks.mysql.ddl_picture import SqlSession
+from spark_merge.sinks.mysql.ddl_picture import PictureSession
 
 _NO_SUCH_PARTITIONS = frozenset({*range(1478, 1528), *range(1564, 1568), *range(1653, 1660), 1748})
 """The servers' errors of partitioning."""
@@ -47,7 +47,7 @@ class Made(NamedTuple):
     partitioned: bool = True
 
 
-def make_tables(session: SqlSession, schemas: Iterable[TableSchema], routes: Routes) -> list[Made]:
+def make_tables(session: PictureSession, schemas: Iterable[TableSchema], routes: Routes) -> list[Made]:
     """Those that are not there, with their schemas, and a look at the others. Raises SinkError for a table of other columns, and for one
     whose definition the log does not tell, and for two that routes take to one; pymysql's errors."""
     wanted = sorted((one for one in schemas if one.columns and one.name.schema != MARK_TABLE.schema), key=lambda one: one.name)
@@ -58,7 +58,7 @@ def make_tables(session: SqlSession, schemas: Iterable[TableSchema], routes: Rou
     return [made for one in wanted if (made := _make(session, one, routes, dialect)) is not None]
 
 
-def _make(session: SqlSession, schema: TableSchema, routes: Routes, dialect: Dialect) -> Made | None:
+def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect: Dialect) -> Made | None:
     """None: it was there."""
     target, definition = routes.target(schema.name), schema.definition
     if definition is None:
@@ -75,7 +75,7 @@ def _make(session: SqlSession, schema: TableSchema, routes: Routes, dialect: Dia
     return made
 
 
-def _carry_out(session: SqlSession, name: TableName, definition: TableDefinition, routes: Routes, dialect: Dialect) -> Made:
+def _carry_out(session: PictureSession, name: TableName, definition: TableDefinition, routes: Routes, dialect: Dialect) -> Made:
     whole = definition.partitioning
     try:
         session.rows(create_statement(name, definition, routes, dialect))
@@ -162,7 +162,7 @@ class _Column(NamedTuple):
         return f"{self.name} {self.type}{null}{' generated' if self.generated else ''}"
 
 
-def _columns(session: SqlSession, name: TableName) -> list[_Column]:
+def _columns(session: PictureSession, name: TableName) -> list[_Column]:
     """Empty: it is not there."""
     found = session.rows(
         "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, GENERATION_EXPRESSION FROM information_schema.columns"
@@ -173,7 +173,7 @@ def _columns(session: SqlSession, name: TableName) -> list[_Column]:
 
 
 def _compare(
-    session: SqlSession, schema: TableSchema, definition: TableDefinition, target: TableName, there: list[_Column], dialect: Dialect
+    session: PictureSession, schema: TableSchema, definition: TableDefinition, target: TableName, there: list[_Column], dialect: Dialect
 ) -> None:
     expected = [_expected(column, dialect) for column in definition.columns]
     differ = [f"{one or 'nothing'} and not {other or 'nothing'}" for one, other in _pairs(there, expected) if one != other]
@@ -205,7 +205,7 @@ def _plain(type_text: str) -> str:
     return text.replace(" zerofill", "")
 
 
-def _has_key(session: SqlSession, name: TableName, key: Collection[str]) -> bool:
+def _has_key(session: PictureSession, name: TableName, key: Collection[str]) -> bool:
     found = session.rows(
         "SELECT INDEX_NAME, LOWER(COLUMN_NAME), SUB_PART FROM information_schema.statistics"
         " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0",

@@ -29,10 +29,10 @@ from spark_merge.contract import Head
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
-from spark_merge.ddl.statement import Kind, Statement
+from spark_merge.ddl.statement import Statement, StatementKind
 from spark_merge.sinks.mysql.ddl_clock import session_time
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, TableCharset, dialect_of, rendered
-from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, SqlSession, done, pictures, wanted
+from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted
 
 LOCK_WAIT_S = 60
 """For whoever holds a table of the target in an open transaction; then the sink says so and asks again."""
@@ -115,7 +115,7 @@ class DdlSettings:
 
 
 class DdlRunner:
-    def __init__(self, session: Callable[[], SqlSession], position: DdlPosition, settings: DdlSettings) -> None:
+    def __init__(self, session: Callable[[], PictureSession], position: DdlPosition, settings: DdlSettings) -> None:
         self._session = session
         self._position = position
         self._settings = settings
@@ -137,9 +137,9 @@ class DdlRunner:
             if not record.query or record.schema == MARK_TABLE.schema or self._settings.decided.get(record.commit_ts) == "done":
                 continue
             statement = of_the_log(parsed(record.query, record.schema), record, head)
-            if renames and (statement.kind is not Kind.RENAME or found[-1][1].commit_ts != record.commit_ts):
+            if renames and (statement.kind is not StatementKind.RENAME or found[-1][1].commit_ts != record.commit_ts):
                 renames = []
-            if statement.kind is Kind.RENAME:
+            if statement.kind is StatementKind.RENAME:
                 renames.append(statement)
             if len(renames) > 1:
                 _, record, _ = found.pop()
@@ -149,9 +149,9 @@ class DdlRunner:
 
     def _one(self, head: Head, number: int, record: DdlRecord, statement: Statement, noted: Intent | None) -> None:
         settings = self._settings
-        if statement.kind is Kind.NOTHING or (statement.kind is Kind.CREATE_VIEW and settings.skip_views):
+        if statement.kind is StatementKind.NOTHING or (statement.kind is StatementKind.CREATE_VIEW and settings.skip_views):
             return
-        if statement.kind is Kind.DROP_SCHEMA:
+        if statement.kind is StatementKind.DROP_SCHEMA:
             settings.routes.check_schema_goes_alone(statement.schemas()[0])
         step = _Step(head, number, record, at_target(statement, settings.routes), table_of(statement), settings.routes)
         with closing(self._session()) as session:
@@ -163,7 +163,7 @@ class DdlRunner:
                     hint="remove the cause; or carry it out there by hand and name its commit_ts in the sink's `ddl-done`",
                 ) from error
 
-    def _at(self, session: SqlSession, step: _Step, noted: Intent | None) -> None:
+    def _at(self, session: PictureSession, step: _Step, noted: Intent | None) -> None:
         dialect = dialect_of(str(session.rows("SELECT VERSION()")[0][0]))
         text = rendered(step.statement, dialect, step.charset())
         if not text:
@@ -210,7 +210,7 @@ class _Step:
         return session_time(self.record.commit_ts, before, self.after)
 
 
-def _lock(session: SqlSession, name: str, step: _Step) -> None:
+def _lock(session: PictureSession, name: str, step: _Step) -> None:
     if session.rows("SELECT GET_LOCK(%s, 0)", (name,)) == ((1,),):
         return
     ((holder,),) = session.rows("SELECT IS_USED_LOCK(%s)", (name,))
@@ -225,7 +225,7 @@ def _lock(session: SqlSession, name: str, step: _Step) -> None:
         )
 
 
-def _end(session: SqlSession, connection: int) -> None:
+def _end(session: PictureSession, connection: int) -> None:
     try:
         session.rows(f"KILL {connection}")
     except pymysql.err.MySQLError as error:
@@ -233,7 +233,7 @@ def _end(session: SqlSession, connection: int) -> None:
             raise
 
 
-def _set_up(session: SqlSession, dialect: Dialect, step: _Step) -> None:
+def _set_up(session: PictureSession, dialect: Dialect, step: _Step) -> None:
     common = f"sql_mode = '{SQL_MODE}', time_zone = '+00:00', foreign_key_checks = 0, timestamp = {step.time():.6f}"
     session.rows("SET NAMES utf8mb4 COLLATE utf8mb4_bin")
     session.rows(f"SET {common}" + ("" if dialect is Dialect.TIDB else f", lock_wait_timeout = {LOCK_WAIT_S}"))
@@ -254,7 +254,7 @@ def _is_wanted(step: _Step, now: Pictures) -> bool:
     return found
 
 
-def _is_done(session: SqlSession, dialect: Dialect, step: _Step, noted: Intent, now: Pictures) -> bool:
+def _is_done(session: PictureSession, dialect: Dialect, step: _Step, noted: Intent, now: Pictures) -> bool:
     if dialect is Dialect.TIDB:
         _check_no_job_runs(session, step)
     found = done(step.statement, noted.before, now)
@@ -269,7 +269,7 @@ def _is_done(session: SqlSession, dialect: Dialect, step: _Step, noted: Intent, 
     return found
 
 
-def _check_no_job_runs(session: SqlSession, step: _Step) -> None:
+def _check_no_job_runs(session: PictureSession, step: _Step) -> None:
     """TiDB goes on with a job whose connection is gone."""
     for schema, table in places(step.statement):
         found = session.rows(
@@ -284,7 +284,7 @@ def _check_no_job_runs(session: SqlSession, step: _Step) -> None:
             )
 
 
-def _check_columns(session: SqlSession, step: _Step) -> None:
+def _check_columns(session: PictureSession, step: _Step) -> None:
     """The target's table has what the log's has from here on: else what was found there is not what this DDL leaves."""
     if step.after is None or not step.after.columns:
         return

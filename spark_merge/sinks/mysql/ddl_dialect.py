@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sidecar.core.model import TableName
 from sidecar.errors import UnsupportedDdl
-from spark_merge.ddl.statement import Feature, FeatureKind, Kind, Piece, Pieces, SchemaPiece, Statement
+from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces, SchemaPiece, Statement, StatementKind
 from spark_merge.ddl.tokens import quoted
 
 
@@ -101,9 +101,9 @@ DECISIONS: dict[Dialect, dict[FeatureKind, Decision]] = {
 def rendered(statement: Statement, dialect: Dialect, charset: TableCharset = TIDBS) -> str:
     """`statement` names tables of the target. Empty: there is nothing to carry out at this target. Raises UnsupportedDdl, by
     name, for what the target has not."""
-    if statement.kind is Kind.NOTHING:
+    if statement.kind is StatementKind.NOTHING:
         return ""
-    if statement.kind is Kind.CREATE_VIEW:
+    if statement.kind is StatementKind.CREATE_VIEW:
         raise UnsupportedDdl(
             f"the DDL {statement.text!r} makes a view, whose SELECT is not read here",
             hint="make it at the target by hand and name its commit_ts in the sink's `ddl-done`, or leave out views: `skip-views=true`",

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple, Protocol
 import pymysql
 
 from sidecar.core.model import TableName
-from spark_merge.ddl.statement import Kind, Statement
+from spark_merge.ddl.statement import Statement, StatementKind
 from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.mysql.ddl_dialect import Dialect
 
 
-class SqlSession(Protocol):
+class PictureSession(Protocol):
     """One connection that does not open again by itself while a DDL is under way."""
 
     def rows(self, sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]:
@@ -59,17 +59,17 @@ _PARTITION = re.compile(r"#p#(.*)$", re.IGNORECASE | re.DOTALL)
 # ---- what is there ----------------------------------------------------------------------------------------------------
 
 
-def pictures(session: SqlSession, dialect: Dialect, names: Iterable[TableName]) -> dict[TableName, Picture]:
+def pictures(session: PictureSession, dialect: Dialect, names: Iterable[TableName]) -> dict[TableName, Picture]:
     """Raises pymysql's errors."""
     return {name: _table(session, dialect, name) if name.table else _schema(session, name.schema) for name in names}
 
 
-def _schema(session: SqlSession, name: str) -> Picture:
+def _schema(session: PictureSession, name: str) -> Picture:
     found = session.rows("SELECT DEFAULT_COLLATION_NAME FROM information_schema.schemata WHERE SCHEMA_NAME = %s", (name,))
     return Picture(str(found[0][0])) if found else Picture()
 
 
-def _table(session: SqlSession, dialect: Dialect, name: TableName) -> Picture:
+def _table(session: PictureSession, dialect: Dialect, name: TableName) -> Picture:
     found = session.rows("SELECT TABLE_TYPE FROM information_schema.tables WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", tuple(name))
     if not found:
         return Picture()
@@ -80,7 +80,7 @@ def _table(session: SqlSession, dialect: Dialect, name: TableName) -> Picture:
     return Picture(definition, _tidb_ids(session, name) if dialect is Dialect.TIDB else _innodb_ids(session, dialect, name))
 
 
-def _tidb_ids(session: SqlSession, name: TableName) -> dict[str, int]:
+def _tidb_ids(session: PictureSession, name: TableName) -> dict[str, int]:
     where = "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     own = session.rows(f"SELECT TIDB_TABLE_ID FROM information_schema.tables {where}", tuple(name))
     parts = session.rows(
@@ -89,7 +89,7 @@ def _tidb_ids(session: SqlSession, name: TableName) -> dict[str, int]:
     return {"": int(own[0][0])} | {str(part).lower(): int(number) for part, number in parts}
 
 
-def _innodb_ids(session: SqlSession, dialect: Dialect, name: TableName) -> dict[str, int] | None:
+def _innodb_ids(session: PictureSession, dialect: Dialect, name: TableName) -> dict[str, int] | None:
     """None without the right to see them, for another engine's table, and where its name there is not known."""
     tables = "INNODB_SYS_TABLES" if dialect is Dialect.MARIADB else "INNODB_TABLES"
     try:
@@ -107,7 +107,7 @@ def _innodb_ids(session: SqlSession, dialect: Dialect, name: TableName) -> dict[
     return ids or None
 
 
-def _file_of(session: SqlSession, dialect: Dialect, name: TableName) -> str | None:
+def _file_of(session: PictureSession, dialect: Dialect, name: TableName) -> str | None:
     """Its name in InnoDB, in the character set of file names, to which MariaDB converts. MySQL 8 does that for nobody; how ASCII is
     written there is known (strings/ctype-utf8.cc), and of other letters some are written in ways of their own."""
     if dialect is Dialect.MARIADB:
@@ -137,11 +137,11 @@ def wanted(statement: Statement, before: Pictures) -> bool | None:
     the table, there was no DDL."""
     there = [picture.there for picture in before.values()]
     match statement.kind:
-        case Kind.DROP_TABLE | Kind.DROP_VIEW | Kind.DROP_SCHEMA:
+        case StatementKind.DROP_TABLE | StatementKind.DROP_VIEW | StatementKind.DROP_SCHEMA:
             return not any(there)
-        case Kind.CREATE_SCHEMA:
+        case StatementKind.CREATE_SCHEMA:
             return all(there)
-        case Kind.CREATE_TABLE | Kind.CREATE_LIKE:
+        case StatementKind.CREATE_TABLE | StatementKind.CREATE_LIKE:
             return None if there[0] else False
         case _:
             return False
@@ -152,16 +152,16 @@ def done(statement: Statement, before: Pictures, now: Pictures) -> bool | None:
     of the target; those that it makes or takes come first."""
     first = next(iter(before))
     match statement.kind:
-        case Kind.CREATE_TABLE | Kind.CREATE_LIKE | Kind.CREATE_SCHEMA:
+        case StatementKind.CREATE_TABLE | StatementKind.CREATE_LIKE | StatementKind.CREATE_SCHEMA:
             return now[first].there
-        case Kind.DROP_TABLE | Kind.DROP_VIEW | Kind.DROP_SCHEMA:
+        case StatementKind.DROP_TABLE | StatementKind.DROP_VIEW | StatementKind.DROP_SCHEMA:
             return not any(picture.there for picture in now.values())
-        case Kind.RENAME:
+        case StatementKind.RENAME:
             return _is_one_of(before, _renamed(statement, before), now)
-        case Kind.EXCHANGE:
+        case StatementKind.EXCHANGE:
             exchanged = _exchanged(statement, before)
             return None if exchanged is None else _is_one_of(before, exchanged, now)
-        case Kind.TRUNCATE:
+        case StatementKind.TRUNCATE:
             return False
         case _:
             if statement.moves:

@@ -57,7 +57,7 @@ _UNSAFE = 1592
 """A note on the server's own binlog format, which says nothing of the rows."""
 
 
-class Flavour(Enum):
+class SqlFlavour(Enum):
     TIDB = "TiDB"
     MARIADB = "MariaDB"
     MYSQL = "MySQL"
@@ -90,7 +90,7 @@ class SqlSession:
     def __init__(self, server: SqlServer) -> None:
         self.server = server
         self._connection: pymysql.Connection[Any] | None = None
-        self._flavour = Flavour.MYSQL
+        self._flavour = SqlFlavour.MYSQL
         self._packet_max = 0
 
     @property
@@ -98,7 +98,7 @@ class SqlSession:
         return self._connection is not None
 
     @property
-    def flavour(self) -> Flavour:
+    def flavour(self) -> SqlFlavour:
         self._open()
         return self._flavour
 
@@ -191,14 +191,14 @@ def _connected(server: SqlServer) -> pymysql.Connection[Any]:
     )
 
 
-def _set_up(connection: pymysql.Connection[Any]) -> tuple[Flavour, int]:
+def _set_up(connection: pymysql.Connection[Any]) -> tuple[SqlFlavour, int]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT VERSION(), @@max_allowed_packet")
         version, packet_max = cursor.fetchone() or ("", 0)
-        flavour = Flavour.TIDB if "TiDB" in version else Flavour.MARIADB if "MariaDB" in version else Flavour.MYSQL
+        flavour = SqlFlavour.TIDB if "TiDB" in version else SqlFlavour.MARIADB if "MariaDB" in version else SqlFlavour.MYSQL
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         common = f"time_zone = '+00:00', sql_mode = '{SQL_MODE}', foreign_key_checks = 0, wait_timeout = {IDLE_S}"
-        own = "tidb_txn_mode = 'pessimistic', allow_auto_random_explicit_insert = 1" if flavour is Flavour.TIDB else "unique_checks = 1"
+        own = "tidb_txn_mode = 'pessimistic', allow_auto_random_explicit_insert = 1" if flavour is SqlFlavour.TIDB else "unique_checks = 1"
         cursor.execute(f"SET {common}, innodb_lock_wait_timeout = {LOCK_WAIT_S}, {own}")
     return flavour, int(packet_max)
 

@@ -91,7 +91,7 @@ def quoted_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-class Texts:
+class SqlTexts:
     """One source table's rows for its target. Makes texts column by column."""
 
     def __init__(self, schema: TableSchema, table: TargetTable) -> None:
@@ -178,7 +178,7 @@ class SqlWrite(NamedTuple):
     """What becomes of one row. `number` counts the rows of its task; `key` tells rows of its table apart; `values` None: it is deleted."""
 
     number: int
-    texts: Texts
+    texts: SqlTexts
     key: str
     where: str
     values: str | None
@@ -188,7 +188,7 @@ class Puts(NamedTuple):
     """Rows of a chunk, which all have different keys; their numbers follow on each other from `number` on."""
 
     number: int
-    texts: Texts
+    texts: SqlTexts
     rows: pa.Table
 
     def __len__(self) -> int:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from sidecar.core.model import Column, ColumnDefinition, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
-from spark_merge.sinks.mysql.session import Flavour, SqlSession
+from spark_merge.sinks.mysql.session import SqlFlavour, SqlSession
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPart:
+class UniqueKeyPart:
     """`column`: its place in the source's schema. `length`: of a prefix, in characters (bytes of binary types), -1 for all. `collation`:
     of a text that the target compares otherwise than by its letters."""
 
@@ -36,7 +36,7 @@ class TargetTable:
     name: TableName
     columns: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
-    unique: tuple[tuple[KeyPart, ...], ...] | None = None
+    unique: tuple[tuple[UniqueKeyPart, ...], ...] | None = None
     problem: str = ""
     way_out: str = ""
     there: bool = True
@@ -90,7 +90,7 @@ def _is_generated(extra: str) -> bool:
     return "GENERATED" in extra.upper().replace(",", " ").split()
 
 
-def target_table(schema: TableSchema, name: TableName, found: FoundTable | None, flavour: Flavour) -> TargetTable:
+def target_table(schema: TableSchema, name: TableName, found: FoundTable | None, flavour: SqlFlavour) -> TargetTable:
     """How the rows of `schema` go into `name`, which is as `found`."""
     if found is None:
         return TargetTable(
@@ -112,7 +112,7 @@ _Misfit = tuple[str, str]
 
 
 def _misfits(
-    schema: TableSchema, name: TableName, found: FoundTable, there: Mapping[str, FoundColumn], flavour: Flavour
+    schema: TableSchema, name: TableName, found: FoundTable, there: Mapping[str, FoundColumn], flavour: SqlFlavour
 ) -> Iterator[_Misfit]:
     for column in schema.columns:
         target = there.get(lowered(column.name))
@@ -121,7 +121,7 @@ def _misfits(
                 f"table {name} at the target has no column {column.name}, which {schema.name} has",
                 "add the column there as the source has it; it is written from the next batch on, so dump the table again",
             )
-        elif column.kind == "vector" and flavour is not Flavour.TIDB:
+        elif column.kind == "vector" and flavour is not SqlFlavour.TIDB:
             yield (
                 f"column {column.name} of {schema.name} is a vector, which {flavour.value} is not given",
                 "leave the table out of the changefeed, or use a tidb: sink",
@@ -159,7 +159,7 @@ def _named(collation: str) -> str:
     return collation.replace("utf8mb3_", "utf8_").replace("uca1400_nopad", "0900")
 
 
-def _unique(schema: TableSchema, found: FoundTable, there: Mapping[str, FoundColumn]) -> tuple[tuple[KeyPart, ...], ...] | None:
+def _unique(schema: TableSchema, found: FoundTable, there: Mapping[str, FoundColumn]) -> tuple[tuple[UniqueKeyPart, ...], ...] | None:
     places = {lowered(column.name): place for place, column in enumerate(schema.columns)}
     keys = []
     for index in found.indexes:
@@ -173,10 +173,10 @@ def _unique(schema: TableSchema, found: FoundTable, there: Mapping[str, FoundCol
     return tuple(keys)
 
 
-def _part(column: Column, place: int, length: int | None, target: FoundColumn) -> KeyPart:
+def _part(column: Column, place: int, length: int | None, target: FoundColumn) -> UniqueKeyPart:
     collation = target.collation or ""
     by_letters = column.kind != "text" or collation.endswith("_bin") or collation in ("", "binary")
-    return KeyPart(place, -1 if length is None else length, "" if by_letters else collation)
+    return UniqueKeyPart(place, -1 if length is None else length, "" if by_letters else collation)
 
 
 def keys_sum(tables: Mapping[TableName, TargetTable]) -> str:

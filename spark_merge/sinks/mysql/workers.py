@@ -36,7 +36,7 @@ class TaskOver(Exception):
     """The batch of the task is accepted already."""
 
 
-class Block(NamedTuple):
+class SqlBlock(NamedTuple):
     """In order. `upto`: all of this worker's rows of the task below that number are in this block or an earlier one. `ends`: it
     ends where a commit of the source does."""
 
@@ -46,7 +46,7 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SqlJob:
     """What a worker needs besides its session."""
 
     slots: OwnedSlots
@@ -58,14 +58,14 @@ class Job:
 class SqlWorker:
     """`known`: how far its slot is. `offer` and `drain` are called by one thread, which is not the worker's."""
 
-    def __init__(self, session: SqlSession, job: Job, number: int, *, known: int) -> None:
+    def __init__(self, session: SqlSession, job: SqlJob, number: int, *, known: int) -> None:
         self._session, self._job, self._number, self._known = session, job, number, known
-        self._given: Queue[Block | None] = Queue(BLOCKS_WAITING)
+        self._given: Queue[SqlBlock | None] = Queue(BLOCKS_WAITING)
         self._error: BaseException | None = None
         self._ended = False
         self._running: Background | None = None
 
-    def offer(self, block: Block) -> None:
+    def offer(self, block: SqlBlock) -> None:
         """Raises what the worker ended with."""
         self.check()
         if self._running is None:
@@ -105,7 +105,7 @@ class SqlWorker:
             for _taken in blocks:
                 self._given.task_done()
 
-    def _more(self, blocks: list[Block]) -> None:
+    def _more(self, blocks: list[SqlBlock]) -> None:
         """What waits too, up to a transaction's rows; the last one ends a commit, or is the first of a long one."""
         rows = len(blocks[0].writes)
         while blocks[-1].ends and rows < self._job.rows_max:
@@ -119,7 +119,7 @@ class SqlWorker:
             blocks.append(block)
             rows += len(block.writes)
 
-    def _carry_out(self, blocks: list[Block]) -> None:
+    def _carry_out(self, blocks: list[SqlBlock]) -> None:
         ended = blocks if blocks[-1].ends else blocks[:-1]
         if ended:
             self._commit([block.writes for block in ended], ended[-1].upto)
@@ -148,7 +148,7 @@ class SqlWorker:
             except Warned as error:
                 raise self._failure(error, blocks) from error
 
-    def _commit_long(self, block: Block) -> None:
+    def _commit_long(self, block: SqlBlock) -> None:
         """The blocks up to the one that ends the commit are taken as they come, and let go of one by one."""
         try:
             with self._session.transaction():
@@ -169,7 +169,7 @@ class SqlWorker:
             self._session.close()
             raise sink_error(error, self._session.server, "writing a long commit", _DOES_NOT_FIT) from error
 
-    def _next(self) -> Block:
+    def _next(self) -> SqlBlock:
         block = self._given.get()
         if block is None:
             self._given.put(None)
@@ -229,11 +229,11 @@ def rolled_back(session: SqlSession) -> Iterator[None]:
 class Workers:
     """All of a task's. `done`: where each begins, from its slot. Use as a context: leaving it ends them."""
 
-    def __init__(self, sessions: Callable[[], SqlSession], job: Job, done: Sequence[int]) -> None:
+    def __init__(self, sessions: Callable[[], SqlSession], job: SqlJob, done: Sequence[int]) -> None:
         self._sessions = [sessions() for _ in done]
         self._workers = [SqlWorker(session, job, number, known=done[number]) for number, session in enumerate(self._sessions)]
 
-    def offer(self, worker: int, block: Block) -> None:
+    def offer(self, worker: int, block: SqlBlock) -> None:
         self._workers[worker].offer(block)
 
     def drain(self) -> None:

@@ -20,11 +20,11 @@ from spark_merge.sinks.mysql.conflicts import Causality, Key, keys_of, together
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots
 from spark_merge.sinks.mysql.session import retried
-from spark_merge.sinks.mysql.statements import Puts, SqlWrite, Texts
+from spark_merge.sinks.mysql.statements import Puts, SqlTexts, SqlWrite
 from spark_merge.sinks.mysql.tables import TargetTable
 from spark_merge.sinks.mysql.uri import SqlSettings
 from spark_merge.sinks.mysql.weights import Weights
-from spark_merge.sinks.mysql.workers import Block, Job, TaskOver, Workers
+from spark_merge.sinks.mysql.workers import SqlBlock, SqlJob, TaskOver, Workers
 
 COMMIT_ROWS_MAX = 20_000
 """Rows of one commit that are held to be grouped; a longer one passes in blocks."""
@@ -56,7 +56,7 @@ class SqlWriter:
             if done is None:
                 return Outcome(task.id, {})
             live = task.units[0].live
-            job = Job(self.slots, task.id, self.settings.txn_rows if live else CHUNK_BLOCK_ROWS, self.settings.batched)
+            job = SqlJob(self.slots, task.id, self.settings.txn_rows if live else CHUNK_BLOCK_ROWS, self.settings.batched)
             workers = Workers(lambda: borrowed(self.settings.server), job, done)
             try:
                 hands = Dispatch(workers, len(done), Weights(session), self.tables)
@@ -98,7 +98,7 @@ class Dispatch:
     count: int
     weights: Weights
     tables: Mapping[TableName, TargetTable]
-    _texts: dict[TableName, Texts] = field(default_factory=dict)
+    _texts: dict[TableName, SqlTexts] = field(default_factory=dict)
     _index: int = 0
     _commit_ts: CommitTs | None = None
     _commit: list[_Change] = field(default_factory=list)
@@ -185,7 +185,7 @@ class Dispatch:
     def _offer(self, worker: int, *, ends: bool = True) -> None:
         writes, self._waiting[worker] = self._waiting[worker], []
         if writes:
-            self.workers.offer(worker, Block(writes, writes[-1].number + 1, ends))
+            self.workers.offer(worker, SqlBlock(writes, writes[-1].number + 1, ends))
 
     def _offer_all(self) -> None:
         for worker in range(self.count):
@@ -203,10 +203,10 @@ class Dispatch:
         for start in range(0, rows.num_rows, CHUNK_BLOCK_ROWS):
             puts = Puts(self._index, texts, rows.slice(start, CHUNK_BLOCK_ROWS))
             self._index += len(puts)
-            self.workers.offer(0, Block(puts, self._index))
+            self.workers.offer(0, SqlBlock(puts, self._index))
 
-    def _texts_of(self, schema: TableSchema) -> Texts:
+    def _texts_of(self, schema: TableSchema) -> SqlTexts:
         found = self._texts.get(schema.name)
         if found is None:
-            found = self._texts[schema.name] = Texts(schema, self.tables[schema.name])
+            found = self._texts[schema.name] = SqlTexts(schema, self.tables[schema.name])
         return found

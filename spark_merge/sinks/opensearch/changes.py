@@ -18,7 +18,7 @@ from sidecar.errors import SinkError
 from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion, conversion
-from spark_merge.ddl.effects import Fate, TableEffect, effects
+from spark_merge.ddl.effects import TableEffect, TableFate, effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,13 @@ def changes(head: Head, *, anew: bool = False) -> Changes:
 
 def _one(found: Changes, effect: TableEffect) -> None:
     match effect.fate, effect.before, effect.after:
-        case Fate.UNKEYED, _, _:
+        case TableFate.UNKEYED, _, _:
             raise SinkError(effect.unkeyed, hint="")
-        case Fate.UNKNOWN, TableSchema(), _:
+        case TableFate.UNKNOWN, TableSchema(), _:
             raise SinkError(effect.problem.message if effect.problem else "", hint="") from effect.problem
-        case Fate.ARRIVED, _, _:
+        case TableFate.ARRIVED, _, _:
             raise SinkError(f"{effect.name} comes with rows that no change of it tells", hint="")
-        case Fate.CREATED | Fate.EMPTIED, old, new:
+        case TableFate.CREATED | TableFate.EMPTIED, old, new:
             _begin_anew(found, old, new)
         case _, TableSchema() as old, None:
             found.dropped.append(old)

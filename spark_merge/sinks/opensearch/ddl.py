@@ -22,7 +22,7 @@ from sidecar.errors import SinkError
 from spark_merge.sinks.opensearch.changes import Changes, ColumnSource, KeptIndex
 from spark_merge.sinks.opensearch.client import NOT_FOUND
 from spark_merge.sinks.opensearch.fields import Form, Forms, differs
-from spark_merge.sinks.opensearch.indices import Index, Indices
+from spark_merge.sinks.opensearch.indices import IndexThere, Indices
 from spark_merge.sinks.opensearch.names import physical
 
 POLL_FIRST_S, POLL_MAX_S = 0.05, 2.0
@@ -48,7 +48,7 @@ for (column in params.columns) {
 
 
 @dataclass(frozen=True, slots=True)
-class DdlRunner:
+class IndexDdlRunner:
     """`there`: by alias the index that it led to before the DDLs. `since`: the segment after them. `still_ours` raises OwnershipLost."""
 
     indices: Indices
@@ -136,7 +136,7 @@ class DdlRunner:
         self._copy(index.name, name, kept)
         self._go_over(index.name, name, alias)
 
-    def _other_fields(self, schema: TableSchema, index: Index) -> bool:
+    def _other_fields(self, schema: TableSchema, index: IndexThere) -> bool:
         wanted = self.indices.settings.forms.properties(schema, unsigned_long=self.indices.unsigned_long)
         return any(name in index.fields and differs(index.fields[name], field) for name, field in wanted.items())
 

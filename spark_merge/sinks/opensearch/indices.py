@@ -36,7 +36,7 @@ _UNITS_S = {"ms": 0.001, "micros": 0.000001, "nanos": 0.000000001, "s": 1, "m": 
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class IndexThere:
     """`columns`: that its documents may have, of now or before. `log_id`: empty for one that somebody else has made."""
 
     name: str
@@ -48,7 +48,7 @@ class Index:
     durability: str
 
     @classmethod
-    def of_json(cls, name: str, found: Mapping[str, Any]) -> Index:
+    def of_json(cls, name: str, found: Mapping[str, Any]) -> IndexThere:
         mappings = found.get("mappings", {})
         meta = mappings.get("_meta", {}).get(META, {})
         settings = found.get("settings", {}).get("index", {})
@@ -75,10 +75,10 @@ class Indices:
         number = tuple(int(part) for part in found["number"].split("-")[0].split(".")[:2])
         return number >= ((2, 8) if found.get("distribution") == "opensearch" else (7, 10)) and found.get("build_flavor") != "oss"
 
-    def there(self, names: Iterable[str]) -> dict[str, Index]:
+    def there(self, names: Iterable[str]) -> dict[str, IndexThere]:
         """By alias, those that lead to an index. Raises SinkError for one that leads to several, and for an index of that very name."""
         wanted = sorted(set(names))
-        found: dict[str, Index] = {}
+        found: dict[str, IndexThere] = {}
         for index in self._read(wanted):
             if index.name in wanted:
                 raise SinkError(
@@ -95,10 +95,10 @@ class Indices:
                     )
         return found
 
-    def by_name(self, name: str) -> Index | None:
+    def by_name(self, name: str) -> IndexThere | None:
         return next((index for index in self._read([name]) if index.name == name), None)
 
-    def _read(self, names: Sequence[str]) -> Iterator[Index]:
+    def _read(self, names: Sequence[str]) -> Iterator[IndexThere]:
         for part in _parts(names):
             path = "/" + ",".join(quote(name, safe="") for name in part)
             answered = self.session.asked(
@@ -109,11 +109,11 @@ class Indices:
                 ignore=(NOT_FOUND,),
             )
             if "error" not in answered or "mappings" in answered["error"]:
-                yield from (Index.of_json(name, found) for name, found in answered.items())
+                yield from (IndexThere.of_json(name, found) for name, found in answered.items())
 
     # ---- what a schema asks ------------------------------------------------------------------------------------------------
 
-    def misfits(self, schema: TableSchema, index: Index | None) -> Iterator[tuple[str, str]]:
+    def misfits(self, schema: TableSchema, index: IndexThere | None) -> Iterator[tuple[str, str]]:
         """What keeps the rows of `schema` from `index`, each with the way out; None: from one that is made. A field that is missing is
         added, and is no misfit."""
         yield from problems(schema)
@@ -136,7 +136,7 @@ class Indices:
                     "make an index with such a field, reindex into it, and let the alias lead there",
                 )
 
-    def fit(self, schema: TableSchema, index: Index) -> None:
+    def fit(self, schema: TableSchema, index: IndexThere) -> None:
         """Adds fields that are missing. Raises SinkError for the first misfit."""
         for problem, way_out in self.misfits(schema, index):
             raise SinkError(problem, hint=way_out)

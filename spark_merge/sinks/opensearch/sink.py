@@ -20,7 +20,7 @@ from spark_merge.cut import stages, tables_with_rows
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.opensearch.changes import changes, ours
 from spark_merge.sinks.opensearch.client import OpenSearchSession
-from spark_merge.sinks.opensearch.ddl import DdlRunner
+from spark_merge.sinks.opensearch.ddl import IndexDdlRunner
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
 from spark_merge.sinks.opensearch.indices import Indices
 from spark_merge.sinks.opensearch.position import OwnedPosition, WrittenBatch, position_of
@@ -107,7 +107,7 @@ class OpenSearchSink:
             self._position.check_next(first.seq)
             self._position.change(written)
         self._fit.clear()
-        DdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(found)
+        IndexDdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(found)
         if settings.refresh == "accept":
             self._refresh(ours(last.next_schemas).keys())
 

@@ -18,7 +18,7 @@ from sidecar.core.model import Seq
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.cut import spread, stages
-from spark_merge.sinks.folder.layout import DeliveredFile, Identity
+from spark_merge.sinks.folder.layout import DeliveredFile, FolderIdentity
 from spark_merge.sinks.folder.output import OutputFolder, segment_of
 from spark_merge.sinks.spool.keeping import Bounds, Keeping
 from spark_merge.sinks.spool.writer import FORMAT, SpoolWriter
@@ -32,7 +32,7 @@ class SpoolSink:
 
     def __init__(self, folder: Folder, *, log_id: str, bounds: Bounds) -> None:
         self.folder = folder
-        self._output = OutputFolder(folder, Identity(log_id, FORMAT, CHUNK_PARTS, 0))
+        self._output = OutputFolder(folder, FolderIdentity(log_id, FORMAT, CHUNK_PARTS, 0))
         self._keeping = Keeping(folder, bounds)
 
     def look(self) -> Accepted | None:

@@ -17,7 +17,7 @@ from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head
 from spark_merge.ddl.conversion import Conversion, conversion
-from spark_merge.ddl.effects import Fate, TableEffect, effects
+from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.encode.block import Block, image_columns
 from spark_merge.sinks.sqlite.database import quoted
 
@@ -56,18 +56,18 @@ def statements(head: Head, done: Collection[CommitTs]) -> list[str]:
         if effect.rows_leave:
             raise _refused(head, effect, "rows leave with a partition, without a change event of each")
         match effect.fate:
-            case Fate.CREATED:
+            case TableFate.CREATED:
                 continue
-            case Fate.DROPPED | Fate.GONE | Fate.EMPTIED:
+            case TableFate.DROPPED | TableFate.GONE | TableFate.EMPTIED:
                 assert effect.before is not None, "it was there"
                 drops.append(f"DROP TABLE IF EXISTS {_name(effect.before.name)}")
-            case Fate.KEPT | Fate.RENAMED:
+            case TableFate.KEPT | TableFate.RENAMED:
                 if effect.changes_columns or (effect.before is not None and effect.before.name != effect.name):
                     copy = quoted(f"_ticdc_dump_copy_{len(renames)}")
                     copies += _copied(head, effect, copy)
                     drops.append(f"DROP TABLE {_name(_before(effect).name)}")
                     renames.append(f"ALTER TABLE {copy} RENAME TO {_name(effect.name)}")
-            case Fate.EXCHANGED | Fate.ARRIVED | Fate.UNKEYED | Fate.UNKNOWN:
+            case TableFate.EXCHANGED | TableFate.ARRIVED | TableFate.UNKEYED | TableFate.UNKNOWN:
                 raise _refused(head, effect, f"of {effect.name} rows come or go without a change event of each ({effect.fate.value})")
             case _ as never:
                 assert_never(never)

@@ -32,9 +32,9 @@ from spark_merge.contract import Accepted, Owner
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import check_exclusive, taken
 from spark_merge.sinks.position import Missed, OutputState, Stored
-from spark_merge.sinks.storage.identity import Identity, claim_identity, read_identity
+from spark_merge.sinks.storage.identity import StorageIdentity, claim_identity, read_identity
 from spark_merge.sinks.storage.layout import COMMITS, HEAD_OF_VERSION_1, HEADS, PROBE, StoragePlace, commit_path, head_path
-from spark_merge.sinks.storage.names import Last, Named, NamesChange, StorageNames, TableVersion
+from spark_merge.sinks.storage.names import Last, Named, NamesChange, StorageNames, StoredVersion
 from spark_merge.sinks.storage.options import StorageOptions
 from spark_merge.sinks.storage.publish import publish
 
@@ -66,7 +66,7 @@ class StorageCommit:
 class StorageVersion(NamedTuple):
     """What the next swap is compared with; `last` None where no commit is."""
 
-    identity: Identity
+    identity: StorageIdentity
     last: StorageCommit | None
 
 
@@ -105,7 +105,7 @@ class StoragePositions:
     def _opened(self, before: Stored[StorageNames] | None, after: OutputState[StorageNames]) -> Stored[StorageNames] | Missed:
         check_exclusive(self._folder, PROBE)
         known = None if before is None else _version(before)
-        identity = claim_identity(self._folder, known and known.identity, Identity(after.log_id, self._options))
+        identity = claim_identity(self._folder, known and known.identity, StorageIdentity(after.log_id, self._options))
         if identity is None:
             return Missed.CONFLICT
         version = StorageVersion(identity, known and known.last)
@@ -250,7 +250,7 @@ def _change_to_plain(change: NamesChange) -> dict[str, Any]:
 
 def _change_of(found: Any) -> NamesChange:
     versions = {
-        TableName(schema, table): None if one is None else TableVersion(int(one[0]), one[1]) for schema, table, one in found["versions"]
+        TableName(schema, table): None if one is None else StoredVersion(int(one[0]), one[1]) for schema, table, one in found["versions"]
     }
     lasts = {
         StoragePlace(TableName(schema, table), int(partition)): Last(int(version), date, int(number))

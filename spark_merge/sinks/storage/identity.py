@@ -18,7 +18,7 @@ VERSIONS = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class StorageIdentity:
     log_id: str
     options: StorageOptions
     version: int = VERSIONS[-1]
@@ -27,7 +27,7 @@ class Identity:
         return json.dumps({"version": self.version, "log_id": self.log_id, "options": dict(self.options.told)}).encode()
 
 
-def read_identity(folder: Folder, options: StorageOptions) -> Identity | None:
+def read_identity(folder: Folder, options: StorageOptions) -> StorageIdentity | None:
     """None where the folder is new. Raises SinkError for a folder of somebody else, or one that is written in another
     way than `options`."""
     with storage_errors(folder):
@@ -47,10 +47,10 @@ def read_identity(folder: Folder, options: StorageOptions) -> Identity | None:
             f"{folder} was begun with other values of {', '.join(differing)}",
             hint="give the same ones, or deliver to a new folder: its readers go by them",
         )
-    return Identity(log_id, options, version)
+    return StorageIdentity(log_id, options, version)
 
 
-def claim_identity(folder: Folder, known: Identity | None, mine: Identity) -> Identity | None:
+def claim_identity(folder: Folder, known: StorageIdentity | None, mine: StorageIdentity) -> StorageIdentity | None:
     """The folder says that it is `mine`; None where it was new and another worker was first."""
     with storage_errors(folder):
         if known is None and not storage.create_exclusively(folder, IDENTITY, mine.to_json()):

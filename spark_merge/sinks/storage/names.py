@@ -24,7 +24,7 @@ from spark_merge.sinks.storage.options import StorageOptions
 from spark_merge.sinks.storage.schema_file import SchemaFile, schema_file
 
 
-class TableVersion(NamedTuple):
+class StoredVersion(NamedTuple):
     """Of a table. `checksum`: of its schema file, None before that is written."""
 
     version: int
@@ -45,7 +45,7 @@ class StorageNames:
 
     begin_ts: int = 0
     date: str = ""
-    versions: Mapping[TableName, TableVersion] = field(default_factory=dict)
+    versions: Mapping[TableName, StoredVersion] = field(default_factory=dict)
     lasts: Mapping[StoragePlace, Last] = field(default_factory=dict)
 
     def after(self, change: NamesChange) -> StorageNames:
@@ -62,7 +62,7 @@ class NamesChange:
 
     begin_ts: int = 0
     date: str = ""
-    versions: Mapping[TableName, TableVersion | None] = field(default_factory=dict)
+    versions: Mapping[TableName, StoredVersion | None] = field(default_factory=dict)
     lasts: Mapping[StoragePlace, Last] = field(default_factory=dict)
 
 
@@ -105,11 +105,11 @@ class _Naming:
         self._names, self._options, self._heads = names, options, heads
         self.date = date
         self.begin_ts = names.begin_ts or max(1, heads[0].manifest.after_ts)
-        self.versions: dict[TableName, TableVersion | None] = {}
+        self.versions: dict[TableName, StoredVersion | None] = {}
         self.lasts: dict[StoragePlace, Last] = {}
         self.before: list[SchemaFile] = []
         self.after: list[SchemaFile] = []
-        self._told: dict[TableName, TableVersion] = {}
+        self._told: dict[TableName, StoredVersion] = {}
 
     def file(self, place: StoragePlace) -> str:
         """The name of the next file of this place."""
@@ -123,14 +123,14 @@ class _Naming:
     def _version(self, name: TableName) -> int:
         """Of the batch's rows of this table; its schema file is written, or will be before them."""
         if name not in self._told:
-            found = self._names.versions.get(name, TableVersion(self.begin_ts, None))
+            found = self._names.versions.get(name, StoredVersion(self.begin_ts, None))
             told = self._file(name, schema_of(self._heads[0].schemas, name), found.version)
             if found.checksum is not None and found.checksum != told.checksum:
                 told = replace(told, version=max(found.version + 1, self._heads[0].manifest.after_ts))
             if told.version != found.version or found.checksum is None:
                 self.before.append(told)
-                self.versions[name] = TableVersion(told.version, told.checksum)
-            self._told[name] = TableVersion(told.version, told.checksum)
+                self.versions[name] = StoredVersion(told.version, told.checksum)
+            self._told[name] = StoredVersion(told.version, told.checksum)
         return self._told[name].version
 
     def _file(self, name: TableName, table: TableSchema | None, version: int, ddl: DdlRecord | None = None) -> SchemaFile:
@@ -158,7 +158,7 @@ class _Naming:
         made = self._file(name, table, version, ddl)
         self.after.append(made)
         if name.table:
-            self.versions[name] = TableVersion(version, made.checksum) if stays else None
+            self.versions[name] = StoredVersion(version, made.checksum) if stays else None
 
 
 def _name_after(ddl: DdlRecord, head: Head) -> TableName:

@@ -15,7 +15,7 @@ from spark_merge.encode.csv_lines import CsvForm
 from spark_merge.encode.messages import Architecture, Encoder
 from spark_merge.encode.zone import zone_of
 from spark_merge.protocols import encoder
-from spark_merge.sinks.options import Kind, flag, is_word, names_of, number, one_of, option, options_in, read, seconds, text, texts_of
+from spark_merge.sinks.options import ValueKind, flag, is_word, names_of, number, one_of, option, options_in, read, seconds, text, texts_of
 
 Protocol: TypeAlias = Literal["csv", "canal-json"]
 DateSeparator: TypeAlias = Literal["none", "year", "month", "day"]
@@ -28,7 +28,7 @@ _NO_HANDLE_KEY = "TiCDC's new architecture has no such column, and what the clas
 _FLAG = flag(any_case=True)
 
 
-def _word(*known: Any) -> Kind[Any]:
+def _word(*known: Any) -> ValueKind[Any]:
     return one_of(*known, any_case=True)
 
 
@@ -83,7 +83,7 @@ class Csv:
 
 
 @dataclass(frozen=True, slots=True)
-class CanalJson:
+class StoredCanalJson:
     """As the Kafka sink's."""
 
     tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "Of canal-json. Only `true` is possible.")
@@ -103,13 +103,13 @@ class FileForm(NamedTuple):
 
 FORMS: dict[Protocol, FileForm] = {
     "csv": FileForm("csv", Csv, is_encoded=False),
-    "canal-json": FileForm("json", CanalJson, is_encoded=True),
+    "canal-json": FileForm("json", StoredCanalJson, is_encoded=True),
 }
 
 _FORMLESS = frozenset({"file-size", "flush-interval", "csv.output-handle-key"})
 """Options that do not decide the form of an output."""
 
-OPTIONS = (StorageOptions, Csv, CanalJson, NO_EFFECT)
+OPTIONS = (StorageOptions, Csv, StoredCanalJson, NO_EFFECT)
 PARAMETERS = names_of(*OPTIONS)
 
 
@@ -119,7 +119,7 @@ def options_of(given: Mapping[str, str]) -> StorageOptions:
     if options.handle_key:
         raise SinkError(f"storage is not written with csv.output-handle-key=true: {_NO_HANDLE_KEY}", hint="leave csv.output-handle-key out")
     own = FORMS[options.protocol].own
-    for name in sorted(given.keys() & names_of(Csv, CanalJson) - names_of(own)):
+    for name in sorted(given.keys() & names_of(Csv, StoredCanalJson) - names_of(own)):
         raise SinkError(f"{name} is not of protocol={options.protocol}", hint=f"leave {name} out, or set the other protocol")
     deciding = [one for declared in (StorageOptions, own) for one in options_in(declared) if one.name not in _FORMLESS]
     return replace(

@@ -21,7 +21,7 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
-from sidecar.core.schema_step import Fate, TableStep, steps
+from sidecar.core.schema_step import SchemaFate, TableStep, steps
 from sidecar.errors import FeedUnsuitable, SourceError, SourceLost, UnsupportedDdl
 from tests.support.changes import put, resolved
 from tests.unit.test_pipeline import SCHEMAS, TABLE, Stage
@@ -176,12 +176,12 @@ def test_of_an_exchange_both_tables_are_seen_though_the_ddl_names_one() -> None:
     followed = Followed(History({0: tables(parts, other), 1100: tables(*exchanged)}))
     before = followed.schemas.begin()
     after = followed.schemas.after([ddl(1100, T, "ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE u")])
-    assert steps(before, after, named={T}) == (TableStep(T, T, Fate.AGAIN), TableStep(U, U, Fate.AGAIN))
+    assert steps(before, after, named={T}) == (TableStep(T, T, SchemaFate.AGAIN), TableStep(U, U, SchemaFate.AGAIN))
 
 
 def test_a_table_that_is_renamed_out_of_the_rules_is_gone_and_within_them_it_is_the_same() -> None:
     renamed = tables(replace(table(T, 1), name=U))
-    for carried, expected in (((T,), TableStep(T, None, Fate.GONE)), ((T, U), TableStep(T, U, Fate.KEPT))):
+    for carried, expected in (((T,), TableStep(T, None, SchemaFate.GONE)), ((T, U), TableStep(T, U, SchemaFate.KEPT))):
         followed = Followed(History({0: tables(table(T, 1)), 1100: renamed}), carried=carried)
         before = followed.schemas.begin()
         assert steps(before, followed.schemas.after([ddl(1100)]), named={T}) == (expected,)
@@ -272,7 +272,7 @@ def test_an_index_that_is_added_is_told_after_its_ddl_and_other_tables_stay() ->
     taken = followed.schemas.after([ddl(500, T, "ALTER TABLE t ADD INDEX i (id)")])
     assert taken == tables(after[0], before[1]), "what no DDL has named yet is as the log has it"
     assert taken != started, "so the log writes a schemas file"
-    assert steps(started, taken, named={T}) == (TableStep(T, T, Fate.KEPT),)
+    assert steps(started, taken, named={T}) == (TableStep(T, T, SchemaFate.KEPT),)
 
 
 def test_an_answer_with_another_definition_alone_does_not_show_a_ddl() -> None:
@@ -373,7 +373,7 @@ def test_a_ddl_that_names_its_table_in_another_case_changes_its_columns() -> Non
     after = followed.schemas.after([ddl(2000, TableName("shop", "t"))])
     assert after[own].columns == (ID, NOTE)
     (step,) = steps(tables(table(own, 1)), tables(table(own, 1)), named={TableName("shop", "T")})
-    assert (step.after, step.fate) == (own, Fate.KEPT)
+    assert (step.after, step.fate) == (own, SchemaFate.KEPT)
 
 
 def test_a_table_that_comes_back_without_a_ddl_stops_by_name() -> None:

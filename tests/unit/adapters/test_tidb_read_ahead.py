@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sidecar.adapters.tidb.read import Chunk
+from sidecar.adapters.tidb.read import SelectedChunk
 from sidecar.adapters.tidb.source import TidbSource, _Ahead
 from sidecar.config import SourceSection
 from sidecar.core.messages import Brackets, ReadChunk
@@ -29,7 +29,7 @@ def source() -> Iterator[TidbSource]:
 def ahead(source: TidbSource) -> _Ahead:
     """Read behind chunk 7, up to now."""
     rows = pa.table({"id": pa.array([101], pa.int64())})
-    chunk = Chunk(rows, SCHEMAS[TABLE].columns, source._chunks._in_force, ("101",), None, False, (), 0.1)
+    chunk = SelectedChunk(rows, SCHEMAS[TABLE].columns, source._chunks._in_force, ("101",), None, False, (), 0.1)
     return _Ahead(7, replace(FOLLOWS, number=7, follows=None), chunk)
 
 

@@ -15,8 +15,8 @@ import pytest
 from sidecar.adapters.tidb import sql
 from sidecar.adapters.tidb.sql import (
     Account,
-    Flavour,
-    Session,
+    SourceFlavour,
+    TidbSession,
     carried_out,
     end_questions,
     is_away,
@@ -35,22 +35,23 @@ DENIED = pymysql.err.OperationalError(1142, "SELECT command denied")
 
 
 def test_a_session_of_tidb_reads_the_present_whatever_the_clusters_defaults_are() -> None:
-    found = setup_statements(Flavour.TIDB, statement_timeout_s=2.5)
+    found = setup_statements(SourceFlavour.TIDB, statement_timeout_s=2.5)
     assert {"SET tidb_snapshot = ''", "SET tidb_low_resolution_tso = OFF", "SET tidb_read_staleness = 0"} <= set(found)
     assert "SET max_execution_time = 2500" in found
     assert "SET time_zone = '+00:00'" in found
     assert "SET transaction_isolation = 'REPEATABLE-READ'" in found, "else a SELECT reads later than its transaction's TSO"
 
 
-@pytest.mark.parametrize("flavour", Flavour)
-def test_no_default_of_the_server_cuts_what_is_read(flavour: Flavour) -> None:
+@pytest.mark.parametrize("flavour", SourceFlavour)
+def test_no_default_of_the_server_cuts_what_is_read(flavour: SourceFlavour) -> None:
     assert "SET sql_select_limit = 18446744073709551615" in setup_statements(flavour, statement_timeout_s=1)
 
 
 @pytest.mark.parametrize(
-    ("flavour", "expected"), [(Flavour.MARIADB, "SET max_statement_time = 2.5"), (Flavour.MYSQL, "SET max_execution_time = 2500")]
+    ("flavour", "expected"),
+    [(SourceFlavour.MARIADB, "SET max_statement_time = 2.5"), (SourceFlavour.MYSQL, "SET max_execution_time = 2500")],
 )
-def test_each_server_has_its_own_statement_timeout(flavour: Flavour, expected: str) -> None:
+def test_each_server_has_its_own_statement_timeout(flavour: SourceFlavour, expected: str) -> None:
     assert expected in setup_statements(flavour, statement_timeout_s=2.5)
 
 
@@ -93,7 +94,7 @@ def test_an_action_is_tried_again_while_its_errors_pass() -> None:
             raise error
         return "done"
 
-    assert carried_out(Session(replace(ACCOUNT, retry_s=30)), action, doing="trying") == "done"
+    assert carried_out(TidbSession(replace(ACCOUNT, retry_s=30)), action, doing="trying") == "done"
 
 
 def test_an_action_is_tried_until_the_time_is_up() -> None:
@@ -104,7 +105,7 @@ def test_an_action_is_tried_until_the_time_is_up() -> None:
         raise LOST
 
     with pytest.raises(SourceError, match=r"a@b@tidb.example:4000: trying failed: Lost connection \(error 2013\)") as caught:
-        carried_out(Session(ACCOUNT), action, doing="trying")
+        carried_out(TidbSession(ACCOUNT), action, doing="trying")
     assert len(tries) > 1
     assert "tried for 0.3 s" in caught.value.hint
 
@@ -118,7 +119,7 @@ def test_an_error_that_does_not_pass_or_comes_after_the_stop_is_not_tried_again(
         raise LOST if stopped else DENIED
 
     with pytest.raises(SourceError):
-        carried_out(Session(ACCOUNT), action, doing="trying", stopped=lambda: stopped)
+        carried_out(TidbSession(ACCOUNT), action, doing="trying", stopped=lambda: stopped)
     assert len(tries) == 1
 
 
@@ -139,7 +140,7 @@ def test_every_error_has_a_way_out(error: Exception, hint: str) -> None:
 
 
 def test_a_session_that_was_interrupted_opens_no_connection() -> None:
-    session = Session(ACCOUNT)
+    session = TidbSession(ACCOUNT)
     session.interrupt()
     with pytest.raises(pymysql.err.OperationalError, match="2013"):
         session.rows("SELECT 1")
@@ -158,7 +159,7 @@ def test_whoever_asks_a_server_that_says_nothing_hears_of_the_end_and_asks_no_mo
     monkeypatch.setattr(sql, "_ending", Event())
     account = replace(ACCOUNT, host="127.0.0.1", port=silent.getsockname()[1], statement_timeout_s=600, retry_s=600)
 
-    session = Session(account)
+    session = TidbSession(account)
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(carried_out, session, lambda: session.rows("SELECT 1"), doing="asking")
         connected, _ = silent.accept()
@@ -167,7 +168,7 @@ def test_whoever_asks_a_server_that_says_nothing_hears_of_the_end_and_asks_no_mo
         assert isinstance(asked.exception(timeout=PATIENCE_S), SourceLost)
         connected.close()
     with pytest.raises(SourceLost):
-        carried_out(other := Session(account), lambda: other.rows("SELECT 1"), doing="asking")
+        carried_out(other := TidbSession(account), lambda: other.rows("SELECT 1"), doing="asking")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_a_server_is_away_that_was_not_to_be_had_and_not_one_that_said_no_or_tak
         raise pymysql.err.OperationalError(code, "text")
 
     with pytest.raises(SourceError) as caught:
-        carried_out(Session(replace(ACCOUNT, retry_s=0.01)), action, doing="trying")
+        carried_out(TidbSession(replace(ACCOUNT, retry_s=0.01)), action, doing="trying")
     assert is_away(caught.value) is away
 
 

@@ -12,11 +12,11 @@ from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.cli import remove
 from sidecar.cli.main import main
 from sidecar.run import leaving
-from sidecar.run.leaving import KeptBehind, Left, Reach
+from sidecar.run.leaving import KeptBehind, LeftBehind, Reach
 from sidecar.ticdc.changefeed import ChangefeedName
 
 KEPT = KeptBehind(
-    ChangefeedName("default", "default", "orders"), ("/r/1",), ("/r/1/epoch",), ("ticdc-dump-x",), (Left("a log", "delete it"),)
+    ChangefeedName("default", "default", "orders"), ("/r/1",), ("/r/1/epoch",), ("ticdc-dump-x",), (LeftBehind("a log", "delete it"),)
 )
 
 

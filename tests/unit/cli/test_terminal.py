@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sidecar.cli import terminal
 from sidecar.cli.dump_view import look, preview_view, status_view, statuses_table
-from sidecar.cli.terminal import Look, View, console_for, tell
+from sidecar.cli.terminal import TerminalLook, View, console_for, tell
 from sidecar.errors import ConfigError
 from sidecar.process.printable import printable
 from ticdc_dump.v1 import control_pb2 as pb
@@ -64,7 +64,7 @@ def test_no_text_of_others_reaches_a_terminal_as_a_command(
         console.print(one)
     with View(console) as view:
         view.show(look(STATUS))
-        view.show(Look("done", picture=lambda: Text("done", style="green"), line=lambda: "done"))
+        view.show(TerminalLook("done", picture=lambda: Text("done", style="green"), line=lambda: "done"))
     told = capsys.readouterr().out
     assert SEEN in told
     assert "done" in told

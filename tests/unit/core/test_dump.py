@@ -11,7 +11,7 @@ import pytest
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import MISFITS_MAX
-from sidecar.core.dump_start import Demand, DumpLimits, Room
+from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom
 from sidecar.core.messages import (
     Brackets,
     ChunkMisfit,
@@ -126,18 +126,18 @@ def test_settings_that_cannot_be_are_refused_and_change_nothing(wrong: Settings)
 def test_the_room_that_sinks_leave_bounds_what_is_open_but_for_one_chunk_when_nothing_is() -> None:
     d = dump(limits=DumpLimits(readers=2))
     d.request(StartDump(FIRST, (A, B), Brackets.SNAPSHOT, 100))
-    d.allow(Room(0, 1 << 20, 400))
+    d.allow(DumpRoom(0, 1 << 20, 400))
     assert d.next() == []
     assert d.demand().held
-    d.allow(Room(1, 1 << 20, 400))
+    d.allow(DumpRoom(1, 1 << 20, 400))
     (read,) = d.next()
     assert isinstance(read, ReadChunk)
     assert read.rows_max == 100, "a quarter of the width: two readers, and as much for the sinks"
     assert d.demand() == Demand(100, held=True, readers=2)
-    d.allow(Room(200, 1 << 20, 400))
+    d.allow(DumpRoom(200, 1 << 20, 400))
     assert len(d.next()) == 1
     assert d.demand().open_rows == 200
-    d.allow(Room(100, 1 << 20, 400))
+    d.allow(DumpRoom(100, 1 << 20, 400))
     file = ChunkFile(A, "1-1", 100, 1000, None, ("100",), CommitTs(500))
     assert d.handle(ChunkRead(read.number, file, exhausted=False)) == [], "the window ends instead"
     d.segment(SegmentBuilt(Seq(5), CommitTs(400), CommitTs(500)), [])

@@ -9,7 +9,7 @@ import pytest
 from sidecar.core.messages import Brackets, Pace, StartDump
 from sidecar.core.model import Column, CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress, TableProgress
-from sidecar.core.schema_step import Beside, Fate, Rewrites, TableStep, rewritten, steps
+from sidecar.core.schema_step import Beside, Rewrites, SchemaFate, TableStep, rewritten, steps
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
 ID = Column("id", "int", nullable=False)
@@ -78,7 +78,7 @@ def test_it_is_counted_with_its_tables_where_the_feed_can_be_wrong() -> None:
 
 @pytest.mark.parametrize("state", [DumpState.RUNNING, DumpState.PAUSED])
 def test_a_dump_that_is_not_over_reads_the_table_from_the_beginning(state: DumpState) -> None:
-    assert passed(Beside.READ_AGAIN, progress(state, T, U)) == ((TableStep(T, T, Fate.AGAIN),), None)
+    assert passed(Beside.READ_AGAIN, progress(state, T, U)) == ((TableStep(T, T, SchemaFate.AGAIN),), None)
 
 
 def test_a_dump_that_has_finished_is_followed_by_one_of_its_rewritten_tables() -> None:
@@ -97,6 +97,6 @@ def test_where_nothing_was_dumped_nothing_is_read_again(last: Progress | None) -
 
 def test_a_dump_that_takes_in_more_takes_in_what_is_rewritten_meanwhile_and_another_does_not() -> None:
     found, _ = passed(Beside.READ_AGAIN, progress(DumpState.RUNNING, U, grows=True))
-    assert TableStep(None, T, Fate.BORN) in found
+    assert TableStep(None, T, SchemaFate.BORN) in found
     found, _ = passed(Beside.READ_AGAIN, progress(DumpState.RUNNING, U))
-    assert TableStep(None, T, Fate.BORN) not in found
+    assert TableStep(None, T, SchemaFate.BORN) not in found

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core.model import Column, Former, TableName, TableSchema
-from sidecar.core.schema_step import Fate, TableStep, steps
+from sidecar.core.schema_step import SchemaFate, TableStep, steps
 
 ID, X = Column("id", "int", nullable=False), Column("x", "text")
 
@@ -69,4 +69,4 @@ def test_a_table_that_the_ddl_names_is_read_again_from_where_the_log_is_though_i
 
 
 def test_a_step_says_what_it_is_of() -> None:
-    assert steps({}, {TableName("s", "t"): table("t")}, named=()) == (TableStep(None, TableName("s", "t"), Fate.BORN),)
+    assert steps({}, {TableName("s", "t"): table("t")}, named=()) == (TableStep(None, TableName("s", "t"), SchemaFate.BORN),)

@@ -10,7 +10,7 @@ from sidecar.core.model import Column, Kind, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.ddl.columns import column_effects
 from spark_merge.ddl.conversion import Conversion, conversion
-from spark_merge.sinks.clickhouse.alter import TableChange, change
+from spark_merge.sinks.clickhouse.alter import ColumnChanges, change
 from spark_merge.sinks.clickhouse.columns import column_type, kept_as
 
 
@@ -30,7 +30,7 @@ def test_what_has_another_text_in_tidb_or_one_by_the_sessions_zone_does_not_beco
     assert conversion(Column("a", kind), Column("a", "text")) is None
 
 
-def changed(before: Column, after: Column) -> TableChange:
+def changed(before: Column, after: Column) -> ColumnChanges:
     """At a ClickHouse table with dates=text."""
     was, now = (TableSchema(TableName("s", "t"), (Column("id", "int"), one), ("id",)) for one in (before, after))
     kept, there = kept_as(was, "text"), {}
@@ -57,4 +57,4 @@ def test_a_date_that_clickhouse_keeps_as_a_text_is_judged_by_its_type_at_the_sou
 
 def test_a_date_that_clickhouse_keeps_as_a_text_may_become_a_text() -> None:
     at = Column("a", "datetime", scale=3)
-    assert changed(at, Column("a", "text")) == changed(at, replace(at, nullable=False)) == TableChange((), ())
+    assert changed(at, Column("a", "text")) == changed(at, replace(at, nullable=False)) == ColumnChanges((), ())

@@ -6,7 +6,7 @@ from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
 from spark_merge.ddl.logged import logged_ddls
-from spark_merge.ddl.statement import Kind
+from spark_merge.ddl.statement import StatementKind
 
 TABLE = TableSchema(TableName("s", "a"), (Column("id", "int", nullable=False),), ("id",))
 
@@ -19,11 +19,11 @@ def head(query: str) -> Head:
 
 def test_of_a_text_that_is_not_understood_the_first_words_count() -> None:
     for query, kind in (
-        ("CREATE TABLE a (id INT PRIMARY KEY) SOMETHING NEW", Kind.CREATE_TABLE),
-        ("TRUNCATE TABLE a SOMETHING", Kind.TRUNCATE),
-        ("ALTER TABLE a SOMETHING NEW", Kind.ALTER_TABLE),
-        ("RECOVER TABLE a", Kind.UNREAD),
-        ("ALTER TABLE a \x01", Kind.UNREAD),
+        ("CREATE TABLE a (id INT PRIMARY KEY) SOMETHING NEW", StatementKind.CREATE_TABLE),
+        ("TRUNCATE TABLE a SOMETHING", StatementKind.TRUNCATE),
+        ("ALTER TABLE a SOMETHING NEW", StatementKind.ALTER_TABLE),
+        ("RECOVER TABLE a", StatementKind.UNREAD),
+        ("ALTER TABLE a \x01", StatementKind.UNREAD),
     ):
         found = head(query)
         ((ddl,)) = logged_ddls(found, found.ddls)

@@ -12,7 +12,7 @@ from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
-from spark_merge.ddl.reader import Reader, words
+from spark_merge.ddl.reader import TokenReader, words
 from spark_merge.ddl.routes import APART, Routes, check_apart, routes_of
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
 
@@ -152,7 +152,7 @@ def test_a_name_without_a_schema_that_goes_to_another_one_is_found_by_its_id() -
 
 
 def test_a_reader_passes_over_nothing_that_was_not_asked_for() -> None:
-    reader = Reader("alter table a.b", "s")
+    reader = TokenReader("alter table a.b", "s")
     assert not reader.skip("ALTER VIEW")
     assert reader.take("ALTER TABLE|VIEW")
     assert reader.table() == TableName("a", "b")

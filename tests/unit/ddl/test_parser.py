@@ -11,7 +11,7 @@ from sidecar.core.model import Ddl, Message, TableName
 from sidecar.errors import UnsupportedDdl
 from sidecar.replay.recording import Recording
 from spark_merge.ddl.parser import parsed
-from spark_merge.ddl.statement import Feature, Kind
+from spark_merge.ddl.statement import Feature, StatementKind
 from spark_merge.ddl.tokens import quoted, tokens
 from spark_merge.sinks.mysql.ddl_dialect import DECISIONS, Dialect, TableCharset, dialect_of, rendered
 from tests.support.recordings import recording
@@ -71,13 +71,13 @@ def test_every_recorded_ddl_but_views_is_understood_as_ticdc_sent_it(name: str, 
 def check(schema: str, query: str) -> None:
     """It is given to each target, and what a target is given is understood to the same text: nothing is half copied."""
     statement = parsed(query, schema)
-    if statement.kind is Kind.CREATE_VIEW:
+    if statement.kind is StatementKind.CREATE_VIEW:
         with pytest.raises(UnsupportedDdl, match="makes a view"):
             rendered(statement, MARIADB)
         return
     for dialect in Dialect:
         text = rendered(statement, dialect)
-        assert statement.kind is Kind.NOTHING or text
+        assert statement.kind is StatementKind.NOTHING or text
         assert rendered(parsed(text, "another"), dialect) == text, "names have schemas, and nothing else changes"
 
 
@@ -119,7 +119,11 @@ def test_tables_are_named_in_the_order_of_the_text_and_moves_in_turn() -> None:
     assert found.tables() == tuple(TableName("s", one) for one in ("a", "tmp", "b"))
     assert [(one.table, to.table) for one, to in found.moves] == [("a", "tmp"), ("b", "a"), ("tmp", "b")]
     exchanged = parsed("alter table t exchange partition `P 1` with table u", "s")
-    assert (exchanged.kind, exchanged.partition, exchanged.moves) == (Kind.EXCHANGE, "P 1", ((TableName("s", "t"), TableName("s", "u")),))
+    assert (exchanged.kind, exchanged.partition, exchanged.moves) == (
+        StatementKind.EXCHANGE,
+        "P 1",
+        ((TableName("s", "t"), TableName("s", "u")),),
+    )
 
 
 # ---- what TiDB alone knows -----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from sidecar.errors import ConfigError, SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import CHANGES
 from spark_merge.encode import canal_json
-from spark_merge.encode.canal_json import CanalJson
+from spark_merge.encode.canal_json import CanalJsonEncoder
 from spark_merge.encode.messages import RowMessage
 from spark_merge.protocols import encoder
 from tests.lanes import examples
@@ -123,7 +123,7 @@ def test_a_resolved_mark_and_a_ddl() -> None:
 
 def test_it_goes_to_tasks_and_both_architectures_are_one() -> None:
     found = pickle.loads(pickle.dumps(made(time_zone="Asia/Shanghai")))
-    assert found == CanalJson(ZoneInfo("Asia/Shanghai"))
+    assert found == CanalJsonEncoder(ZoneInfo("Asia/Shanghai"))
     assert encoder("canal-json", architecture="new", options=ON) == encoder("canal-json", architecture="classic", options=ON)
 
 
@@ -147,7 +147,7 @@ def test_an_option_that_cannot_be_written_is_refused_by_name(options: dict[str, 
 
 def test_what_changes_nothing_is_let_pass() -> None:
     given = {"large-message-handle-option": "none", "output-row-key": "false", "max-message-bytes": "1000", "content-compatible": "False"}
-    assert encoder("canal-json", architecture="new", options=ON | given) == CanalJson(ZoneInfo("UTC"))
+    assert encoder("canal-json", architecture="new", options=ON | given) == CanalJsonEncoder(ZoneInfo("UTC"))
 
 
 def test_without_a_definition_it_names_the_table() -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from sidecar.core.model import CommitTs, Seq
 from spark_merge.contract import CHANGES, RANK_CHUNK, ChunkPiece, DueChunk, Survivors
 from spark_merge.encode.messages import inserts
-from spark_merge.encode.open_protocol import OpenProtocol
+from spark_merge.encode.open_protocol import OpenProtocolEncoder
 from tests.support.deliveries import ORDERS, SCHEMA
 from tests.unit.encode.open_tables import table
 
@@ -37,5 +37,5 @@ def test_no_survivors_are_no_inserts() -> None:
 
 def test_survivors_can_be_encoded() -> None:
     schema = table([("id", "int(11)"), ("name", "text")])
-    [message] = OpenProtocol("new").rows(schema, inserts(piece([("1", "a")], [0]), schema), None)
+    [message] = OpenProtocolEncoder("new").rows(schema, inserts(piece([("1", "a")], [0]), schema), None)
     assert (message.value or b"")[8:].startswith(b'{"u":{"id":')

@@ -16,12 +16,12 @@ from sidecar.errors import ConfigError, SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.encode import open_protocol
 from spark_merge.encode.messages import Architecture, RowMessage
-from spark_merge.encode.open_protocol import OpenProtocol, encoder
+from spark_merge.encode.open_protocol import OpenProtocolEncoder, encoder
 from tests.lanes import examples
 from tests.unit.encode import open_slow
 from tests.unit.encode.open_tables import ALL, Image, changed, changes, pairs, table
 
-CLASSIC, NEW = OpenProtocol("classic"), OpenProtocol("new")
+CLASSIC, NEW = OpenProtocolEncoder("classic"), OpenProtocolEncoder("new")
 PLAIN = table([("id", "int(11)"), ("b", "varchar(20)"), ("a", "varchar(20)")])
 
 
@@ -36,7 +36,7 @@ def change_of(message: RowMessage) -> Change:
     return found
 
 
-def texts(encoder: OpenProtocol, *images: tuple[Image | None, Image | None]) -> list[tuple[str, str]]:
+def texts(encoder: OpenProtocolEncoder, *images: tuple[Image | None, Image | None]) -> list[tuple[str, str]]:
     """Key and value JSON of each row of PLAIN."""
     found = [change_of(message) for message in encoder.rows(PLAIN, changes(PLAIN, *images), None)]
     return [(one.key.decode(), one.value.decode()) for one in found]
@@ -92,7 +92,7 @@ def test_a_key_that_is_not_the_handle_tells_no_row_id() -> None:
         (NEW, b'{"ts":100,"scm":"shop","tbl":"t","t":1,"ptn":77}'),
     ],
 )
-def test_a_row_of_a_partitioned_table_names_its_partition(told: OpenProtocol, key: bytes) -> None:
+def test_a_row_of_a_partitioned_table_names_its_partition(told: OpenProtocolEncoder, key: bytes) -> None:
     schema = table([("id", "int(11)")], partitioning="PARTITION BY HASH (`id`) PARTITIONS 2")
     [message] = told.rows(schema, changes(schema, (None, ["5"])), [77])
     assert change_of(message).key == key
@@ -178,7 +178,7 @@ def test_columns_give_what_rows_give(architecture: Architecture, tz: str) -> Non
         expected = [
             open_slow.row(ALL, 100 + place, before, after, architecture=architecture, tz=tz) for place, (before, after) in enumerate(images)
         ]
-        assert OpenProtocol(architecture, ZoneInfo(tz)).rows(ALL, changes(ALL, *images), None) == expected, seed
+        assert OpenProtocolEncoder(architecture, ZoneInfo(tz)).rows(ALL, changes(ALL, *images), None) == expected, seed
 
 
 def test_many_rows_are_encoded_in_blocks_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from sidecar.feeds.contract import HIDDEN_LANE
 from sidecar.feeds.encoded import hidden
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls
 from sidecar.log.spill import MemorySpill
-from sidecar.pipeline import Limits, Outside, Pipeline, attach
+from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.schema.ddl import FinishedDdl
 from sidecar.ticdc.changefeed import EventFilter, FeedFilter
 from sidecar.ticdc.ddl_rules import DdlRules
@@ -92,7 +92,7 @@ class Line(Stage):
             clock=self.clock,
             spill=MemorySpill(),
         )
-        return attach(outside, changefeed_id="cf", epoch=epoch, limits=Limits())
+        return attach(outside, changefeed_id="cf", epoch=epoch, limits=PipelineLimits())
 
 
 def run(pipeline: Pipeline, enough: Callable[[], bool]) -> None:

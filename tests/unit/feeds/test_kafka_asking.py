@@ -16,7 +16,7 @@ from sidecar.feeds.kafka import names
 from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import TopicsAnswer
 from sidecar.feeds.kafka.lanes import TableTopics, Topic
-from sidecar.feeds.kafka.rounds import Answer, Question
+from sidecar.feeds.kafka.rounds import Question, RoundAnswer
 from tests.support.eventually import PATIENCE_S
 
 FIRST, SECOND = (Question(number, frozenset({"default"}), frozenset({"known"})) for number in (1, 2))
@@ -86,7 +86,7 @@ def asking(source: Source, brokers: Brokers) -> Iterator[Asking]:
     found.close()
 
 
-def answer(asking: Asking) -> Answer:
+def answer(asking: Asking) -> RoundAnswer:
     found = asking.answer(wait_s=PATIENCE_S)
     assert found is not None
     return found
@@ -108,7 +108,7 @@ def test_nobody_is_waited_for(asking: Asking, source: Source, brokers: Brokers) 
     while "brokers" not in asking.waits_for():
         assert asking.answer(wait_s=0.01) is None
     brokers.may.set()
-    assert answer(asking) == Answer(FIRST, of("default", "t"), dict.fromkeys(["default", "known", "t"], Topic("1", 1)))
+    assert answer(asking) == RoundAnswer(FIRST, of("default", "t"), dict.fromkeys(["default", "known", "t"], Topic("1", 1)))
     assert asking.waits_for() == ""
 
 
@@ -181,5 +181,5 @@ def test_a_question_that_comes_while_the_source_is_away_is_answered_too(
 def test_where_the_tables_are_those_of_the_log_no_source_is_asked(brokers: Brokers) -> None:
     asking = Asking(brokers, None)  # type: ignore[arg-type]  # a twin of the one call that is used
     asking.begin(FIRST)
-    assert answer(asking) == Answer(FIRST, of("default"), {"default": Topic("1", 1), "known": Topic("1", 1)})
+    assert answer(asking) == RoundAnswer(FIRST, of("default"), {"default": Topic("1", 1), "known": Topic("1", 1)})
     asking.close()

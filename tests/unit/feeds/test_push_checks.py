@@ -18,7 +18,7 @@ from sidecar.feeds.push.checks import listens
 from sidecar.feeds.push.messages import MessageFeed
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.log.storage import open_folder
-from sidecar.process.checks import CheckStatus, Finding
+from sidecar.process.checks import CheckFinding, CheckStatus
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.unit.feeds.pushing import Polling
 
@@ -53,7 +53,7 @@ def listening(tmp_path: Path) -> Iterator[Listening]:
         yield listen
 
 
-def asked(section: PushSection, feed: Feed | None = None) -> Finding:
+def asked(section: PushSection, feed: Feed | None = None) -> CheckFinding:
     """The finding about the address. `feed` is polled meanwhile, as its pipeline does."""
     with ThreadPoolExecutor(1) as asking:
         found = asking.submit(lambda: [*listens(section, OURS)][-1])

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import MessageUnreadable
-from sidecar.feeds.push.spans import Opened, Opening, Refused, Spans, describe
+from sidecar.feeds.push.spans import Opened, SpanOpening, SpanRefused, Spans, describe
 from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled, rows_of
 from tests.lanes import examples
 from tests.unit.feeds.pushing import sent
@@ -20,8 +20,8 @@ AM, MZ, AZ = KeyRange(b"a", b"m"), KeyRange(b"m", b"z"), KeyRange(b"a", b"z")
 T0 = CommitTs(100)
 
 
-def opened(spans: Spans, range: KeyRange = AZ, *, sender: str = "a", span: int = 1, available_ts: int = 0) -> tuple[Opening, Opened]:
-    opening = Opening(1, sender, span, range)
+def opened(spans: Spans, range: KeyRange = AZ, *, sender: str = "a", span: int = 1, available_ts: int = 0) -> tuple[SpanOpening, Opened]:
+    opening = SpanOpening(1, sender, span, range)
     answer = spans.open(opening, available_ts=available_ts, now_s=0.0)
     assert isinstance(answer, Opened)
     return opening, answer
@@ -91,16 +91,16 @@ def test_who_takes_over_parts_at_different_marks_begins_at_the_lowest(spans: Spa
 
 def test_a_sender_with_a_hole_before_what_it_has_is_refused_and_changes_nothing(spans: Spans) -> None:
     former, _ = opened(spans)
-    refused = spans.open(Opening(2, "b", 1, AZ), available_ts=101, now_s=0.0)
-    assert isinstance(refused, Refused)
+    refused = spans.open(SpanOpening(2, "b", 1, AZ), available_ts=101, now_s=0.0)
+    assert isinstance(refused, SpanRefused)
     assert refused.from_ts == 100
     assert spans.resolve(former, 150) == [Pulled(AZ, CommitTs(150))]
 
 
 @pytest.mark.parametrize("range", [KeyRange(b"0", b"1"), KeyRange(b"Z", b"c"), KeyRange(b"x", b"{"), KeyRange(b"z", b"zz")])
 def test_a_span_that_no_wanted_range_holds_is_refused(spans: Spans, range: KeyRange) -> None:
-    refused = spans.open(Opening(1, "a", 1, range), available_ts=0, now_s=0.0)
-    assert isinstance(refused, Refused)
+    refused = spans.open(SpanOpening(1, "a", 1, range), available_ts=0, now_s=0.0)
+    assert isinstance(refused, SpanRefused)
     assert refused.from_ts == 0
 
 
@@ -172,7 +172,7 @@ def test_a_mark_that_the_log_cannot_hold_is_a_broken_sender(spans: Spans, ts: in
 
 def test_an_empty_span_is_a_broken_sender(spans: Spans) -> None:
     with pytest.raises(MessageUnreadable, match="empty or reversed"):
-        spans.open(Opening(1, "a", 1, KeyRange(b"m", b"m")), available_ts=0, now_s=0.0)
+        spans.open(SpanOpening(1, "a", 1, KeyRange(b"m", b"m")), available_ts=0, now_s=0.0)
 
 
 def test_ranges_are_told_as_people_know_them() -> None:
@@ -193,7 +193,7 @@ EDGES = [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
 class Pushing:
     """A span as its sender sees it: what it must still send, and what it sent. It never hears that it lost anything."""
 
-    opening: Opening
+    opening: SpanOpening
     from_ts: int
     sent: set[tuple[bytes, int]] = field(default_factory=set)
     marked_ts: int = 0
@@ -231,7 +231,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule(edges=st.lists(st.sampled_from(EDGES), min_size=2, max_size=2, unique=True))
     def open(self, edges: list[bytes]) -> None:
         self.streams += 1
-        opening = Opening(self.streams, f"s{self.streams}", 1, KeyRange(*sorted(edges)))
+        opening = SpanOpening(self.streams, f"s{self.streams}", 1, KeyRange(*sorted(edges)))
         answer = self.spans.open(opening, available_ts=0, now_s=0.0)
         if isinstance(answer, Opened):
             self.pushing.append(Pushing(opening, answer.from_ts))
@@ -292,7 +292,7 @@ class Interleavings(RuleBasedStateMachine):
         """Whatever happened, a sender that comes and sends everything completes everything."""
         for range in self.wanted:
             self.streams += 1
-            opening = Opening(self.streams, "last", 1, range)
+            opening = SpanOpening(self.streams, "last", 1, range)
             answer = self.spans.open(opening, available_ts=0, now_s=0.0)
             assert isinstance(answer, Opened)
             last = Pushing(opening, answer.from_ts)

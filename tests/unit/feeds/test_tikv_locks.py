@@ -16,7 +16,7 @@ from sidecar.feeds.tikv import kv as tikv_kv
 from sidecar.feeds.tikv import locks as tikv_locks
 from sidecar.feeds.tikv.channel import connector
 from sidecar.feeds.tikv.kv import KvCalls
-from sidecar.feeds.tikv.locks import HOLDERS_S, LockResolver, Outcome
+from sidecar.feeds.tikv.locks import HOLDERS_S, LockOutcome, LockResolver
 from sidecar.feeds.tikv.pd import PdClient
 from sidecar.rowcodec.key_values import KeyRange
 from tests.support.tikv.locked import LockedCluster, ts
@@ -45,7 +45,7 @@ class Rig:
         held.callback(self.calls.close)
         self.of = self.cluster.transactions
 
-    def resolve(self, resolved_ts: int = START, held: KeyRange = PULLED) -> Outcome:
+    def resolve(self, resolved_ts: int = START, held: KeyRange = PULLED) -> LockOutcome:
         return LockResolver(self.calls, CommitTs(ts(0))).resolve(held, CommitTs(resolved_ts))
 
     def fates(self, *keys: bytes, start_ts: int = START) -> list[int | str]:

@@ -7,7 +7,7 @@ import pytest
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.tikv.queue import WantedRange
-from sidecar.feeds.tikv.router import RETRY_FIRST_S, RETRY_MAX_S, STORE_WAIT_MAX_S, Waiting, check_version, joined, later
+from sidecar.feeds.tikv.router import RETRY_FIRST_S, RETRY_MAX_S, STORE_WAIT_MAX_S, WaitingRange, check_version, joined, later
 from sidecar.rowcodec.key_values import KeyRange
 
 WHOLE = WantedRange(KeyRange(b"a", b"m"), CommitTs(1))
@@ -16,8 +16,8 @@ OTHER = WantedRange(KeyRange(b"m", b"z"), CommitTs(1))
 
 def waiting(
     start: bytes, end: bytes, *, wanted: WantedRange = WHOLE, resolved_ts: int = 10, since_s: float = 0.0, failures: int = 0
-) -> Waiting:
-    return Waiting(wanted, KeyRange(start, end), CommitTs(resolved_ts), 0.0, since_s, failures)
+) -> WaitingRange:
+    return WaitingRange(wanted, KeyRange(start, end), CommitTs(resolved_ts), 0.0, since_s, failures)
 
 
 def test_parts_side_by_side_become_one_from_the_lower_ts() -> None:

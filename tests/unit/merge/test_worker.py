@@ -20,7 +20,7 @@ from sidecar.pace.sinks import SinkDelivery
 from spark_merge import worker as workers
 from spark_merge.contract import Rows
 from spark_merge.delivery import JobSettings
-from spark_merge.job import Job, SparkTasks
+from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.sinks.console.sink import ConsoleSink
 from spark_merge.worker import Worker, WorkerSettings
 
@@ -83,7 +83,7 @@ def test_what_was_told_of_another_log_is_not_told_of_this_one(log: Folder) -> No
 def test_where_a_sink_began_is_reported_by_the_next_worker_too(log: Folder) -> None:
     sinks = {"file:///a": ConsoleSink(StringIO()), "file:///b": ConsoleSink(StringIO())}
     before = (SinkDelivery("file:///a", Seq(5), began=Seq(4)), SinkDelivery("file:///gone", Seq(5), began=Seq(3)))
-    job = Job(cast(SparkTasks, None), sinks, JobSettings(log), before=before)
+    job = SparkJob(cast(SparkTasks, None), sinks, JobSettings(log), before=before)
     assert [(sink.sink, sink.began) for sink in job.sinks()] == [("file:///a", 4), ("file:///b", 0)]
 
 
@@ -164,7 +164,7 @@ def test_a_report_that_cannot_be_written_ends_no_worker_and_is_written_when_it_c
 
     monkeypatch.setattr(storage, "write_atomically", short_of_room)
     worker = Worker(WorkerSettings(JobSettings(log, epoch_max=7), (), "cf", "local[1]", "1g"), notice=noticed.append)
-    worker._mind(cast("Job", Delivering(worker.ending, 4)))
+    worker._mind(cast("SparkJob", Delivering(worker.ending, 4)))
     assert (report(log).seq, report(log).epoch, report(log).state) == (4, 7, "running")
     assert len(noticed) == 1
     assert "is tried again" in noticed[0]
@@ -177,6 +177,6 @@ def test_an_object_is_replaced_once_a_second_and_a_local_file_more_often(
     worker, reports = worker_of(open_folder(place)), []
     monkeypatch.setattr(worker, "ending", Busy(3))
     monkeypatch.setattr(worker, "_report", lambda job, state: reports.append(state))
-    worker._mind(cast(Job, Delivering(Event(), 0)))
+    worker._mind(cast(SparkJob, Delivering(Event(), 0)))
     assert reports == ["running"] * 3
     assert cast(Busy, worker.ending).paused_s == [pause_s] * 3

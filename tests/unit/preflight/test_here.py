@@ -10,7 +10,7 @@ import pytest
 from sidecar.config import ChangefeedSection, Config, EtcdSection, LogSection, PushSection, SourceSection, TikvSection, Tls
 from sidecar.errors import ConfigError
 from sidecar.preflight import here
-from sidecar.process.checks import CheckStatus, Finding, Told
+from sidecar.process.checks import CheckFinding, CheckStatus, Told
 
 
 def settings(folder: Path, **sections: object) -> Config:
@@ -24,7 +24,7 @@ def settings(folder: Path, **sections: object) -> Config:
     return Config(**{**least, **sections})  # type: ignore[arg-type]  # by name
 
 
-def bad(told: Told[None]) -> dict[str, Finding]:
+def bad(told: Told[None]) -> dict[str, CheckFinding]:
     return {finding.setting: finding for finding in told if finding.status is CheckStatus.FAILED}
 
 

@@ -33,7 +33,7 @@ from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
 from sidecar.ports import TableEstimate
 from sidecar.preflight import changefeed, here
-from sidecar.preflight.preflight import Report, checks, preflight
+from sidecar.preflight.preflight import PreflightReport, checks, preflight
 from sidecar.preflight.source import duration_s, of_clock, of_gc_life, read_keys, readable_schemas, schemas_of_rules, wrong_columns
 from sidecar.preflight.zone import hours_twice, judged
 from sidecar.process.checks import (
@@ -155,7 +155,7 @@ def test_a_defect_is_told_and_decides_the_exit_code() -> None:
         yield ok("never")
 
     found = carried_out([a_check("one", defective, "x"), a_check("two", well, "x")], nothing())
-    report = Report(Path("sidecar.toml"), tuple(found))
+    report = PreflightReport(Path("sidecar.toml"), tuple(found))
     assert found[0].defect
     assert found[1].status is CheckStatus.OK
     assert exit_code(report) == EXIT_DEFECT
@@ -269,10 +269,10 @@ def test_lines_name_the_check_once_and_the_way_out_below() -> None:
 
 def test_the_summary_counts_and_judges() -> None:
     good, bad = Result("a", CheckStatus.OK, (ok("x"),)), Result("b", CheckStatus.FAILED, (failed("x", setting="s", hint="h"),))
-    assert summary(Report(Path("x"), (good, good))) == "2 ok: a dump can run"
-    assert summary(Report(Path("x"), (good, bad))).startswith("1 ok, 1 failed: not ready")
-    assert exit_code(Report(Path("x"), (good,))) == 0
-    assert exit_code(Report(Path("x"), (good, bad))) == EXIT_FAILED
+    assert summary(PreflightReport(Path("x"), (good, good))) == "2 ok: a dump can run"
+    assert summary(PreflightReport(Path("x"), (good, bad))).startswith("1 ok, 1 failed: not ready")
+    assert exit_code(PreflightReport(Path("x"), (good,))) == 0
+    assert exit_code(PreflightReport(Path("x"), (good, bad))) == EXIT_FAILED
 
 
 def test_long_lists_are_cut() -> None:

@@ -13,7 +13,7 @@ from sidecar.core.model import TableName
 from sidecar.preflight import ranges
 from sidecar.preflight.ranges import read_ranges
 from sidecar.preflight.source import TOLD_MAX
-from sidecar.process.checks import CheckStatus, Finding
+from sidecar.process.checks import CheckFinding, CheckStatus
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from tests.support.services.fake_tidb import FakeTable, FakeTidb, Refused
 
@@ -31,7 +31,7 @@ def tidb(tmp_path: Path) -> Iterator[FakeTidb]:
         yield fake
 
 
-def told(tidb: FakeTidb, *filters: EventFilter) -> list[Finding]:
+def told(tidb: FakeTidb, *filters: EventFilter) -> list[CheckFinding]:
     changefeed = Changefeed(
         ChangefeedName("default", "default", "cf"), "1", "kafka://h/t", filter=FeedFilter(("*.*",), event_filters=filters)
     )

@@ -16,7 +16,7 @@ import pytest
 
 from sidecar.errors import LogBroken, StorageFull
 from sidecar.pump.collected import Collected
-from sidecar.pump.index import Index
+from sidecar.pump.index import PumpIndex
 from sidecar.pump.record import Binlog
 from sidecar.pump.storage import PREWRITES_KEPT_MS
 from sidecar.pump.value_log import ValueLog
@@ -115,7 +115,7 @@ def test_a_folder_that_has_it_in_the_index_only_gets_the_record(tmp_path: Path) 
     filled(tmp_path)
     collected(tmp_path, 3 * DAY, left=6)
     remove_record(tmp_path)
-    with closing(Index(tmp_path / "index.sqlite")) as index:
+    with closing(PumpIndex(tmp_path / "index.sqlite")) as index:
         index.add((), gc_ts=3 * DAY)
     with opened(tmp_path, EVERY_BINLOG_A_FILE) as storage:
         assert storage.gc_ts == 3 * DAY
@@ -208,7 +208,7 @@ def test_a_death_while_it_collects_leaves_no_reader_without_word(tmp_path: Path,
 
         return step
 
-    last = mortal(Index.forget_files)
+    last = mortal(PumpIndex.forget_files)
 
     def forget_files(*given: Any) -> None:
         last(*given)
@@ -217,9 +217,9 @@ def test_a_death_while_it_collects_leaves_no_reader_without_word(tmp_path: Path,
     with (
         opened(tmp_path, EVERY_BINLOG_A_FILE) as storage,
         patch.object(Collected, "record", mortal(Collected.record)),
-        patch.object(Index, "forget", mortal(Index.forget)),
+        patch.object(PumpIndex, "forget", mortal(PumpIndex.forget)),
         patch.object(ValueLog, "remove", mortal(ValueLog.remove)),
-        patch.object(Index, "forget_files", forget_files),
+        patch.object(PumpIndex, "forget_files", forget_files),
         suppress(Died),
     ):
         assert storage.collect(3 * DAY)
@@ -271,7 +271,7 @@ def test_on_a_full_disk_files_go_by_the_record_and_rows_later(tmp_path: Path) ->
         assert streamed(storage) == WHOLE[2:]
         assert storage.collect(4 * DAY)
         settled(storage, lambda: value_files(tmp_path) == 4)
-    with closing(Index(tmp_path / "index.sqlite")) as index:
+    with closing(PumpIndex(tmp_path / "index.sqlite")) as index:
         assert index.files_upto(3 * DAY) == [], "with the rows of the files from before"
 
 
@@ -306,7 +306,7 @@ def test_a_prewrite_that_went_without_its_row_is_none(tmp_path: Path) -> None:
 
 
 def test_an_index_says_a_full_disk_from_a_broken_file(tmp_path: Path) -> None:
-    with closing(Index(tmp_path / "index.sqlite")) as index:
+    with closing(PumpIndex(tmp_path / "index.sqlite")) as index:
         index._db = FullIndex(index._db)  # type: ignore[assignment]
         acts: list[Callable[[], object]] = [lambda: index.add(()), lambda: index.forget(1), lambda: index.forget_files(2)]
         for act in acts:

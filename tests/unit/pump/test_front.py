@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.errors import ConfigError
-from sidecar.pump.front import FORWARDED_BYTES, HEAD_BYTES_MAX, PREFACE, Answer, Front, listening
+from sidecar.pump.front import FORWARDED_BYTES, HEAD_BYTES_MAX, PREFACE, Front, PumpAnswer, listening
 
 
 class Backend:
@@ -55,8 +55,8 @@ async def serving(folder: Path) -> AsyncIterator[tuple[Backend, int]]:
             await asyncio.wait_for(backend.ended.wait(), 30)
 
 
-async def _answering(method: str, path: str) -> Answer:
-    return Answer(HTTPStatus.OK, "text/plain", f"{method} {path}".encode())
+async def _answering(method: str, path: str) -> PumpAnswer:
+    return PumpAnswer(HTTPStatus.OK, "text/plain", f"{method} {path}".encode())
 
 
 def test_http2_is_passed_on_byte_by_byte_and_closed_with_either_side(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost
 from sidecar.pump import lost as lost_module
-from sidecar.pump.lost import OLD_S, Lost, LostStatus, LostWrite, Tally, seconds
+from sidecar.pump.lost import OLD_S, Lost, LostStatus, LostTally, LostWrite, seconds
 from sidecar.pump.storage import Storage
 from tests.support.eventually import PATIENCE_S
 from tests.unit.pump.test_storage import CLUSTER_ID, ROOMY, fake, prewrite, reaches, settled, streamed, write
@@ -87,7 +87,7 @@ def test_a_commit_that_tikv_has_is_written_as_tidb_would_have(rig: Rig) -> None:
     assert rig.lost.look() == 1
     reaches(rig.storage, OLD_TS + 5)
     assert streamed(rig.storage) == [(OLD_TS, OLD_TS + 5)]
-    assert rig.lost.tally == Tally(committed=1)
+    assert rig.lost.tally == LostTally(committed=1)
     assert rig.told == [("a lost commit was found in TiKV", {"start_ts": OLD_TS, "commit_ts": OLD_TS + 5})]
     assert rig.lost.look() == 0
 
@@ -99,7 +99,7 @@ def test_what_tikv_rolled_back_is_dropped_counted_and_told(rig: Rig) -> None:
     assert rig.lost.look() == 1
     reaches(rig.storage, NOW_TS)
     assert streamed(rig.storage) == [(NOW_TS, NOW_TS)]
-    assert rig.lost.tally == Tally(rolled_back=1)
+    assert rig.lost.tally == LostTally(rolled_back=1)
     assert rig.told[0][0].startswith("a transaction without an end was rolled back")
 
 
@@ -121,12 +121,12 @@ def test_an_impossible_commit_ts_is_not_believed(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("status", "tally", "waiting"),
     [
-        (LostStatus(0, lives=True), Tally(asked=1), 1),
-        (LostStatus(0, lives=False), Tally(asked=1, rolled_back=1), 0),
-        (LostStatus(OLD_TS + 5, lives=False), Tally(asked=1, committed=1), 0),
+        (LostStatus(0, lives=True), LostTally(asked=1), 1),
+        (LostStatus(0, lives=False), LostTally(asked=1, rolled_back=1), 0),
+        (LostStatus(OLD_TS + 5, lives=False), LostTally(asked=1, committed=1), 0),
     ],
 )
-def test_an_old_one_without_a_write_is_what_its_status_says(rig: Rig, status: LostStatus, tally: Tally, waiting: int) -> None:
+def test_an_old_one_without_a_write_is_what_its_status_says(rig: Rig, status: LostStatus, tally: LostTally, waiting: int) -> None:
     rig.written(OLD_TS)
     rig.tikv.statuses[OLD_TS] = status
     rig.lost.look()
@@ -152,7 +152,7 @@ def test_what_is_not_answered_is_told_and_asked_again(rig: Rig) -> None:
     assert rig.lost.look() == 0
     rig.tikv.away, rig.pd_is_away = False, True
     assert rig.lost.look() == 0
-    assert rig.lost.tally == Tally(unanswered=1)
+    assert rig.lost.tally == LostTally(unanswered=1)
     assert [values["error"] for _, values in rig.told] == ["store 1 does not answer", "PD has no leader"]
     rig.pd_is_away = False
     assert rig.lost.look() == 1
@@ -165,7 +165,7 @@ def test_an_end_without_room_waits_for_it(rig: Rig) -> None:
         assert rig.lost.look() == 0
     assert rig.told[0][0] == "there is no room for the end of a transaction that TiKV told"
     assert rig.lost.look() == 1
-    assert rig.lost.tally == Tally(committed=1)
+    assert rig.lost.tally == LostTally(committed=1)
 
 
 def test_nobody_is_asked_before_something_has_waited(tmp_path: Path) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.pump.record import COMMIT, PREWRITE, ROLLBACK, Binlog, Record, binlog_of, header, made, record_at, streamed
+from sidecar.pump.record import COMMIT, PREWRITE, ROLLBACK, Binlog, PumpRecord, binlog_of, header, made, record_at, streamed
 from ticdc_dump.binlog import binlog_pb2
 
 
 def test_a_record_is_what_was_written_and_nothing_else_is_one() -> None:
     binlog = Binlog(COMMIT, 5, 7, b"payload")
     data = b"before" + header(binlog, 6) + binlog.payload
-    assert record_at(data, 6) == Record(binlog, 6, len(data) - 6)
+    assert record_at(data, 6) == PumpRecord(binlog, 6, len(data) - 6)
     assert record_at(data, 5) is None
     for at in range(6, len(data)):
         damaged = bytearray(data)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sidecar.pump.sorter import Sorter, Waiting
+from sidecar.pump.sorter import Sorter, WaitingPrewrite
 from sidecar.pump.value_log import ValuePlace
 from tests.lanes import examples
 
@@ -112,7 +112,7 @@ def test_what_has_waited_is_told_with_the_earliest_first() -> None:
     for start_ts, now_s in ((1, 10.0), (2, 10.5), (3, 11.0)):
         sorter.prewrite(start_ts, ValuePlace(1, start_ts), now_s=now_s)
     sorter.prewrite(1, ValuePlace(1, 9), now_s=11.5)
-    assert sorter.held(longer_than_s=1.0, now_s=11.5) == [Waiting(1, 10.0), Waiting(2, 10.5)]
+    assert sorter.held(longer_than_s=1.0, now_s=11.5) == [WaitingPrewrite(1, 10.0), WaitingPrewrite(2, 10.5)]
     sorter.end(1, 5, ValuePlace(1, 10))
-    assert sorter.held(longer_than_s=1.0, now_s=11.5) == [Waiting(2, 10.5)]
+    assert sorter.held(longer_than_s=1.0, now_s=11.5) == [WaitingPrewrite(2, 10.5)]
     assert sorter.waiting == 2

@@ -20,16 +20,16 @@ import pytest
 
 from sidecar.errors import ConfigError, LogBroken, RefusedRequest, StorageFull
 from sidecar.pump import storage as storage_module
-from sidecar.pump.index import End, Index, IndexReader
+from sidecar.pump.index import End, IndexReader, PumpIndex
 from sidecar.pump.record import COMMIT, PREWRITE, ROLLBACK, Binlog, binlog_of, made
-from sidecar.pump.storage import Room, Storage
+from sidecar.pump.storage import PumpRoom, Storage
 from sidecar.pump.value_log import Pointer, ValuePlace
 from tests.support.eventually import PATIENCE_S
 from ticdc_dump.binlog import binlog_pb2
 
 CLUSTER_ID = 7
-ROOMY = Room(free_bytes_min=0)
-EVERY_BINLOG_A_FILE = Room(value_file_bytes_max=1, free_bytes_min=0)
+ROOMY = PumpRoom(free_bytes_min=0)
+EVERY_BINLOG_A_FILE = PumpRoom(value_file_bytes_max=1, free_bytes_min=0)
 
 
 def prewrite(start_ts: int, value: bytes = b"value") -> Binlog:
@@ -50,7 +50,7 @@ def fake(ts: int) -> Binlog:
 
 
 @contextmanager
-def opened(folder: Path, room: Room = ROOMY) -> Iterator[Storage]:
+def opened(folder: Path, room: PumpRoom = ROOMY) -> Iterator[Storage]:
     with closing(Storage(folder, cluster_id=CLUSTER_ID, room=room)) as storage:
         yield storage
 
@@ -226,7 +226,7 @@ def test_a_kill_loses_nothing_that_was_answered(tmp_path: Path, answers: int) ->
 
 
 def test_below_the_room_that_is_to_stay_only_fakes_are_written(tmp_path: Path) -> None:
-    with opened(tmp_path, Room(free_bytes_min=1 << 60)) as storage:
+    with opened(tmp_path, PumpRoom(free_bytes_min=1 << 60)) as storage:
         with pytest.raises(StorageFull, match=r"no available space in .*expected 1,152,921,504,606,846,976 at least"):
             storage.write(prewrite(1))
         storage.write(fake(2))
@@ -250,15 +250,15 @@ def test_a_disk_that_is_full_refuses_and_takes_writes_again(tmp_path: Path) -> N
 
 def test_an_index_without_room_is_brought_up_later(tmp_path: Path) -> None:
     with opened(tmp_path) as storage:
-        real, refused = Index.add, [True, True]
+        real, refused = PumpIndex.add, [True, True]
 
-        def add(index: Index, binlogs: Any, **state: int) -> set[Pointer]:
+        def add(index: PumpIndex, binlogs: Any, **state: int) -> set[Pointer]:
             if refused:
                 refused.pop()
                 raise StorageFull("full", hint="make room")
             return real(index, binlogs, **state)
 
-        with patch.object(Index, "add", add):
+        with patch.object(PumpIndex, "add", add):
             write(storage, prewrite(1), commit(1, 2))
             assert streamed(storage) == []
             reaches(storage, 2)
@@ -344,7 +344,7 @@ def test_many_writers_share_a_sync(tmp_path: Path) -> None:
 
 
 def test_the_index_reads_and_writes_beside_each_other(tmp_path: Path) -> None:
-    index = Index(tmp_path / "index.sqlite")
+    index = PumpIndex(tmp_path / "index.sqlite")
     reader = IndexReader(tmp_path / "index.sqlite")
     at: Sequence[Pointer] = [Pointer(1, number, 9) for number in range(4)]
     known = index.add(
@@ -362,7 +362,7 @@ def test_the_index_reads_and_writes_beside_each_other(tmp_path: Path) -> None:
 def test_the_first_binlog_of_a_timestamp_stays(tmp_path: Path) -> None:
     """In one write and in two: a reader that comes again reads what it read."""
     first, second, third = [Pointer(1, number, 9) for number in range(3)]
-    with closing(Index(tmp_path / "index.sqlite")) as index, closing(IndexReader(tmp_path / "index.sqlite")) as reader:
+    with closing(PumpIndex(tmp_path / "index.sqlite")) as index, closing(IndexReader(tmp_path / "index.sqlite")) as reader:
         for at in ([first, second], [third]):
             index.add([(pointer, binlog) for pointer in at for binlog in (prewrite(1), commit(1, 3), fake(4))])
             assert reader.ends(0, 9, 10) == [End(3, 1, first, first), End(4, 4, first, None)]

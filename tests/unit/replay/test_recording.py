@@ -10,7 +10,7 @@ import pytest
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName
 from sidecar.errors import FeedUnsuitable, SourceError
 from sidecar.replay.recording import Recording
-from sidecar.replay.tables import Chunk, RecordedTables
+from sidecar.replay.tables import RecordedTables, ReplayedChunk
 from sidecar.verify.rows import Key, equal_rows, rows_by_key
 from tests.support.recordings import recording
 
@@ -27,8 +27,8 @@ def tables(demo: Recording) -> RecordedTables:
     return RecordedTables(demo, demo.feed_config())
 
 
-def read_all(tables: RecordedTables, table: TableName, *, rows_max: int, at_ts: CommitTs, upper: Key | None = None) -> list[Chunk]:
-    chunks: list[Chunk] = []
+def read_all(tables: RecordedTables, table: TableName, *, rows_max: int, at_ts: CommitTs, upper: Key | None = None) -> list[ReplayedChunk]:
+    chunks: list[ReplayedChunk] = []
     after: Key | None = None
     while not chunks or not chunks[-1].exhausted:
         chunks.append(tables.chunk(table, after=after, upper=upper, rows_max=rows_max, at_ts=at_ts))

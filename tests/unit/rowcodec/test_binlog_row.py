@@ -9,7 +9,7 @@ import pytest
 from sidecar.core.model import Former, TableName, TableSchema
 from sidecar.errors import MessageUnreadable
 from sidecar.rowcodec.binlog_event import event_value, settled_value
-from sidecar.rowcodec.binlog_row import BinlogRows, decode_event, decode_logged
+from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_event, decode_logged
 from sidecar.rowcodec.binlog_table import BinlogTable
 from sidecar.rowcodec.kv_layout import layout_of
 from sidecar.rowcodec.kv_table import kv_table
@@ -26,7 +26,7 @@ MARK_INSERT = bytes.fromhex(
 """Of recordings/binlog: the handle is an int, its column is not among the pairs."""
 
 
-def read(columns: Columns, event: tuple[str, bytes], **more: Any) -> BinlogRows:
+def read(columns: Columns, event: tuple[str, bytes], **more: Any) -> DecodedBinlogRows:
     return decode_event(BinlogTable(kv_table(info(list(columns.values()), **more), schema="s")), value_of(event))
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from sidecar.adapters.etcd.owner import Holder
+from sidecar.adapters.etcd.owner import OwnerHolder
 from sidecar.adapters.tidb import sql
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.config import Config, SourceSection
@@ -24,7 +24,7 @@ from sidecar.log.delivered import DeliveryReport
 from sidecar.run import app
 from sidecar.run.app import Sidecar, worker_state
 from sidecar.run.merge_process import MergeProcess
-from sidecar.run.news import Line
+from sidecar.run.news import NewsLine
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually
 from tests.support.volumes import fill, small_volume
@@ -172,11 +172,11 @@ def test_what_lives_as_long_as_the_process_and_broke_ends_it_owner_or_standby(
 
 
 def test_a_standby_tells_it_once_and_an_owner_what_it_attached_to(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Line] = []
+    told: list[NewsLine] = []
     epochs = iter([None, None, 4])
     status = SidecarStatus(sidecar.changefeed.name, 4, "here:1")
     monkeypatch.setattr(app, "say", lambda *lines: told.extend(lines))
-    monkeypatch.setattr(app, "owner", lambda *_: Holder("other", 1, "other:8310"))
+    monkeypatch.setattr(app, "owner", lambda *_: OwnerHolder("other", 1, "other:8310"))
     monkeypatch.setattr(sidecar.ownership, "acquire", lambda **_: next(epochs))
     monkeypatch.setattr(OneStep, "due", lambda *_: True)
     monkeypatch.setattr(OneStep, "read", lambda *_, **__: status, raising=False)

@@ -14,7 +14,7 @@ import structlog
 from sidecar.config import LoggingSection
 from sidecar.errors import FeedLost
 from sidecar.run.logs import defects_told, say, set_up
-from sidecar.run.news import Line
+from sidecar.run.news import NewsLine
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def test_text_is_a_plain_line_where_there_is_no_terminal(capsys: pytest.CaptureF
 
 def test_a_text_of_others_is_no_command_to_the_terminal_that_shows_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
-    say(Line("DDL\x1b[2J passed", {"query": "\x1b]0;owned\x07", "sinks": ["\x9b31m"], "rows": 3}))
+    say(NewsLine("DDL\x1b[2J passed", {"query": "\x1b]0;owned\x07", "sinks": ["\x9b31m"], "rows": 3}))
     told = capsys.readouterr().err
     assert not any(char < " " or "\x7f" <= char < "\xa0" for char in told.rstrip("\n"))
     assert "]0;owned" in told
@@ -130,7 +130,10 @@ def test_setting_up_again_does_not_write_lines_twice(capsys: pytest.CaptureFixtu
     assert len(lines(capsys.readouterr().err)) == 1
 
 
-NEWS = (Line("table done", {"table": "shop.item", "rows": 5000, "seconds": 1.5}), Line("dump failed", {"reason": "no rights"}, "warning"))
+NEWS = (
+    NewsLine("table done", {"table": "shop.item", "rows": 5000, "seconds": 1.5}),
+    NewsLine("dump failed", {"reason": "no rights"}, "warning"),
+)
 
 
 def test_news_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +146,7 @@ def test_news_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_news_are_one_line_each_with_their_values_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
-    say(*NEWS, Line("DDL passed", {"query": "two\nlines"}))
+    say(*NEWS, NewsLine("DDL passed", {"query": "two\nlines"}))
     done, failed, ddl = capsys.readouterr().err.splitlines()
     assert done.split("table done")[1].split() == ["table=shop.item", "rows=5000", "seconds=1.5"]
     assert "warning" in failed

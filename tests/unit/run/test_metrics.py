@@ -22,7 +22,7 @@ from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import ConfigError
 from sidecar.run import metrics
-from sidecar.run.metrics import CONNECTIONS_MAX, TABLES_MAX, MetricsServer, Tally
+from sidecar.run.metrics import CONNECTIONS_MAX, TABLES_MAX, MetricsServer, MetricsTally
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S, eventually
 
@@ -32,7 +32,7 @@ NAME = ChangefeedName("default", "default", "orders")
 class Stage:
     def __init__(self) -> None:
         self.status: SidecarStatus | None = None
-        self.tally = Tally(terms=2, terms_ended={"FeedLost": 1})
+        self.tally = MetricsTally(terms=2, terms_ended={"FeedLost": 1})
         self.server = MetricsServer("127.0.0.1:0", lambda: self.status, lambda: self.tally)
 
     def get(self, path: str) -> str:
@@ -125,7 +125,7 @@ def test_ten_thousand_tables_do_not_make_ten_thousand_series(stage: Stage) -> No
 
 def test_an_address_that_cannot_be_listened_on_is_named() -> None:
     with pytest.raises(ConfigError, match=r"metrics\.listen '127\.0\.0\.1:x' cannot be listened on"):
-        MetricsServer("127.0.0.1:x", lambda: None, Tally)
+        MetricsServer("127.0.0.1:x", lambda: None, MetricsTally)
 
 
 def test_ddls_are_counted_and_the_newest_is_placed(stage: Stage) -> None:

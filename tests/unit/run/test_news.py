@@ -21,7 +21,7 @@ from sidecar.log.delivered import DeliveryReport
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.run import news
 from sidecar.run.merge_process import Death
-from sidecar.run.news import DDL_CHARS_MAX, MINUTE_S, TABLES_TOLD_MAX, Line, News
+from sidecar.run.news import DDL_CHARS_MAX, MINUTE_S, TABLES_TOLD_MAX, News, NewsLine
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.unit.run.test_term import SETTINGS
 
@@ -50,11 +50,11 @@ class Told:
         self._news, self.at_s, self.report = News(settings or config(), CHANGEFEED, PLACE), 100.0, report
         self.first = self._news.heard(first, report, self.at_s)
 
-    def __call__(self, status: SidecarStatus, after_s: float = 0.5) -> list[Line]:
+    def __call__(self, status: SidecarStatus, after_s: float = 0.5) -> list[NewsLine]:
         self.at_s += after_s
         return self._news.heard(status, self.report, self.at_s)
 
-    def one(self, status: SidecarStatus, after_s: float = 0.5) -> Line:
+    def one(self, status: SidecarStatus, after_s: float = 0.5) -> NewsLine:
         (line,) = self(status, after_s)
         return line
 
@@ -88,16 +88,16 @@ def report(*accepted: int | None, seq: int | None = 5, **changed: Any) -> Delive
 
 def test_a_start_tells_what_is_served_and_where_it_is_asked() -> None:
     values = {"version": "9.9", "changefeed": "default/default/orders", "control": "127.0.0.1:8310", "metrics": "127.0.0.1:8311"}
-    assert news.started(config(), version="9.9") == Line("started", values)
+    assert news.started(config(), version="9.9") == NewsLine("started", values)
 
 
 def test_a_standby_tells_who_owns_the_changefeed() -> None:
-    assert news.standby("other:8310") == Line("standby", {"owner": "other:8310"})
+    assert news.standby("other:8310") == NewsLine("standby", {"owner": "other:8310"})
     assert news.standby(None).values == {"owner": "not known yet"}
 
 
 def test_an_owner_tells_what_it_is_attached_to() -> None:
-    assert Told().first[0] == Line(
+    assert Told().first[0] == NewsLine(
         "attached",
         {
             "changefeed": "default/default/orders",
@@ -133,20 +133,22 @@ def test_no_line_has_a_secret_of_the_settings_or_of_the_changefeed() -> None:
 )
 def test_the_end_of_a_term_tells_why_what_to_do_and_what_comes_then(error: Any, goes_on: bool, then: str) -> None:
     line = news.term_ended(error("it broke", hint="mend it"), goes_on=goes_on)
-    assert line == Line("the term ended", {"error": error.__name__, "text": "it broke", "hint": "mend it", "then": then}, "warning")
+    assert line == NewsLine("the term ended", {"error": error.__name__, "text": "it broke", "hint": "mend it", "then": then}, "warning")
 
 
 def test_what_is_not_reachable_at_the_start_is_told() -> None:
     line = news.cannot_begin(FeedLost("no broker", hint="start one"))
-    assert line == Line("cannot begin yet", {"error": "FeedLost", "text": "no broker", "hint": "start one"}, "warning")
+    assert line == NewsLine("cannot begin yet", {"error": "FeedLost", "text": "no broker", "hint": "start one"}, "warning")
 
 
 def test_a_death_of_the_merge_worker_is_told_with_its_exit_code() -> None:
-    assert news.worker_died(Death(-9, 12.6, 2.0)) == Line("merge worker died", {"exit_code": -9, "lived_s": 13, "again_in_s": 2}, "warning")
+    assert news.worker_died(Death(-9, 12.6, 2.0)) == NewsLine(
+        "merge worker died", {"exit_code": -9, "lived_s": 13, "again_in_s": 2}, "warning"
+    )
 
 
 def test_the_end_is_told() -> None:
-    assert news.stopped() == Line("stopped as told", {})
+    assert news.stopped() == NewsLine("stopped as told", {})
 
 
 # ---- the stream ----------------------------------------------------------------------------------------------------------
@@ -159,8 +161,8 @@ def test_a_segment_is_no_news() -> None:
 
 def test_a_merge_worker_is_told_when_it_starts_when_it_is_ready_and_when_it_starts_again() -> None:
     told = Told(replace(BASE, merge_worker="starting"))
-    assert told.first[1] == Line("merge worker started", {})
-    assert told.one(RUNNING, after_s=3.0) == Line("merge worker ready", {"seconds": 3.0})
+    assert told.first[1] == NewsLine("merge worker started", {})
+    assert told.one(RUNNING, after_s=3.0) == NewsLine("merge worker ready", {"seconds": 3.0})
     assert told(replace(BASE, merge_worker="stopped")) == [], "told by who minds it"
     assert told.one(replace(BASE, merge_worker="starting")).event == "merge worker started"
     assert told.one(RUNNING).values == {"seconds": 0.5}
@@ -173,7 +175,7 @@ def test_spark_is_told_when_it_is_ready_which_may_be_later() -> None:
     told.report = report(spark="starting")
     assert told.one(RUNNING).event == "merge worker ready"
     told.report = report(spark="ready")
-    assert told.one(RUNNING, after_s=5.0) == Line("Spark ready", {"seconds": 6.0})
+    assert told.one(RUNNING, after_s=5.0) == NewsLine("Spark ready", {"seconds": 6.0})
     assert told(RUNNING) == []
 
 
@@ -185,7 +187,7 @@ def test_the_first_delivery_of_a_term_is_told_once() -> None:
     told = Told()
     assert told(BASE) == []
     later = replace(BASE, delivered_ts=CommitTs(AT + (1000 << 18)))
-    assert told.one(later, after_s=2.0) == Line("first delivery", {"delivered": "2025-11-22T08:26:41.000Z", "seconds": 2.5})
+    assert told.one(later, after_s=2.0) == NewsLine("first delivery", {"delivered": "2025-11-22T08:26:41.000Z", "seconds": 2.5})
     assert told(replace(later, delivered_ts=CommitTs(AT + (2000 << 18)))) == []
 
 
@@ -203,26 +205,26 @@ def test_a_sink_that_stands_is_told_with_the_way_out_and_when_it_goes_on() -> No
     told = Told(report=report(5))
     assert told(BASE) == []
     told.report = report(sinks=(SinkDelivery("file:///0", Seq(5), error=with_hint("no room left", "make room")),))
-    assert told.one(BASE) == Line("sink stands", {"sink": "file:///0", "text": "no room left", "hint": "make room"}, "warning")
+    assert told.one(BASE) == NewsLine("sink stands", {"sink": "file:///0", "text": "no room left", "hint": "make room"}, "warning")
     assert told(BASE) == []
     told.report = report(6)
-    assert told.one(BASE) == Line("sink goes on", {"sink": "file:///0"})
+    assert told.one(BASE) == NewsLine("sink goes on", {"sink": "file:///0"})
 
 
 def test_rows_that_an_operator_leaves_out_are_told_by_every_owner_and_when_there_are_more() -> None:
     hint = "ticdc-dump skip --config FILE --list tells which"
     told = Told(report=report(5, skipped=1))
-    assert Line("rows skipped", {"rows": 1, "hint": hint}, "warning") in told.first
+    assert NewsLine("rows skipped", {"rows": 1, "hint": hint}, "warning") in told.first
     assert told(BASE) == []
     told.report = report(5, skipped=3)
-    assert told.one(BASE) == Line("rows skipped", {"rows": 3, "hint": hint}, "warning")
+    assert told.one(BASE) == NewsLine("rows skipped", {"rows": 3, "hint": hint}, "warning")
 
 
 def test_ambiguous_timestamps_are_told_once_a_minute_at_most() -> None:
     told = Told(report=report(5))
     told.report = report(5, guessed=2)
     assert told(BASE, after_s=MINUTE_S - 1) == []
-    line = Line("ambiguous timestamps", {"values": 2, "hint": "taken as kafka.ambiguous says"}, "warning")
+    line = NewsLine("ambiguous timestamps", {"values": 2, "hint": "taken as kafka.ambiguous says"}, "warning")
     assert told(BASE, after_s=1)[0] == line
     assert line not in told(BASE, after_s=MINUTE_S)
 
@@ -231,7 +233,7 @@ def test_a_ddl_is_told_on_one_line() -> None:
     told = Told()
     passed = replace(BASE, ddls=1, last_ddl_ts=CommitTs(AT), last_ddl="ALTER TABLE `shop`.`item`\n  ADD COLUMN a INT")
     values = {"at": "2025-11-22T08:26:40.000Z", "query": "ALTER TABLE `shop`.`item` ADD COLUMN a INT"}
-    assert told.one(passed) == Line("DDL passed", values)
+    assert told.one(passed) == NewsLine("DDL passed", values)
     assert told(passed) == []
     long = told.one(replace(passed, ddls=4, last_ddl="x" * 1000)).values
     assert long["more_before_it"] == 2
@@ -252,7 +254,7 @@ def test_how_the_stream_goes_is_one_line_a_minute() -> None:
     status = replace(BASE, segments=70, changes=31_000, resolved_lag_s=0.44, delivery_lag_s=0.21, waiting_for="TiCDC: slow")
     assert told(status, after_s=MINUTE_S - 1) == []
     told.report = report(65, seq=65)
-    assert told.one(status, after_s=1) == Line(
+    assert told.one(status, after_s=1) == NewsLine(
         "resolved",
         {
             "at": "2025-11-22T08:26:40.000Z",
@@ -285,16 +287,16 @@ def test_a_dump_is_told_from_its_begin_to_its_end_with_figures() -> None:
     told = Told()
     pace = Pace(readers=4, rows_per_s=1000)
     begun = {"dump": DUMP.dump_id, "tables": "0/2", "brackets": "watermark", "chunk_rows": 1000, "readers": 4, "rows_per_s": 1000}
-    assert told.one(with_dump(replace(DUMP, pace=pace))) == Line("dump begun", begun)
+    assert told.one(with_dump(replace(DUMP, pace=pace))) == NewsLine("dump begun", begun)
     assert told(with_dump(dump({ITEM: 500}, pace=pace)), after_s=1.5) == []
     done = told.one(with_dump(dump({ITEM: 4000}, done=(ITEM,), pace=pace)), after_s=2.0)
-    assert done == Line("table done", {"table": "shop.item", "rows": 4000, "seconds": 4.0, "rows_per_s": 1000})
+    assert done == NewsLine("table done", {"table": "shop.item", "rows": 4000, "seconds": 4.0, "rows_per_s": 1000})
     assert told(with_dump(dump({ITEM: 4000, ORDER: 500}, done=(ITEM,), pace=pace)), after_s=1.0) == []
     ended = dump({ITEM: 4000, ORDER: 1000}, done=(ITEM, ORDER), state=DumpState.FINISHED, pace=pace)
     table, end = told(with_dump(ended), after_s=1.0)
     assert table.values == {"table": "shop.order", "rows": 1000, "seconds": 2.0, "rows_per_s": 500}
     figures = {"rows": 5000, "seconds": 6.0, "rows_per_s": 833, "bytes": 50_000}
-    assert end == Line("dump finished", {"dump": DUMP.dump_id, "tables": "2/2", **figures})
+    assert end == NewsLine("dump finished", {"dump": DUMP.dump_id, "tables": "2/2", **figures})
     assert told(with_dump(ended)) == []
 
 
@@ -302,9 +304,9 @@ def test_a_pause_is_told_and_costs_the_rate_nothing() -> None:
     told = Told(with_dump(DUMP))
     paused = told.one(with_dump(dump({ITEM: 1000}, state=DumpState.PAUSED)), after_s=1.0)
     figures = {"rows": 1000, "seconds": 1.0, "rows_per_s": 1000}
-    assert paused == Line("dump paused", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
+    assert paused == NewsLine("dump paused", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
     resumed = told.one(with_dump(dump({ITEM: 1000})), after_s=50.0)
-    assert resumed == Line("dump resumed", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
+    assert resumed == NewsLine("dump resumed", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
     stopped = told.one(with_dump(dump({ITEM: 2000}, state=DumpState.STOPPED)), after_s=1.0)
     assert (stopped.event, stopped.values["seconds"], stopped.values["rows_per_s"]) == ("dump stopped", 2.0, 1000)
 
@@ -320,9 +322,9 @@ def test_a_source_that_is_away_is_told_and_when_it_is_back() -> None:
     running = with_dump(dump({}))
     told = Told(running)
     away = replace(running, source_away_s=61.2, last_error="no route to TiDB")
-    assert told.one(away) == Line("source away", {"seconds": 61, "text": "no route to TiDB"}, "warning")
+    assert told.one(away) == NewsLine("source away", {"seconds": 61, "text": "no route to TiDB"}, "warning")
     assert told(replace(away, source_away_s=126.0)) == []
-    assert told.one(running) == Line("source is back", {"seconds": 126})
+    assert told.one(running) == NewsLine("source is back", {"seconds": 126})
     told(away)
     assert "source is back" not in [line.event for line in told(with_dump(dump({}, state=DumpState.STOPPED)))]
 
@@ -392,7 +394,7 @@ def test_tables_that_are_done_at_once_are_some_lines_and_a_sum() -> None:
     told = Told(with_dump(empty))
     *tables, rest = told(with_dump(full))
     assert [line.event for line in tables] == ["table done"] * TABLES_TOLD_MAX
-    assert rest == Line("tables done", {"tables": 5, "rows": 10})
+    assert rest == NewsLine("tables done", {"tables": 5, "rows": 10})
 
 
 def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
@@ -408,7 +410,7 @@ def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
 def test_the_guide_lists_every_line() -> None:
     root = Path(news.__file__).parents[2]
     made = [node for file in ("news.py", "logs.py") for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))]
-    calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Line", "log.exception")]
+    calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("NewsLine", "log.exception")]
     told = [str(found.value) for call in calls for found in call.args[:1] if isinstance(found, ast.Constant)]
     section = (root / "deploy" / "MONITOR.md").read_text().partition("## Log lines")[2]
     assert len(told) >= 15

@@ -14,7 +14,16 @@ from sidecar.log.storage import Folder, open_folder
 from spark_merge.contract import Accepted, Owner
 from spark_merge.sinks.folder import commits as module
 from spark_merge.sinks.folder.commits import FolderPositions, accepted_in
-from spark_merge.sinks.folder.layout import COMMITS, HEAD, SEGMENTS, DeliveredSegment, FolderCommit, Identity, commit_path, segment_path
+from spark_merge.sinks.folder.layout import (
+    COMMITS,
+    HEAD,
+    SEGMENTS,
+    DeliveredSegment,
+    FolderCommit,
+    FolderIdentity,
+    commit_path,
+    segment_path,
+)
 from spark_merge.sinks.position import PositionKeeper
 
 KEPT = 3
@@ -34,7 +43,7 @@ Commits = PositionKeeper[None, Sequence[DeliveredSegment]]
 
 
 def commits_of(folder: Folder) -> Commits:
-    return Commits(FolderPositions(folder, Identity("log", "jsonl", 0, 0)), log_id="log", remedy="use another folder")
+    return Commits(FolderPositions(folder, FolderIdentity("log", "jsonl", 0, 0)), log_id="log", remedy="use another folder")
 
 
 def opened(folder: Folder) -> Commits:

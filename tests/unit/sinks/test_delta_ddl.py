@@ -12,7 +12,7 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
 from spark_merge.ddl.routes import Routes, routes_of
-from spark_merge.sinks.delta.ddl import Altered, alterations
+from spark_merge.sinks.delta.ddl import DeltaAltered, alterations
 
 NAME, OTHER = TableName("s", "t"), TableName("s", "u")
 KEY = Column("id", "int", nullable=False)
@@ -34,7 +34,7 @@ def _by_name(schemas: list[TableSchema]) -> Mapping[TableName, TableSchema]:
     return {schema.name: schema for schema in schemas}
 
 
-def found(query: str, before: list[TableSchema], after: list[TableSchema], routes: str = "", done: int = 0) -> list[Altered]:
+def found(query: str, before: list[TableSchema], after: list[TableSchema], routes: str = "", done: int = 0) -> list[DeltaAltered]:
     return alterations(head(query, before, after), routes_of(routes) if routes else Routes(), frozenset({done}))
 
 

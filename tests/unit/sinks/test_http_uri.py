@@ -11,7 +11,7 @@ from sidecar.process.kept_secrets import kept
 from spark_merge.sinks.http.client import SECRET_KIND, Receiver, secret_of
 from spark_merge.sinks.http.sink import HttpSink
 from spark_merge.sinks.http.uri import receiver_of
-from spark_merge.sinks.http.writer import Limits
+from spark_merge.sinks.http.writer import BodyLimits
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.registry import leaves, name_of, open_sink
 
@@ -29,7 +29,7 @@ def test_the_url_is_the_receivers_own() -> None:
 
 
 def test_defaults_are_below_what_servers_take_unasked() -> None:
-    assert Limits().bytes_max < 1 << 20, "nginx's client_max_body_size"
+    assert BodyLimits().bytes_max < 1 << 20, "nginx's client_max_body_size"
 
 
 def test_account_and_parameters_are_not_shown() -> None:

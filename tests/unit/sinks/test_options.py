@@ -14,8 +14,8 @@ from sidecar.errors import SinkError
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.options import (
-    Kind,
     Option,
+    ValueKind,
     block,
     commit_tss,
     flag,
@@ -87,7 +87,7 @@ DAYS = one_of("none", "day")
         ("1.5s", whole_seconds(), 1),
     ],
 )
-def test_a_value_is_read(given: str, kind: Kind[Any], value: object) -> None:
+def test_a_value_is_read(given: str, kind: ValueKind[Any], value: object) -> None:
     assert Option("name", kind, None, "").read(given) == value
 
 
@@ -103,7 +103,7 @@ def test_a_value_is_read(given: str, kind: Kind[Any], value: object) -> None:
         (unset_or(number(1, 9), 1), None, ""),
     ],
 )
-def test_a_default_is_shown_as_a_uri_has_it(kind: Kind[Any], value: object, shown: str) -> None:
+def test_a_default_is_shown_as_a_uri_has_it(kind: ValueKind[Any], value: object, shown: str) -> None:
     assert Option("name", kind, value, "").default_text() == shown
 
 
@@ -131,7 +131,7 @@ def test_a_default_is_shown_as_a_uri_has_it(kind: Kind[Any], value: object, show
         ("A", matching(re.compile("[a-z]"), "letter", values="a letter", hint="b"), "a", "name='A' is no letter|b"),
     ],
 )
-def test_an_error_names_the_parameter_what_it_may_be_and_an_example(given: str, kind: Kind[Any], default: object, told: str) -> None:
+def test_an_error_names_the_parameter_what_it_may_be_and_an_example(given: str, kind: ValueKind[Any], default: object, told: str) -> None:
     message, _, example = told.partition("|")
     with pytest.raises(SinkError) as refused:
         Option("name", kind, default, "").read(given)

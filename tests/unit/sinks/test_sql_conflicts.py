@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from sidecar.core.model import Column, TableName
 from spark_merge.sinks.mysql import conflicts
 from spark_merge.sinks.mysql.conflicts import Causality, keys_of, together
-from spark_merge.sinks.mysql.tables import KeyPart, TargetTable
+from spark_merge.sinks.mysql.tables import TargetTable, UniqueKeyPart
 
 TABLE = TableName("s", "t")
 
 
-def target(*unique: tuple[KeyPart, ...], told: bool = True) -> TargetTable:
+def target(*unique: tuple[UniqueKeyPart, ...], told: bool = True) -> TargetTable:
     return TargetTable(TABLE, unique=unique if told else None)
 
 
@@ -61,7 +61,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_keys_are_the_values_of_every_unique_key_and_null_meets_none() -> None:
-    table = target((KeyPart(0),), (KeyPart(1), KeyPart(2)))
+    table = target((UniqueKeyPart(0),), (UniqueKeyPart(1), UniqueKeyPart(2)))
     columns = (Column("id", "int"), Column("u", "int"), Column("w", "int"))
     assert keys_of(table, columns, [("1", "2", "3"), ("1", None, "3")], upper) == [
         [(TABLE, 0, "1"), (TABLE, 1, "2", "3")],
@@ -71,7 +71,18 @@ def test_keys_are_the_values_of_every_unique_key_and_null_meets_none() -> None:
 
 def test_texts_meet_as_the_target_compares_them() -> None:
     columns = (Column("ci", "text"), Column("bin", "text"), Column("prefix", "text"), Column("b", "binary"), Column("d", "double"))
-    table = target(*((part,) for part in (KeyPart(0, -1, "utf8mb4_general_ci"), KeyPart(1), KeyPart(2, 2), KeyPart(3, 1), KeyPart(4))))
+    table = target(
+        *(
+            (part,)
+            for part in (
+                UniqueKeyPart(0, -1, "utf8mb4_general_ci"),
+                UniqueKeyPart(1),
+                UniqueKeyPart(2, 2),
+                UniqueKeyPart(3, 1),
+                UniqueKeyPart(4),
+            )
+        )
+    )
     first, second = keys_of(table, columns, [("a ", "a ", "abc", "FF00", "-0.0"), ("A", "a", "abd", "FF01", "0.0")], upper)
     assert first == second
     (other,) = keys_of(table, columns, [("b", "A", "b", "00FF", "1.0")], upper)

@@ -11,7 +11,7 @@ from spark_merge.ddl.parser import parsed
 from spark_merge.sinks.mysql.ddl import Intent, MemoryDdlPosition
 from spark_merge.sinks.mysql.ddl_clock import session_time
 from spark_merge.sinks.mysql.ddl_dialect import Dialect
-from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, SqlSession, done, pictures, wanted
+from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted
 
 A, B, TMP = (TableName("s", one) for one in ("a", "b", "tmp"))
 NONE = Picture()
@@ -103,4 +103,4 @@ def test_at_mysql_tables_are_looked_up_by_the_names_that_innodb_gives_them(name:
                 return [(file, number) for file, number in files.items() if file == values[0] or file.startswith(values[3])]
             return [("t", "CREATE TABLE `t` (`x` int)")] if sql.startswith("SHOW CREATE") else [("BASE TABLE",)]
 
-    assert pictures(cast("SqlSession", Told()), Dialect.MYSQL, [name])[name].ids == ids
+    assert pictures(cast("PictureSession", Told()), Dialect.MYSQL, [name])[name].ids == ids

@@ -9,8 +9,8 @@ import pytest
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.sinks.mysql.session import Flavour, SqlSession
-from spark_merge.sinks.mysql.statements import NotCanonical, Puts, SqlWrite, Texts, literal_of, statements
+from spark_merge.sinks.mysql.session import SqlFlavour, SqlSession
+from spark_merge.sinks.mysql.statements import NotCanonical, Puts, SqlTexts, SqlWrite, literal_of, statements
 from spark_merge.sinks.mysql.tables import FoundColumn, FoundTable, read_table, target_table
 
 NAME = TableName("s", "t")
@@ -37,13 +37,13 @@ def test_what_is_no_canonical_text_is_never_sent(kind: str, text: str) -> None:
         literal_of(Column("c", kind))(text)  # type: ignore[arg-type]  # kinds
 
 
-def texts(*key: str, columns: tuple[str, ...] = ("a", "b")) -> Texts:
+def texts(*key: str, columns: tuple[str, ...] = ("a", "b")) -> SqlTexts:
     schema = TableSchema(NAME, tuple(Column(name, "int") for name in columns), key)
     found = FoundTable(tuple(FoundColumn(name, "int", None, name == "g") for name in columns), (tuple((name, None) for name in key),))
-    return Texts(schema, target_table(schema, NAME, found, Flavour.MARIADB))
+    return SqlTexts(schema, target_table(schema, NAME, found, SqlFlavour.MARIADB))
 
 
-def write(made: Texts, number: int, row: tuple[str, str], *, gone: bool = False) -> SqlWrite:
+def write(made: SqlTexts, number: int, row: tuple[str, str], *, gone: bool = False) -> SqlWrite:
     columns = [[value] for value in row]
     return SqlWrite(number, made, row[0], made.keys(columns)[0], None if gone else made.rows(columns)[0])
 
@@ -81,20 +81,20 @@ def test_a_key_of_several_columns_is_a_condition_and_generated_columns_are_not_w
 def test_a_table_that_cannot_take_the_rows_says_so(found: FoundTable | None, problem: str) -> None:
     schema = TableSchema(NAME, (Column("a", "int"), Column("b", "int")), ("a",))
     with pytest.raises(SinkError, match=problem):
-        Texts(schema, target_table(schema, NAME, found, Flavour.MARIADB))
+        SqlTexts(schema, target_table(schema, NAME, found, SqlFlavour.MARIADB))
 
 
 def test_a_vector_is_refused_by_name_but_by_tidb() -> None:
     schema = TableSchema(NAME, (Column("a", "int"), Column("b", "vector")), ("a",))
     found = FoundTable((FoundColumn("a", "int", None, False), FoundColumn("b", "vector", None, False)), ((("a", None),),))
     with pytest.raises(SinkError, match=r"column b of .* is a vector"):
-        target_table(schema, NAME, found, Flavour.MARIADB).check()
-    target_table(schema, NAME, found, Flavour.TIDB).check()
+        target_table(schema, NAME, found, SqlFlavour.MARIADB).check()
+    target_table(schema, NAME, found, SqlFlavour.TIDB).check()
 
 
-def of_one(kind: str) -> Texts:
+def of_one(kind: str) -> SqlTexts:
     schema = TableSchema(NAME, (Column("a", kind),), ("a",))  # type: ignore[arg-type]  # kinds
-    return Texts(schema, target_table(schema, NAME, FoundTable((A,), ((("a", None),),)), Flavour.MARIADB))
+    return SqlTexts(schema, target_table(schema, NAME, FoundTable((A,), ((("a", None),),)), SqlFlavour.MARIADB))
 
 
 @pytest.mark.parametrize("kind", ["int", "text", "binary"])

@@ -24,7 +24,7 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
 from spark_merge.sinks.storage.layout import StoragePlace
-from spark_merge.sinks.storage.names import Last, Named, Staged, StorageNames, TableVersion, named
+from spark_merge.sinks.storage.names import Last, Named, Staged, StorageNames, StoredVersion, named
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.sinks.storage.schema_file import default_text, table_columns
 
@@ -66,7 +66,7 @@ def finals(found: Named) -> list[str]:
 def told(texts: dict[str, str] | object) -> list[tuple[str, int, str, int]]:
     assert isinstance(texts, dict)
     found = map(json.loads, texts.values())
-    return [(one["Table"], one["TableVersion"], one["Query"], one["Type"]) for one in found]
+    return [(one["Table"], one["StoredVersion"], one["Query"], one["Type"]) for one in found]
 
 
 def versions(names: StorageNames) -> dict[TableName, int]:
@@ -111,7 +111,7 @@ def test_an_index_makes_one_too_and_what_only_partitions_do_does_not() -> None:
 
 
 def test_a_renamed_table_is_told_under_its_new_name() -> None:
-    names = StorageNames(begin_ts=BEGIN, versions={A: TableVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
+    names = StorageNames(begin_ts=BEGIN, versions={A: StoredVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
     for asked in (A, B, TableName("S", "B")):
         found = named(
             names,
@@ -126,7 +126,7 @@ def test_a_renamed_table_is_told_under_its_new_name() -> None:
 
 
 def test_a_dropped_table_is_told_as_it_was_and_one_made_again_begins_anew() -> None:
-    names = StorageNames(begin_ts=BEGIN, versions={A: TableVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
+    names = StorageNames(begin_ts=BEGIN, versions={A: StoredVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
     found = named(names, [head([table(A, "id")], [], ts=200, ddls=[(A, "DROP TABLE s.a")])], [], OPTIONS, date="")
     assert told(found.after) == [("a", 210, "DROP TABLE s.a", 4)]
     assert json.loads(next(iter(found.after.values())))["TableColumnsTotal"] == 1
@@ -157,7 +157,7 @@ def test_ddls_of_schemas_are_told_beside_their_tables_and_the_marks_nowhere() ->
     (path,) = found.after
     assert path.startswith("s/meta/schema_110_")
     assert json.loads(found.after[path]) == {
-        "Table": "", "Schema": "s", "Version": 1, "TableVersion": 110, "Query": "CREATE DATABASE s", "Type": 1, "TableColumns": None,
+        "Table": "", "Schema": "s", "Version": 1, "StoredVersion": 110, "Query": "CREATE DATABASE s", "Type": 1, "TableColumns": None,
         "TableColumnsTotal": 0,
     }  # fmt: skip
 

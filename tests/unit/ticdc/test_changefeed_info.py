@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from sidecar.errors import ConfigError, FeedUnsuitable
-from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, ColumnSelector, Dispatcher, EventFilter, SinkUri
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, ChangefeedSinkUri, ColumnSelector, Dispatcher, EventFilter
 from sidecar.ticdc.changefeed_info import changefeed, client_settings, codec_of, codec_settings, kafka_place, masked
 from tests.support.recordings import recorded_cluster
 
@@ -247,7 +247,7 @@ def test_a_sink_without_brokers_or_topic_is_refused(uri: str) -> None:
 
 
 def test_the_first_of_a_repeated_parameter_counts() -> None:
-    assert SinkUri.parsed("kafka://h/t?a=1&a=2&b=%20+x").parameters == {"a": "1", "b": "  x"}
+    assert ChangefeedSinkUri.parsed("kafka://h/t?a=1&a=2&b=%20+x").parameters == {"a": "1", "b": "  x"}
 
 
 TLS = "&ca=/c/ca.pem&cert=/c/cert.pem&key=/c/key.pem"

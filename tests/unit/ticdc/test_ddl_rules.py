@@ -11,7 +11,7 @@ from sidecar.errors import FeedUnsuitable, UnsupportedDdl
 from sidecar.schema.ddl import Action, DdlEvent, Effect, TableChange, effect_of
 from sidecar.schema.system import is_system_schema
 from sidecar.ticdc.changefeed import EventFilter, FeedFilter
-from sidecar.ticdc.ddl_rules import EVENT_TYPES, NEW_ARCHITECTURE_ONLY, DdlRules, Verdict, schema_matches
+from sidecar.ticdc.ddl_rules import EVENT_TYPES, NEW_ARCHITECTURE_ONLY, DdlRules, DdlVerdict, schema_matches
 from sidecar.ticdc.table_rules import TableRules
 
 
@@ -62,37 +62,37 @@ def test_the_allow_list_is_ticdcs() -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_in_the_allow_list_is_discarded(action: Action) -> None:
-    assert rules().verdict(altered(action=action)) is Verdict.DISCARD
+    assert rules().verdict(altered(action=action)) is DdlVerdict.DISCARD
 
 
-@pytest.mark.parametrize(("new_architecture", "verdict"), [(False, Verdict.DISCARD), (True, Verdict.SEND)])
-def test_foreign_keys_are_sent_by_the_new_architecture_only(new_architecture: bool, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("new_architecture", "verdict"), [(False, DdlVerdict.DISCARD), (True, DdlVerdict.SEND)])
+def test_foreign_keys_are_sent_by_the_new_architecture_only(new_architecture: bool, verdict: DdlVerdict) -> None:
     found = rules(new_architecture=new_architecture).verdict(altered(action=Action.ADD_FOREIGN_KEY))
     assert found is verdict
 
 
 @pytest.mark.parametrize(
-    ("table", "verdict"), [("shop.t", Verdict.SEND), ("shop.t_copy", Verdict.DISCARD), ("mysql.user", Verdict.DISCARD)]
+    ("table", "verdict"), [("shop.t", DdlVerdict.SEND), ("shop.t_copy", DdlVerdict.DISCARD), ("mysql.user", DdlVerdict.DISCARD)]
 )
-def test_a_table_that_the_rules_leave_out_is_discarded(table: str, verdict: Verdict) -> None:
+def test_a_table_that_the_rules_leave_out_is_discarded(table: str, verdict: DdlVerdict) -> None:
     assert rules("*.*", "!shop.t_copy").verdict(altered(table)) is verdict
 
 
 @pytest.mark.parametrize(
     ("table_rules", "schema", "verdict"),
     [
-        (("shop.*",), "shop", Verdict.SEND),
-        (("SHOP.*",), "shop", Verdict.SEND),
-        (("shop.orders",), "shop", Verdict.SEND),
-        (("shop.*",), "other", Verdict.DISCARD),
-        (("*.*", "!shop.t"), "shop", Verdict.SEND),
-        (("*.*", "!shop.*"), "shop", Verdict.DISCARD),
-        (("*.*", "!SH*.*", "!*.*p"), "shop", Verdict.DISCARD),
-        (("*.*", "!/^sh/./^tmp-\\d/"), "shop", Verdict.SEND),
-        (("*.*",), "lightning_task_info", Verdict.DISCARD),
+        (("shop.*",), "shop", DdlVerdict.SEND),
+        (("SHOP.*",), "shop", DdlVerdict.SEND),
+        (("shop.orders",), "shop", DdlVerdict.SEND),
+        (("shop.*",), "other", DdlVerdict.DISCARD),
+        (("*.*", "!shop.t"), "shop", DdlVerdict.SEND),
+        (("*.*", "!shop.*"), "shop", DdlVerdict.DISCARD),
+        (("*.*", "!SH*.*", "!*.*p"), "shop", DdlVerdict.DISCARD),
+        (("*.*", "!/^sh/./^tmp-\\d/"), "shop", DdlVerdict.SEND),
+        (("*.*",), "lightning_task_info", DdlVerdict.DISCARD),
     ],
 )
-def test_a_schema_is_kept_if_some_table_of_it_can_be(table_rules: tuple[str, ...], schema: str, verdict: Verdict) -> None:
+def test_a_schema_is_kept_if_some_table_of_it_can_be(table_rules: tuple[str, ...], schema: str, verdict: DdlVerdict) -> None:
     found = rules(*table_rules).verdict(event(Action.CREATE_SCHEMA, schema=schema))
     assert found is verdict
 
@@ -105,13 +105,13 @@ def test_schemas_match_without_tables() -> None:
 @pytest.mark.parametrize(
     ("moves", "verdict"),
     [
-        ([("shop.a", "shop.b")], Verdict.SEND),
-        ([("shop.a", "other.a")], Verdict.SEND),
-        ([("other.a", "other.b")], Verdict.DISCARD),
-        ([("other.a", "other.b"), ("shop.a", "shop.b")], Verdict.SEND),
+        ([("shop.a", "shop.b")], DdlVerdict.SEND),
+        ([("shop.a", "other.a")], DdlVerdict.SEND),
+        ([("other.a", "other.b")], DdlVerdict.DISCARD),
+        ([("other.a", "other.b"), ("shop.a", "shop.b")], DdlVerdict.SEND),
     ],
 )
-def test_a_rename_is_judged_by_the_name_before(moves: list[tuple[str, str]], verdict: Verdict) -> None:
+def test_a_rename_is_judged_by_the_name_before(moves: list[tuple[str, str]], verdict: DdlVerdict) -> None:
     assert rules("shop.*").verdict(event(Action.RENAME_TABLES, *moves)) is verdict
 
 
@@ -123,60 +123,60 @@ def test_a_rename_into_the_rules_stops_as_it_stops_ticdc() -> None:
 @pytest.mark.parametrize(
     ("ignored", "action", "verdict"),
     [
-        ("create table", Action.CREATE_TABLES, Verdict.IGNORE),
-        ("add column", Action.ADD_COLUMN, Verdict.IGNORE),
-        ("Add Column", Action.ADD_COLUMN, Verdict.IGNORE),
-        ("alter table", Action.ADD_COLUMN, Verdict.IGNORE),
-        ("alter table", Action.RENAME_TABLE, Verdict.IGNORE),
-        ("alter table", Action.TRUNCATE_TABLE, Verdict.SEND),
-        ("alter table", Action.CREATE_VIEW, Verdict.SEND),
-        ("all ddl", Action.TRUNCATE_TABLE, Verdict.IGNORE),
-        ("drop column", Action.ADD_COLUMN, Verdict.SEND),
-        ("all dml", Action.ADD_COLUMN, Verdict.SEND),
+        ("create table", Action.CREATE_TABLES, DdlVerdict.IGNORE),
+        ("add column", Action.ADD_COLUMN, DdlVerdict.IGNORE),
+        ("Add Column", Action.ADD_COLUMN, DdlVerdict.IGNORE),
+        ("alter table", Action.ADD_COLUMN, DdlVerdict.IGNORE),
+        ("alter table", Action.RENAME_TABLE, DdlVerdict.IGNORE),
+        ("alter table", Action.TRUNCATE_TABLE, DdlVerdict.SEND),
+        ("alter table", Action.CREATE_VIEW, DdlVerdict.SEND),
+        ("all ddl", Action.TRUNCATE_TABLE, DdlVerdict.IGNORE),
+        ("drop column", Action.ADD_COLUMN, DdlVerdict.SEND),
+        ("all dml", Action.ADD_COLUMN, DdlVerdict.SEND),
     ],
 )
-def test_event_filters_ignore_and_do_not_discard(ignored: str, action: Action, verdict: Verdict) -> None:
+def test_event_filters_ignore_and_do_not_discard(ignored: str, action: Action, verdict: DdlVerdict) -> None:
     found = rules(event_filters=(EventFilter(("shop.t",), ignore_event=(ignored,)),))
     assert found.verdict(altered(action=action)) is verdict
-    assert found.verdict(altered("shop.other", action)) is Verdict.SEND
+    assert found.verdict(altered("shop.other", action)) is DdlVerdict.SEND
 
 
 def test_a_schemas_ddl_goes_by_the_filters_schema() -> None:
     found = rules(event_filters=(EventFilter(("shop.*",), ignore_event=("create schema",)),))
-    assert found.verdict(event(Action.CREATE_SCHEMA)) is Verdict.IGNORE
-    assert found.verdict(event(Action.DROP_SCHEMA)) is Verdict.SEND
+    assert found.verdict(event(Action.CREATE_SCHEMA)) is DdlVerdict.IGNORE
+    assert found.verdict(event(Action.DROP_SCHEMA)) is DdlVerdict.SEND
 
 
-@pytest.mark.parametrize(("new_architecture", "verdict"), [(False, Verdict.SEND), (True, Verdict.IGNORE)])
-def test_the_classic_architecture_compares_a_filters_matcher_with_case(new_architecture: bool, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("new_architecture", "verdict"), [(False, DdlVerdict.SEND), (True, DdlVerdict.IGNORE)])
+def test_the_classic_architecture_compares_a_filters_matcher_with_case(new_architecture: bool, verdict: DdlVerdict) -> None:
     found = rules(new_architecture=new_architecture, event_filters=(EventFilter(("SHOP.*",), ignore_event=("all ddl",)),))
     assert found.verdict(altered()) is verdict
 
 
 def test_an_ignored_start_ts_ignores() -> None:
     found = rules(ignore_txn_start_ts=(7,))
-    assert found.verdict(altered()) is Verdict.IGNORE
-    assert found.verdict(event(Action.ADD_COLUMN, ("shop.t", "shop.t"), start_ts=8)) is Verdict.SEND
+    assert found.verdict(altered()) is DdlVerdict.IGNORE
+    assert found.verdict(event(Action.ADD_COLUMN, ("shop.t", "shop.t"), start_ts=8)) is DdlVerdict.SEND
 
 
 @pytest.mark.parametrize(
     ("regexes", "query", "verdict"),
     [
-        (("^drop",), "DROP TABLE x", Verdict.IGNORE),
-        (("^drop",), "alter table x drop column y", Verdict.SEND),
-        (("^drop", "add column"), "ALTER TABLE x ADD COLUMN y int", Verdict.IGNORE),
-        ((r"add\s+(column|index)",), "alter table x add\n index", Verdict.IGNORE),
-        ((r"a/b",), "comment 'a/b'", Verdict.IGNORE),
-        ((r"a\/b",), "comment 'a/b'", Verdict.IGNORE),
-        ((r"a/b",), "comment 'ab'", Verdict.SEND),
-        (("x", ""), "anything", Verdict.IGNORE),
-        (("drop",), "", Verdict.SEND),
+        (("^drop",), "DROP TABLE x", DdlVerdict.IGNORE),
+        (("^drop",), "alter table x drop column y", DdlVerdict.SEND),
+        (("^drop", "add column"), "ALTER TABLE x ADD COLUMN y int", DdlVerdict.IGNORE),
+        ((r"add\s+(column|index)",), "alter table x add\n index", DdlVerdict.IGNORE),
+        ((r"a/b",), "comment 'a/b'", DdlVerdict.IGNORE),
+        ((r"a\/b",), "comment 'a/b'", DdlVerdict.IGNORE),
+        ((r"a/b",), "comment 'ab'", DdlVerdict.SEND),
+        (("x", ""), "anything", DdlVerdict.IGNORE),
+        (("drop",), "", DdlVerdict.SEND),
     ],
 )
-def test_a_ddl_is_ignored_by_its_text(regexes: tuple[str, ...], query: str, verdict: Verdict) -> None:
+def test_a_ddl_is_ignored_by_its_text(regexes: tuple[str, ...], query: str, verdict: DdlVerdict) -> None:
     found = rules(event_filters=(EventFilter(("shop.t",), ignore_sql=regexes),))
     assert found.verdict(replace(altered(), query=query)) is verdict
-    assert found.verdict(replace(altered("shop.u"), query=query)) is Verdict.SEND
+    assert found.verdict(replace(altered("shop.u"), query=query)) is DdlVerdict.SEND
 
 
 @pytest.mark.parametrize("regex", ["(", "(?=x)", r"\1", "a**"])

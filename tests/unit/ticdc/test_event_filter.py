@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
-from sidecar.ticdc.event_filter import FilterRules, Left, RowEvent, Through, dump_scope, mark_table_problem
+from sidecar.ticdc.event_filter import FilterRules, LeftOut, RowEvent, Through, dump_scope, mark_table_problem
 
 ORDERS, ITEM, UPPER = TableName("shop", "orders"), TableName("shop", "item"), TableName("Shop", "Orders")
 COLUMNS = (Column("id", "int"), Column("amount", "decimal"), Column("name", "text"), Column("at", "timestamp"), Column("by`x", "text"))
@@ -65,7 +65,7 @@ def test_a_type_is_ignored_by_its_name_or_all(ignored: str, out: set[str]) -> No
 @pytest.mark.parametrize("ignored", ["insert", "all dml"])
 def test_a_table_whose_inserts_are_ignored_is_left_out_with_the_reason(ignored: str) -> None:
     found = dump_scope(feed(events(ignored)), schemas(ORDERS, ITEM))
-    assert found.tables == {ORDERS: Left("filter.event-filters number 1, ignore-event, leaves out its inserts"), ITEM: Through(None)}
+    assert found.tables == {ORDERS: LeftOut("filter.event-filters number 1, ignore-event, leaves out its inserts"), ITEM: Through(None)}
 
 
 @pytest.mark.parametrize("unknown", ["Insert", "all", "none", "create procedure", "INSERT", ""])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.model import Column, TableName, TableSchema
-from sidecar.ticdc.expression import Expression, NotAnExpression
+from sidecar.ticdc.expression import FilterExpression, NotAnExpression
 
 SCHEMA = TableSchema(TableName("shop", "orders"), (Column("id", "int"), Column("by`x", "text")), ("id",))
 
 
 def test_columns_are_told_from_functions_types_and_labels_of_the_same_name() -> None:
-    found = Expression.of("id(1) + orders.id + cast(1 as id) + `by``x` + id'x'", SCHEMA)
+    found = FilterExpression.of("id(1) + orders.id + cast(1 as id) + `by``x` + id'x'", SCHEMA)
     assert [found.tokens[at].text for at in found.columns()] == ["id", "`by``x`"]
 
 
@@ -20,10 +20,10 @@ def test_columns_are_told_from_functions_types_and_labels_of_the_same_name() -> 
 )
 def test_what_is_of_other_rows_or_leaves_its_place_is_none(text: str) -> None:
     with pytest.raises(NotAnExpression):
-        Expression.of(text, SCHEMA)
+        FilterExpression.of(text, SCHEMA)
 
 
 @pytest.mark.parametrize("text", ["items.id", "shop.orders.id"])
 def test_a_column_of_something_else_is_none_of_ours(text: str) -> None:
     with pytest.raises(NotAnExpression, match="by something else than its table"):
-        Expression.of(text, SCHEMA).columns()
+        FilterExpression.of(text, SCHEMA).columns()

@@ -14,7 +14,7 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from sidecar.verify.table_replay import SAMPLES_MAX, OutputRow, TableVerdict
-from sidecar.verify.verify import Verdict, replay, verify
+from sidecar.verify.verify import VerifyVerdict, replay, verify
 from spark_merge.contract import Owner
 from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, file_path, segment_path, segment_to_json
 
@@ -263,7 +263,7 @@ def delivered(folder: Folder, segments: list[tuple[int, list[dict[str, Any]]]]) 
         storage.write_atomically(folder, segment_path(number), segment_to_json(segment))
 
 
-def verified(folder: Folder) -> Verdict:
+def verified(folder: Folder) -> VerifyVerdict:
     return verify(folder, TRUTH, complete_at={T: CommitTs(120)}, tables=[T])
 
 
