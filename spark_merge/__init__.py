@@ -11,7 +11,7 @@
     ddl/       schema changes, read once for all sinks
     decode/    bytes to canonical text, columns at a time;  encode/  text to what sinks write
     protocols  the decoder and the encoder of each protocol (sidecar/codecs/registry.py has the records)
-    sinks/     a folder for each sink, registry.py the list
+    sinks/     a folder for each sink, registry.py the list;  testing/  the contract suites of sinks, for any package
 
 Of the sidecar it can import core, log, codecs, rowcodec, ticdc, schema, partition, pace, process and errors.
 """

@@ -11,7 +11,7 @@ The rows of a task come as **portions**, one table's rows of one segment, each a
 `commit_ts, rank, ordinal`. A chunk's rows have commit_ts = high_ts and the last rank: they come after every change <= high_ts and before
 every change > high_ts.
 
-Three kinds of sink, each with a twin in sinks/memory/; tests/contract/sink_port.py is what all must pass:
+Three kinds of sink, each with a twin in sinks/memory/; spark_merge/testing/sink_port.py is what all must pass:
 
     hidden       nothing is seen before `accept`                               files, lakes
     committing   each task's own transaction is seen, and holds its slot       Kafka, SQL

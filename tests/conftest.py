@@ -24,6 +24,8 @@ from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM, MySql
 from tests.support.services.opensearch import OpenSearchNode
 
+pytest.register_assert_rewrite("spark_merge.testing")
+
 settings.register_profile(
     "lane",
     max_examples=examples(100),

@@ -424,7 +424,7 @@ def test_each_rule_names_one_guard_and_one_test(row: list[str]) -> None:
     _, guard, test = row
     assert re.fullmatch(SYMBOL, guard), f"{guard} is not one symbol"
     assert re.fullmatch(SYMBOL, test), f"{test} is not one symbol"
-    assert test.startswith("`tests/"), f"{test} is no test"
+    assert test.startswith(("`tests/", "`spark_merge/testing/")), f"{test} is no test"
     assert re.search(r"[:.](test_\w+|Test\w+)`$", test), f"{test} is no test"
 
 

@@ -14,5 +14,5 @@
     table_ddl    what tables of `mode=merge` cannot follow
 
 README.md lists every step of a new sink. A sink's folder imports its own driver only, and no other sink. spark_merge/contract.py defines
-a sink; tests/contract/sink_port.py is the suite that each must pass.
+a sink; spark_merge/testing/sink_port.py is the suite that each must pass.
 """

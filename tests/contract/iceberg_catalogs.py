@@ -12,7 +12,8 @@ import pytest
 from sidecar.errors import SinkError
 from spark_merge.sinks.iceberg import lake, rest
 from spark_merge.sinks.iceberg.lake import Lake
-from tests.contract.sink_port import SinkPort, Story, die_after_each, mortal, of
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import Story, die_after_each, mortal, of
 
 _namespaces = itertools.count()
 

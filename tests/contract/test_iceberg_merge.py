@@ -20,13 +20,14 @@ from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.tables import LakeTables
 from spark_merge.sinks.position import PositionKeeper
-from tests.contract.sink_port import Died, SinkPort, Story, die_after_each, mortal, of
+from spark_merge.testing import histories
+from spark_merge.testing.places import Here, Place
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import Died, Story, die_after_each, mortal, of
 from tests.lanes import LANE
-from tests.support import histories
 from tests.support.lake import catalog_of, on_s3, tables_of, uri_of
 from tests.support.merged_lake import compact, merged_place
 from tests.support.services.s3 import S3
-from tests.support.sinks import Here, Place
 from tests.support.true_histories import true_history
 
 pytestmark = pytest.mark.xdist_group("iceberg")

@@ -21,12 +21,13 @@ from spark_merge.sinks.iceberg.position import SNAPSHOTS_KEPT
 from spark_merge.sinks.iceberg.tables import LakeTables
 from spark_merge.sinks.iceberg.writer import LakeFile
 from spark_merge.sinks.position import PositionKeeper
-from tests.contract.sink_port import SinkPort, Story, die_after_each, mortal, of
+from spark_merge.testing import histories
+from spark_merge.testing.places import Here, Place
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import Story, die_after_each, mortal, of
 from tests.lanes import LANE
-from tests.support import histories
 from tests.support.lake import NAMESPACE, catalog_of, lake_place, on_s3, rows_at, tables_of, uri_of
 from tests.support.services.s3 import S3
-from tests.support.sinks import Here, Place
 
 pytestmark = pytest.mark.xdist_group("iceberg")
 

@@ -9,14 +9,14 @@ from urllib.parse import quote
 import pytest
 
 from spark_merge.sinks.iceberg import sink as iceberg
+from spark_merge.testing.places import Place
+from spark_merge.testing.story import Story
 from tests.contract.iceberg_catalogs import CatalogPort, fresh
-from tests.contract.sink_port import Story
 from tests.contract.test_iceberg_merge import story_of
 from tests.lanes import LANE
 from tests.support.lake import lake_place
 from tests.support.merged_lake import merged_place
 from tests.support.services.mariadb import MariaDb
-from tests.support.sinks import Place
 
 pytestmark = pytest.mark.xdist_group("iceberg")
 

@@ -22,8 +22,8 @@ from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.read import new_manifests, read_rows, read_schemas
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import Here, accepted
 from tests.support.former import DELIVERED, FORMER_LOG_ID, SEGMENTS, former, output_by_the_rule
-from tests.support.sinks import Here, accepted
 
 T0 = 470609321672572950
 ORDERS, NOTES = TableName("shop", "orders"), TableName("shop", "n ö.tes")

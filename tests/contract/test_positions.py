@@ -39,7 +39,7 @@ from spark_merge.sinks.opensearch.position import DocumentPositions, WrittenBatc
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.storage.commits import StoragePositions
 from spark_merge.sinks.storage.options import options_of
-from tests.contract.position_port import LOG, Output, PositionPort, Worker, accepted_of, looked
+from spark_merge.testing.position_port import LOG, PositionOutput, PositionPort, PositionWorker, accepted_of, looked
 from tests.support.lake import uri_of
 from tests.support.services.clickhouse import ClickHouse
 from tests.support.services.http_receiver import HttpReceiver
@@ -52,41 +52,41 @@ numbers = itertools.count()
 
 class TestMemory(PositionPort):
     @pytest.fixture
-    def output(self) -> Output:
+    def output(self) -> PositionOutput:
         positions = MemoryPositions[str, str]()
-        return Output(lambda: positions, details=("begun", "written"), payload=lambda accepted: f"rows up to {accepted.seq}")
+        return PositionOutput(lambda: positions, details=("begun", "written"), payload=lambda accepted: f"rows up to {accepted.seq}")
 
 
 class TestFolder(PositionPort):
     @pytest.fixture
-    def output(self, tmp_path: Path) -> Output:
+    def output(self, tmp_path: Path) -> PositionOutput:
         folder, identity = open_folder(str(tmp_path / "out")), FolderIdentity(LOG, "jsonl", 0, 0)
 
         def payload(accepted: Accepted) -> list[DeliveredSegment]:
             return [DeliveredSegment(accepted.seq, accepted.upto_ts or CommitTs(0), (), None, accepted.manifest)]
 
-        return Output(lambda: FolderPositions(folder, identity), payload=payload)
+        return PositionOutput(lambda: FolderPositions(folder, identity), payload=payload)
 
 
 class TestStorageLayout(PositionPort):
     @pytest.fixture
-    def output(self, tmp_path: Path) -> Output:
+    def output(self, tmp_path: Path) -> PositionOutput:
         folder, options = open_folder(str(tmp_path / "out")), options_of({"protocol": "csv", "csv.include-commit-ts": "true"})
-        return Output(lambda: StoragePositions(folder, options))
+        return PositionOutput(lambda: StoragePositions(folder, options))
 
 
 class TestHttp(PositionPort):
     @pytest.fixture
-    def output(self, tmp_path: Path) -> Iterator[Output]:
+    def output(self, tmp_path: Path) -> Iterator[PositionOutput]:
         with HttpReceiver(tmp_path / "receiver") as server:
             receiver = Receiver(f"http://127.0.0.1:{server.port}/orders")
-            yield Output(lambda: ReceiverPositions(receiver), details=(BegunSegment(Seq(0), "m", 3), BegunSegment(Seq(7), "n", 1)))
+            yield PositionOutput(lambda: ReceiverPositions(receiver), details=(BegunSegment(Seq(0), "m", 3), BegunSegment(Seq(7), "n", 1)))
 
 
 @pytest.mark.xdist_group("iceberg")
 class TestIceberg(PositionPort):
     @pytest.fixture
-    def output(self, tmp_path: Path) -> Output:
+    def output(self, tmp_path: Path) -> PositionOutput:
         sink = open_sink(uri_of(tmp_path / "lake"), log_id=LOG)
         assert isinstance(sink, IcebergSink)
         settings = sink._lake.settings
@@ -94,23 +94,23 @@ class TestIceberg(PositionPort):
         def payload(accepted: Accepted) -> RecordRows:
             return [("ddl", DdlRecord(accepted.upto_ts or CommitTs(0), "shop", "orders", "DROP TABLE orders"))]
 
-        return Output(lambda: RecordPositions(Lake(settings)), payload=payload)
+        return PositionOutput(lambda: RecordPositions(Lake(settings)), payload=payload)
 
 
 @pytest.mark.xdist_group("opensearch")
 class TestOpenSearch(PositionPort):
     @pytest.fixture
-    def output(self, opensearch: OpenSearchNode) -> Output:
+    def output(self, opensearch: OpenSearchNode) -> PositionOutput:
         index = f"position{next(numbers)}"
         details = (WrittenBatch(Seq(0), {}), WrittenBatch(Seq(9), {"a": "a-v1", "b": "b-v3"}))
         server = OpenSearchServer(hosts=(("127.0.0.1", opensearch.port),))
-        return Output(lambda: DocumentPositions(OpenSearchSession(server), index), details=details)
+        return PositionOutput(lambda: DocumentPositions(OpenSearchSession(server), index), details=details)
 
 
 @pytest.mark.xdist_group("sql-target")
 class TestMysql(PositionPort):
     @pytest.fixture
-    def output(self, mariadb: MariaDb) -> Iterator[Output]:
+    def output(self, mariadb: MariaDb) -> Iterator[PositionOutput]:
         schema, server = f"position{next(numbers)}", mysql_session.SqlServer(((mariadb.host, mariadb.port),), mariadb.user)
         keep(server.SECRET_KIND, str(server), mariadb.password)
         begun = mysql.SqlBatch(Seq(9), 2, "keys")
@@ -120,7 +120,7 @@ class TestMysql(PositionPort):
             def store() -> mysql.SinkTable:
                 return mysql.SinkTable(sessions.enter_context(closing(mysql_session.SqlSession(server))), schema)
 
-            yield Output(store, details=details)
+            yield PositionOutput(store, details=details)
 
 
 @pytest.mark.xdist_group("clickhouse")
@@ -137,17 +137,17 @@ class TestClickHouse(PositionPort):
         return f"position{next(numbers)}"
 
     @pytest.fixture
-    def output(self, server: clickhouse_server.ClickHouseServer, database: str) -> Output:
-        return Output(lambda: Journal(server, database))
+    def output(self, server: clickhouse_server.ClickHouseServer, database: str) -> PositionOutput:
+        return PositionOutput(lambda: Journal(server, database))
 
     def test_of_two_openings_whose_requests_alternate_each_is_another_owner(
-        self, server: clickhouse_server.ClickHouseServer, database: str, output: Output
+        self, server: clickhouse_server.ClickHouseServer, database: str, output: PositionOutput
     ) -> None:
         """Whichever request of one the other falls between: of the first owner of all, too."""
         for step in itertools.count(1):
             other = output.worker()
             between = Between(server, step, partial(other.keeper.open, None))
-            slow = Worker(output, between.journal(database))
+            slow = PositionWorker(output, between.journal(database))
             slow.keeper.open(None)
             if between.left > 0:
                 break
@@ -159,14 +159,14 @@ class TestClickHouse(PositionPort):
         assert step > 4
 
     def test_an_acceptance_amid_which_another_worker_opens_is_counted_or_fails(
-        self, server: clickhouse_server.ClickHouseServer, database: str, output: Output
+        self, server: clickhouse_server.ClickHouseServer, database: str, output: PositionOutput
     ) -> None:
         lost = 0
         for step in itertools.count(1):
             last = output.worker().keeper.open(None).accepted
             other = output.worker()
             between = Between(server, 1 << 30, partial(other.keeper.open, None))
-            slow = Worker(output, between.journal(database))
+            slow = PositionWorker(output, between.journal(database))
             slow.keeper.open(None)
             between.left = step
             following = 0 if last is None else last.seq + 1
@@ -213,7 +213,7 @@ class TestKafka(PositionPort):
     """With transactions, which a broker fences, and without."""
 
     @pytest.fixture(params=["true", "false"])
-    def output(self, broker: KafkaBroker, request: pytest.FixtureRequest) -> Iterator[Output]:
+    def output(self, broker: KafkaBroker, request: pytest.FixtureRequest) -> Iterator[PositionOutput]:
         sink = open_sink(f"kafka://{broker.bootstrap}/position{next(numbers)}?protocol=canal-json&transactions={request.param}", log_id=LOG)
         assert isinstance(sink, KafkaSink)
         settings, stores = sink.output, list[ControlStore]()
@@ -226,6 +226,6 @@ class TestKafka(PositionPort):
             TopicProgress(KafkaBegun(Seq(0), Seq(0), "log", (0, 0), 1)),
             TopicProgress(KafkaBegun(Seq(1), Seq(9), "log", (3, 4), 1), {"orders": 2}),
         )
-        yield Output(store, details=details)
+        yield PositionOutput(store, details=details)
         for one in stores:
             one.close()

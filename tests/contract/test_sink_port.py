@@ -22,9 +22,11 @@ from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.versioned import VersionedSink
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Died, SinkPort, Story, die_after_each, mortal, of
+from spark_merge.testing.places import Here, Place
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import Died, Story, die_after_each, mortal, of
 from tests.lanes import LANE
-from tests.support.sinks import Here, Place, memory_place, place_of, spool_place
+from tests.support.sinks import memory_place, place_of, spool_place
 
 numbers = itertools.count()
 

@@ -22,8 +22,8 @@ from spark_merge.contract import Outcome, Rows, Sink
 from spark_merge.sinks.files.reader import read_rows, read_segments
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import accepted
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, chunk, deliver, opened, write, write_chunk
-from tests.support.sinks import accepted
 
 BUCKET = "merged"
 Rows_ = list[tuple[int, int, str, str, str | None]]

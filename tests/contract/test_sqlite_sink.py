@@ -18,13 +18,14 @@ from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite.database import transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions
 from spark_merge.sinks.sqlite.tables import made, statements
-from tests.contract.position_port import Output, PositionPort
-from tests.contract.sink_port import SinkPort, Story
-from tests.support.sinks import Here, Place, Shown
+from spark_merge.testing.places import Here, Place, Shown
+from spark_merge.testing.position_port import PositionOutput, PositionPort
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import Story
 
 
 def tables_of(path: Path) -> dict[TableName, list[Shown]]:
-    """All rows; their key is what the tables of tests/support/histories.py have."""
+    """All rows; their key is what the tables of spark_merge/testing/histories.py have."""
     if not path.exists():
         return {}
     with closing(sqlite3.connect(path)) as connection:
@@ -46,8 +47,10 @@ class TestSqlite(SinkPort):
 
 class TestPosition(PositionPort):
     @pytest.fixture
-    def output(self, tmp_path: Path) -> Output:
-        return Output(lambda: SqlitePositions(str(tmp_path / "out.db")), payload=lambda accepted: [f"CREATE TABLE t{accepted.seq} (id)"])
+    def output(self, tmp_path: Path) -> PositionOutput:
+        return PositionOutput(
+            lambda: SqlitePositions(str(tmp_path / "out.db")), payload=lambda accepted: [f"CREATE TABLE t{accepted.seq} (id)"]
+        )
 
 
 def _schema(name: str, *columns: Column, key: str = "id") -> TableSchema:

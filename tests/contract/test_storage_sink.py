@@ -19,11 +19,12 @@ from spark_merge.sinks.storage import commits as committing
 from spark_merge.sinks.storage import writer
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.sinks.storage.sink import StorageSink
-from tests.contract.sink_port import Died, SinkPort, Story, die_after_each, mortal, of
+from spark_merge.testing.histories import SEGMENTS
+from spark_merge.testing.places import Here, Place, accepted
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import Died, Story, die_after_each, mortal, of
 from tests.contract.test_sink_port import bucket  # noqa: F401  # a fixture
 from tests.lanes import LANE
-from tests.support.histories import SEGMENTS
-from tests.support.sinks import Here, Place, accepted
 from tests.support.storage_place import output, storage_place
 from tests.support.storage_reader import Form
 

@@ -14,9 +14,9 @@ from sidecar.process.background import Background
 from spark_merge.sinks.clickhouse import server
 from spark_merge.sinks.clickhouse.server import NO_MEMORY, TOO_MANY_PARTS
 from spark_merge.sinks.registry import leaves, open_sink
-from tests.contract.sink_port import TABLES, Story
+from spark_merge.testing import histories
+from spark_merge.testing.story import TABLES, Story
 from tests.lanes import LANE
-from tests.support import histories
 from tests.support.clickhouse_place import history_place
 from tests.support.services.clickhouse import ClickHouse
 

@@ -12,7 +12,7 @@ from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.sinks.clickhouse.fit import _SERVERS_OWN
 from spark_merge.sinks.registry import holds_rows, misfits, open_sink
-from tests.contract.sink_port import TABLES, Story
+from spark_merge.testing.story import TABLES, Story
 from tests.support.clickhouse_place import history_place, uri_of
 from tests.support.services.clickhouse import ClickHouse
 

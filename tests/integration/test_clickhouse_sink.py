@@ -19,12 +19,13 @@ from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
 from spark_merge.sinks.position import Stored
-from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of, opened_at_once
+from spark_merge.testing.places import Here, Place
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import TABLES, Story, die_after_each, mortal, of, opened_at_once
 from tests.lanes import LANE
 from tests.support.clickhouse_place import history_place
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.clickhouse import ClickHouse
-from tests.support.sinks import Here, Place
 
 pytestmark = pytest.mark.xdist_group("clickhouse")
 

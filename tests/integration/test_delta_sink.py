@@ -22,13 +22,14 @@ from sidecar.log.storage import open_folder, s3
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.sink import DeltaSink
 from spark_merge.sinks.delta.table import Table, transaction_only
-from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of
+from spark_merge.testing import histories
+from spark_merge.testing.places import Here, Place
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import TABLES, Story, die_after_each, mortal, of
 from tests.contract.test_sink_port import bucket as bucket  # a fixture
 from tests.lanes import LANE
-from tests.support import histories
 from tests.support.delta_place import delta_table, folder_of, history_place
 from tests.support.services.ports import free_port
-from tests.support.sinks import Here, Place
 from tests.support.true_histories import true_history
 
 WHERE = ["append", "merge", *(["append on s3", "merge on s3"] if LANE.whole else [])]

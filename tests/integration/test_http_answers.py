@@ -15,10 +15,10 @@ from sidecar.errors import OwnershipLost, SinkError
 from spark_merge.sinks.http import client
 from spark_merge.sinks.http.client import Body, Client, Conflict, Receiver, client_of
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import TABLES, Story
-from tests.support import histories
+from spark_merge.testing import histories
+from spark_merge.testing.places import Place
+from spark_merge.testing.story import TABLES, Story
 from tests.support.scripted_http import Answer, Scripted, scripted
-from tests.support.sinks import Place
 
 BODY = Body(b'{"kind":"resolved"}\n', '"log/0.0-1.0"')
 

@@ -10,11 +10,11 @@ import pytest
 from sidecar.errors import SinkError
 from spark_merge.sinks.http import client
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import TABLES, Story
-from tests.support import histories
+from spark_merge.testing import histories
+from spark_merge.testing.places import accepted
+from spark_merge.testing.story import TABLES, Story
 from tests.support.services.http_receiver import HttpReceiver
 from tests.support.services.tls import Authority, Signed
-from tests.support.sinks import accepted
 
 pytestmark = pytest.mark.xdist_group("http-receiver")
 

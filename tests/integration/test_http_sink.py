@@ -16,12 +16,13 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.process.background import Background
 from spark_merge.sinks.http import client
 from spark_merge.sinks.http.client import Client
-from tests.contract.sink_port import TABLES, Died, SinkPort, Story, die_after_each, mortal, of, opened_at_once
+from spark_merge.testing import histories
+from spark_merge.testing.histories import SEGMENTS
+from spark_merge.testing.places import Here, Place
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import TABLES, Died, Story, die_after_each, mortal, of, opened_at_once
 from tests.lanes import LANE
-from tests.support import histories
-from tests.support.histories import SEGMENTS
 from tests.support.services.http_receiver import HttpReceiver, Revived
-from tests.support.sinks import Here, Place
 from tests.support.standing import check_a_worker_waits
 
 pytestmark = pytest.mark.xdist_group("http-receiver")

@@ -11,9 +11,9 @@ from sidecar.errors import FeedUnsuitable
 from sidecar.log.storage import open_folder
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import poison, random_history, write_log
+from spark_merge.testing.histories import poison, random_history, write_log
+from spark_merge.testing.places import Here
 from tests.support.scripted_http import scripted
-from tests.support.sinks import Here
 
 
 def test_what_stands_before_it_is_delivered_and_the_row_is_told_though_a_part_of_the_batch_was_accepted(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from sidecar.core.model import Column, Seq, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Story
+from spark_merge.testing import histories
+from spark_merge.testing.story import Story
 from tests.integration import test_iceberg_partitions as of_partitions
 from tests.integration import test_iceberg_types as of_types
 from tests.lanes import LANE
-from tests.support import histories
 from tests.support.deliveries import ORDERS, Segments, change, deliver, opened
 from tests.support.lake import catalog_of, image, lake_place, rows_at, snapshot_at, tables_of
 from tests.support.lake_target import Target, columns

@@ -17,12 +17,12 @@ from spark_merge.contract import Sink, Task
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import Here
 from tests.lanes import LANE
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, chunk, opened, write_chunk
 from tests.support.lake import NAMESPACE, Texts, catalog_of, snapshot_at, uri_of
 from tests.support.merged_lake import rows_as_texts
 from tests.support.recorded_target import Case, Judge, RecordedLogs
-from tests.support.sinks import Here
 from tests.support.spark_lake import rewritten, spark_of, spark_rows
 
 pytestmark = [pytest.mark.xdist_group("iceberg"), pytest.mark.recordings]

@@ -23,7 +23,7 @@ from sidecar.log.storage import open_folder
 from spark_merge.sinks.iceberg import lake
 from spark_merge.sinks.iceberg.types import iceberg_type
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Story
+from spark_merge.testing.story import Story
 from tests.lanes import LANE
 from tests.support.deliveries import Row, Segments, change, chunk, deliver, opened, write_chunk
 from tests.support.lake import NAMESPACE, Texts, catalog_of, lake_place, rows_at, uri_of

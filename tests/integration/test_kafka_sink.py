@@ -19,12 +19,13 @@ from spark_merge.sinks.kafka.producer import TransactionalProducer
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kafka.writer import KafkaWriter
 from spark_merge.sinks.registry import holds_rows, open_sink
-from tests.contract.sink_port import Died, SinkPort, Story, before_each, die_after_each, opened_at_once
-from tests.support import histories
+from spark_merge.testing import histories
+from spark_merge.testing.places import Here, Place, Shown
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import Died, Story, before_each, die_after_each, opened_at_once
 from tests.support.kafka_feeds import new_topic
 from tests.support.kafka_output import decoded, read_all
 from tests.support.services.kafka import KafkaBroker
-from tests.support.sinks import Here, Place, Shown
 from tests.support.standing import check_a_freeze_costs_time_only, check_a_worker_waits
 
 pytestmark = pytest.mark.xdist_group("kafka-sink")

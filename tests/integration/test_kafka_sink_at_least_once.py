@@ -25,13 +25,14 @@ from spark_merge.sinks.kafka.position import CONTROL, PositionReader
 from spark_merge.sinks.kafka.producer import IdempotentProducer, KafkaRecord, TransactionalProducer
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Died, SinkPort, Story, before_each, die_after_each, opened_at_once
+from spark_merge.testing import histories
+from spark_merge.testing.places import Here, Place, Shown, accepted
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import Died, Story, before_each, die_after_each, opened_at_once
 from tests.integration.test_kafka_sink import SCHEMAS, topic_of
-from tests.support import histories
 from tests.support.kafka_feeds import new_topic
 from tests.support.kafka_output import Read, decoded, read_all, without_repeats
 from tests.support.services.kafka import KafkaBroker
-from tests.support.sinks import Here, Place, Shown, accepted
 from tests.support.standing import check_a_freeze_costs_time_only
 
 pytestmark = pytest.mark.xdist_group("kafka-sink")

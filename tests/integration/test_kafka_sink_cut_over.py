@@ -16,13 +16,13 @@ from sidecar.log.storage import open_folder
 from sidecar.replay.recording import FeedConfig, Recording
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import Here
 from tests.support.eventually import PATIENCE_S
 from tests.support.kafka_feeds import new_topic
 from tests.support.logged import copied
 from tests.support.recordings import recording
 from tests.support.replaying import Run, live, stage
 from tests.support.services.kafka import KafkaBroker
-from tests.support.sinks import Here
 
 pytestmark = [pytest.mark.xdist_group("kafka-sink"), pytest.mark.recordings]
 

@@ -26,7 +26,8 @@ from spark_merge.cut import BatchLimits
 from spark_merge.decode.rows import decode
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Died, Life, Mortal
+from spark_merge.testing.places import Here
+from spark_merge.testing.story import Died, Mortal, WorkerLife
 from tests.lanes import LANE
 from tests.support.kafka_feeds import new_topic
 from tests.support.kafka_output import Output, Schemas, decoded, read_all, without_repeats
@@ -34,7 +35,6 @@ from tests.support.logged import copied
 from tests.support.recordings import recording
 from tests.support.replaying import Run, live, stage
 from tests.support.services.kafka import KafkaBroker
-from tests.support.sinks import Here
 from tests.support.targets.kafka import in_halves, rows_of_files
 from tests.unit.decode.log import logged, recorded_changes
 
@@ -59,7 +59,7 @@ def deliver(folder: Path, uri: str, *, seed: int, deaths: int) -> int:
     """To the end of the log, by workers of which the first ones die between any two steps; how many died."""
     rng, died = Random(seed), 0
     while True:
-        life = Life(rng.randrange(1, 40 if died else 8) if died < deaths else -1)
+        life = WorkerLife(rng.randrange(1, 40 if died else 8) if died < deaths else -1)
         sink = open_sink(uri, log_id="recorded")
         try:
             limits = BatchLimits(segments_max=rng.choice([1, 5, 200]) if died < deaths else 200)

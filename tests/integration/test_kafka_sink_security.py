@@ -13,13 +13,13 @@ from sidecar.errors import SinkError
 from spark_merge.sinks.kafka import client
 from spark_merge.sinks.kafka.uri import position_topic_of
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Story
+from spark_merge.testing import histories
+from spark_merge.testing.places import Place
+from spark_merge.testing.story import Story
 from tests.integration.test_kafka_sink import SCHEMAS
-from tests.support import histories
 from tests.support.kafka_feeds import new_topic
 from tests.support.kafka_output import decoded, read_all
 from tests.support.services.kafka import READER, STRANGER, KafkaBroker
-from tests.support.sinks import Place
 
 pytestmark = pytest.mark.xdist_group("kafka-sink")
 

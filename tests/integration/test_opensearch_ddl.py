@@ -17,7 +17,7 @@ from spark_merge.contract import Batch
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.sink import OpenSearchSink
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Died, mortal
+from spark_merge.testing.story import Died, mortal
 from tests.lanes import LANE
 from tests.support.deliveries import Segments, change, write
 from tests.support.opensearch_place import rows_of, uri_of

@@ -14,12 +14,12 @@ from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
 from spark_merge.sinks.opensearch import client
 from spark_merge.sinks.opensearch.client import OpenSearchServer, OpenSearchSession
-from tests.contract.sink_port import TABLES, Story
+from spark_merge.testing import histories
+from spark_merge.testing.places import Here
+from spark_merge.testing.story import TABLES, Story
 from tests.lanes import LANE
-from tests.support import histories
 from tests.support.opensearch_place import history_place
 from tests.support.services.opensearch import OpenSearchNode
-from tests.support.sinks import Here
 
 pytestmark = pytest.mark.xdist_group("opensearch")
 

@@ -20,8 +20,8 @@ from spark_merge.sinks.opensearch.indices import Indices
 from spark_merge.sinks.opensearch.sink import OpenSearchSink
 from spark_merge.sinks.opensearch.uri import settings_of
 from spark_merge.sinks.registry import _read, open_sink
-from tests.contract.sink_port import TABLES, Story
-from tests.support import histories
+from spark_merge.testing import histories
+from spark_merge.testing.story import TABLES, Story
 from tests.support.deliveries import Segments, change, deliver, opened
 from tests.support.opensearch_place import documents, history_place, rows_of, uri_of
 from tests.support.services.opensearch import OpenSearchNode

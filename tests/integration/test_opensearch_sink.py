@@ -7,11 +7,12 @@ import itertools
 import pytest
 
 from spark_merge.sinks.opensearch.client import OpenSearchSession
-from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of
+from spark_merge.testing.places import Place
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import TABLES, Story, die_after_each, mortal, of
 from tests.lanes import LANE
 from tests.support.opensearch_place import history_place
 from tests.support.services.opensearch import OpenSearchNode
-from tests.support.sinks import Place
 
 pytestmark = pytest.mark.xdist_group("opensearch")
 

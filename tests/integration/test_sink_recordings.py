@@ -21,10 +21,10 @@ from sidecar.log.storage import open_folder
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import Here
 from tests.lanes import LANE
 from tests.support.recorded_target import Case, Judge, RecordedLog, RecordedLogs, cases, deliver, differences
 from tests.support.services.http_receiver import HttpReceiver
-from tests.support.sinks import Here
 from tests.support.targets.clickhouse import CLICKHOUSE
 from tests.support.targets.delta import DELTA
 from tests.support.targets.http import HTTP

@@ -26,9 +26,9 @@ from spark_merge.sinks.mysql.tables import read_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import SqlBlock, SqlJob, SqlWorker
 from spark_merge.sinks.position import OutputState
-from tests.contract.sink_port import Story
+from spark_merge.testing.histories import SEGMENTS, RandomHistory, change_of, rows_of_change, write_log
+from spark_merge.testing.story import Story
 from tests.support.eventually import PATIENCE_S
-from tests.support.histories import SEGMENTS, History, change_of, rows_of_change, write_log
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM
 from tests.support.sql_place import fill, history_place, room
@@ -326,7 +326,7 @@ def test_a_target_that_is_slow_with_each_row_is_no_hang(mariadb: MariaDb, tmp_pa
     limit_s, each_s, table = 4.0, 0.15, TableName("s", "t0")
     changes = [change_of(table, CommitTs(1 + number), "INSERT", new=(f"{number}", "0", "x"), old=None) for number in range(80)]
     rows = [row for number, change in enumerate(changes) for row in rows_of_change(0, number, change)]
-    history = History([changes, *([] for _ in range(1, SEGMENTS))], rows, [[] for _ in range(SEGMENTS)], {})
+    history = RandomHistory([changes, *([] for _ in range(1, SEGMENTS))], rows, [[] for _ in range(SEGMENTS)], {})
     log = open_folder(str(tmp_path / "log"))
     write_log(log, history)
     place = history_place(mariadb, next(numbers), tables=1, max_txn_row="1", worker_count="2")

@@ -15,8 +15,8 @@ from sidecar.errors import SinkError
 from spark_merge.sinks.mysql import fit
 from spark_merge.sinks.mysql.sink import MYSQL
 from spark_merge.sinks.registry import holds_rows, misfits, open_sink
-from tests.contract.sink_port import Story
-from tests.support.histories import COLUMNS
+from spark_merge.testing.histories import COLUMNS
+from spark_merge.testing.story import Story
 from tests.support.services.mariadb import MariaDb
 from tests.support.sql_place import history_place, uri_of
 

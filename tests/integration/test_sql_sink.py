@@ -8,10 +8,11 @@ import pytest
 
 from spark_merge.sinks.mysql.session import SqlSession
 from spark_merge.sinks.mysql.sink import SqlSink
-from tests.contract.sink_port import TABLES, SinkPort, Story, die_after_each, mortal, of
+from spark_merge.testing.places import Place
+from spark_merge.testing.sink_port import SinkPort
+from spark_merge.testing.story import TABLES, Story, die_after_each, mortal, of
 from tests.lanes import LANE
 from tests.support.services.mariadb import MariaDb
-from tests.support.sinks import Place
 from tests.support.sql_place import history_place
 
 pytestmark = pytest.mark.xdist_group("sql-target")

@@ -14,10 +14,10 @@ from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.mysql import writer
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Died, Life, Mortal
+from spark_merge.testing.places import Here
+from spark_merge.testing.story import Died, Mortal, WorkerLife
 from tests.lanes import LANE
 from tests.support.services.mariadb import MariaDb
-from tests.support.sinks import Here
 from tests.support.sql_place import rows_of, uri_of
 from tests.support.wandering import CREATE, SCHEMA, TABLE, Row, told
 
@@ -61,7 +61,7 @@ def test_the_target_ends_as_the_source(db: MariaDb, tmp_path: Path, monkeypatch:
     uri = uri_of(db, "wandering_pos", worker_count=str(1 + seed % 4), max_txn_row=str(rng.choice([1, 3, 50])))
     reader, died = Reader(db), 0
     while True:
-        life = Life(rng.randrange(2, 12) if died < 4 else -1)
+        life = WorkerLife(rng.randrange(2, 12) if died < 4 else -1)
         try:
             settings = JobSettings(log, limits=BatchLimits(segments_max=rng.choice([1, 2, 9])))
             delivery = Delivery(Mortal(open_sink(uri, log_id="w"), life), settings, Here(before=life.step))

@@ -22,11 +22,11 @@ from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.spool.reader import SpoolReader
 from spark_merge.sinks.spool.sink import SpoolSink
-from tests.support import histories
+from spark_merge.testing import histories
+from spark_merge.testing.places import Here
 from tests.support.deliveries import Segments, change, deliver
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.tls import Authority
-from tests.support.sinks import Here
 from tests.support.subscriber import Row, rows_of
 from tests.unit.control.serving import Owner, Serving
 from ticdc_dump.v1 import control_pb2 as pb

@@ -30,15 +30,16 @@ from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.job import SECRET
 from spark_merge.sinks.folder.layout import COMMITS
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import newest
+from spark_merge.testing.histories import SEGMENTS, TABLES, RandomHistory, expected, random_history, written
+from spark_merge.testing.places import Here, Shown, accepted
+from spark_merge.testing.story import newest
 from tests.lanes import LANE
 from tests.support.delta_place import history_place
-from tests.support.histories import SEGMENTS, TABLES, History, expected, random_history, written
 from tests.support.lake import lake_place, uri_of
 from tests.support.merge_command import MergeCommand, MergeSettings
 from tests.support.services.s3 import BUCKET, KEYS, S3, Held
 from tests.support.services.spark import SparkCluster
-from tests.support.sinks import Here, Shown, accepted, place_of
+from tests.support.sinks import place_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster")]
 DEADLINE_S = 500.0
@@ -65,7 +66,7 @@ class Story:
     storage: S3
     name: str
     folder: Path
-    history: History = field(default_factory=lambda: random_history(Random(9)))
+    history: RandomHistory = field(default_factory=lambda: random_history(Random(9)))
     manifests: list[Manifest] = field(default_factory=list)
 
     def __post_init__(self) -> None:

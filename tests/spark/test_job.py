@@ -25,10 +25,10 @@ from spark_merge.job import SECURITY, SparkJob, SparkTasks
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.histories import SEGMENTS, random_history, write_log
+from spark_merge.testing.places import accepted
 from tests.spark.conftest import S3_KEYS
 from tests.support.eventually import eventually
-from tests.support.histories import SEGMENTS, random_history, write_log
-from tests.support.sinks import accepted
 from tests.support.watched import for_ever
 
 pytestmark = pytest.mark.spark

@@ -16,7 +16,7 @@ from spark_merge.job import SparkJob, SparkTasks
 from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.folder.layout import LIVE_PARTS
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import SEGMENTS, check, random_history, write_log
+from spark_merge.testing.histories import SEGMENTS, check, random_history, write_log
 from tests.support.sinks import place_of
 
 

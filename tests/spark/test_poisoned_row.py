@@ -28,7 +28,7 @@ from sidecar.run.gauge import _error_of
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
-from tests.support.histories import SEGMENTS, check, poison, random_history, write_log
+from spark_merge.testing.histories import SEGMENTS, check, poison, random_history, write_log
 from tests.support.merge_command import MergeSettings
 from tests.support.recordings import recording
 

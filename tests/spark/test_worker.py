@@ -21,9 +21,9 @@ from sidecar.log.manifest import from_json, to_json
 from sidecar.log.storage import Folder
 from spark_merge.delivery import JobSettings
 from spark_merge.sinks.files.reader import read_output
+from spark_merge.testing.histories import SEGMENTS, random_history, write_log
 from spark_merge.worker import Worker, WorkerSettings
 from tests.support.eventually import PATIENCE_S
-from tests.support.histories import SEGMENTS, random_history, write_log
 
 pytestmark = pytest.mark.spark
 

@@ -21,9 +21,9 @@ from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.storage import Folder, open_folder
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.files.sink import FileSink
+from spark_merge.testing.histories import SEGMENTS, check, random_history, write_log, written
+from spark_merge.testing.places import accepted
 from tests.lanes import LANE
-from tests.support.histories import SEGMENTS, check, random_history, write_log, written
-from tests.support.sinks import accepted
 
 DEADLINE_S = 600.0
 """Two Spark sessions on a loaded machine."""

@@ -11,9 +11,9 @@ from urllib.parse import quote
 from sidecar.core.model import Column, TableName, TableSchema
 from spark_merge.sinks.clickhouse.server import identifier
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import COLUMNS
+from spark_merge.testing.histories import COLUMNS
+from spark_merge.testing.places import Place, Shown
 from tests.support.services.clickhouse import ClickHouse
-from tests.support.sinks import Place, Shown
 
 
 def uri_of(server: ClickHouse, database: str, **parameters: str) -> str:
@@ -59,7 +59,7 @@ def _plain(value: Any, scale: int) -> str:
 
 
 def history_place(server: ClickHouse, number: int, *, tables: int, **parameters: str) -> Place:
-    """The tables of tests/support/histories.py in a database of their own."""
+    """The tables of spark_merge/testing/histories.py in a database of their own."""
     database = f"history{number}"
     schemas = [TableSchema(TableName("s", f"t{table}"), COLUMNS, ("id", "part")) for table in range(tables)]
 

@@ -16,8 +16,8 @@ from spark_merge.sinks.delta.columns import Layout, Mode, layout_of
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.table import Table, columns_of
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import COLUMNS
-from tests.support.sinks import Place, Shown
+from spark_merge.testing.histories import COLUMNS
+from spark_merge.testing.places import Place, Shown
 
 Texts = tuple[str | None, ...]
 Row = dict[str, Any]
@@ -59,7 +59,7 @@ def rows_of(folder: Folder, mode: Mode, schema: TableSchema, version: int | None
 
 
 def history_place(uri: str, *, tables: int) -> Place:
-    """The tables of tests/support/histories.py."""
+    """The tables of spark_merge/testing/histories.py."""
     folder = folder_of(uri)
     mode: Mode = "merge" if "mode=merge" in urlsplit(uri).query else "append"
     schemas = [TableSchema(TableName("s", f"t{number}"), COLUMNS, ("id", "part")) for number in range(tables)]

@@ -20,8 +20,8 @@ from sidecar.replay.tables import logged
 from sidecar.verify.rows import Key, Row
 from spark_merge.decode.rows import decode
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER
+from spark_merge.testing.places import Shown
 from tests.support.eventually import PATIENCE_S
-from tests.support.sinks import Shown
 
 UNDER_WAY_S = 5.0
 

@@ -16,8 +16,8 @@ from pyiceberg.table import Table
 from sidecar.core.model import Column, TableName, TableSchema
 from spark_merge.encode.typed import file_schema
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import Place, Shown
 from tests.support.services.s3 import BUCKET, KEYS, S3
-from tests.support.sinks import Place, Shown
 
 CATALOG, NAMESPACE = "prod", "lake"
 S3_OPTIONS = {
@@ -117,7 +117,7 @@ def text_of(column: Column, value: Any) -> str | None:
 
 
 def lake_place(uri: str) -> Place:
-    """Its tables have the columns and key of tests/support/histories.py."""
+    """Its tables have the columns and key of spark_merge/testing/histories.py."""
 
     namespace = urlsplit(uri).path.strip("/")
 

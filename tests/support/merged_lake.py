@@ -25,8 +25,8 @@ from spark_merge.sinks.iceberg.deletes import RowDelta
 from spark_merge.sinks.iceberg.types import arrow_schema
 from spark_merge.sinks.iceberg.writer import write_parquet
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import Place, Shown
 from tests.support.lake import Texts, catalog_of, image, snapshot_at, tables_of
-from tests.support.sinks import Place, Shown
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -143,7 +143,7 @@ def check_keys(rows: Sequence[Texts], schema: TableSchema) -> None:
 
 
 def merged_place(uri: str) -> Place:
-    """Its tables have the columns and key of tests/support/histories.py."""
+    """Its tables have the columns and key of spark_merge/testing/histories.py."""
     namespace = urlsplit(uri).path.strip("/")
 
     def rows() -> dict[TableName, list[Shown]]:

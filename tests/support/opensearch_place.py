@@ -14,9 +14,9 @@ import stamina
 from sidecar.core.model import Column, TableName, TableSchema
 from spark_merge.sinks.opensearch.fields import Form, Forms
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import COLUMNS
+from spark_merge.testing.histories import COLUMNS
+from spark_merge.testing.places import Place, Shown
 from tests.support.services.opensearch import OpenSearchNode
-from tests.support.sinks import Place, Shown
 
 Texts = tuple[str | None, ...]
 
@@ -54,7 +54,7 @@ def documents(node: OpenSearchNode, alias: str) -> Iterator[dict[str, Any]]:
 
 
 def history_place(node: OpenSearchNode, name: str, *, tables: int, **parameters: str) -> Place:
-    """The tables of tests/support/histories.py."""
+    """The tables of spark_merge/testing/histories.py."""
     node.remove(f"{name}.*,position-{name}")
     schemas = [TableSchema(TableName("s", f"t{table}"), COLUMNS, ("id", "part")) for table in range(tables)]
 

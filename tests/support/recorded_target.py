@@ -28,11 +28,11 @@ from sidecar.verify.rows import Key, Row, equal_rows
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
-from tests.contract.sink_port import Died, Life, Mortal
+from spark_merge.testing.places import Here
+from spark_merge.testing.story import Died, Mortal, WorkerLife
 from tests.lanes import LANE
 from tests.support.logged import copied
 from tests.support.replaying import Run, Stage, live, stage
-from tests.support.sinks import Here
 
 Texts = tuple[str | None, ...]
 Read = Callable[[TableSchema], Sequence[Texts]]
@@ -119,7 +119,7 @@ def deliver(folder: Path, uri: str, *, seed: int, deaths: int, after: Callable[[
     is accepted, with its last segment."""
     rng, log, died = Random(seed), open_folder(str(folder)), 0
     while True:
-        life = Life(rng.randrange(1, 60 if died else 8) if died < deaths else -1)
+        life = WorkerLife(rng.randrange(1, 60 if died else 8) if died < deaths else -1)
         sink = open_sink(uri, log_id="recorded")
         try:
             limits = BatchLimits(segments_max=rng.choice([1, 5, 200]))

@@ -3,76 +3,24 @@
 from __future__ import annotations
 
 import io
-import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from sidecar.core.model import Seq, TableName
+from sidecar.core.model import TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Head, Outcome, Sink
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import TaskWork
+from spark_merge.contract import Sink
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.memory.target import target
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import Place, Shown
 from tests.support.subscriber import rows_of, spooled
-
-Shown = tuple[int, int, str, tuple[str | None, ...], tuple[str | None, ...] | None]
-"""seq, commit_ts, op, key, the row after it (None: deleted)."""
-
-
-@dataclass(frozen=True)
-class Here:
-    """`delivery.Tasks` in this process, or what stands for Spark there. `before` is called before each task."""
-
-    at_once: int = 2
-    before: Callable[[], object] = lambda: None
-    ready: bool = True
-    job_s: float = 0.0
-
-    def limits(self, most: BatchLimits) -> BatchLimits:
-        return most
-
-    def cores(self, heads: Sequence[Head]) -> int:
-        return self.at_once
-
-    def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
-        return [self._run(one) for one in work]
-
-    def _run(self, work: TaskWork) -> Outcome:
-        self.before()
-        outcome: Outcome = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(work)).carry_out()))
-        return outcome
-
-
-@dataclass(frozen=True)
-class Place:
-    """One output that outlives its sinks. `rows`: by table what a consumer has seen, in the order it saw it if `in_order`; only
-    the newest of each key if `versioned` or `newest`, of which the latter has rows take effect in order, and has none that are deleted."""
-
-    uri: str
-    make: Callable[[str], Sink]
-    rows: Callable[[], dict[TableName, list[Shown]]]
-    in_order: bool = True
-    versioned: bool = False
-    newest: bool = False
-
-    def sink(self, log_id: str = "log-1") -> Sink:
-        return self.make(log_id)
-
-
-def accepted(sink: Sink) -> Seq | None:
-    """The last segment that it has."""
-    found = sink.look()
-    return None if found is None else found.seq
 
 
 def place_of(uri: str) -> Place:
-    """Of the files sink; its tables have the columns and key of tests/support/histories.py."""
+    """Of the files sink; its tables have the columns and key of spark_merge/testing/histories.py."""
     folder = open_folder(uri)
     if "parquet" in uri:
         return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), lambda: _parquet(folder), in_order=False)

@@ -13,9 +13,9 @@ from sidecar.adapters.tidb.sql import Account, TidbSession
 from sidecar.core.keyset import qualified, read_as
 from sidecar.core.model import TableName, TableSchema
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import COLUMNS
+from spark_merge.testing.histories import COLUMNS
+from spark_merge.testing.places import Place, Shown
 from tests.support.services.mariadb import MariaDb
-from tests.support.sinks import Place, Shown
 
 
 def uri_of(db: MariaDb, position: str, **parameters: str) -> str:
@@ -36,7 +36,7 @@ def rows_of(db: MariaDb, schema: TableSchema, name: TableName | None = None) -> 
 
 
 def history_place(db: MariaDb, number: int, *, tables: int, **parameters: str) -> Place:
-    """The tables of tests/support/histories.py, empty, and a schema of ours that is not there."""
+    """The tables of spark_merge/testing/histories.py, empty, and a schema of ours that is not there."""
     position = f"pos{number}"
     db.execute(f"DROP DATABASE IF EXISTS {position}", "DROP DATABASE IF EXISTS s", "CREATE DATABASE s")
     names = [TableName("s", f"t{table}") for table in range(tables)]

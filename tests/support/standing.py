@@ -20,10 +20,10 @@ from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.storage import open_folder
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.kafka import client
-from tests.contract.sink_port import Story, newest
-from tests.support.histories import SEGMENTS, expected, random_history, written
+from spark_merge.testing.histories import SEGMENTS, expected, random_history, written
+from spark_merge.testing.places import Place
+from spark_merge.testing.story import Story, newest
 from tests.support.services.kafka import KafkaBroker
-from tests.support.sinks import Place
 
 DEADLINE_S = 600.0
 """A broker starts anew on a loaded machine."""

@@ -10,9 +10,9 @@ from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.log import storage
 from sidecar.log.storage import open_folder
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import COLUMNS, SEGMENT_TS
+from spark_merge.testing.histories import COLUMNS, SEGMENT_TS
+from spark_merge.testing.places import Place, Shown
 from tests.support.recorded_target import Texts
-from tests.support.sinks import Place, Shown
 from tests.support.storage_reader import Ddl, Form, Line, Output, canonical
 
 _OPS = {"I": "insert", "U": "update", "D": "delete"}
@@ -26,7 +26,7 @@ def output(uri: str, form: Form) -> Output:
 
 
 def storage_place(uri: str, form: Form) -> Place:
-    """Its tables have the columns and key of tests/support/histories.py, whose commit_ts tell the segment. A look also holds what the
+    """Its tables have the columns and key of spark_merge/testing/histories.py, whose commit_ts tell the segment. A look also holds what the
     classic consumer stops at."""
 
     def rows() -> dict[TableName, list[Shown]]:

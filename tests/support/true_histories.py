@@ -1,4 +1,4 @@
-"""Random logs of tables that are really there (tests/support/histories.py has any rows in chunks): rows from before the log, changes of
+"""Random logs of tables that are really there (spark_merge.testing.histories has any rows in chunks): rows from before the log, changes of
 them in transactions, and dumps whose chunks have what a SELECT has found between their marks. Of a pass no two chunks have one key. Some
 tables have no change before the last segment.
 """
@@ -13,8 +13,8 @@ from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, CommitTs, Seq, TableName
 from sidecar.log.layout import chunk_name
 from spark_merge.rule import Image
-from tests.support import histories
-from tests.support.histories import SEGMENT_TS, SEGMENTS, History, change_of, rows_of_change
+from spark_merge.testing import histories
+from spark_merge.testing.histories import SEGMENT_TS, SEGMENTS, RandomHistory, change_of, rows_of_change
 
 KEYS = 12
 CHANGES_A_SEGMENT = 6
@@ -39,9 +39,9 @@ class _Table:
         return str(self.written)
 
 
-def true_history(rng: Random, *, passes: int = 2) -> History:
+def true_history(rng: Random, *, passes: int = 2) -> RandomHistory:
     """As histories.random_history. `passes`: at most that many over a table, one after another."""
-    history = History([[] for _ in range(SEGMENTS)], [], [[] for _ in range(SEGMENTS)], {})
+    history = RandomHistory([[] for _ in range(SEGMENTS)], [], [[] for _ in range(SEGMENTS)], {})
     for number in range(histories.TABLES):
         table = _Table(TableName("s", f"t{number}"), {})
         for key in _keys():
@@ -92,7 +92,7 @@ def _change(rng: Random, table: _Table, ts: CommitTs, key: Image) -> Iterator[Ch
         yield change_of(table.name, ts, "UPDATE", new=new, old=old)
 
 
-def _add_passes(rng: Random, history: History, table: _Table, passes: int) -> None:
+def _add_passes(rng: Random, history: RandomHistory, table: _Table, passes: int) -> None:
     """Of one dump, where each begins with a segment of its own; else of another one. The stream may lack changes of before the first."""
     edges = sorted(rng.sample(range(SEGMENTS * SEGMENT_TS), 2 * passes))
     begun = [(0, edges[0] // SEGMENT_TS)]

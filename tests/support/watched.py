@@ -21,8 +21,8 @@ from spark_merge import delivery
 from spark_merge.contract import Outcome
 from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import Here
 from spark_merge.watchdog import Watchdog
-from tests.support.sinks import Here
 
 LIMIT_S = 600.0
 

@@ -14,9 +14,9 @@ from typing import Any
 from sidecar.core.model import TableName
 from sidecar.process.background import Background
 from spark_merge.sinks.registry import open_sink
+from spark_merge.testing.places import Place, Shown
 from tests.support.services.freezing import freeze, thaw
 from tests.support.services.ports import free_port
-from tests.support.sinks import Place, Shown
 
 SCRIPT = Path(__file__).parents[3] / "deploy" / "http" / "receiver.py"
 START_S_MAX = 300.0
@@ -118,7 +118,7 @@ class HttpReceiver:
         return [record for record in self.records(output) if "kind" not in record]
 
     def place(self, output: str, **parameters: str) -> Place:
-        """Of the sink with its tables of tests/support/histories.py."""
+        """Of the sink with its tables of spark_merge/testing/histories.py."""
         uri = self.uri(output, **parameters)
 
         def rows() -> dict[TableName, list[Shown]]:

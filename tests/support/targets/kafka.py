@@ -11,13 +11,13 @@ from pathlib import Path
 from sidecar.core.model import TableName, TableSchema
 from sidecar.log.storage import open_folder
 from spark_merge.sinks.files.reader import read_output
+from spark_merge.testing.places import Shown
 from tests.support.kafka_feeds import new_topic
 from tests.support.kafka_output import Output, decoded, newest, read_all
 from tests.support.recorded_target import Case, RecordedLog, Texts, deliver
 from tests.support.recordings import recording
 from tests.support.replaying import Stage
 from tests.support.services.kafka import KafkaBroker
-from tests.support.sinks import Shown
 from tests.support.targets.target import Place, RecordedSink, Target
 from tests.unit.decode.log import recorded_changes
 

@@ -15,7 +15,7 @@ import pytest
 from sidecar.cli.skip import skip
 from sidecar.log.skips import skipped_rows
 from sidecar.log.storage import open_folder
-from tests.support.histories import poison, random_history, write_log
+from spark_merge.testing.histories import poison, random_history, write_log
 from tests.support.merge_command import MergeSettings
 from tests.unit.cli.test_cli import run
 

@@ -24,8 +24,8 @@ from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.target import target
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import SEGMENTS, History, random_history, write_log
-from tests.support.sinks import Here
+from spark_merge.testing.histories import SEGMENTS, RandomHistory, random_history, write_log
+from spark_merge.testing.places import Here
 
 
 class NoTasks(Here):
@@ -49,11 +49,11 @@ def log(tmp_path: Path) -> Folder:
 
 
 @pytest.fixture
-def history() -> History:
+def history() -> RandomHistory:
     return random_history(Random(1))
 
 
-def without_windows(history: History) -> History:
+def without_windows(history: RandomHistory) -> RandomHistory:
     for windows in history.windows:
         windows.clear()
     return history
@@ -66,7 +66,7 @@ def of(log: Folder, name: Path, *, segments_max: int, tasks: Here | None = None)
     )
 
 
-def test_segments_of_a_later_owner_are_not_delivered(tmp_path: Path, log: Folder, history: History) -> None:
+def test_segments_of_a_later_owner_are_not_delivered(tmp_path: Path, log: Folder, history: RandomHistory) -> None:
     """It is refused before a task is asked for."""
     write_log(log, history)
     sink = open_sink(f"file://{tmp_path}/out?format=jsonl", log_id="cf")
@@ -75,7 +75,7 @@ def test_segments_of_a_later_owner_are_not_delivered(tmp_path: Path, log: Folder
     assert sink.look() is None
 
 
-def test_each_call_of_the_sink_is_watched_and_no_task_is_within_that_watch(tmp_path: Path, log: Folder, history: History) -> None:
+def test_each_call_of_the_sink_is_watched_and_no_task_is_within_that_watch(tmp_path: Path, log: Folder, history: RandomHistory) -> None:
     """A task of Spark may take longer than the worker's own process may be silent."""
     write_log(log, history)
     under_way: list[str] = []
@@ -132,7 +132,7 @@ read_files = storage.read_files
 @pytest.mark.parametrize("delivered", [0, 2])
 @pytest.mark.parametrize("kept_from", [0, 1])
 def test_a_batch_that_was_begun_is_done_again_without_a_look_at_what_follows_it(
-    tmp_path: Path, log: Folder, history: History, monkeypatch: pytest.MonkeyPatch, delivered: int, kept_from: int
+    tmp_path: Path, log: Folder, history: RandomHistory, monkeypatch: pytest.MonkeyPatch, delivered: int, kept_from: int
 ) -> None:
     """However many segments the log had before it, and has after it."""
     write_log(log, without_windows(history))
@@ -153,7 +153,7 @@ def test_a_batch_that_was_begun_is_done_again_without_a_look_at_what_follows_it(
 
 @pytest.mark.parametrize("missing", [1, 2, 3])
 def test_a_window_that_reaches_back_to_a_missing_segment_is_an_error_before_a_task_runs(
-    tmp_path: Path, log: Folder, history: History, missing: int
+    tmp_path: Path, log: Folder, history: RandomHistory, missing: int
 ) -> None:
     """Nothing is committed of the stage before the window's."""
     chunk = next(chunk for windows in history.windows for window in windows for chunk in window.chunks if chunk.rows)
@@ -176,7 +176,7 @@ def test_a_window_that_reaches_back_to_a_missing_segment_is_an_error_before_a_ta
 
 
 def test_a_sink_that_is_added_to_a_log_begins_behind_the_windows_that_it_cannot_merge(
-    tmp_path: Path, log: Folder, history: History
+    tmp_path: Path, log: Folder, history: RandomHistory
 ) -> None:
     """Their changes were removed. It says where it began until it has a segment."""
     chunk = next(chunk for windows in history.windows for window in windows for chunk in window.chunks if chunk.rows)

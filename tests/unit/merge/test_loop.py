@@ -21,9 +21,9 @@ from spark_merge.delivery import JobSettings
 from spark_merge.loop import SinkLoop
 from spark_merge.read import new_manifests
 from spark_merge.sinks.files.sink import FileSink
+from spark_merge.testing.histories import SEGMENTS, random_history, write_log
+from spark_merge.testing.places import Here
 from tests.support.eventually import PATIENCE_S
-from tests.support.histories import SEGMENTS, random_history, write_log
-from tests.support.sinks import Here
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from spark_merge.segments import SegmentSource
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.registry import open_sink
 from spark_merge.task import portions
+from spark_merge.testing.histories import COLUMNS, SEGMENTS, RandomHistory, check, random_history, write_log
+from spark_merge.testing.places import Here
 from tests.support.eventually import PATIENCE_S
-from tests.support.histories import COLUMNS, SEGMENTS, History, check, random_history, write_log
-from tests.support.sinks import Here
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -74,7 +74,7 @@ def test_any_cut_in_any_order_and_any_number_of_times_is_the_rules(tmp_path: Pat
         assert sorted(map(repr, (row for done in rows.values() for row in done))) == sorted(map(repr, history.merged(manifests)))
 
 
-def heads_of(history: History, manifests: list[Manifest]) -> list[Head]:
+def heads_of(history: RandomHistory, manifests: list[Manifest]) -> list[Head]:
     tables = {row.table for row in history.rows} | {c.table for windows in history.windows for w in windows for c in w.chunks}
     schemas = {name: TableSchema(name, COLUMNS, ("id", "part")) for name in tables}
     return [Head(manifest, schemas, schemas) for manifest in manifests]

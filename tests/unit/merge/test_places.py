@@ -19,8 +19,8 @@ from spark_merge.places import SPARK, WORKER, Places
 from spark_merge.read import new_manifests
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
-from tests.support.histories import SEGMENTS, check, random_history, write_log
-from tests.support.sinks import Here, accepted
+from spark_merge.testing.histories import SEGMENTS, check, random_history, write_log
+from spark_merge.testing.places import Here, accepted
 
 
 class NotedHere(Here):

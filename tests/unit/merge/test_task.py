@@ -25,8 +25,8 @@ from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.rows import read
 from spark_merge.task import portions
-from tests.support.histories import COLUMNS, History, random_history, write_log
-from tests.support.sinks import Here
+from spark_merge.testing.histories import COLUMNS, RandomHistory, random_history, write_log
+from spark_merge.testing.places import Here
 from tests.support.watched import HeardWatch
 
 ORDER = ("commit_ts", "rank", "ordinal")
@@ -72,22 +72,22 @@ def test_what_is_held_is_bounded_by_the_transactions(monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def history() -> History:
+def history() -> RandomHistory:
     return random_history(Random(5))
 
 
-def heads(folder: Path, history: History) -> dict[Seq, Head]:
+def heads(folder: Path, history: RandomHistory) -> dict[Seq, Head]:
     manifests = write_log(open_folder(str(folder)), history)
     names = {row.table for row in history.rows}
     schemas = {name: TableSchema(name, COLUMNS, ("id", "part")) for name in names}
     return {manifest.seq: Head(manifest, schemas, schemas) for manifest in manifests}
 
 
-def of_segment(folder: Path, history: History, one: Task) -> list[Portion]:
+def of_segment(folder: Path, history: RandomHistory, one: Task) -> list[Portion]:
     return list(portions(one, SegmentSource(open_folder(str(folder)), heads(folder, history))))
 
 
-def test_in_the_order_of_a_segment_tables_come_as_they_were_committed(tmp_path: Path, history: History) -> None:
+def test_in_the_order_of_a_segment_tables_come_as_they_were_committed(tmp_path: Path, history: RandomHistory) -> None:
     one = Task("0", (Unit(Seq(1), live=True),), order="segment")
     _, rows = read(portions(one, SegmentSource(open_folder(str(tmp_path)), heads(tmp_path, history))))
     expected = sorted((row for row in history.rows if row.seq == 1), key=lambda row: row[1:4])
@@ -95,7 +95,7 @@ def test_in_the_order_of_a_segment_tables_come_as_they_were_committed(tmp_path: 
     assert len({row.table for row in rows}) > 3
 
 
-def test_a_sink_that_asks_for_messages_gets_each_once(tmp_path: Path, history: History) -> None:
+def test_a_sink_that_asks_for_messages_gets_each_once(tmp_path: Path, history: RandomHistory) -> None:
     one = Task("0", (Unit(Seq(1), live=True),), order="segment", raw=True)
     found: list[dict[str, object]] = []
     for portion in portions(one, SegmentSource(open_folder(str(tmp_path)), heads(tmp_path, history))):
@@ -110,7 +110,7 @@ def test_a_sink_that_asks_for_messages_gets_each_once(tmp_path: Path, history: H
 
 @pytest.mark.parametrize(("name", "bound"), [("ROWS_MAX", 3), ("FILE_BYTES_MAX", 1)])
 def test_a_large_segment_comes_out_as_a_small_one(
-    tmp_path: Path, history: History, name: str, bound: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, history: RandomHistory, name: str, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it is large by its rows or by its bytes; a table at a time and as committed."""
     source = SegmentSource(open_folder(str(tmp_path)), heads(tmp_path, history))
@@ -129,7 +129,7 @@ def test_a_large_segment_comes_out_as_a_small_one(
     assert streamed
 
 
-def test_a_chunk_that_is_gone_is_told_by_its_name(tmp_path: Path, history: History) -> None:
+def test_a_chunk_that_is_gone_is_told_by_its_name(tmp_path: Path, history: RandomHistory) -> None:
     seq = next(seq for seq, windows in enumerate(history.windows) if any(chunk.rows for w in windows for chunk in w.chunks))
     found = heads(tmp_path, history)
     chunks = tuple(found[Seq(seq)].due_chunks())
@@ -139,7 +139,7 @@ def test_a_chunk_that_is_gone_is_told_by_its_name(tmp_path: Path, history: Histo
         read(portions(one, SegmentSource(open_folder(str(tmp_path)), found)))
 
 
-def test_a_segment_that_a_window_reaches_back_to_and_that_is_gone_is_an_error(tmp_path: Path, history: History) -> None:
+def test_a_segment_that_a_window_reaches_back_to_and_that_is_gone_is_an_error(tmp_path: Path, history: RandomHistory) -> None:
     """Never "no keys": the chunk's touched rows would come out."""
     log = open_folder(str(tmp_path))
     write_log(log, history)
@@ -201,7 +201,7 @@ def test_a_transaction_larger_than_memory_comes_deletes_first(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("order", get_args(Order))
-def test_each_portion_and_each_piece_is_progress(tmp_path: Path, history: History, order: Order) -> None:
+def test_each_portion_and_each_piece_is_progress(tmp_path: Path, history: RandomHistory, order: Order) -> None:
     found = heads(tmp_path, history)
     units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in found.values())
     watch, steps, heard = HeardWatch(), 0, 0

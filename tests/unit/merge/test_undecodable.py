@@ -23,16 +23,17 @@ from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.target import target
+from spark_merge.testing.histories import SEGMENTS, RandomHistory, check, poison, random_history, write_log
+from spark_merge.testing.places import Here
 from spark_merge.undecodable import Decoding, leave_out, undecodable
-from tests.support.histories import SEGMENTS, History, check, poison, random_history, write_log
-from tests.support.sinks import Here, place_of
+from tests.support.sinks import place_of
 
 HOW = Decoding()
 SEQ = 2
 
 
 @pytest.fixture
-def history() -> History:
+def history() -> RandomHistory:
     found = random_history(Random(5))
     poison(found, SEQ, 3)
     return found
@@ -44,7 +45,7 @@ def log(tmp_path: Path) -> Folder:
 
 
 @pytest.fixture
-def manifests(log: Folder, history: History) -> list[Manifest]:
+def manifests(log: Folder, history: RandomHistory) -> list[Manifest]:
     return write_log(log, history)
 
 
@@ -77,7 +78,7 @@ def test_a_row_that_cannot_be_decoded_is_named_by_its_place_and_holds_every_sink
     assert undecodable(log, Seq(0), HOW) == []
 
 
-def test_all_segments_before_it_are_delivered_though_they_were_one_batch(log: Folder, history: History, tmp_path: Path) -> None:
+def test_all_segments_before_it_are_delivered_though_they_were_one_batch(log: Folder, history: RandomHistory, tmp_path: Path) -> None:
     for windows in history.windows:
         windows.clear()
     history.changes[4:] = [[], []]
@@ -92,7 +93,7 @@ def test_all_segments_before_it_are_delivered_though_they_were_one_batch(log: Fo
         assert found.seq == 2
 
 
-def test_a_sink_that_has_begun_a_batch_is_given_no_other_one(log: Folder, history: History, tmp_path: Path) -> None:
+def test_a_sink_that_has_begun_a_batch_is_given_no_other_one(log: Folder, history: RandomHistory, tmp_path: Path) -> None:
     for windows in history.windows:
         windows.clear()
     write_log(log, history)
@@ -126,7 +127,7 @@ def test_a_batch_that_was_begun_goes_on_where_it_stood_once_the_row_is_left_out(
 
 
 def test_once_it_is_left_out_every_output_is_the_rules_without_it(
-    log: Folder, history: History, manifests: list[Manifest], tmp_path: Path
+    log: Folder, history: RandomHistory, manifests: list[Manifest], tmp_path: Path
 ) -> None:
     """Windows that reach back over it too; before and after a sink had come to it; however it is cut."""
     with pytest.raises(FeedUnsuitable):
@@ -149,7 +150,7 @@ def comparable(row: OutputRow) -> str:
     return repr(row)
 
 
-def test_a_segment_of_which_all_is_left_out_is_delivered_empty(log: Folder, history: History, tmp_path: Path) -> None:
+def test_a_segment_of_which_all_is_left_out_is_delivered_empty(log: Folder, history: RandomHistory, tmp_path: Path) -> None:
     for ordinal in range(len(history.changes[SEQ])):
         if ordinal != 3:
             poison(history, SEQ, ordinal)

@@ -17,9 +17,9 @@ from sidecar.log.storage import Folder, open_folder, s3
 from sidecar.process.background import Background
 from sidecar.process.progress import may_take, progressed, side_by_side, watched_by
 from spark_merge import watchdog
+from spark_merge.testing.histories import check, random_history, write_log
 from spark_merge.watchdog import HANG_S, Watchdog
 from tests.support.eventually import PATIENCE_S
-from tests.support.histories import check, random_history, write_log
 from tests.support.scripted_http import Answer, scripted
 from tests.support.watched import deliver_watched
 

@@ -56,8 +56,8 @@ from sidecar.rowcodec.table_info import table_schema
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
 from spark_merge.read import kept
 from spark_merge.sinks.files.sink import FileSink
+from spark_merge.testing.histories import SEGMENTS, random_history, write_log
 from tests.support.eventually import PATIENCE_S
-from tests.support.histories import SEGMENTS, random_history, write_log
 from tests.support.services.fake_tidb import FakeTidb, Refused
 
 Body = Callable[[CheckResult], Told[Any]]

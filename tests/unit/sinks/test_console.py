@@ -11,8 +11,8 @@ from sidecar.errors import LogBroken
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
 from spark_merge.sinks.console.sink import ConsoleSink
+from spark_merge.testing.places import accepted
 from tests.support.deliveries import ORDERS, SCHEMA, Segments, change, chunk, deliver, write_chunk
-from tests.support.sinks import accepted
 
 USERS = TableName("shop", "users")
 

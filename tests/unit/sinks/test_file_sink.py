@@ -26,9 +26,9 @@ from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.files.writer import FileWriter
 from spark_merge.sinks.folder.layout import FILE_FORMATS, FileFormat, segment_path
+from spark_merge.testing.places import accepted
 from tests.support.deliveries import SCHEMA, Segments, change, chunk, deliver, write, write_chunk
 from tests.support.eventually import PATIENCE_S
-from tests.support.sinks import accepted
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ from spark_merge.sinks.spool.keeping import Bounds, KeptSegments, first_kept, ne
 from spark_merge.sinks.spool.reader import SpoolReader
 from spark_merge.sinks.spool.sink import SpoolSink
 from spark_merge.sinks.spool.uri import spool_of
-from tests.support import histories
+from spark_merge.testing import histories
+from spark_merge.testing.places import Here
 from tests.support.deliveries import Segments, change, deliver
 from tests.support.eventually import PATIENCE_S
-from tests.support.sinks import Here
 from tests.support.subscriber import rows_of, spooled
 
 OWN = "a" * 32

@@ -25,7 +25,7 @@ RACERS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class PositionOutput:
     """One output that nobody has opened. `store`: its store, as another process opens it; `close` after its use. `details`: what the sink
     may keep there, none for a sink that keeps nothing. `payload`: what must go with an accepted position."""
 
@@ -34,14 +34,14 @@ class Output:
     payload: Callable[[Accepted], Any] = lambda _: None
     close: Callable[[PositionStore[Any, Any]], None] = lambda _: None
 
-    def worker(self, log_id: str = LOG) -> Worker:
-        return Worker(self, self.store(), log_id)
+    def worker(self, log_id: str = LOG) -> PositionWorker:
+        return PositionWorker(self, self.store(), log_id)
 
 
-class Worker:
+class PositionWorker:
     """A process that has a keeper of the output."""
 
-    def __init__(self, output: Output, store: PositionStore[Any, Any], log_id: str = LOG) -> None:
+    def __init__(self, output: PositionOutput, store: PositionStore[Any, Any], log_id: str = LOG) -> None:
         self.store, self._output = store, output
         self.keeper: PositionKeeper[Any, Any] = PositionKeeper(store, log_id=log_id, remedy=REMEDY)
 
@@ -81,28 +81,28 @@ class Unanswered:
 class PositionPort:
     # ---- opening ----------------------------------------------------------------------------------------------------
 
-    def test_nothing_is_stored_before_the_first_owner(self, output: Output) -> None:
+    def test_nothing_is_stored_before_the_first_owner(self, output: PositionOutput) -> None:
         assert output.worker().keeper.look() is None
 
-    def test_the_first_owner_starts_with_nothing_accepted(self, output: Output) -> None:
+    def test_the_first_owner_starts_with_nothing_accepted(self, output: PositionOutput) -> None:
         state = output.worker().keeper.open(7)
         assert (state.log_id, state.owner, state.accepted, state.detail) == (LOG, Owner(7, 1), None, None)
 
-    def test_each_opening_is_a_later_owner(self, output: Output) -> None:
+    def test_each_opening_is_a_later_owner(self, output: PositionOutput) -> None:
         owners = [output.worker().keeper.open(epoch).owner for epoch in (3, 3, None, 5, None)]
         assert owners == [Owner(3, 1), Owner(3, 2), Owner(3, 3), Owner(5, 1), Owner(5, 2)]
 
-    def test_an_earlier_epoch_cannot_open(self, output: Output) -> None:
+    def test_an_earlier_epoch_cannot_open(self, output: PositionOutput) -> None:
         owner = output.worker().keeper.open(5).owner
         with pytest.raises(OwnershipLost, match="epoch 5"):
             output.worker().keeper.open(4)
         assert looked(output).owner == owner
 
-    def test_of_workers_that_open_at_once_each_is_another_owner_and_the_last_one_writes(self, output: Output) -> None:
+    def test_of_workers_that_open_at_once_each_is_another_owner_and_the_last_one_writes(self, output: PositionOutput) -> None:
         """One whose store fences it meanwhile may give up."""
         workers, together = [output.worker() for _ in range(RACERS)], Barrier(RACERS)
 
-        def race(worker: Worker) -> Owner | None:
+        def race(worker: PositionWorker) -> Owner | None:
             together.wait(timeout=600)
             with suppress(OwnershipLost):
                 return worker.keeper.open(1).owner
@@ -121,7 +121,7 @@ class PositionPort:
 
     # ---- accepting --------------------------------------------------------------------------------------------------
 
-    def test_what_is_accepted_is_there_for_the_next_owner(self, output: Output) -> None:
+    def test_what_is_accepted_is_there_for_the_next_owner(self, output: PositionOutput) -> None:
         worker = output.worker()
         worker.keeper.open(1)
         worker.accept(2, first=0)
@@ -130,7 +130,7 @@ class PositionPort:
         assert output.worker().keeper.open(None).accepted == last
 
     @pytest.mark.parametrize("first", [2, 4])
-    def test_a_step_back_and_a_gap_accept_nothing(self, output: Output, first: int) -> None:
+    def test_a_step_back_and_a_gap_accept_nothing(self, output: PositionOutput, first: int) -> None:
         worker = output.worker()
         worker.keeper.open(1)
         last = worker.accept(2, first=0)
@@ -139,7 +139,7 @@ class PositionPort:
         assert looked(output).accepted == last
         worker.accept(3, first=3)
 
-    def test_a_detail_is_there_for_the_next_owner_until_a_batch_is_accepted(self, output: Output) -> None:
+    def test_a_detail_is_there_for_the_next_owner_until_a_batch_is_accepted(self, output: PositionOutput) -> None:
         for last, detail in enumerate(output.details):
             worker = output.worker()
             worker.keeper.open(1)
@@ -152,7 +152,7 @@ class PositionPort:
 
     # ---- ownership --------------------------------------------------------------------------------------------------
 
-    def test_a_replaced_owner_changes_nothing(self, output: Output) -> None:
+    def test_a_replaced_owner_changes_nothing(self, output: PositionOutput) -> None:
         frozen, later = output.worker(), output.worker()
         frozen.keeper.open(1)
         last = frozen.accept(0, first=0)
@@ -168,7 +168,7 @@ class PositionPort:
         later.keeper.check()
         later.accept(1, first=1)
 
-    def test_a_replaced_owner_changes_nothing_after_the_later_one_has_accepted(self, output: Output) -> None:
+    def test_a_replaced_owner_changes_nothing_after_the_later_one_has_accepted(self, output: PositionOutput) -> None:
         frozen, later = output.worker(), output.worker()
         frozen.keeper.open(1)
         later.keeper.open(2)
@@ -178,7 +178,7 @@ class PositionPort:
             frozen.accept(0, first=0)
         assert looked(output).accepted == last
 
-    def test_another_log_neither_looks_nor_opens(self, output: Output) -> None:
+    def test_another_log_neither_looks_nor_opens(self, output: PositionOutput) -> None:
         owner = output.worker().keeper.open(1).owner
         other = output.worker(OTHER_LOG).keeper
         for act in (other.look, partial(other.open, 9)):
@@ -187,7 +187,7 @@ class PositionPort:
             assert raised.value.hint == REMEDY
         assert looked(output).owner == owner
 
-    def test_an_output_that_names_the_changefeed_alone_becomes_this_logs(self, output: Output) -> None:
+    def test_an_output_that_names_the_changefeed_alone_becomes_this_logs(self, output: PositionOutput) -> None:
         older = output.worker(LOG.partition("#")[0])
         older.keeper.open(1)
         last = older.accept(4, first=0)
@@ -197,7 +197,7 @@ class PositionPort:
     # ---- lost answers and stale requests ----------------------------------------------------------------------------
 
     @pytest.mark.parametrize("happens", [[True], [False], [False, False, True]], ids=str)
-    def test_an_answer_that_is_lost_is_looked_for(self, output: Output, happens: list[bool]) -> None:
+    def test_an_answer_that_is_lost_is_looked_for(self, output: PositionOutput, happens: list[bool]) -> None:
         worker, store = _unanswered(output)
         store.happens = list(happens)
         worker.keeper.open(1)
@@ -213,7 +213,7 @@ class PositionPort:
         assert looked(output) == worker.keeper.state
         output.worker().keeper.open(1)
 
-    def test_an_owner_that_is_replaced_while_its_answer_is_lost_stops(self, output: Output) -> None:
+    def test_an_owner_that_is_replaced_while_its_answer_is_lost_stops(self, output: PositionOutput) -> None:
         worker, store = _unanswered(output)
         worker.keeper.open(1)
         output.worker().keeper.open(2)
@@ -222,13 +222,13 @@ class PositionPort:
             worker.accept(0, first=0)
         assert looked(output).accepted is None
 
-    def test_a_store_that_others_write_to_is_swapped_again(self, output: Output) -> None:
+    def test_a_store_that_others_write_to_is_swapped_again(self, output: PositionOutput) -> None:
         worker, store = _unanswered(output)
         worker.keeper.open(1)
         store.missed, store.happens = Missed.CONFLICT, [False] * 3
         assert worker.accept(0, first=0) == looked(output).accepted
 
-    def test_a_request_that_arrives_late_changes_nothing(self, output: Output) -> None:
+    def test_a_request_that_arrives_late_changes_nothing(self, output: PositionOutput) -> None:
         worker, store = output.worker(), output.store()
         state = worker.keeper.open(1)
         before = store.read()
@@ -241,12 +241,12 @@ class PositionPort:
         output.close(store)
 
 
-def _unanswered(output: Output) -> tuple[Worker, Unanswered]:
+def _unanswered(output: PositionOutput) -> tuple[PositionWorker, Unanswered]:
     store = Unanswered(output.store(), [])
-    return Worker(output, store, LOG), store
+    return PositionWorker(output, store, LOG), store
 
 
-def looked(output: Output) -> OutputState[Any]:
+def looked(output: PositionOutput) -> OutputState[Any]:
     worker = output.worker()
     state = worker.keeper.look()
     output.close(worker.store)

@@ -47,7 +47,7 @@ DEFINITION = TableDefinition(
 
 
 @dataclass
-class History:
+class RandomHistory:
     """What a random sidecar would have logged: changes by segment, and windows by the segment in which they closed."""
 
     changes: list[list[Change]]
@@ -69,8 +69,8 @@ def image(rng: Random) -> Image:
     return (rng.choice(["a", 'b"', "c\\", 'd","e', "é", ""]), str(rng.randrange(2)), rng.choice([None, "x", "µ"]))
 
 
-def random_history(rng: Random) -> History:
-    history = History([[] for _ in range(SEGMENTS)], [], [[] for _ in range(SEGMENTS)], {})
+def random_history(rng: Random) -> RandomHistory:
+    history = RandomHistory([[] for _ in range(SEGMENTS)], [], [[] for _ in range(SEGMENTS)], {})
     for table in (TableName("s", f"t{n}") for n in range(TABLES)):
         for seq in range(SEGMENTS):
             for _ in range(rng.randrange(4)):
@@ -119,7 +119,7 @@ def rows_of_change(seq: int, ordinal: int, change: Change) -> Iterator[OutputRow
         yield OutputRow(seq, change.commit_ts, RANK_PUT, ordinal, table, event["type"].lower(), new[:2], old, new)
 
 
-def _add_window(rng: Random, history: History, table: TableName, number: int) -> None:
+def _add_window(rng: Random, history: RandomHistory, table: TableName, number: int) -> None:
     """Its edges lie on changes of the table as often as not: there the rule is decided. No key is in two of its chunks."""
     edges = [c.commit_ts for changes in history.changes for c in changes if c.table == table.table and c.commit_ts < SEGMENTS * SEGMENT_TS]
     low = rng.choice(edges) if edges and rng.random() < 0.5 else rng.randrange(SEGMENTS * SEGMENT_TS - 1)
@@ -138,11 +138,11 @@ def _add_window(rng: Random, history: History, table: TableName, number: int) ->
     history.windows[closes].append(window)
 
 
-def write_log(folder: Folder, history: History, *, made: str = "once", moved_ts: int = 0) -> list[Manifest]:
+def write_log(folder: Folder, history: RandomHistory, *, made: str = "once", moved_ts: int = 0) -> list[Manifest]:
     return list(written(folder, history, made=made, moved_ts=moved_ts))
 
 
-def written(folder: Folder, history: History, *, made: str = "once", moved_ts: int = 0) -> Iterator[Manifest]:
+def written(folder: Folder, history: RandomHistory, *, made: str = "once", moved_ts: int = 0) -> Iterator[Manifest]:
     """Each segment is in the log when its manifest is given. Every third manifest does not say which tables have rows, as if an earlier
     version had written it. `made` tells logs of one history apart; segments of one that is moved begin and end later."""
     log = FolderLog(folder)
@@ -165,7 +165,7 @@ def written(folder: Folder, history: History, *, made: str = "once", moved_ts: i
         yield manifest
 
 
-def expected(history: History, manifests: list[Manifest], table: TableName) -> list[tuple[object, ...]]:
+def expected(history: RandomHistory, manifests: list[Manifest], table: TableName) -> list[tuple[object, ...]]:
     found = [row for row in history.merged(manifests) if row.table == table]
     return [(row.seq, row.commit_ts, row.op, row.key, row.before, row.after, row.dump_id) for row in found]
 
@@ -174,7 +174,7 @@ def _image_of(found: dict[str, str | None] | None) -> Image | None:
     return None if found is None else tuple(found.values())
 
 
-def check(history: History, manifests: list[Manifest], out: Folder) -> None:
+def check(history: RandomHistory, manifests: list[Manifest], out: Folder) -> None:
     """The output has exactly the rows of the slow rule, in its order. Raises AssertionError."""
     found: dict[TableName, list[tuple[object, ...]]] = {}
     for row in read_output(out):
@@ -187,7 +187,7 @@ def check(history: History, manifests: list[Manifest], out: Folder) -> None:
         assert found.get(table, []) == expected(history, manifests, table), table
 
 
-def poison(history: History, seq: int, ordinal: int) -> None:
+def poison(history: RandomHistory, seq: int, ordinal: int) -> None:
     """Make this change one that no reader decodes; what is expected is the output without it."""
     change = history.changes[seq][ordinal]
     history.changes[seq][ordinal] = change._replace(

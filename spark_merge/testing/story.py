@@ -1,0 +1,264 @@
+"""An output's life as the suite plays it: a log, what the slow rule makes of it, workers that die at any step, a reader between them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from sidecar.core.model import TableName
+from sidecar.errors import OwnershipLost
+from sidecar.log.manifest import Manifest
+from sidecar.log.storage import open_folder
+from spark_merge.contract import Accepted, Batch, Outcome, Sink, Standing
+from spark_merge.cut import BatchLimits
+from spark_merge.delivery import Delivery, JobSettings, TaskWork
+from spark_merge.testing import histories
+from spark_merge.testing.places import Here, Place, Shown, accepted
+
+WAIT_S = 600
+"""For another thread: a limit for one that hangs."""
+
+TABLES = 3
+"""Of each random history: enough for several units a segment."""
+
+
+class Died(Exception):
+    """The worker's process is gone; its sink and its tasks with it."""
+
+
+@dataclass
+class WorkerLife:
+    """Steps until the worker dies; a negative number: it does not."""
+
+    left: int
+
+    def step(self) -> None:
+        if self.left == 0:
+            raise Died
+        self.left -= 1
+
+
+def mortal(monkeypatch: pytest.MonkeyPatch, owner: object, *names: str) -> WorkerLife:
+    """Of the process, which may die before and after each of these calls of `owner`."""
+    life = WorkerLife(-1)
+
+    def around(call: Callable[..., object]) -> Callable[..., object]:
+        def step(*args: object) -> object:
+            life.step()
+            found = call(*args)
+            life.step()
+            return found
+
+        return step
+
+    for name in names:
+        monkeypatch.setattr(owner, name, around(getattr(owner, name)))
+    return life
+
+
+Dying = Callable[[int], AbstractContextManager[object]]
+"""Within it the worker dies at the step of that number, if it comes to it."""
+
+
+def of(life: WorkerLife) -> Dying:
+    @contextmanager
+    def dying(at: int) -> Iterator[None]:
+        life.left = at
+        try:
+            yield
+        finally:
+            life.left = -1
+
+    return dying
+
+
+def die_after_each(story: Story, dying: Dying, steps: range) -> int:
+    """Lives that end at each of these steps, one after another, until one comes to the log's end; how many died. A reader looks after each
+    death, and sees nothing go back."""
+    died = 0
+    for at in steps:
+        try:
+            with dying(at):
+                story.finish(segments_max=3)
+            break
+        except Died:
+            died += 1
+            story.check_beginning()
+    else:
+        pytest.fail("it never came to its end")
+    story.check_end()
+    return died
+
+
+def before_each(patch: pytest.MonkeyPatch, act: Callable[[], object], kind: type[Any], *names: str) -> None:
+    """`act` before each call of these methods."""
+
+    def acting(call: Callable[..., object]) -> Callable[..., object]:
+        def step(*args: Any, **named: Any) -> object:
+            act()
+            return call(*args, **named)
+
+        return step
+
+    for name in names:
+        patch.setattr(kind, name, acting(getattr(kind, name)))
+
+
+def opened_at_once(story: Story) -> list[Delivery]:
+    """By two workers; without one that lost the output while it opened it."""
+    together = Barrier(2)
+
+    def race(_: int) -> Delivery | None:
+        together.wait(timeout=WAIT_S)
+        with suppress(OwnershipLost):
+            return story.delivery(segments_max=2)
+        return None
+
+    with ThreadPoolExecutor(2) as pool:
+        return [delivery for delivery in pool.map(race, range(2)) if delivery is not None]
+
+
+class Mortal:
+    """A sink whose worker may die before and after each call of it."""
+
+    def __init__(self, sink: Sink, life: WorkerLife) -> None:
+        self._sink, self._life = sink, life
+
+    def _between(self, call: Any) -> Any:
+        self._life.step()
+        found = call()
+        self._life.step()
+        return found
+
+    def look(self) -> Accepted | None:
+        return self._sink.look()
+
+    def open(self, *, epoch: int | None) -> Standing:
+        found: Standing = self._between(lambda: self._sink.open(epoch=epoch))
+        return found
+
+    def plan(self, heads: Any, *, cores: int) -> Batch:
+        found: Batch = self._between(lambda: self._sink.plan(heads, cores=cores))
+        return found
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        self._between(lambda: self._sink.accept(batch, outcomes))
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+class Story:
+    """A log, what the slow rule makes of it, and one output."""
+
+    def __init__(self, folder: Path, place: Place, *, seed: int) -> None:
+        self.place, self.random = place, Random(seed)
+        self.history = histories.random_history(self.random)
+        self.log = open_folder(str(folder / "log"))
+        self.manifests: list[Manifest] = histories.write_log(self.log, self.history)
+        self.tables = {row.table for row in self.history.merged(self.manifests)}
+        self.shown: dict[tuple[TableName, tuple[str | None, ...]], int] = {}
+        """How many of each row's changes had taken effect, at the least, when a target that keeps the newest was looked at last."""
+
+    def settings(self, *, epoch: int | None = None, segments_max: int = 2) -> JobSettings:
+        return JobSettings(self.log, limits=BatchLimits(segments_max=segments_max), epoch_max=epoch)
+
+    def delivery(self, sink: Sink | None = None, *, epoch: int | None = None, segments_max: int = 2, tasks: Here | None = None) -> Delivery:
+        return Delivery(sink or self.place.sink(), self.settings(epoch=epoch, segments_max=segments_max), tasks or Here())
+
+    def finish(self, *, segments_max: int = 2) -> None:
+        delivery = self.delivery(segments_max=segments_max)
+        while delivery.deliver():
+            pass
+        delivery.sink.close()
+
+    def expected(self, table: TableName) -> list[Shown]:
+        rows = histories.expected(self.history, self.manifests, table)
+        return [(seq, ts, op, key, after) for seq, ts, op, key, _, after, _ in rows]  # type: ignore[misc]  # the columns of a Shown
+
+    def seen(self) -> dict[TableName, list[str]]:
+        """What a reader finds, in its order where the place has one."""
+        ordered = self.place.in_order and not self.place.newest
+        return {table: [*map(repr, rows)] if ordered else sorted(map(repr, rows)) for table, rows in self.place.rows().items()}
+
+    def check_end(self) -> None:
+        found = self.place.rows()
+        assert found.keys() <= self.tables
+        for table in self.tables:
+            rows, expected = found.get(table, []), self.expected(table)
+            if self.place.versioned:
+                assert {row[3]: row[4] for row in rows} == {row[3]: row[4] for row in expected}, table
+            elif self.place.newest:
+                assert newest(rows) == newest(expected), table
+            elif self.place.in_order:
+                assert rows == expected, table
+            else:
+                assert sorted(map(repr, rows)) == sorted(map(repr, expected)), table
+
+    def check_beginning(self) -> None:
+        """What a reader has by now is a beginning of what it will have: nothing twice, nothing out of place."""
+        if self.place.versioned:
+            return
+        for table, rows in self.place.rows().items():
+            expected = self.expected(table)
+            if self.place.newest:
+                self._check_rows_go_forward(table, newest(rows), expected)
+            elif self.place.in_order:
+                assert rows == expected[: len(rows)], table
+            else:
+                last = max((row[0] for row in rows), default=-1)
+                assert sorted(map(repr, rows)) == sorted(repr(row) for row in expected if row[0] <= last), table
+
+    def _check_rows_go_forward(self, table: TableName, found: Newest, expected: list[Shown]) -> None:
+        """Each by itself: those of different keys are written side by side, and a worker may die between them."""
+        states: dict[tuple[str | None, ...], list[tuple[str | None, ...] | None]] = {}
+        for _, _, _, key, after in expected:
+            states.setdefault(key, [None]).append(after)
+        assert found.keys() <= states.keys(), table
+        for key, before in states.items():
+            least = self.shown.get((table, key), 0)
+            at = next((at for at in range(least, len(before)) if before[at] == found.get(key)), None)
+            assert at is not None, f"row {key} of {table} goes back to {found.get(key)}, or never was so"
+            self.shown[table, key] = at
+
+    def begin(self, sink: Sink, *, epoch: int | None = None) -> tuple[Batch, list[TaskWork]]:
+        """The first batch of a sink and its tasks, stage after stage, none of them run."""
+        caught: list[TaskWork] = []
+        planned: list[Batch] = []
+
+        class Catch(Here):
+            def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
+                caught.extend(pickle.loads(pickle.dumps(list(work))))
+                return [Outcome(one.task.id, {}) for one in work]
+
+        class Dying(Mortal):
+            def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+                planned.append(batch)
+                raise Died
+
+        with pytest.raises(Died):
+            self.delivery(Dying(sink, WorkerLife(-1)), epoch=epoch, tasks=Catch()).deliver()
+        return planned[0], caught
+
+    def begin_and_die(self) -> None:
+        """A worker whose tasks wrote, and that accepted nothing."""
+        if (accepted(self.place.sink()) or 0) < histories.SEGMENTS - 1:
+            Here().run(self.begin(self.place.sink())[1])
+
+
+Newest = dict[tuple[str | None, ...], tuple[str | None, ...]]
+
+
+def newest(rows: Sequence[Shown]) -> Newest:
+    """Each key's last row, without those that are deleted."""
+    last = {key: after for _, _, _, key, after in rows}
+    return {key: after for key, after in last.items() if after is not None}
