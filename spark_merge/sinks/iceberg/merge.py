@@ -186,7 +186,7 @@ def _schema_after(batch: TableBatch, altered: LakeAltered, below: Below) -> Sche
         names = ", ".join(there.find_field(one).name for one in lost)
         raise ICEBERG.refused(batch.last, f"column {names} is in the key of rows that were deleted")
     if schema is not None:
-        check_stays(table, schema)
+        check_stays(table, schema, "merge")
     return schema
 
 

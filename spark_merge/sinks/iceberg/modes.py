@@ -103,5 +103,5 @@ class AppendMode:
         anew = another or self.settings.retyped == "anew"
         schema = evolved(table.schema(), table.metadata.last_column_id, after, altered.renamed, anew=anew)
         if schema is not None:
-            check_stays(table, schema)
+            check_stays(table, schema, self.name)
         return schema

@@ -23,6 +23,7 @@ from pyiceberg.types import DateType, DoubleType, FloatType, IcebergType, LongTy
 
 from sidecar.core.model import lowered
 from sidecar.errors import SinkError
+from spark_merge.sinks.iceberg.types import Mode
 
 PARTITIONS_MAX = 10_000
 """That one write of a table's rows by a task may have: each is a file."""
@@ -48,9 +49,10 @@ def check_writable(table: Table) -> None:
             )
 
 
-def check_stays(table: Table, after: Schema) -> None:
+def check_stays(table: Table, after: Schema, mode: Mode) -> None:
     """Whether the table's partitions are still ones with these columns. Raises SinkError."""
     name = ".".join(table.name())
+    kept = "a table of mode=merge keeps the partitions that it was created with: deliver to a new namespace, and dump again"
     for field in table.spec().fields:
         if isinstance(field.transform, VoidTransform):
             continue
@@ -60,14 +62,18 @@ def check_stays(table: Table, after: Schema) -> None:
             raise SinkError(
                 f"{name} is partitioned by {field.transform} of {former}, "
                 f"which is {'gone' if source is None else source.field_type} after this DDL",
-                hint=f"ALTER TABLE {name} DROP PARTITION FIELD {field.name}, by Spark, or by pyiceberg's update_spec: the sink goes on by "
-                "itself, and rows of before stay in the partitions that they are in",
+                hint=kept
+                if mode == "merge"
+                else f"ALTER TABLE {name} DROP PARTITION FIELD {field.name}, by Spark, or by pyiceberg's update_spec: the sink continues "
+                "automatically, and earlier rows stay in the partitions that they are in",
             )
         own = field.source_id if isinstance(field.transform, IdentityTransform) else None
         if any(lowered(one.name) == lowered(field.name) and one.field_id != own for one in after.fields):
             raise SinkError(
                 f"{name} has a partition {field.name}, and after this DDL a column of that name, which Iceberg does not take",
-                hint=f"ALTER TABLE {name} DROP PARTITION FIELD {field.name}, and add it again AS another name: the sink goes on by itself",
+                hint=kept
+                if mode == "merge"
+                else f"ALTER TABLE {name} DROP PARTITION FIELD {field.name}, and add it again AS another name: the sink continues automatically",
             )
 
 

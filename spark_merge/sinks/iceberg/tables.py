@@ -112,7 +112,7 @@ class LakeTables:
             if change is None:
                 return table
             if found is not None:
-                check_stays(table, found)
+                check_stays(table, found, self._mode.name)
             with suppress(Outpaced):  # a former owner made it, for columns of before
                 self._lake.retried(partial(self._lake.commit, table, change), doing=f"beginning {'.'.join(name)}")
             table = self._loaded(schema.name)
