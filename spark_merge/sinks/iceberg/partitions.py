@@ -73,7 +73,8 @@ def check_stays(table: Table, after: Schema, mode: Mode) -> None:
                 f"{name} has a partition {field.name}, and after this DDL a column of that name, which Iceberg does not take",
                 hint=kept
                 if mode == "merge"
-                else f"ALTER TABLE {name} DROP PARTITION FIELD {field.name}, and add it again AS another name: the sink continues automatically",
+                else f"ALTER TABLE {name} DROP PARTITION FIELD {field.name}, and add it again AS another name: the sink continues "
+                "automatically",
             )
 
 
