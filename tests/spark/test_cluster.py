@@ -28,6 +28,7 @@ from sidecar.log.storage import list_names, open_folder
 from spark_merge.contract import Outcome
 from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.job import SECRET
+from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.folder.layout import COMMITS
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import SEGMENTS, TABLES, RandomHistory, expected, random_history, written
@@ -84,10 +85,8 @@ class Story:
         return MergeCommand(self.folder / name, settings, conf=conf or cluster.conf, environment=KEYS, epoch=epoch, submit=options)
 
     def accepted(self) -> int:
-        """Segments that all outputs have."""
-        name = name_of("log-1", known_id(open_folder(self.storage.uri(f"{self.name}/log", keys=True))))
-        found = [accepted(open_sink(uri, log_id=name)) for uri in self.uris(keys=True).values()]
-        return min(-1 if seq is None else seq for seq in found) + 1
+        """Segments that readers of all outputs see. A worker that is killed between a commit and that leaves it to the next one."""
+        return min(len(read_segments(open_folder(uri))) for uri in self.uris(keys=True).values())
 
     def held(self) -> AbstractContextManager[Held]:
         """A file of the dump's rows in Parquet, which a task writes, waits: it is of a chunk's unit."""
@@ -139,6 +138,11 @@ class Lakes(Story):
         found = {mode: f"{uri}&commit-interval=0s" for mode, uri in tables.items()}
         warehouse = f"s3://{BUCKET}/{self.name}/iceberg"
         return {**found, "iceberg": uri_of(self.folder / "catalog", warehouse=warehouse, commit_interval="0s", **place)}
+
+    def accepted(self) -> int:
+        name = name_of("log-1", known_id(open_folder(self.storage.uri(f"{self.name}/log", keys=True))))
+        found = [accepted(open_sink(uri, log_id=name)) for uri in self.uris(keys=True).values()]
+        return min(-1 if seq is None else seq for seq in found) + 1
 
     def held(self) -> AbstractContextManager[Held]:
         """Any data file of a task's waits."""
