@@ -29,8 +29,8 @@ class Lane:
 
 
 LANES = {
-    "fast": Lane(examples=25, lives=200, deaths=100, schedules=5, whole=False, interleavings=2, writes_per_s=200, pushed="shop"),
-    "test": Lane(examples=50, lives=200, deaths=100, schedules=5, whole=False, interleavings=2, writes_per_s=200, pushed="shop"),
+    "fast": Lane(examples=25, lives=200, deaths=100, schedules=10, whole=False, interleavings=2, writes_per_s=200, pushed="shop"),
+    "test": Lane(examples=50, lives=200, deaths=100, schedules=10, whole=False, interleavings=2, writes_per_s=200, pushed="shop"),
     "matrix": Lane(examples=200, lives=1000, deaths=1000, schedules=20, whole=True, interleavings=4, writes_per_s=500, pushed="ddl"),
 }
 LANE = LANES[os.environ.get("TICDC_DUMP_LANE", "test")]
