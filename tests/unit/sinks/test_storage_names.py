@@ -66,7 +66,7 @@ def finals(found: Named) -> list[str]:
 def told(texts: dict[str, str] | object) -> list[tuple[str, int, str, int]]:
     assert isinstance(texts, dict)
     found = map(json.loads, texts.values())
-    return [(one["Table"], one["StoredVersion"], one["Query"], one["Type"]) for one in found]
+    return [(one["Table"], one["TableVersion"], one["Query"], one["Type"]) for one in found]
 
 
 def versions(names: StorageNames) -> dict[TableName, int]:
@@ -157,7 +157,7 @@ def test_ddls_of_schemas_are_told_beside_their_tables_and_the_marks_nowhere() ->
     (path,) = found.after
     assert path.startswith("s/meta/schema_110_")
     assert json.loads(found.after[path]) == {
-        "Table": "", "Schema": "s", "Version": 1, "StoredVersion": 110, "Query": "CREATE DATABASE s", "Type": 1, "TableColumns": None,
+        "Table": "", "Schema": "s", "Version": 1, "TableVersion": 110, "Query": "CREATE DATABASE s", "Type": 1, "TableColumns": None,
         "TableColumnsTotal": 0,
     }  # fmt: skip
 
