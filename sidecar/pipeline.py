@@ -202,7 +202,7 @@ class Pipeline:
     def _hear_sinks(self) -> None:
         """What they have accepted, and so what they leave to the dump."""
         if (deliveries := self.outside.deliveries) is not None:
-            self.pace.hear(deliveries.accepted(), deliveries.sinks(), deliveries.told(), now_s=self.outside.clock.now_s())
+            self.pace.hear(deliveries.accepted(), deliveries.sinks(), deliveries.report_times(), now_s=self.outside.clock.now_s())
             self.dump.allow(self.pace.room(self.dump.demand()))
 
     def throttled_s(self) -> float:

@@ -227,7 +227,7 @@ class Deliveries(Protocol):
     def sinks(self) -> Sequence[SinkDelivery]:
         """Each sink by itself with its last batches, as told last; empty while nothing was. As cheap."""
 
-    def told(self) -> ReportTimes | None:
+    def report_times(self) -> ReportTimes | None:
         """When that was told; None for who tells at the moment of asking. As cheap."""
 
 

@@ -36,7 +36,7 @@ from spark_merge.cut import BatchLimits
 from spark_merge.delivery import JobSettings, TaskWork
 from spark_merge.loop import SinkLoop
 from spark_merge.places import WORKER_ROWS, Places
-from spark_merge.task_errors import telling, told
+from spark_merge.task_errors import error_of_task, telling
 from spark_merge.watchdog import HANG_S, Watchdog
 
 T = TypeVar("T")
@@ -206,7 +206,7 @@ class SparkTasks:
         try:
             yield
         except (PySparkException, Py4JError, OSError) as error:
-            raise told(error) or self._failure(error) from error
+            raise error_of_task(error) or self._failure(error) from error
 
     def _failure(self, error: Exception) -> SinkError | SparkLost:
         try:
@@ -246,7 +246,7 @@ class SparkJob:
         cache = DecodedRows()
         self._places = {name: Places(spark, rows_max=worker_rows, watched=watched, cache=cache) for name in sinks}
         self._counting, self._counted = Lock(), -1
-        self._loops = [SinkLoop(name, sink, settings, self._places[name], self._told, watched=watched) for name, sink in sinks.items()]
+        self._loops = [SinkLoop(name, sink, settings, self._places[name], self._count, watched=watched) for name, sink in sinks.items()]
         began = {sink.sink: sink.began for sink in before}
         for loop in self._loops:
             loop.began = began.get(loop.name, FIRST_SEQ)
@@ -268,7 +268,7 @@ class SparkJob:
     def sinks(self) -> tuple[SinkDelivery, ...]:
         return tuple(loop.standing() for loop in self._loops)
 
-    def told(self) -> None:
+    def report_times(self) -> None:
         """It tells at the moment of asking."""
 
     def rows(self) -> Mapping[str, int]:
@@ -309,7 +309,7 @@ class SparkJob:
         for loop in self._loops:
             loop.close(None if to_the_end else max(until_s - monotonic(), 0))
 
-    def _told(self, segments: list[Delivered]) -> None:
+    def _count(self, segments: list[Delivered]) -> None:
         with self._counting:
             for segment in segments:
                 if segment.seq > self._counted:  # each sink has its own, of the same rows

@@ -35,7 +35,7 @@ def telling(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def told(error: BaseException) -> TicdcDumpError | None:
+def error_of_task(error: BaseException) -> TicdcDumpError | None:
     """The error of ours that a task died of, as the same class; None if it died of something else."""
     found = _TOLD.search(str(error))
     if found is None:

@@ -83,7 +83,7 @@ class Worker:
             self._mind(job)
         except Exception as error:
             with suppress(LogError, LogUnreachable, StorageFull):  # what cannot be written beside the log is still raised
-                self._report(job, STOPPED, error=_told(error))
+                self._report(job, STOPPED, error=_error_text(error))
             raise
         finally:
             if job is not None:
@@ -164,7 +164,7 @@ class Worker:
         )
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Ours in full; of any other its first line, for the trace is on standard error."""
     return str(error) if isinstance(error, TicdcDumpError) else f"{type(error).__name__}: {error}".partition("\n")[0]
 

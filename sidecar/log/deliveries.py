@@ -48,7 +48,7 @@ class LogDeliveries:
     def sinks(self) -> Sequence[SinkDelivery]:
         return self.report.sinks if self.report is not None else ()
 
-    def told(self) -> ReportTimes | None:
+    def report_times(self) -> ReportTimes | None:
         return self._told
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ def schemas_to_json(schemas: dict[TableName, TableSchema]) -> bytes:
                 "ids": (table.table_id, *table.physical_ids),
                 "layout": table.layout,
             }
-            | ({} if table.definition is None else {"definition": _told(table.definition)})
+            | ({} if table.definition is None else {"definition": _definition_fields(table.definition)})
             | ({} if table.former is None else {"former": table.former})
             for _, table in sorted(schemas.items())
         ]
@@ -122,7 +122,7 @@ def schemas_from_json(data: bytes, *, name: str) -> dict[TableName, TableSchema]
     return {table.name: table for table in tables}
 
 
-def _told(definition: TableDefinition) -> tuple[Any, ...]:
+def _definition_fields(definition: TableDefinition) -> tuple[Any, ...]:
     indexes = [
         (index.name, [(part.column, part.length, part.expression) for part in index.parts], index.unique, index.primary, index.id)
         for index in definition.indexes

@@ -120,7 +120,7 @@ class Gauge:
             dropped_rows=sum(report.dropped.values()) if report else 0,
             ddls=counts.ddls,
             last_ddl_ts=ddl.commit_ts if ddl else None,
-            last_ddl=_told(ddl, pipeline.rewrites),
+            last_ddl=_ddl_text(ddl, pipeline.rewrites),
             rewrites=pipeline.rewrites.count,
             rewritten=pipeline.rewrites.tables,
             merge_worker=measured.merge_worker,
@@ -208,7 +208,7 @@ def _behind_s(ts: CommitTs | None, wall_ms: float) -> float:
     return 0.0 if ts is None else (wall_ms - physical_ms(ts)) / 1000
 
 
-def _told(ddl: Ddl | None, rewrites: Rewrites) -> str:
+def _ddl_text(ddl: Ddl | None, rewrites: Rewrites) -> str:
     """The newest DDL, with what an operator should know of the rows beside it."""
     if ddl is None:
         return ""

@@ -319,7 +319,7 @@ class Reports:
     def sinks(self) -> Sequence[SinkDelivery]:
         return self._read
 
-    def told(self) -> ReportTimes | None:
+    def report_times(self) -> ReportTimes | None:
         return self._told
 
 

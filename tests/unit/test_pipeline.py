@@ -264,7 +264,7 @@ class FakeDeliveries:
     def sinks(self) -> tuple[SinkDelivery, ...]:
         return (SinkDelivery("file:///out", self.seq, self.batches),) if self.batches else ()
 
-    def told(self) -> None:
+    def report_times(self) -> None:
         """At the moment of asking."""
 
 

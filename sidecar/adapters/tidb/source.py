@@ -207,9 +207,9 @@ class TidbSource:
         while (mark := self._marks.get()) is not None and not self._closed.is_set():
             doing = f"sending mark {mark.uuid} ({MARK_TABLE})"
             update = partial(self._mark_row.update, session, mark)
-            self._told(mark, partial(carried_out, session, update, doing=doing, stopped=self._closed.is_set))
+            self._report(mark, partial(carried_out, session, update, doing=doing, stopped=self._closed.is_set))
 
-    def _told(self, command: Command, action: Callable[[], SourceEvent | None]) -> None:
+    def _report(self, command: Command, action: Callable[[], SourceEvent | None]) -> None:
         """What comes of the command is told, if anything does."""
         try:
             event = action()
@@ -228,7 +228,7 @@ class TidbSource:
         chunk = self._served(command, ahead)
         if chunk is None:
             found: list[SelectedChunk] = []
-            self._told(command, lambda: self._read(session, command, found))
+            self._report(command, lambda: self._read(session, command, found))
             if not found:
                 return None
             (chunk,) = found
@@ -271,7 +271,7 @@ class TidbSource:
 
     def _write_files(self, written: _Written, _: threading.Event) -> None:
         while (work := written.get()) is not None and not self._closed.is_set():
-            self._told(work[0], partial(self._write_file, *work))
+            self._report(work[0], partial(self._write_file, *work))
 
     def _write_file(self, command: ReadChunk, chunk: SelectedChunk) -> ChunkRead:
         rows = chunk.texts(where=f"reading chunk {command.number} of {command.table}")

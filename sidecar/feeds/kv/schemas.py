@@ -244,7 +244,7 @@ class KvSchemas:
             gone.append(TableName(event.schema, ""))
         same = {entry.name for entry in came if self._newest.get(entry.name) == entry}  # a step that is written again, with its progress
         gone, came = [name for name in gone if name not in same], [entry for entry in came if entry.name not in same]
-        told = self._told(event)
+        told = self._read_ddl(event)
         if told is None and not gone and not came:
             return None
         cut = _Cut(event.commit_ts, tuple(gone), tuple(came))
@@ -267,7 +267,7 @@ class KvSchemas:
             return entry if before is None else replace(entry, former=before.former)
         return replace(entry, former=Former(job.schema_version, before.layout, job.finished_ts))
 
-    def _told(self, event: DdlEvent) -> ReadDdl | FeedError | None:
+    def _read_ddl(self, event: DdlEvent) -> ReadDdl | FeedError | None:
         """What TiCDC would send of it, None for nothing. The query is the job's: TiCDC's own is the same in its parser's words."""
         if event.effect is Effect.SWITCH:
             return None

@@ -49,14 +49,14 @@ def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], 
             continue
         if not keeps_values(source, effects[column.name].column, as_text=column.kind == "text"):
             raise SinkError(
-                f"{now.name}.{column.name}: {_told(source)} becomes {_told(effects[column.name].column)}: the target may not convert values"
-                " as the source does",
+                f"{now.name}.{column.name}: {_type_text(source)} becomes {_type_text(effects[column.name].column)}: the target may not"
+                " convert values as the source does",
                 hint=f"{BY_HAND}; or {ANEW}",
             )
         wanted = column_type(column, in_key=column.name in now.key)
         if not holds(there.get(moves.get(column.name, column.name), there.get(column.name, "")), wanted):
             if column.name in now.key:
-                raise SinkError(f"{now.name}.{column.name} is of the handle key, and its type changes to {_told(column)}", hint=ANEW)
+                raise SinkError(f"{now.name}.{column.name} is of the handle key, and its type changes to {_type_text(column)}", hint=ANEW)
             others.append(f"MODIFY COLUMN {quoted(column.name)} {wanted}")
     gone = {*was.column_names()} - set(moves.values()) - set(now.column_names())
     others += [f"DROP COLUMN IF EXISTS {quoted(name)}" for name in sorted(gone)]
@@ -75,7 +75,7 @@ def _check_key(was: TableSchema, now: TableSchema, moves: Mapping[str, str]) -> 
         raise SinkError(f"{now.name}: a new column has the name of one of ours", hint=ANEW)
 
 
-def _told(column: Column) -> str:
+def _type_text(column: Column) -> str:
     size = f"({column.length}, {column.scale})" if column.kind == "decimal" else f"({column.scale})" if column.scale else ""
     return f"{column.kind}{size}"
 

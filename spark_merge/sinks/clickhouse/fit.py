@@ -24,13 +24,13 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     with _asked(uri) as settings:
         state = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()
         tables, wanted = ClickHouseTables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]
-        yield from _told(partial(tables.check_apart, wanted))
+        yield from _problems_of(partial(tables.check_apart, wanted))
         there = tables.read(tables.names(wanted))
         for schema in wanted:
-            yield from _told(partial(tables.check, schema, there, fresh=state is None or state.accepted is None))
+            yield from _problems_of(partial(tables.check, schema, there, fresh=state is None or state.accepted is None))
 
 
-def _told(check: Callable[[], None]) -> Iterator[tuple[str, str]]:
+def _problems_of(check: Callable[[], None]) -> Iterator[tuple[str, str]]:
     try:
         check()
     except SinkError as error:

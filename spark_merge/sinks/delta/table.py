@@ -65,7 +65,7 @@ class Moment:
     owner: Owner
     of: str = ""
 
-    def told(self) -> str:
+    def metadata(self) -> str:
         told = {
             "log": self.log_id,
             "first_seq": self.first,
@@ -153,7 +153,7 @@ class Table:
 
     def commit(self, table: DeltaTable, act: Act, moment: Moment | None = None) -> bool:
         """False where somebody else made this version."""
-        told = {} if moment is None else {"userMetadata": moment.told()}
+        told = {} if moment is None else {"userMetadata": moment.metadata()}
         applied = [] if moment is None else [Transaction(app(moment.log_id) + moment.of, moment.last + 1)]
         how = CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=applied)
         with delta_errors(self.uri):

@@ -83,7 +83,7 @@ class BodyStream:
         first = self._at.rows if self._at.seq == seq else 0
         self._at = StreamPlace(seq, first + found.rows)
         while found.rows:
-            if (told := min(found.rows, self._told(seq) - first)) > 0:
+            if (told := min(found.rows, self._rows_received(seq) - first)) > 0:
                 first, found = first + told, found.split(told)[1]
                 continue
             taken = self._room(found)
@@ -95,7 +95,7 @@ class BodyStream:
             first += taken
             self._next = self._next.within(seq, manifest, first)
 
-    def _told(self, seq: Seq) -> int:
+    def _rows_received(self, seq: Seq) -> int:
         """How many rows of the segment the receiver has."""
         place = self._state.place
         return 1 << 62 if place.seq > seq else place.rows if place.seq == seq else 0

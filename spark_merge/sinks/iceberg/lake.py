@@ -202,9 +202,9 @@ class Lake:
                 raise StorageFull(
                     f"no room left in {self}, {doing}", hint="make room or enlarge the storage: nothing is lost, it goes on by itself"
                 ) from error
-            raise self._told(error, doing) from error
+            raise self._sink_error(error, doing) from error
         except (SQLAlchemyError, RESTError, ValueError, NoSuchNamespaceError, ImportError) as error:
-            raise self._told(error, doing) from error
+            raise self._sink_error(error, doing) from error
         raise AssertionError("it returns or raises")
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class Lake:
         root = f"file://{warehouse}" if warehouse.startswith("/") else warehouse
         return f"{root.rstrip('/')}/{folder}"
 
-    def _told(self, error: Exception, doing: str) -> SinkError:
+    def _sink_error(self, error: Exception, doing: str) -> SinkError:
         text = str(error) or type(error).__name__
         for secret in self.settings.secrets():
             text = text.replace(secret, "…")

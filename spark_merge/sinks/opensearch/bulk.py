@@ -88,13 +88,13 @@ class Bulk:
             busy = [at for at, item in enumerate(items) if _is_busy(item)]
             refused = [at for at, item in enumerate(items) if _is_refused(item)]
             if refused:
-                raise self._told([(tables[numbers[at].as_py()], ids[at].as_py(), items[at]) for at in refused])
+                raise self._rejection_error([(tables[numbers[at].as_py()], ids[at].as_py(), items[at]) for at in refused])
             if not busy:
                 return
             if len(busy) < len(items):
                 give_up_s, wait_s = time.monotonic() + client.RETRY_S, client.RETRY_FIRST_S
             elif time.monotonic() > give_up_s:
-                raise self._told([(tables[numbers[at].as_py()], ids[at].as_py(), items[at]) for at in busy])
+                raise self._rejection_error([(tables[numbers[at].as_py()], ids[at].as_py(), items[at]) for at in busy])
             numbers, ids, lines = numbers.take(pa.array(busy)), ids.take(pa.array(busy)), lines.take(pa.array(busy))
             time.sleep(wait_s * random.uniform(0.5, 1.5))
             wait_s = min(wait_s * 2, client.RETRY_MAX_S)
@@ -104,7 +104,7 @@ class Bulk:
         self._owned.check(self._session)
         return self._session.call("POST", "/_bulk", body, _ANSWER)
 
-    def _told(self, refused: Sequence[tuple[TableName, str, Any]]) -> SinkError:
+    def _rejection_error(self, refused: Sequence[tuple[TableName, str, Any]]) -> SinkError:
         shown = "; ".join(f"row {key} of {table}: {_reason(item)}" for table, key, item in refused[:TOLD_MAX])
         others = f", and {len(refused) - TOLD_MAX} more" if len(refused) > TOLD_MAX else ""
         status = refused[0][2]["status"]

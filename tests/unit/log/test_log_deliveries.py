@@ -105,7 +105,7 @@ def test_whose_worker_it_is_and_what_that_has_found_out_comes_as_one(folder: Fol
     def told(report: DeliveryReport) -> tuple[int, Seq | None]:
         storage.write_atomically(folder, DELIVERED_NAME, report.to_json())
         deliveries._read()
-        found = deliveries.told()
+        found = deliveries.report_times()
         assert found is not None
         assert found.written_ms == report.written_ms
         return found.epoch, found.accepted
@@ -142,7 +142,7 @@ def test_what_tells_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_
     storage.write_atomically(folder, DELIVERED_NAME, told.to_json())
     deliveries = LogDeliveries(folder)
     deliveries._read()
-    assert (deliveries.accepted(), deliveries.sinks(), deliveries.told()) == (None, (), None)
+    assert (deliveries.accepted(), deliveries.sinks(), deliveries.report_times()) == (None, (), None)
     assert why in deliveries.trouble
     storage.write_atomically(folder, DELIVERED_NAME, REPORT.to_json())
     deliveries._read()

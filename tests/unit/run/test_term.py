@@ -67,7 +67,7 @@ class Reports(FakeDeliveries):
         self.seq = Seq(seq)
         self.last = ReportTimes(self.last.written_ms + 1 if self.last else 1, 0.0, epoch=epoch, accepted=self.seq)
 
-    def told(self) -> ReportTimes | None:  # type: ignore[override]  # of a file that a worker writes
+    def report_times(self) -> ReportTimes | None:  # type: ignore[override]  # of a file that a worker writes
         found = self.last
         if self.coming:
             seq, epoch = self.coming.pop(0)
