@@ -112,7 +112,7 @@ def changed(progress: Progress, settings: Settings) -> Progress:
 
 
 def resumed(failed: Progress, settings: Settings) -> Progress:
-    """A dump that has failed, to be gone on with from what the log holds of it. Raises RefusedRequest."""
+    """A dump that has failed, to be continued from what the log holds of it. Raises RefusedRequest."""
     if not failed.resumable:
         raise RefusedRequest(
             "the dump failed under an older version, which did not keep its tables in step with the DDLs after that",

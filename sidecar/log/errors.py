@@ -19,19 +19,20 @@ def storage_errors(place: object) -> Iterator[None]:
     except storage.Full as error:
         raise StorageFull(
             f"no room left in {place}: {error}",
-            hint="make room or enlarge the storage: nothing is lost, it goes on by itself",
+            hint="make room or enlarge the storage: nothing is lost, it continues automatically",
             place=str(place),
         ) from error
     except storage.Unreachable as error:
         raise LogUnreachable(
             f"{place} cannot be reached: {error}",
-            hint="make the storage answer this process (network, credentials, clock, rate limits): nothing is lost, it goes on by itself",
+            hint="make the storage answer this process (network, credentials, clock, rate limits): nothing is lost, it continues "
+            "automatically",
         ) from error
     except storage.Exhausted as error:
         raise LogUnreachable(
             f"{place} cannot be read or written now: {error}",
             hint="see what has many files or connections open, or so much memory, or raise the limit (systemd: LimitNOFILE, MemoryMax): "
-            "nothing is lost, it goes on by itself",
+            "nothing is lost, it continues automatically",
         ) from error
     except (storage.StorageError, pa.ArrowException) as error:
         raise LogBroken(

@@ -55,4 +55,4 @@ REPAIRED = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""librdkafka goes on by itself after these: they are waited for, within a bound. A topic that is gone shows when topics are asked for."""
+"""librdkafka continues automatically after these: they are waited for, within a bound. A topic that is gone shows when topics are read."""

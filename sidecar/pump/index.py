@@ -198,4 +198,6 @@ def _translated(path: Path, error: sqlite3.Error) -> TicdcDumpError:
 
 
 def _broken(path: Path, error: sqlite3.Error) -> LogBroken:
-    return LogBroken(f"{path} cannot be used: {error}", hint=f"stop the pump and delete {path.name}*: it is made anew from the value files")
+    return LogBroken(
+        f"{path} cannot be used: {error}", hint=f"stop the pump and delete {path.name}*: it is re-created from the value files"
+    )

@@ -2,8 +2,8 @@
 
     pumps/{node id}.bin.gz ─► one lane a pump, in its order ─► transactions, DDLs, fakes;   lane `pumps` ─► who has joined
 
-- Each pump goes on by itself, in batches, as a seed decides, some way ahead of the others by the times at which its answers came: where one
-  stood while it was recorded, it stands here.
+- Each pump continues automatically, in batches, as a seed decides, some way ahead of the others by the times at which its answers came:
+  where one stood while it was recorded, it stands here.
 - A pump that came while it was recorded joins when the registry is read after its coming. What `pumps` resolves was asked for before.
 - `resends`: so many times all connections break, and each pump streams again from somewhat before where it was.
 - `inject` commits a row of the watermark table, through some pump. `now_ts` is later than all that was streamed, between recorded

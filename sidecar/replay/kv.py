@@ -2,8 +2,8 @@
 
     kv/entries.parquet ─► by key range, in commit order ─► parts that advance by themselves ─► KvEntry, Pulled
 
-- A wanted range is cut into parts at keys of its own, as regions cut it. Each goes on by itself, some way ahead of the others: an entry
-  comes before the Pulled that covers it, in any order with those near it, and perhaps more than once.
+- A wanted range is cut into parts at keys of its own, as regions cut it. Each continues automatically, some way ahead of the others: an
+  entry comes before the Pulled that covers it, in any order with those near it, and perhaps more than once.
 - At full speed, or at `speed` times the recorded time: an entry is there when its commit_ts's time has come.
 - A range that is wanted later gets its history from its ts on, in a go.
 - `inject` commits a row of the watermark table, above all that was pulled of it. `now_ts` is later than all that was pulled of any

@@ -189,7 +189,7 @@ def _absent(column: Column, found: dict[str, Any], shape: TableSchema) -> str | 
     if column.kind == "timestamp" and not found["version"] and str(default).strip("0-: .") != "":
         raise FeedUnsuitable(
             f"table {shape.name}, column {column.name}: its default {default} is in the time zone of a TiDB before 2.1, not in UTC",
-            hint="set the column's default anew (alter table … alter column … set default), or leave the table out",
+            hint="set the column's default again (alter table … alter column … set default), or leave the table out",
         )
     return default_text(column, default)
 

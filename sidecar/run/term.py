@@ -169,7 +169,7 @@ class Term:
             hint = f"mend that sink ({parted(last.error)[0]})" if last.error else "wait for that sink: what all have accepted is removed"
         return StorageFull(
             f"{error.message} ({room}); {log}; {why}",
-            hint=f"{hint}; or make room on the volume, or enlarge it: nothing is lost, and it goes on by itself",
+            hint=f"{hint}; or make room on the volume, or enlarge it: nothing is lost, and it continues automatically",
             place=error.place,
         )
 

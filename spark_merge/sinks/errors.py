@@ -16,7 +16,7 @@ def storage_errors(place: object) -> Iterator[None]:
         yield
     except storage.Full as error:
         raise StorageFull(
-            f"no room left in {place}: {error}", hint="make room or enlarge the storage: nothing is lost, it goes on by itself"
+            f"no room left in {place}: {error}", hint="make room or enlarge the storage: nothing is lost, it continues automatically"
         ) from error
     except storage.StorageError as error:
         raise SinkError(

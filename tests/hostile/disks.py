@@ -27,7 +27,7 @@ PASSES = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.EINTR, errno.ESTALE),
     *(errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ECONNRESET),
 )
-"""It goes on by itself when these have passed: room is made, a server comes back."""
+"""It continues automatically when these have passed: room is made, a server comes back."""
 STAYS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EFBIG, errno.ENOTSUP, 9_999)
 """An operator has to do something."""
 FILE_BYTES_MAX = 1_000

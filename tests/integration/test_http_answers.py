@@ -75,7 +75,7 @@ def test_a_storm_of_429_is_told_with_what_the_receiver_says(server: Scripted, as
     server.answers.extend([Answer(429, '{"reason": "too many\\nrequests"}')] * 1000)
     with pytest.raises(SinkError, match="429: too many requests") as told:
         asking.post(BODY, after=None, state="a")
-    assert "goes on by itself" in told.value.hint
+    assert "continues automatically" in told.value.hint
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_a_receiver_that_stays_away_is_told_and_the_next_attempt_goes_on(
     try:
         with pytest.raises(SinkError, match="no answer") as told:
             small.finish()
-        assert "goes on by itself" in told.value.hint
+        assert "continues automatically" in told.value.hint
     finally:
         receiver.start()
     small.finish()

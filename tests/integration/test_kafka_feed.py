@@ -165,7 +165,7 @@ def test_a_position_that_retention_has_passed_is_a_gap(broker: KafkaBroker, open
 def test_a_position_behind_the_end_is_a_gap(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 3))
-    with pytest.raises(FeedUnsuitable, match=r"(?s)cannot be read from 4: .*made anew or cut off.*new changefeed"):
+    with pytest.raises(FeedUnsuitable, match=r"(?s)cannot be read from 4: .*re-created or cut off.*new changefeed"):
         open_feed(topic).seek({lane(topic): 4})
 
 
@@ -181,7 +181,7 @@ def test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is(broke
     broker.delete_topic(topic)
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 10))
-    with pytest.raises(FeedUnsuitable, match=rf"(?s)made anew \(its id was {re.escape(known[lane(topic)])} and is .*new log"):
+    with pytest.raises(FeedUnsuitable, match=rf"(?s)re-created \(its id was {re.escape(known[lane(topic)])} and is .*new log"):
         open_feed(topic).seek({lane(topic): 3}, known)
 
 
@@ -313,7 +313,7 @@ def test_a_topic_made_anew_stops(broker: KafkaBroker, open_feed: Open, topic: st
     broker.delete_topic(topic)
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 5))
-    with pytest.raises(FeedUnsuitable, match=f"{topic}.*made anew"):
+    with pytest.raises(FeedUnsuitable, match=f"{topic}.*re-created"):
         poll_for_ever(feed)
 
 

@@ -38,7 +38,7 @@ def story(opensearch: OpenSearchNode, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_server_that_stays_away_is_told_and_a_restart_that_forgets_deletes_brings_no_row_back(
     story: Story, opensearch: OpenSearchNode, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """A batch whose rows are there is done again after it, and what waited for the server goes on by itself."""
+    """A batch whose rows are there is done again after it, and what waited for the server continues automatically."""
     _, work = story.begin(story.place.sink())
     Here().run(work)
     document = f"/forgets{next(numbers)}/_doc/1?version_type=external&version="

@@ -152,7 +152,7 @@ def test_what_has_no_room_is_sent_again_and_told_when_it_lasts(
     monkeypatch.setattr(client, "RETRY_S", 0.1)
     with pytest.raises(SinkError, match=r"1 rows are not taken: row .* the queue is full \(status 429\)") as told:
         bring(uri, tmp_path, ROWS, seq=2)
-    assert "goes on by itself" in told.value.hint
+    assert "continues automatically" in told.value.hint
 
 
 def test_a_request_holds_a_row_once_and_no_more_than_it_may(

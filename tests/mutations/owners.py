@@ -147,7 +147,7 @@ LOGS = [
         f"{SINKS}::TestTwins::test_a_log_that_is_not_the_one_that_it_has_is_refused_and_takes_nothing_over[HiddenSink-and written on]",
     ),
     Mutation(
-        "a log that is replaced under a worker is gone on with",
+        "a log that is replaced under a worker is continued",
         "spark_merge/delivery.py",
         "        check_follows(self._settings.log, self._standing.accepted, manifests)\n",
         "",

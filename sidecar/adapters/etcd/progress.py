@@ -77,7 +77,7 @@ class EtcdProgress:
             self._stored = _read(self.client, self._head)
         except NoProgress as error:
             self._stored = None
-            self._notice(f"{error.message}: it is written anew from the log")
+            self._notice(f"{error.message}: it is written again from the log")
         return self._stored.progress if self._stored else None
 
     def save(self, progress: Progress) -> None:

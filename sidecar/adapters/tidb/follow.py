@@ -37,7 +37,7 @@ NAMED_MAX = 10
 
 _OF_THOSE_THAT_CAME = (
     "if it was neither the changefeed's rules nor this account's rights that let new ones in, but a FLASHBACK DATABASE, TiCDC sends nothing"
-    " of them: make the changefeed anew, with a new log and new sinks, and dump again"
+    " of them: re-create the changefeed, with a new log and new sinks, and dump again"
 )
 """Who takes over cannot tell one from the other, though the owner before it may have stopped for it."""
 
@@ -153,7 +153,7 @@ def _check_told(before: Tables, after: Tables, named: Collection[TableName], com
         raise FeedUnsuitable(
             f"tables that no DDL in the feed has told of are there at commit_ts {commit_ts}: {_listed(untold)}; this is FLASHBACK "
             "DATABASE, which TiCDC leaves out together with all rows after it, or this account could not see them before",
-            hint="after a FLASHBACK make the changefeed anew, with a new log and new sinks, and dump again; "
+            hint="after a FLASHBACK re-create the changefeed, with a new log and new sinks, and dump again; "
             "after a GRANT start the sidecar again",
         )
 

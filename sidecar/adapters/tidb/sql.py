@@ -390,5 +390,5 @@ def _hint(error: Exception, code: int, account: Account) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "a text column holds bytes that are no text of its character set: repair the row, or leave the table out of the dump"
     if passes(error):
-        return f"it was tried for {account.retry_s:g} s: see that TiDB is up and reachable; a dump waits for it and goes on by itself"
+        return f"it was tried for {account.retry_s:g} s: see that TiDB is up and reachable; a dump waits for it and continues automatically"
     return "this error is not one that passes: look it up in TiDB's error codes, remove its cause, then dumpresume"

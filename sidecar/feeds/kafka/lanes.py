@@ -60,12 +60,12 @@ def gone(partition: PartitionKey, topic: Topic | None) -> FeedUnsuitable:
 
 def made_anew(name: str, known_id: str, topic: Topic) -> FeedUnsuitable:
     return FeedUnsuitable(
-        f"topic {name} was deleted and made anew (its id was {known_id} and is {topic.id}): what was in it is lost", hint=START_ANEW
+        f"topic {name} was deleted and re-created (its id was {known_id} and is {topic.id}): what was in it is lost", hint=START_ANEW
     )
 
 
 def gap(partition: PartitionKey, wanted: int, first: int, end: int) -> FeedUnsuitable:
-    why = "retention has removed what is between" if wanted < first else "the topic was made anew or cut off"
+    why = "retention has removed what is between" if wanted < first else "the topic was re-created or cut off"
     return FeedUnsuitable(
         f"{lane_of(partition)} cannot be read from {wanted}: topic {partition[0]}, partition {partition[1]} has offsets "
         f"{first} to {end} (exclusive); {why}",

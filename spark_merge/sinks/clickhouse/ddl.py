@@ -124,7 +124,7 @@ class Ddls:
         if found is None and step.effect.before is not None:
             raise SinkError(
                 f"{name}, which has the rows of {schema.name}, is not at the target and {step} changes it",
-                hint="bring it back, or dump anew",
+                hint="bring it back, or dump again",
             )
         if found is None:
             note = self._tables.note(schema, step.upto, step.floor)

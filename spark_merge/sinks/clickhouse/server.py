@@ -155,20 +155,20 @@ def passes(error: BaseException) -> bool:
     return code is None or code in _BUSY | _AWAY | _FULL
 
 
-_UNKNOWN = "look the error up in the target's manual and remove its cause; the sink goes on by itself"
+_UNKNOWN = "look the error up in the target's manual and remove its cause; the sink continues automatically"
 
 
 def _hint(code: int | None, server: ClickHouseServer) -> str:
     if code is None or code in _AWAY:
-        return "see that the target is up, may be written to and can be reached; the sink goes on by itself"
+        return "see that the target is up, may be written to and can be reached; the sink continues automatically"
     if code in _NO_LOGIN:
         return "check user, password and password-file of the sink's URI, and from which hosts the account may log in"
     if code in _NO_RIGHT:
         return f"give {server.user} its rights: deploy/CLICKHOUSE-SINK.md lists them"
     if code in _BUSY:
-        return "see whether the target's merges keep up, and its memory (deploy/CLICKHOUSE-SINK.md); the sink goes on by itself"
+        return "see whether the target's merges keep up, and its memory (deploy/CLICKHOUSE-SINK.md); the sink continues automatically"
     if code in _FULL:
-        return "make room at the target: its disk is full; the sink goes on by itself"
+        return "make room at the target: its disk is full; the sink continues automatically"
     return ""
 
 

@@ -23,7 +23,7 @@ BLOCK_ROWS_MAX = 200_000
 BLOCK_BYTES_MAX = 64 << 20
 HELD_BYTES_MAX = 128 << 20
 
-_DOES_NOT_FIT = "compare the table at the target with the source's; the sink goes on by itself when the cause is gone"
+_DOES_NOT_FIT = "compare the table at the target with the source's; the sink continues automatically when the cause is gone"
 
 
 @dataclass(frozen=True, slots=True)

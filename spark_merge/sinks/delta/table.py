@@ -206,7 +206,7 @@ def delta_errors(uri: str) -> Iterator[None]:
     except (DeltaError, OSError) as error:
         raise SinkError(
             f"the Delta table {uri} cannot be read or written: {error}",
-            hint="make it reachable and writable for this process: nothing accepted is lost, and it goes on by itself",
+            hint="make it reachable and writable for this process: nothing accepted is lost, and it continues automatically",
         ) from error
 
 
@@ -220,7 +220,7 @@ def _missing(table: DeltaTable, layout: Layout, uri: str) -> list[DeltaColumn]:
     if odd := [column.name for column in wanted if column.name in there]:
         raise SinkError(
             f"column {', '.join(odd)} of the Delta table {uri} is not what it was when the batch was planned",
-            hint="nobody else may alter the table; the batch is planned anew",
+            hint="nobody else may alter the table; the batch is planned again",
         )
     return wanted
 

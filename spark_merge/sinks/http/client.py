@@ -269,7 +269,7 @@ def _context(receiver: Receiver) -> ssl.SSLContext:
     return context
 
 
-_AWAY = "see that the receiver is up, keeps up and can be reached; the sink goes on by itself"
+_AWAY = "see that the receiver is up, keeps up and can be reached; the sink continues automatically"
 _TLS = "name the authority that signed the receiver's certificate by ca=FILE, and the receiver by the name that is in it"
 _CONTRACT = "see deploy/HTTP-SINK.md for what a receiver answers"
 

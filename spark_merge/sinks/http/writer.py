@@ -160,7 +160,7 @@ def mine(client: Client, text: str | None, expected: ReceiverState) -> ReceiverS
     """The receiver's state, if its writer is the one of `expected`. Raises OwnershipLost, SinkError."""
     if text is None:
         raise SinkError(
-            f"{client.receiver} has lost its state", hint="restore it; else remove the output's rows too, and it is filled anew"
+            f"{client.receiver} has lost its state", hint="restore it; else remove the output's rows too, and it is filled again"
         )
     found = state_of(text, where=client.receiver)
     if (found.owner, found.by) != (expected.owner, expected.by):

@@ -200,7 +200,7 @@ class Lake:
         except OSError as error:
             if error.errno in _FULL:
                 raise StorageFull(
-                    f"no room left in {self}, {doing}", hint="make room or enlarge the storage: nothing is lost, it goes on by itself"
+                    f"no room left in {self}, {doing}", hint="make room or enlarge the storage: nothing is lost, it continues automatically"
                 ) from error
             raise self._sink_error(error, doing) from error
         except (SQLAlchemyError, RESTError, ValueError, NoSuchNamespaceError, ImportError) as error:

@@ -92,7 +92,7 @@ def parted(rows: pa.Table, spec: PartitionSpec, schema: Schema, *, of: object) -
         raise SinkError(
             f"{of}: {len(rows)} rows fall into {len(starts)} partitions, each of which would be a file; the most is {PARTITIONS_MAX}",
             hint="give the table coarser partitions (months for days, fewer buckets) by Spark's ALTER TABLE … REPLACE PARTITION FIELD: "
-            "the sink goes on by itself",
+            "the sink continues automatically",
         )
     sorted_rows = rows.take(order)
     for start, end in itertools.pairwise([*starts, len(rows)]):

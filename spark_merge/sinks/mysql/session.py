@@ -241,7 +241,7 @@ def sink_error(error: BaseException, server: SqlServer, doing: str, hint: str = 
     return SinkError(f"{server}: {doing}: {text}{told}", hint=_hint(code, server) or hint or _UNKNOWN)
 
 
-_UNKNOWN = "look the error up in the target's manual and remove its cause; the sink goes on by itself"
+_UNKNOWN = "look the error up in the target's manual and remove its cause; the sink continues automatically"
 
 
 def _hint(code: int, server: SqlServer) -> str:
@@ -250,9 +250,9 @@ def _hint(code: int, server: SqlServer) -> str:
     if code in _NO_RIGHT:
         return f"give {server.user} its rights: deploy/SQL-SINK.md lists them"
     if code in (DEADLOCK, LOCK_WAIT):
-        return "see who else writes to the target's tables and holds locks there; the sink goes on by itself"
+        return "see who else writes to the target's tables and holds locks there; the sink continues automatically"
     if code in _FULL:
-        return "make room at the target: its disk, or the tablespace, is full; the sink goes on by itself"
+        return "make room at the target: its disk, or the tablespace, is full; the sink continues automatically"
     if code in _PASSING:
-        return "see that the target is up, may be written to and can be reached; the sink goes on by itself"
+        return "see that the target is up, may be written to and can be reached; the sink continues automatically"
     return ""

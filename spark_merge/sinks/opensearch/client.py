@@ -142,7 +142,7 @@ def reason_of(error: TransportError) -> str:
 
 def hint_of(status: int, server: OpenSearchServer, reason: str = "") -> str:
     if "flood" in reason or "disk usage" in reason:
-        return "make room on the server's disks and lift the block (index.blocks.read_only_allow_delete); the sink goes on by itself"
+        return "make room on the server's disks and lift the block (index.blocks.read_only_allow_delete); the sink continues automatically"
     match status:
         case 401:
             return "check user, password and password-file of the sink's URI"
@@ -151,6 +151,6 @@ def hint_of(status: int, server: OpenSearchServer, reason: str = "") -> str:
         case 413:
             return "make bulk-bytes of the sink's URI smaller than the server's http.max_content_length"
         case _ if status in PASSING or status < 0:
-            return "see that the server is up, has room and can be reached; the sink goes on by itself"
+            return "see that the server is up, has room and can be reached; the sink continues automatically"
         case _:
-            return "look the error up in the server's manual and remove its cause; the sink goes on by itself"
+            return "look the error up in the server's manual and remove its cause; the sink continues automatically"

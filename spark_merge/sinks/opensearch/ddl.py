@@ -142,7 +142,7 @@ class IndexDdlRunner:
 
     def _copy(self, old: str, new: str, kept: KeptIndex) -> None:
         """Every document, with its version; those that are there already stay."""
-        session, doing = self.indices.session, f"writing the documents of {kept.after.name} anew, from {old} to {new}"
+        session, doing = self.indices.session, f"writing the documents of {kept.after.name} again, from {old} to {new}"
         session.asked(doing, "POST", f"/{quote(old, safe='')}/_refresh")
         body = {
             "source": {"index": old, "size": COPY_ROWS},

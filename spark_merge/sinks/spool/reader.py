@@ -136,7 +136,7 @@ class SpoolReader:
         if log and found and log != found:
             raise OutOfReach(
                 f"the subscriber has segments of log {log}, and this is log {found}",
-                hint="what it has is of a log that is no more: begin anew, without a segment, and have a dump bring the rows",
+                hint="what it has is of a log that is no more: begin again, without a segment, and have a dump bring the rows",
             )
         return read_kept(self._folder)
 
@@ -157,7 +157,7 @@ class SpoolReader:
     def _ahead(self, seq: Seq) -> OutOfReach:
         return OutOfReach(
             f"the subscriber has segment {seq}, and {self._folder} does not have it yet",
-            hint="what it has is another log's: begin anew, without a segment, and have a dump bring the rows",
+            hint="what it has is another log's: begin again, without a segment, and have a dump bring the rows",
         )
 
     def _note(self, subscriber: str, acknowledged: Seq, *, goes_back: bool = False) -> None:

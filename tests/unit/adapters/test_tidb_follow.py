@@ -382,7 +382,7 @@ def test_a_table_that_comes_back_without_a_ddl_stops_by_name() -> None:
     history = History({0: tables(table(T, 1)), 2000: tables(table(T, 1, NOTE), back)}, now=1000)
     followed = Followed(history)
     followed.schemas.begin()
-    with pytest.raises(FeedUnsuitable, match=r"(?s)there at commit_ts 2000: shop\.u; .*FLASHBACK DATABASE.*changefeed anew"):
+    with pytest.raises(FeedUnsuitable, match=r"(?s)there at commit_ts 2000: shop\.u; .*FLASHBACK DATABASE.*re-create the changefeed"):
         followed.schemas.after([ddl(2000)])
 
 

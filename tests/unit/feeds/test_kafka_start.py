@@ -43,7 +43,7 @@ def start(cluster: Cluster, wanted: WantedStart) -> dict[PartitionKey, int]:
 def test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is() -> None:
     wanted = WantedStart({("t", 0): 14}, frozenset({"t"}), frozenset(), {"t": "id of before"})
     assert start(Cluster({"t": ("id of before", [(3, 47)])}), wanted) == {("t", 0): 14}
-    with pytest.raises(FeedUnsuitable, match=r"(?s)made anew \(its id was id of before and is another\).*new log"):
+    with pytest.raises(FeedUnsuitable, match=r"(?s)re-created \(its id was id of before and is another\).*new log"):
         start(Cluster({"t": ("another", [(0, 47)])}), wanted)
 
 

@@ -99,5 +99,5 @@ def test_a_storage_out_of_reach_is_a_matter_of_time_for_every_reader(
 ) -> None:
     for name in ("list_names", "read_file", "read_files", "create_exclusively", "open_to_read"):
         monkeypatch.setattr(storage, name, fails)
-    with pytest.raises(LogUnreachable, match="goes on by itself"):
+    with pytest.raises(LogUnreachable, match="continues automatically"):
         read(open_folder(str(tmp_path)))

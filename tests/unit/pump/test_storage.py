@@ -180,7 +180,7 @@ def test_an_index_that_is_no_database_says_how_to_go_on(tmp_path: Path) -> None:
     for path in tmp_path.glob("index.sqlite*"):
         path.unlink()
     (tmp_path / "index.sqlite").write_bytes(b"no database" * 1000)
-    with pytest.raises(LogBroken, match=r"index.sqlite cannot be used(.|\n)*delete index.sqlite\*: it is made anew"):
+    with pytest.raises(LogBroken, match=r"index.sqlite cannot be used(.|\n)*delete index.sqlite\*: it is re-created"):
         Storage(tmp_path, cluster_id=CLUSTER_ID, room=ROOMY)
 
 
