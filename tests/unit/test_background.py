@@ -202,7 +202,7 @@ def test_a_keeper_of_the_lease_that_breaks_is_heard_by_whoever_asks_whether_it_i
 
 
 def test_a_source_whose_thread_breaks_tells_it_with_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TidbSource, "_told", breaks)
+    monkeypatch.setattr(TidbSource, "_report", breaks)
     source = TidbSource(SOURCE, schemas={}, write_chunk=breaks, changefeed_id="cf")
     with closing(source):
         source.request(SendMark("0" * 32, MarkKind.LOW))
