@@ -105,6 +105,7 @@ def _in_a_fork(asked: dict[str, Any]) -> dict[str, Any]:
 def _live(asked: dict[str, Any], said: int) -> None:
     """Does not return: what pytest leaves behind goes with the process."""
     code = -1
+    os.environ["TICDC_DUMP_PATIENCE_S"] = "60"
     try:
         os.dup2(said, 1)
         os.dup2(said, 2)
