@@ -39,7 +39,7 @@ class SqlSettings:
     workers: int = option("worker-count", number(1, 64), 4,
         "Connections for change events, and tasks of a dump, side by side. A batch that has begun keeps its own number.")  # fmt: skip
     txn_rows: int = option("max-txn-row", number(1, 65_536), 256,
-        "Change events in a transaction, about: a transaction of the source is never split.")  # fmt: skip
+        "Change events in a transaction, about. Rows of a source transaction without a common key can commit apart.")  # fmt: skip
     batched: bool = option("batch-dml-enable", _FLAG, True, "Whether a statement may hold several rows.")
     routes: Routes = routes("Where a table's rows and DDLs go at the target.")
     create_tables: bool = option("create-tables", _FLAG, False,
