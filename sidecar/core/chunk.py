@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 
+ABSENT = "absent "
+"""A boolean column of a chunk's file, true for a key that the source does not have: of such a row only the handle key's columns count, the
+others are null. No column of TiDB's has this name, for a name does not end with a blank. Only files with such rows have the column."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkFile:
@@ -16,6 +20,9 @@ class ChunkFile:
     `since_seq` is the first segment of the pass that the chunk belongs to: a dump that reads a table again begins another pass behind a DDL
     (plan.py), and a DDL ends its segment, so a table has no two passes of one dump with one `since_seq`. A pass reads disjoint key ranges,
     so a key is in one chunk of it at most. FIRST_SEQ where an earlier version wrote it.
+
+    `absent`: how many of `rows` stand first in the file and are keys that the dump asked for and the source does not have: they become
+    deletes. The file has the column ABSENT then.
     """
 
     table: TableName
@@ -26,14 +33,17 @@ class ChunkFile:
     last: tuple[str, ...] | None
     read_tso: CommitTs | None = None
     since_seq: Seq = FIRST_SEQ
+    absent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedWindow:
-    """`(low_ts, high_ts]` and the chunks read inside it. Changes of the window begin in segment `first_seq`."""
+    """`(low_ts, high_ts]` and the chunks read inside it. Changes of the window begin in segment `first_seq`. `sinks`: the names of those
+    that receive the chunks; empty: all."""
 
     dump_id: str
     low_ts: CommitTs
     high_ts: CommitTs
     first_seq: Seq
     chunks: tuple[ChunkFile, ...]
+    sinks: tuple[str, ...] = ()

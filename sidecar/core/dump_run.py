@@ -68,7 +68,7 @@ class Run:
         self.progress = progress
         self._ground = ground
         self._plan = Plan(progress.tables)
-        self.windows = Windows(progress.dump_id)
+        self.windows = Windows(progress.dump_id, progress.sinks)
         self._window_number = 0
         self._marks = Marks(ground.changefeed_id, partial(mark_number, progress.dump_id, ground.epoch), first=ground.marks)
         self._marked = MarkedWindows(self.windows, self._marks)
@@ -250,6 +250,7 @@ class Run:
             bounds_max=self._plan.bounds_wanted(work),
             ahead=ahead,
             follows=follows,
+            keys=self._plan.keys(work),
         )
 
     def _chunks_a_window(self, work: Work) -> int:
@@ -257,6 +258,8 @@ class Run:
         return self.progress.pace.chunks_a_window(rows, at_most=max(1, min(most, self._share() // rows)))
 
     def _rows_wanted(self, work: Work) -> int:
+        if keys := self._plan.keys(work):
+            return len(keys)
         bound = self.progress.pace.rows_per_s or self.progress.chunk_rows
         share = max(CHUNK_ROWS_LEAST, self._share())
         return self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, bound, share))

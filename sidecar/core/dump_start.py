@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Settings, StartDump
 from sidecar.core.model import CommitTs, Seq
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.progress import DumpState, Progress, TableProgress, unread
 from sidecar.errors import RefusedRequest
 
 
@@ -81,11 +81,11 @@ def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Pr
         )
     if request.chunk_rows < 1 or len(set(request.tables)) < len(request.tables):
         raise RefusedRequest("chunk_rows is below 1, or a table is named twice", hint="ask for at least one row, and each table once")
-    if not {table for table, _ in request.where} <= set(request.tables):
-        raise RefusedRequest("a predicate is for a table that is not dumped", hint="name only tables of the dump's scope")
+    if not {table for table, _ in (*request.where, *request.keys)} <= set(request.tables):
+        raise RefusedRequest("a predicate or a key is for a table that is not dumped", hint="name only tables of the dump's scope")
     if not request.tables:
         raise RefusedRequest("no table matches the dump's scope", hint="check --tables against the changefeed's filter")
-    where = dict(request.where)
+    where, keys = dict(request.where), dict(request.keys)
     return Progress(
         dump_id=request.dump_id,
         state=DumpState.RUNNING,
@@ -94,9 +94,20 @@ def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Pr
         epoch=ground.epoch,
         revision=after.revision + 1 if after else 0,
         seq=Seq(ground.next_seq - 1),
-        tables=tuple(TableProgress(table, where=where.get(table), since_seq=ground.next_seq) for table in request.tables),
+        tables=tuple(
+            TableProgress(
+                table,
+                unread(keys.get(table, ())),
+                where=where.get(table),
+                since_seq=ground.next_seq,
+                keys=keys.get(table, ()),
+                whole=table not in request.narrowed,
+            )
+            for table in request.tables
+        ),
         pace=request.pace,
         grows=request.grows,
+        sinks=request.sinks,
     )
 
 
@@ -125,4 +136,15 @@ def resumed(failed: Progress, settings: Settings) -> Progress:
 def once_more(old: Progress, dump_id: str) -> StartDump:
     """The request that would start `old` again."""
     where = tuple((t.table, t.where) for t in old.tables if t.where is not None)
-    return StartDump(dump_id, tuple(t.table for t in old.tables), old.brackets, old.chunk_rows, where, old.pace, old.grows)
+    return StartDump(
+        dump_id,
+        tuple(t.table for t in old.tables),
+        old.brackets,
+        old.chunk_rows,
+        where,
+        old.pace,
+        old.grows,
+        keys=tuple((t.table, t.keys) for t in old.tables if t.keys),
+        narrowed=tuple(t.table for t in old.tables if not t.whole),
+        sinks=old.sinks,
+    )

@@ -80,6 +80,9 @@ class ReadChunk:
     `ahead`: its window is likely to ask for the chunk after it, so that one's SELECT may begin before this chunk is durable. `follows`:
     the chunk of the same window that this one goes on from; only what was read ahead behind that one may serve, for its window's low
     mark was committed before. None: nothing that was read before the command.
+
+    `keys`: read the rows with these handle keys (canonical text) by one SELECT, in any order, instead of a range; `after` and `upper` are
+    None and the chunk is exhausted. Of these keys those for which there is no row, whatever `where` says of it, are in the file as ABSENT.
     """
 
     dump_id: str
@@ -94,6 +97,7 @@ class ReadChunk:
     bounds_max: int = 0
     ahead: bool = False
     follows: int | None = None
+    keys: tuple[tuple[str, ...], ...] = ()
 
 
 Command = SendMark | ReadChunk
@@ -172,7 +176,10 @@ class SegmentBuilt:
 
 @dataclass(frozen=True, slots=True)
 class StartDump:
-    """Start dump `dump_id` of `tables`. Refused while another dump is not over. `grows`: also of those that appear while it runs."""
+    """Start dump `dump_id` of `tables`. Refused while another dump is not over. `grows`: also of those that appear while it runs.
+    `where`: the SQL predicate of each table that has one, by the changefeed's own filter or the operator's. `keys`: of these tables only
+    the rows with these handle keys, in canonical text, each key once; a key that the source does not have becomes a delete. `narrowed`:
+    tables of which the operator wants a part. `sinks`: the names of those that receive the rows; empty: all."""
 
     dump_id: str
     tables: tuple[TableName, ...]
@@ -181,6 +188,9 @@ class StartDump:
     where: tuple[tuple[TableName, str], ...] = ()
     pace: Pace = UNBOUNDED
     grows: bool = False
+    keys: tuple[tuple[TableName, tuple[tuple[str, ...], ...]], ...] = ()
+    narrowed: tuple[TableName, ...] = ()
+    sinks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ Reading may be ahead of the cursor; what is ahead is read again after a crash.
 One reading of a table from its beginning to its end is a pass. A table that a DDL has the dump read again, and one that is BORN, begins
 another pass with the segment behind the DDL. The chunks of a pass that are in the log have disjoint key ranges: those of one range follow
 one another from its cursor, and ranges do not overlap. So a key is in one chunk of a pass at most, whoever owned the dump.
+
+A table of which a dump reads certain keys is cut into lists of them at the start. Each list is one SELECT, so what is said of a key that
+has no row is true at one moment.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import NamedTuple
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.messages import ChunkRead
 from sidecar.core.model import Seq, TableName
-from sidecar.core.progress import Key, Span, TableProgress
+from sidecar.core.progress import Key, Span, TableProgress, afresh
 from sidecar.core.schema_step import SchemaFate, TableStep
 
 SPANS_MAX = 16
@@ -81,13 +84,18 @@ class _Size:
 
 @dataclass(slots=True)
 class _Reading:
-    """A range `(…, upper]`: how far the SELECTs are, how far the log is."""
+    """A range `(…, upper]`: how far the SELECTs are, how far the log is. Or, as of Span, `keys`, which are read by one SELECT."""
 
     read: Key | None
     logged: Key | None
     upper: Key | None
+    keys: tuple[int, int] | None = None
     exhausted: bool = False
     open_chunks: int = 0
+
+    @classmethod
+    def of(cls, span: Span) -> _Reading:
+        return cls(span.cursor, span.cursor, span.upper, span.keys)
 
     @property
     def done(self) -> bool:
@@ -99,7 +107,7 @@ class Plan:
 
     def __init__(self, tables: tuple[TableProgress, ...]) -> None:
         self.progress: dict[TableName, TableProgress] = {t.table: t for t in tables}
-        self._reading = {t.table: [_Reading(span.cursor, span.cursor, span.upper) for span in t.spans] for t in tables}
+        self._reading = {t.table: [_Reading.of(span) for span in t.spans] for t in tables}
         self._order = {t.table: order for order, t in enumerate(tables)}
         self._orders = len(tables)
         self._free = [Work(self._order[table], span, table) for table, spans in self._reading.items() for span in range(len(spans))]
@@ -124,8 +132,13 @@ class Plan:
     def upper(self, work: Work) -> Key | None:
         return self._reading[work.table][work.span].upper
 
+    def keys(self, work: Work) -> tuple[Key, ...]:
+        """Those that the SELECT asks for; none where it reads a range."""
+        found = self._reading[work.table][work.span].keys
+        return () if found is None else self.progress[work.table].keys[slice(*found)]
+
     def rows_wanted(self, table: TableName, *, at_most: int) -> int:
-        """Rows to ask for, so that a chunk keeps to the targets; at least one."""
+        """Rows of a range to ask for, so that a chunk keeps to the targets; at least one."""
         return max(1, min(at_most, self._sizes.get(table, _Size()).wanted))
 
     def bounds_wanted(self, work: Work) -> int:
@@ -159,7 +172,7 @@ class Plan:
             self._incomplete -= complete
             self.progress[chunk.table] = replace(
                 table,
-                spans=tuple(Span(span.logged, span.upper) for span in spans if not span.done),
+                spans=tuple(Span(span.logged, span.upper, span.keys) for span in spans if not span.done),
                 chunks=table.chunks + 1,
                 rows=table.rows + chunk.rows,
                 bytes=table.bytes + chunk.bytes,
@@ -188,13 +201,13 @@ class Plan:
             if step is None and table.table in old_reading:
                 self._reading[now.table] = old_reading[table.table]
             else:
-                self._reading[now.table] = [_Reading(span.cursor, span.cursor, span.upper) for span in now.spans]
+                self._reading[now.table] = [_Reading.of(span) for span in now.spans]
                 self._free += [Work(order, span, now.table) for span in range(len(now.spans))]
         heapify(self._free)
         self._incomplete = sum(t.complete_at is None for t in self.progress.values())
 
     def _uncut(self, work: Work) -> bool:
-        return len(self._reading[work.table]) == 1 and self.upper(work) is None
+        return len(self._reading[work.table]) == 1 and self.upper(work) is None and not self.keys(work)
 
     def _cut(self, table: TableName, bounds: tuple[Key, ...]) -> None:
         spans = self._reading[table]
@@ -210,4 +223,4 @@ class Plan:
 
 
 def _after(table: TableProgress, name: TableName, fate: SchemaFate, next_seq: Seq) -> TableProgress:
-    return TableProgress(name, where=table.where, since_seq=next_seq) if fate is SchemaFate.AGAIN else replace(table, table=name)
+    return afresh(table, since_seq=next_seq, name=name) if fate is SchemaFate.AGAIN else replace(table, table=name)

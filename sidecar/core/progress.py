@@ -33,17 +33,20 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The key range `(cursor, upper]` that is not yet in the log; None: from the start, to the end."""
+    """The key range `(cursor, upper]` that is not yet in the log; None: from the start, to the end. Of a table that is read by its keys:
+    those of `TableProgress.keys` from the first number of `keys` to before the second."""
 
     cursor: Key | None = None
     upper: Key | None = None
+    keys: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
     """`spans`: what is left, none when the table is complete. `complete_at`: the table is complete from this position on
     (P1), None while it is not. `where`: only rows for which this SQL predicate is true are dumped. `since_seq`: as of ChunkFile, of the
-    pass that reads the table."""
+    pass that reads the table. `keys`: only the rows with these handle keys are; empty: all. `whole`: all rows of the table that the
+    changefeed carries are."""
 
     table: TableName
     spans: tuple[Span, ...] = (Span(),)
@@ -53,6 +56,25 @@ class TableProgress:
     complete_at: CommitTs | None = None
     where: str | None = None
     since_seq: Seq = FIRST_SEQ
+    keys: tuple[Key, ...] = ()
+    whole: bool = True
+
+
+KEYS_A_SPAN = 500
+"""Of a table that is read by its keys: a chunk, one SELECT. Wide rows must fit into a task's memory."""
+
+
+def unread(keys: tuple[Key, ...]) -> tuple[Span, ...]:
+    """The spans of a table of which nothing is in the log."""
+    starts = range(0, len(keys), KEYS_A_SPAN)
+    return tuple(Span(keys=(start, min(start + KEYS_A_SPAN, len(keys)))) for start in starts) or (Span(),)
+
+
+def afresh(table: TableProgress, *, since_seq: Seq, name: TableName | None = None) -> TableProgress:
+    """Another pass over the table, called `name` if given, from its beginning."""
+    return TableProgress(
+        name or table.table, unread(table.keys), where=table.where, since_seq=since_seq, keys=table.keys, whole=table.whole
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +82,7 @@ class Progress:
     """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send. `seq` is the
     segment in which its windows last closed (-1: before the first). `grows`: tables that appear while it runs belong to it. `log`: the
     id of the log that has what its cursors say; empty: not told, by 0.2.0 and before. `resumable`: if it fails, DDLs that pass after that
-    are carried out on its tables."""
+    are carried out on its tables. `sinks`: the names of those that receive its rows; empty: all."""
 
     dump_id: str
     state: DumpState
@@ -75,6 +97,7 @@ class Progress:
     grows: bool = False
     log: str = ""
     resumable: bool = True
+    sinks: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; ts as decimal strings."""
@@ -91,6 +114,7 @@ class Progress:
             "grows": self.grows,
             "log": self.log,
             "resumable": self.resumable,
+            "sinks": self.sinks,
             "tables": [_table_to_json(table) for table in self.tables],
         }
 
@@ -110,16 +134,19 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
         grows=bool(found.get("grows", False)),
         log=str(found.get("log", "")),
         resumable=bool(found.get("resumable", found["state"] != DumpState.FAILED)),
+        sinks=tuple(map(str, found.get("sinks", ()))),
         tables=tuple(
             TableProgress(
                 table=TableName(*table["table"]),
-                spans=tuple(Span(_key(span["cursor"]), _key(span["upper"])) for span in table["spans"]),
+                spans=tuple(Span(_key(span["cursor"]), _key(span["upper"]), _numbers(span.get("keys"))) for span in table["spans"]),
                 chunks=int(table["chunks"]),
                 rows=int(table["rows"]),
                 bytes=int(table["bytes"]),
                 complete_at=None if table["complete_at"] is None else CommitTs(int(table["complete_at"])),
                 where=table["where"],
                 since_seq=Seq(int(table.get("since_seq", FIRST_SEQ))),
+                keys=tuple(map(tuple, table.get("keys", ()))),
+                whole=bool(table.get("whole", table["where"] is None)),
             )
             for table in found["tables"]
         ),
@@ -175,7 +202,7 @@ def _without_rows(stored: Progress, *, log: str, last_seq: Seq, why: str) -> Pro
         state=DumpState.FAILED,
         reason=with_hint(f"its log is another one: {why}", _ANOTHER_LOG_HINT),
         seq=Seq(-1),
-        tables=tuple(TableProgress(table.table, where=table.where, since_seq=since_seq) for table in stored.tables),
+        tables=tuple(afresh(table, since_seq=since_seq) for table in stored.tables),
         log=log,
     )
 
@@ -184,14 +211,20 @@ def _table_to_json(table: TableProgress) -> dict[str, Any]:
     """By hand: this runs for every table at every segment, and `asdict` takes five times as long."""
     return {
         "table": table.table,
-        "spans": [{"cursor": span.cursor, "upper": span.upper} for span in table.spans],
+        "spans": [_span_to_json(span) for span in table.spans],
         "chunks": table.chunks,
         "rows": table.rows,
         "bytes": table.bytes,
         "complete_at": None if table.complete_at is None else str(table.complete_at),
         "where": table.where,
         "since_seq": table.since_seq,
-    }
+        "whole": table.whole,
+    } | ({"keys": table.keys} if table.keys else {})
+
+
+def _span_to_json(span: Span) -> dict[str, Any]:
+    range_of_keys = {"cursor": span.cursor, "upper": span.upper}
+    return range_of_keys if span.keys is None else range_of_keys | {"keys": span.keys}
 
 
 def _pace(found: dict[str, Any]) -> Pace:
@@ -202,3 +235,7 @@ def _pace(found: dict[str, Any]) -> Pace:
 
 def _key(found: list[str] | None) -> Key | None:
     return None if found is None else tuple(found)
+
+
+def _numbers(found: list[int] | None) -> tuple[int, int] | None:
+    return None if found is None else (int(found[0]), int(found[1]))

@@ -128,12 +128,22 @@ class Rewrites:
 
 def _once_more(last: Progress, anew: Collection[TableName], commit_ts: CommitTs) -> StartDump | None:
     """A dump of those that the last one had. It takes in what later DDLs rewrite."""
-    where = {table.table: table.where for table in last.tables}
-    mine = tuple(name for name in anew if name in where)
+    had = {table.table: table for table in last.tables}
+    mine = tuple(name for name in anew if name in had)
     if not mine:
         return None
-    predicates = tuple((name, text) for name in mine if (text := where[name]))
-    return StartDump(f"{commit_ts:016x}", mine, last.brackets, last.chunk_rows, predicates, last.pace, grows=True)
+    return StartDump(
+        f"{commit_ts:016x}",
+        mine,
+        last.brackets,
+        last.chunk_rows,
+        where=tuple((name, text) for name in mine if (text := had[name].where)),
+        pace=last.pace,
+        grows=True,
+        keys=tuple((name, had[name].keys) for name in mine if had[name].keys),
+        narrowed=tuple(name for name in mine if not had[name].whole),
+        sinks=last.sinks,
+    )
 
 
 def _from_the_beginning(progress: Progress, found: Steps, anew: Collection[TableName]) -> Steps:

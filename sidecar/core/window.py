@@ -41,9 +41,10 @@ class _Open:
 
 @dataclass(slots=True)
 class Windows:
-    """The open windows of one dump, by number."""
+    """The open windows of one dump, by number. `sinks`: as of ClosedWindow."""
 
     dump_id: str
+    sinks: tuple[str, ...] = ()
     _open: dict[int, _Open] = field(default_factory=dict)
     _whole: int = 0
 
@@ -120,7 +121,7 @@ class Windows:
         window = self._open.pop(number)
         low_ts = min(window.read_tsos()) if window.whole else window.low_ts
         assert low_ts is not None, "marks are in order, so the low one was seen"
-        return ClosedWindow(self.dump_id, low_ts, high_ts, window.first_seq, tuple(window.chunks))
+        return ClosedWindow(self.dump_id, low_ts, high_ts, window.first_seq, tuple(window.chunks), self.sinks)
 
 
 @dataclass(slots=True)

@@ -121,6 +121,7 @@ class _Chunk(msgspec.Struct):
     last: tuple[str, ...] | None
     read_tso: _Ts | None
     since_seq: _Seq = FIRST_SEQ
+    absent: _Count = 0
 
 
 class _Window(msgspec.Struct):
@@ -129,6 +130,7 @@ class _Window(msgspec.Struct):
     high_ts: _Ts
     first_seq: _Seq
     chunks: tuple[_Chunk, ...]
+    sinks: tuple[str, ...] = ()
 
 
 class _Manifest(msgspec.Struct):
@@ -225,9 +227,10 @@ def _window_to_json(window: ClosedWindow) -> dict[str, Any]:
                 "read_tso": None if chunk.read_tso is None else str(chunk.read_tso),
             }
             | ({"since_seq": chunk.since_seq} if chunk.since_seq else {})
+            | ({"absent": chunk.absent} if chunk.absent else {})
             for chunk in window.chunks
         ],
-    }
+    } | ({"sinks": window.sinks} if window.sinks else {})
 
 
 def from_json(data: bytes, *, name: str) -> Manifest:
@@ -266,6 +269,7 @@ def _large_numbers(found: _Manifest) -> Iterator[int]:
 
 def _window(found: _Window) -> ClosedWindow:
     chunks = (
-        ChunkFile(TableName(c.schema, c.table), c.path, c.rows, c.bytes, c.after, c.last, c.read_tso, c.since_seq) for c in found.chunks
+        ChunkFile(TableName(c.schema, c.table), c.path, c.rows, c.bytes, c.after, c.last, c.read_tso, c.since_seq, c.absent)
+        for c in found.chunks
     )
-    return ClosedWindow(found.dump_id, found.low_ts, found.high_ts, found.first_seq, tuple(chunks))
+    return ClosedWindow(found.dump_id, found.low_ts, found.high_ts, found.first_seq, tuple(chunks), found.sinks)
