@@ -201,8 +201,8 @@ class SchemaSource(Protocol):
     def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
         """One for each of `tables`, in their order. A table that does not exist is refused, not left out."""
 
-    def key_predicate(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> str:
-        """A predicate for `ReadChunk.where` that is true for the rows with these handle keys (canonical text).
+    def keys(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+        """These handle keys in canonical text, each once, in their order.
 
         Raises RefusedRequest for a key with the wrong number of columns or a value that the key's type cannot have.
         """

@@ -182,10 +182,12 @@ class Survivors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkPiece:
-    """A chunk's survivors, as rows of commit_ts = `due.high_ts`."""
+    """A chunk's survivors, as rows of commit_ts = `due.high_ts` and rank RANK_CHUNK. `deletes`: each deletes a key that the source does not
+    have; the columns beside the handle key's are null. They come before the chunk's rows."""
 
     due: DueChunk
     survivors: Survivors
+    deletes: bool = False
 
 
 Piece: TypeAlias = "pa.Table | ChunkPiece"

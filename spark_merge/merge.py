@@ -4,8 +4,11 @@ For a window `(low_ts, high_ts]` and a chunk of table T read inside it, let K be
 changes of T with `low_ts < commit_ts <= high_ts`. The chunk's survivors are its rows whose key is not in K. They come
 out at high_ts: after every change <= high_ts, before every change > high_ts.
 
+A chunk that was read by keys has those, too, for which the source had no row: each that is not in K is a delete at high_ts. The SELECT saw
+all keys of the chunk at one moment of the window, and no change of the window has the key: so there was no row from low_ts to high_ts.
+
     touched    K, of any part of the changes that cover the window
-    survivors  the chunk's rows whose key is not in K
+    survivors  the chunk's rows, and its keys without a row, whose key is not in K
 
 Arrow in, Arrow out; no session, no sink.
 """
@@ -13,14 +16,16 @@ Arrow in, Arrow out; no session, no sink.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sidecar.core.chunk import ABSENT
 from sidecar.core.model import CommitTs, TableSchema
 from sidecar.log import storage
+from sidecar.log.absent import parted
 from sidecar.log.storage import Folder
 from spark_merge.contract import Survivors
 from spark_merge.read import whole_pages
@@ -43,15 +48,28 @@ def touched(changes: pa.Table, low_ts: CommitTs, high_ts: CommitTs) -> pa.Array:
     return pc.unique(changes["key"].filter(in_window).combine_chunks())
 
 
-def survivors(log: Folder, schema: TableSchema, path: str, keys: pa.Array) -> Survivors:
-    """Open the chunk file `path` of the log and leave out the rows whose key is in `keys`."""
+class ChunkSurvivors(NamedTuple):
+    """`absent`: keys that the dump asked for and the source did not have, the other columns null. `rows`: of the source."""
+
+    absent: Survivors
+    rows: Survivors
+
+
+def survivors(log: Folder, schema: TableSchema, path: str, keys: pa.Array) -> ChunkSurvivors:
+    """Open the chunk file `path` of the log and omit what has a key in `keys`."""
     with storage.open_to_read(log, path) as file:
-        table = whole_pages(file).read(columns=list(schema.column_names()))
-    if set(table.column_names) != set(schema.column_names()) or any(kind != pa.string() for kind in table.schema.types):
+        table = whole_pages(file).read(columns=[*schema.column_names(), ABSENT])
+    absent, rows = parted(table)
+    if set(rows.column_names) != set(schema.column_names()) or any(kind != pa.string() for kind in rows.schema.types):
         raise pa.ArrowInvalid(f"it has other columns than {', '.join(schema.column_names())}")
-    ordinals = pa.array(np.arange(table.num_rows, dtype=np.int64))
-    if len(keys) == 0 or table.num_rows == 0:
-        return Survivors(table, ordinals, 0)
-    keep = pc.invert(pc.is_in(key_text([table.column(name) for name in schema.key]), value_set=keys))
-    kept = table.filter(keep)
-    return Survivors(kept, ordinals.filter(keep.combine_chunks()), table.num_rows - kept.num_rows)
+    return ChunkSurvivors(_untouched(schema, absent, keys, first=0), _untouched(schema, rows, keys, first=absent.num_rows))
+
+
+def _untouched(schema: TableSchema, rows: pa.Table, keys: pa.Array, *, first: int) -> Survivors:
+    """`first`: the place in the chunk of the first of the rows."""
+    ordinals = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
+    if len(keys) == 0 or rows.num_rows == 0:
+        return Survivors(rows, ordinals, 0)
+    keep = pc.invert(pc.is_in(key_text([rows.column(name) for name in schema.key]), value_set=keys))
+    kept = rows.filter(keep)
+    return Survivors(kept, ordinals.filter(keep.combine_chunks()), rows.num_rows - kept.num_rows)

@@ -37,19 +37,30 @@ def merged(
     manifest: Manifest,
     changes: Sequence[OutputRow],
     *,
-    rows_of: Callable[[ChunkFile], Iterable[tuple[Image, Image]]],
+    rows_of: Callable[[ChunkFile], Iterable[tuple[Image, Image | None]]],
 ) -> list[OutputRow]:
     """Segment `manifest.seq` as it is put out: its changes, and the survivors of the chunks whose windows closed in it.
 
     `changes`: decoded changes of this segment and of all earlier ones back to the oldest `first_seq` of its windows.
-    `rows_of`: a chunk's rows as (key, image), in the chunk's order.
+    `rows_of`: a chunk's rows as (key, image), in the chunk's order; without an image a key that the source does not have.
     """
     output = sorted((change for change in changes if change.seq == manifest.seq), key=lambda row: row[:4])
     for window in manifest.windows:
         for chunk in window.chunks:
             touched = {c.key for c in changes if c.table == chunk.table and window.low_ts < c.commit_ts <= window.high_ts}
             output += [
-                OutputRow(manifest.seq, window.high_ts, RANK_CHUNK, number, chunk.table, "insert", key, None, image, window.dump_id)
+                OutputRow(
+                    manifest.seq,
+                    window.high_ts,
+                    RANK_CHUNK,
+                    number,
+                    chunk.table,
+                    "delete" if image is None else "insert",
+                    key,
+                    None,
+                    image,
+                    window.dump_id,
+                )
                 for number, (key, image) in enumerate(rows_of(chunk))
                 if key not in touched
             ]

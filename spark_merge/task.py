@@ -116,17 +116,20 @@ def _merged(changes: Iterator[pa.Table], chunks: Sequence[DueChunk], reader: _Re
             if end > start:
                 yield rows.slice(start, end - start)
             start = end
-            yield reader.open(due.pop())
+            yield from reader.open(due.pop())
         yield rows.slice(start)
     while due:
-        yield reader.open(due.pop())
+        yield from reader.open(due.pop())
 
 
-def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) -> ChunkPiece:
-    """`merge.survivors`. Raises LogBroken for a chunk file that is gone or unreadable, LogUnreachable."""
+def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) -> list[ChunkPiece]:
+    """`merge.survivors`: its deletes, if it has any, and its rows. Raises LogBroken for a chunk file that is gone or unreadable,
+    LogUnreachable."""
     with storage_errors(f"chunk {due.path} of {due.table} in {log}"):
         try:
-            return ChunkPiece(due, survivors(log, schema, due.path, keys))
+            absent, rows = survivors(log, schema, due.path, keys)
+            has_absent = absent.rows.num_rows or absent.dropped
+            return [*([ChunkPiece(due, absent, deletes=True)] if has_absent else ()), ChunkPiece(due, rows)]
         except (storage.Absent, storage.Refused, pa.ArrowException, UnicodeDecodeError) as error:
             raise LogBroken(
                 f"chunk {due.path} of {due.table} cannot be read from {log}: {error!r}",
@@ -141,7 +144,7 @@ class _Reader:
         self._log, self.segments = log, segments
         self._keys: dict[tuple[TableName, CommitTs, CommitTs], pa.Array] = {}
 
-    def open(self, due: DueChunk) -> ChunkPiece:
+    def open(self, due: DueChunk) -> list[ChunkPiece]:
         return open_chunk(self._log, schema_of(self.segments.head(due.seq).schemas, due.table), due, self._touched(due))
 
     def _touched(self, due: DueChunk) -> pa.Array:

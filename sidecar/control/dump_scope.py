@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 
 from sidecar.control.predicate import PREDICATE_BYTES_MAX, predicate
 from sidecar.control.wire import BRACKETS_ASKED
+from sidecar.core.keyset import Key
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Pace, Settings, StartDump
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
@@ -46,14 +47,16 @@ class FeedScope(Protocol):
 @dataclass(slots=True)
 class Scope:
     """`tables` in the source's order, with their estimates. `left_out`: tables of its rules that the changefeed does not carry, with the
-    reason; `outside`: how many are not of its rules. `where`: the predicate of each table that is narrowed. `refusals`: each with the way
-    out; empty: it may start."""
+    reason; `outside`: how many are not of its rules. `where`: the predicate of each table that has one. `keys`: of each table of which only
+    some keys are dumped. `narrowed`: tables of which the operator wants a part. `refusals`: each with the way out; empty: it may start."""
 
     tables: list[TableName] = field(default_factory=list)
     estimates: Sequence[TableEstimate] = ()
     left_out: dict[TableName, str] = field(default_factory=dict)
     outside: int = 0
     where: dict[TableName, str] = field(default_factory=dict)
+    keys: dict[TableName, tuple[Key, ...]] = field(default_factory=dict)
+    narrowed: tuple[TableName, ...] = ()
     refusals: list[str] = field(default_factory=list)
 
 
@@ -81,15 +84,18 @@ def resolve(
         scope.refusals.append(
             f"tables that cannot be dumped: {_listed(unreadable)}; leave them out with a rule such as --tables '*.*,!shop.t'"
         )
-    narrowed = _narrowed(request, {table: existing[table] for table in scope.tables}, schemas, scope.refusals)
+    narrowed = _narrowed(request, {table: existing[table] for table in scope.tables}, schemas, scope)
+    scope.narrowed = tuple(table for table in scope.tables if table in narrowed or table in scope.keys)
     for table in scope.tables:
         both = " AND ".join(f"({part})" for part in (carried[table], narrowed.get(table)) if part)
         if both:
             scope.where[table] = both
+    sizes = [(table, len(where.encode())) for table, where in scope.where.items()]
+    sizes += [(table, sum(len(text.encode()) for key in keys for text in key)) for table, keys in scope.keys.items()]
     scope.refusals += [
-        f"the keys or predicate of {table} make {len(where.encode()):,} bytes of SQL, more than {PREDICATE_BYTES_MAX:,}: dump it in parts"
-        for table, where in scope.where.items()
-        if len(where.encode()) > PREDICATE_BYTES_MAX
+        f"the keys or the predicate of {table} are {size:,} bytes, more than {PREDICATE_BYTES_MAX:,}: dump it in parts"
+        for table, size in sizes
+        if size > PREDICATE_BYTES_MAX
     ]
     return scope
 
@@ -107,6 +113,8 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
         where=tuple(scope.where.items()),
         pace=Pace(request.readers, request.rows_per_second, request.bytes_per_second, request.delivery_bound_seconds, request.strict_bound),
         grows=not request.table_rules,
+        keys=tuple(scope.keys.items()),
+        narrowed=scope.narrowed,
     )
 
 
@@ -175,21 +183,26 @@ def _matches_nothing(rule: str, left_out: Mapping[TableName, str], how: _Matchin
 
 
 def _narrowed(
-    request: pb.StartRequest, tables: Mapping[TableName, TableSchema], schemas: SchemaSource, refusals: list[str]
+    request: pb.StartRequest, tables: Mapping[TableName, TableSchema], schemas: SchemaSource, scope: Scope
 ) -> dict[TableName, str]:
-    """The operator's predicate of each table that has one."""
+    """The operator's predicate of each table that has one. Keys go into the scope."""
     narrowed: dict[TableName, str] = {}
     for table, given in _by_table(request):
-        if table in narrowed:
-            refusals.append(f"{table} is narrowed twice: give it one --keys or one --where")
+        if table in narrowed or table in scope.keys:
+            scope.refusals.append(f"{table} is narrowed twice: give it one --keys or one --where")
         elif table not in tables:
-            refusals.append(f"{table} is narrowed and is not among the tables of the dump")
+            scope.refusals.append(f"{table} is narrowed and is not among the tables of the dump")
             narrowed[table] = ""
         else:
             try:
-                narrowed[table] = predicate(given, tables[table]) if isinstance(given, str) else schemas.key_predicate(table, given)
+                if isinstance(given, str):
+                    narrowed[table] = predicate(given, tables[table])
+                elif keys := schemas.keys(table, given):
+                    scope.keys[table] = keys
+                else:
+                    scope.refusals.append(f"no key of {table} is given")
             except RefusedRequest as refused:
-                refusals.append(str(refused))
+                scope.refusals.append(str(refused))
     return narrowed
 
 

@@ -176,7 +176,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 scope = self._scope(request, caller)
                 if progress is not None and progress.state not in OVER and progress.dump_id != request.dump_id:
                     scope.refusals.append(f"a dump is {progress.state} already: stop it, or use dumprestart")
-                read = [found.table for found in scope.estimates if not found.refused]
+                read = [found.table for found in scope.estimates if not found.refused and found.table not in scope.keys]
                 slow = self._served.slow_reads({table: scope.where.get(table, "") for table in read})
                 return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before(), slow=slow)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 
 from sidecar.core.model import Column, Kind, TableName, TableSchema
 
@@ -129,6 +130,50 @@ def literal(key: KeyColumn, text: str) -> str:
         case "date" | "time" | "datetime" | "timestamp" if _TEMPORAL[column.kind].fullmatch(text):
             return f"'{text}'"
     raise _not_a_key(column, text)
+
+
+def spelled(column: Column, text: str) -> str:
+    """The canonical text of a key's value that `literal` takes: equal values have equal texts. Raises NotAKey."""
+    match column.kind:
+        case "int" | "uint" | "bit":
+            return str(int(text))
+        case "year":
+            return f"{int(text):04d}"
+        case "decimal":
+            value = Decimal(text).quantize(Decimal(1).scaleb(-column.scale), context=_EXACT)
+            if value != Decimal(text):
+                raise NotAKey(f"{text[:100]!r} has more digits after the point than key column {column.name}, which has {column.scale}")
+            return f"{abs(value) if value == 0 else value:f}"
+        case "float" | "double":
+            return repr(float(text))
+        case "set":
+            labels = set(text.split(",")) if text else set()
+            return ",".join(label for label in column.elements if label in labels)
+        case "time" | "datetime" | "timestamp":
+            return _spelled_time(column, text)
+        case _:
+            return text
+
+
+_EXACT = Context(prec=100)
+
+
+def _spelled_time(column: Column, text: str) -> str:
+    clock, _, fraction = text.partition(".")
+    if fraction.rstrip("0") != fraction[: column.scale].rstrip("0"):
+        raise NotAKey(f"{text!r} has more digits of a second than key column {column.name}, which has {column.scale}")
+    digits = fraction.ljust(column.scale, "0")[: column.scale]
+    if column.kind == "time":
+        hours, _, rest = clock.removeprefix("-").partition(":")
+        is_zero = not any(char in "123456789" for char in clock + digits)
+        clock = f"{'-' if clock.startswith('-') and not is_zero else ''}{int(hours):02d}:{rest}"
+    return f"{clock}.{digits}" if column.scale else clock
+
+
+def spelled_key(key: ReadKey, values: Key) -> Key:
+    """The key in canonical text. Raises NotAKey for one that its columns cannot have."""
+    _literals(key, values)
+    return tuple(spelled(part.column, text) for part, text in zip(key.columns, values, strict=True))
 
 
 def comparable(key: KeyColumn) -> str:

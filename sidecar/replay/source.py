@@ -25,6 +25,7 @@ from sidecar.core.chunk import ChunkFile
 from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import CommitTs, MarkKind, TableName, TableSchema, physical_ms
 from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.log.absent import with_absent
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import RecordedTables
 from sidecar.verify.rows import Key
@@ -169,11 +170,17 @@ class RecordedSource:
             reason = f"{command.table} is not what it was at {read_tso}"
             return ChunkMisfit(command, self.cluster.now_ts(), reason=reason, hint="wait for its DDL")
         try:
-            chunk = self.tables.chunk(command.table, after=command.after, upper=command.upper, rows_max=command.rows_max, at_ts=read_tso)
+            chunk = (
+                self.tables.by_key(command.table, command.keys, at_ts=read_tso)
+                if command.keys
+                else self.tables.chunk(command.table, after=command.after, upper=command.upper, rows_max=command.rows_max, at_ts=read_tso)
+            )
         except SourceError as error:
             return SourceFailed(command, reason=error.message, hint=error.hint)
         path = f"chunks/{command.dump_id}/{command.epoch:010d}-{command.number:08d}.parquet"
         rows = chunk.rows if wanted is None else chunk.rows.select(list(wanted.column_names()))
+        if wanted is not None:
+            rows = with_absent(rows, wanted.key, chunk.absent)
         file = ChunkFile(
             table=command.table,
             path=path,
@@ -182,6 +189,7 @@ class RecordedSource:
             after=command.after,
             last=chunk.last,
             read_tso=read_tso if command.brackets is Brackets.SNAPSHOT else None,
+            absent=len(chunk.absent),
         )
         parts = command.bounds_max if not chunk.exhausted else 0
         bounds = self.tables.bounds(command.table, after=chunk.last, at_ts=read_tso, at_most=parts) if parts else ()

@@ -32,12 +32,13 @@ from spark_merge.decode.rows import decode
 class ReplayedChunk(NamedTuple):
     """What one keyset SELECT gave. `last` is the last row's key, or the key it began after where there was none.
 
-    `exhausted`: fewer rows than asked for, as a SELECT with a LIMIT shows it.
+    `exhausted`: fewer rows than asked for, as a SELECT with a LIMIT shows it. `absent`: keys that were asked for and have no row.
     """
 
     rows: pa.Table
     last: Key | None
     exhausted: bool
+    absent: tuple[Key, ...] = ()
 
 
 class _History:
@@ -159,10 +160,15 @@ class RecordedTables:
         end = len(history.keys) if upper is None else bisect_right(history.order, history.place(upper))
         versions = ((key, history.at(key, at_ts)) for key in map(history.keys.__getitem__, range(first, end)))
         found = list(islice(((key, row) for key, row in versions if row is not None), rows_max))
-        names = history.schema.column_names()
-        columns = zip(*(row for _, row in found), strict=True) if found else ((),) * len(names)
-        rows = pa.table([pa.array(column, pa.string()) for column in columns], names=list(names))
+        rows = _arrow(history.schema, [row for _, row in found])
         return ReplayedChunk(rows, found[-1][0] if found else after, len(found) < rows_max)
+
+    def by_key(self, table: TableName, keys: Sequence[Key], *, at_ts: CommitTs) -> ReplayedChunk:
+        """The rows with these keys at `at_ts`. Raises as `chunk`."""
+        history = self._history(table, at_ts)
+        rows = {key: row for key in keys if key in history.versions and (row := history.at(key, at_ts)) is not None}
+        absent = tuple(key for key in keys if key not in rows)
+        return ReplayedChunk(_arrow(history.schema, list(rows.values())), None, True, absent)
 
     def _era(self, table: TableName, at_ts: CommitTs) -> _History | None:
         return next((era for since_ts, era in reversed(self._eras.get(table, ())) if since_ts <= at_ts), None)
@@ -205,6 +211,12 @@ class RecordedTables:
                     f"the feed's changes of {name} do not lead to its truth at {tso} in {self._recording.folder}",
                     hint="choose a feed that tells every change (no event filters), and give the TiCDC server's time zone",
                 )
+
+
+def _arrow(schema: TableSchema, rows: Sequence[Row]) -> pa.Table:
+    names = schema.column_names()
+    columns = zip(*rows, strict=True) if rows else ((),) * len(names)
+    return pa.table([pa.array(column, pa.string()) for column in columns], names=list(names))
 
 
 def _of_history(history: RecordedHistory) -> list[_RowChange]:

@@ -162,7 +162,7 @@ class TableReplay:
             put_then_deleted = version.commit_ts == shown.commit_ts and version.row is None and shown.row is not None
             return "stands behind a put of its own commit_ts" if put_then_deleted else None
         if version.row is None:
-            return "deletes, which no dump does"
+            return "deletes a row that the output shows" if shown.row is not None else None
         if shown.row is None:
             return "revives a deleted key"
         return None if equal_rows(self.schema, version.row, shown.row) else f"is stale: {_differences(self.schema, version.row, shown.row)}"

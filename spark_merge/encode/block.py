@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import ChunkPiece, DumpPass, Piece, Survivors
+from spark_merge.contract import ChunkPiece, DumpPass, Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def schema_of(schemas: Mapping[TableName, TableSchema], table: TableName) -> Tab
 def blocks(schema: TableSchema, seq: int, piece: Piece) -> Iterator[Block]:
     """All rows of a piece of segment `seq`. Raises as `of_changes`."""
     if isinstance(piece, ChunkPiece):
-        yield of_chunk(schema, seq, commit_ts=piece.due.high_ts, dump_pass=piece.due.dump_pass, survivors=piece.survivors)
+        yield of_chunk(schema, seq, piece)
     else:
         for rows in piece.combine_chunks().to_batches():
             yield of_changes(schema, seq, rows)
@@ -80,20 +80,20 @@ def of_changes(schema: TableSchema, seq: int, rows: pa.RecordBatch) -> Block:
     return Block(schema, seq, rows.column("ordinal"), rows.column("commit_ts"), rows.column("op"), before, after, None)
 
 
-def of_chunk(schema: TableSchema, seq: int, *, commit_ts: int, dump_pass: DumpPass, survivors: Survivors) -> Block:
-    """A chunk's surviving rows, inserts as of `commit_ts` (the window's high_ts)."""
-    count = survivors.rows.num_rows
-    columns = [_one_array(column) for column in survivors.rows.columns]
-    after = pa.StructArray.from_arrays(columns, names=list(schema.column_names()))
+def of_chunk(schema: TableSchema, seq: int, piece: ChunkPiece) -> Block:
+    """A chunk's survivors as of the window's high_ts: inserts, or deletes whose old images have the handle key alone."""
+    rows, ordinals, _ = piece.survivors
+    images = pa.StructArray.from_arrays([_one_array(column) for column in rows.columns], names=list(schema.column_names()))
+    none = pa.nulls(len(images), images.type)
     return Block(
         schema=schema,
         seq=seq,
-        ordinal=_one_array(survivors.ordinals),
-        commit_ts=pa.repeat(pa.scalar(commit_ts, pa.int64()), count),
-        op=pa.repeat("insert", count),
-        before=pa.nulls(count, after.type),
-        after=after,
-        dump_pass=dump_pass,
+        ordinal=_one_array(ordinals),
+        commit_ts=pa.repeat(pa.scalar(piece.due.high_ts, pa.int64()), len(images)),
+        op=pa.repeat("delete" if piece.deletes else "insert", len(images)),
+        before=images if piece.deletes else none,
+        after=none if piece.deletes else images,
+        dump_pass=piece.due.dump_pass,
     )
 
 

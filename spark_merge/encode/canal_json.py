@@ -23,7 +23,7 @@ Options, besides those in messages.py; what an encoder does not know it leaves a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import repeat
 from typing import TypeAlias
@@ -80,7 +80,16 @@ class CanalJsonEncoder:
     updated_only: bool = False
     deleted_key_only: bool = False
 
-    def rows(self, schema: TableSchema, changes: pa.Table, physical_ids: Sequence[int] | None) -> list[RowMessage]:  # noqa: ARG002  (canal-json tells no partition)
+    def rows(
+        self,
+        schema: TableSchema,
+        changes: pa.Table,
+        physical_ids: Sequence[int] | None,  # canal-json has no partition
+        *,
+        keys_only: bool = False,
+    ) -> list[RowMessage]:
+        if keys_only and not self.deleted_key_only:
+            return replace(self, deleted_key_only=True).rows(schema, changes, physical_ids)
         table = _table(schema, self.full_types)
         values = (value for part in _parts(changes.select(CHANGES.names)) for value in self._values(table, part))
         return list(map(RowMessage, repeat(_ROW_KEY), values))

@@ -36,9 +36,12 @@ class RowMessage(NamedTuple):
 class Encoder(Protocol):
     """One protocol as TiCDC of one architecture writes it. Picklable."""
 
-    def rows(self, schema: TableSchema, changes: pa.Table, physical_ids: Sequence[int] | None) -> list[RowMessage]:
-        """One message a row of `changes` (contract.CHANGES). `physical_ids` of a partitioned table's rows, where known. Raises SinkError
-        naming the table, the column and what is missing (a definition, a partition)."""
+    def rows(
+        self, schema: TableSchema, changes: pa.Table, physical_ids: Sequence[int] | None, *, keys_only: bool = False
+    ) -> list[RowMessage]:
+        """One message a row of `changes` (contract.CHANGES). `physical_ids` of a partitioned table's rows, where known. `keys_only`: of
+        deleted rows no more is known than the handle key, and no other column is written. Raises SinkError naming the table, the column and
+        what is missing (a definition, a partition)."""
 
     def resolved(self, ts: CommitTs) -> RowMessage: ...
 
@@ -52,16 +55,18 @@ def definition_of(schema: TableSchema) -> TableDefinition:
     return schema.definition
 
 
-def inserts(piece: ChunkPiece, schema: TableSchema) -> pa.Table:
-    """A chunk's survivors as CHANGES: inserts as of the window's high_ts."""
+def changes_of(piece: ChunkPiece, schema: TableSchema) -> pa.Table:
+    """A chunk's survivors as CHANGES as of the window's high_ts: inserts, or deletes of keys."""
     rows, due = piece.survivors.rows, piece.due
     columns = [rows.column(name) for name in schema.column_names()]
     key = key_text([rows.column(name) for name in schema.key]) if schema.key and len(rows) else pa.nulls(len(rows), pa.string())
     ordinals = piece.survivors.ordinals
     schema_name, table = schema.name
-    fixed = {"seq": due.seq, "commit_ts": due.high_ts, "rank": RANK_CHUNK, "schema": schema_name, "table": table, "op": "insert"}
+    fixed = {"seq": due.seq, "commit_ts": due.high_ts, "rank": RANK_CHUNK, "schema": schema_name, "table": table}
+    fixed["op"] = "delete" if piece.deletes else "insert"
     filled = {name: pa.repeat(pa.scalar(value, CHANGES.field(name).type), len(rows)) for name, value in fixed.items()}
-    filled |= {"ordinal": ordinals, "key": key, "before": pa.nulls(len(rows), TEXTS), "after": _lists(columns, len(rows))}
+    there, none = ("before", "after") if piece.deletes else ("after", "before")
+    filled |= {"ordinal": ordinals, "key": key, there: _lists(columns, len(rows)), none: pa.nulls(len(rows), TEXTS)}
     return pa.table([filled[name] for name in CHANGES.names], schema=CHANGES)
 
 

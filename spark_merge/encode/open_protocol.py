@@ -18,7 +18,7 @@ Columns become JSON, columns are joined to images, images to rows: nothing here 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import starmap
 from typing import TypeAlias
@@ -67,7 +67,11 @@ class OpenProtocolEncoder:
     def _html(self) -> bool:
         return self.architecture == "classic"
 
-    def rows(self, schema: TableSchema, changes: pa.Table, physical_ids: Sequence[int] | None) -> list[RowMessage]:
+    def rows(
+        self, schema: TableSchema, changes: pa.Table, physical_ids: Sequence[int] | None, *, keys_only: bool = False
+    ) -> list[RowMessage]:
+        if keys_only and not self.key_of_deleted:
+            return replace(self, key_of_deleted=True).rows(schema, changes, physical_ids)
         found: list[RowMessage] = []
         ids = None if physical_ids is None else pa.array(physical_ids, pa.int64())
         start = 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from sidecar.core.model import TableSchema
-from spark_merge.contract import ChunkPiece, Piece
+from spark_merge.contract import ChunkPiece, Piece, Survivors
 
 
 class TableRun(NamedTuple):
@@ -23,6 +24,6 @@ class TableRun(NamedTuple):
     def slice(self, start: int, length: int) -> TableRun:
         if not isinstance(self.piece, ChunkPiece):
             return TableRun(self.schema, self.piece.slice(start, length))
-        due, (rows, ordinals, dropped) = self.piece.due, self.piece.survivors
-        survivors = type(self.piece.survivors)(rows.slice(start, length), ordinals.slice(start, length), dropped)
-        return TableRun(self.schema, ChunkPiece(due, survivors))
+        rows, ordinals, dropped = self.piece.survivors
+        survivors = Survivors(rows.slice(start, length), ordinals.slice(start, length), dropped)
+        return TableRun(self.schema, replace(self.piece, survivors=survivors))

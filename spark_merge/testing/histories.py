@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 import pyarrow as pa
@@ -26,6 +26,8 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
+from sidecar.core.progress import Key
+from sidecar.log.absent import with_absent
 from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog, write_chunk
@@ -48,18 +50,21 @@ DEFINITION = TableDefinition(
 
 @dataclass
 class RandomHistory:
-    """What a random sidecar would have logged: changes by segment, and windows by the segment in which they closed."""
+    """What a random sidecar would have logged: changes by segment, and windows by the segment in which they closed; a chunk's rows, and
+    the keys that stand before them in its file because the source does not have them."""
 
     changes: list[list[Change]]
     rows: list[OutputRow]
     windows: list[list[ClosedWindow]]
     chunk_rows: dict[str, list[Image]]
+    absent: dict[str, list[Key]] = field(default_factory=dict)
 
     def merged(self, manifests: list[Manifest]) -> list[OutputRow]:
         """All of the output, by the slow rule."""
 
-        def rows_of(chunk: ChunkFile) -> list[tuple[Image, Image]]:
-            return [(row[:2], row) for row in self.chunk_rows[chunk.path]]
+        def rows_of(chunk: ChunkFile) -> list[tuple[Image, Image | None]]:
+            absent: list[tuple[Image, Image | None]] = [(key, None) for key in self.absent.get(chunk.path, ())]
+            return absent + [(row[:2], row) for row in self.chunk_rows[chunk.path]]
 
         return [row for manifest in manifests for row in merged(manifest, self.rows, rows_of=rows_of)]
 
@@ -132,7 +137,11 @@ def _add_window(rng: Random, history: RandomHistory, table: TableName, number: i
         rows = list(found.values())
         keys |= found.keys()
         history.chunk_rows[path] = rows
-        chunks.append(ChunkFile(table, path, len(rows), 1, None, None, since_seq=Seq(number)))
+        absent = {key: None for key in (image(rng)[:2] for _ in range(rng.choice([0, 0, 2]))) if key not in keys}
+        keys |= absent.keys()
+        history.absent[path] = [(str(first), str(second)) for first, second in absent]
+        size = len(rows) + len(absent)
+        chunks.append(ChunkFile(table, path, size, 1, None, None, since_seq=Seq(number), absent=len(absent)))
     closes = (high - 1) // SEGMENT_TS
     window = ClosedWindow(f"{0:016d}", CommitTs(low), CommitTs(high), Seq(min(low // SEGMENT_TS, closes)), tuple(chunks))
     history.windows[closes].append(window)
@@ -151,7 +160,7 @@ def written(folder: Folder, history: RandomHistory, *, made: str = "once", moved
     schemas = log.write_schemas({name: TableSchema(name, COLUMNS, ("id", "part"), definition=DEFINITION) for name in names})
     for path, rows in history.chunk_rows.items():
         columns = {column.name: pa.array([row[n] for row in rows], pa.string()) for n, column in enumerate(COLUMNS)}
-        write_chunk(folder, path, pa.table(columns))
+        write_chunk(folder, path, with_absent(pa.table(columns), ("id", "part"), history.absent.get(path, ())))
     for seq, (changes, windows) in enumerate(zip(history.changes, history.windows, strict=True)):
         data = log.write_data(Seq(seq), epoch=1, codec="canal-json", changes=changes)
         after_ts, upto_ts = CommitTs(seq * SEGMENT_TS + moved_ts), CommitTs((seq + 1) * SEGMENT_TS + moved_ts)
@@ -179,6 +188,10 @@ def check(history: RandomHistory, manifests: list[Manifest], out: Folder) -> Non
     found: dict[TableName, list[tuple[object, ...]]] = {}
     for row in read_output(out):
         key, before, after = (_image_of(row[name]) for name in ("key", "before", "after"))
+        if row["origin"] == "dump" and row["op"] == "delete":
+            assert key is not None
+            assert before == (*key, None), "of the row no more is known than its key"
+            before = None
         name = TableName(row["schema"], row["table"])
         found.setdefault(name, []).append((row["seq"], int(row["commit_ts"]), row["op"], key, before, after, row["dump_id"]))
     tables = {row.table for row in history.rows}

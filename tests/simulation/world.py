@@ -6,10 +6,9 @@ progress store, acknowledge); everything in memory is lost and the feed is read 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import cast
 
@@ -42,14 +41,15 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import MARK_TABLE, Change, Seq, TableName, TableSchema
+from sidecar.core.model import TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import MarkRowTaken, RefusedRequest
+from sidecar.log.absent import with_absent
 from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
-from spark_merge.rule import Image, OutputRow, merged
 from tests.simulation.cluster import CHANGEFEED, Cluster, SimFeed, schema_of
+from tests.simulation.output import Output
 
 
 class SimSource:
@@ -98,11 +98,16 @@ class SimSource:
             for key, value in state
             if (read.after is None or key > read.after[0]) and (read.upper is None or key <= read.upper[0])
         ]
-        rows = above[: read.rows_max]
+        rows = [(key, value) for key, value in state if (key,) in read.keys] if read.keys else above[: read.rows_max]
+        there = {key for key, _ in rows}
+        absent = tuple(key for key in read.keys if key[0] not in there)
         path = f"chunks/{read.dump_id}/{read.epoch:010d}-{read.number:08d}.parquet"
         table = pa.table({"id": pa.array([k for k, _ in rows], pa.string()), "v": pa.array([v for _, v in rows], pa.string())})
+        table = with_absent(table, ("id",), absent)
         size = self.fate.around("chunk file", lambda: self.log.write_chunk(path, table))
         tso = ts if read.brackets is Brackets.SNAPSHOT else None
+        if read.keys:
+            return ChunkRead(read.number, ChunkFile(read.table, path, len(read.keys), size, None, None, tso, absent=len(absent)), True)
         file = ChunkFile(read.table, path, len(rows), size, read.after, (rows[-1][0],) if rows else None, tso)
         left = [(key,) for key, _ in above[read.rows_max :]]
         cuts = {self.rng.choice(left) for _ in range(self.rng.randint(0, read.bounds_max))} | {left[-1]} if left else set()
@@ -125,69 +130,6 @@ class SimRequests:
         self.answers.append(refused)
 
 
-class Output:
-    """The consumer: applies the merged log and objects to every row that is not the source's own state at its commit_ts."""
-
-    def __init__(self, cluster: Cluster, disk: MemoryDisk) -> None:
-        self.cluster, self.disk = cluster, disk
-        self.state: dict[TableName, dict[str, str]] = {table: {} for table in cluster.tables}
-        self.newest: dict[tuple[TableName, str], int] = {}
-        self.changes: list[OutputRow] = []
-        self.next_seq = 0
-        self.dump_rows = self.dropped = self.snapshots = 0
-
-    def deliver(self) -> None:
-        """Everything new in the log, a segment at a time."""
-        log = MemoryLog(self.disk)
-        while (manifest := log.manifest(Seq(self.next_seq))) is not None:
-            if manifest.data is not None:
-                self.changes += [
-                    decoded(manifest.seq, n, c) for n, c in enumerate(log.read_data(manifest)) if (c.schema, c.table) != MARK_TABLE
-                ]
-            for row in merged(manifest, self.changes, rows_of=lambda chunk: rows_of(log, chunk)):
-                self.apply(row)
-            self.dump_rows += sum(chunk.rows for window in manifest.windows for chunk in window.chunks)
-            if manifest.progress is not None:
-                for table in manifest.progress["tables"]:
-                    if table["complete_at"] is not None and int(table["complete_at"]) <= manifest.upto_ts:
-                        name = TableName(*table["table"])
-                        assert self.state[name] == self.cluster.state_at(name, manifest.upto_ts), f"P1: {name} at {manifest.upto_ts}"
-                        self.snapshots += 1
-            self.next_seq += 1
-
-    def apply(self, row: OutputRow) -> None:
-        key = str(row.key[0])
-        source = self.cluster.value_at(row.table, key, row.commit_ts)
-        image = None if row.op == "delete" else str(row.after[1] if row.after else None)
-        split = row.op == "delete" and source is not None
-        assert split or image == source, f"P2: {row} but the source had {source!r} at that moment"
-        assert row.commit_ts >= self.newest.get((row.table, key), 0), f"P2: {row} is older than what was shown before"
-        self.newest[row.table, key] = row.commit_ts
-        if image is None:
-            self.state[row.table].pop(key, None)
-        else:
-            self.state[row.table][key] = image
-
-
-def decoded(seq: int, ordinal: int, change: Change) -> OutputRow:
-    event = json.loads(change.value)
-    image = _image(event["data"])
-    before = image if event["type"] == "DELETE" else _image(event["old"])
-    after = None if event["type"] == "DELETE" else image
-    key = ((after or before or ("",))[0],)
-    return OutputRow(
-        seq, change.commit_ts, change.rank, ordinal, TableName(change.schema, change.table), event["type"].lower(), key, before, after
-    )
-
-
-def _image(rows: list[dict[str, str]] | None) -> Image | None:
-    return tuple(rows[0].values()) if rows else None
-
-
-def rows_of(log: MemoryLog, chunk: ChunkFile) -> list[tuple[Image, Image]]:
-    return [((row["id"],), (row["id"], row["v"])) for row in log.read_chunk(chunk.path).to_pylist()]
-
-
 @dataclass(frozen=True)
 class Result:
     crashes: list[str]
@@ -199,6 +141,8 @@ class Result:
     spilled: int
     late_marks: int
     fenced: int
+    repaired: int
+    deleted: int
 
 
 def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
@@ -210,23 +154,24 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
     cluster = Cluster(rng, tuple(TableName("s", f"t{n}") for n in range(rng.randint(1, 3))))
     disk, stored = MemoryDisk(), MemoryProgress()
     fate, clock, requests = CrashFate(rng, crashes=rng.randrange(5), at=die_at), MemoryClock(), SimRequests()
-    output = Output(cluster, disk)
+    output = Output(cluster, disk, rng)
     brackets, chunk_rows = rng.choice(list(Brackets)), rng.choice([1, 3, 10, 100])
     limits = PipelineLimits(
         held_bytes_max=rng.choice([4_000, 1 << 20]),
         dump=DumpLimits(readers=rng.randint(1, 3), window_chunks_max=rng.randint(1, 4), open_windows_max=rng.randint(1, 6)),
     )
     pipeline: Pipeline | None = None
-    epoch = repeats = dumps = step = fenced = 0
+    epoch = repeats = dumps = step = fenced = extra = 0
 
     def ask() -> None:
         nonlocal dumps
-        kind = rng.randrange(7)
+        kind = rng.randrange(8)
         dumps += 1
         dump_id = f"{seed % 2**32:08x}{dumps:08x}"
         start = StartDump(dump_id, cluster.tables, brackets, chunk_rows)
         change = SetDump(Settings(readers=rng.randint(1, 4), chunk_rows=rng.choice([1, 3, 10, 100])))
-        choices: list[Request] = [start, start, PauseDump(), ResumeDump(), StopDump(), RestartDump(dump_id), change]
+        keyed = keyed_dump(dump_id, output, start, more=rng.sample(range(45), rng.randrange(2, 8)))
+        choices: list[Request] = [start, start, PauseDump(), ResumeDump(), StopDump(), RestartDump(dump_id), change, keyed]
         requests.waiting.append(choices[kind])
 
     while True:
@@ -247,6 +192,8 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                 cluster.add_lane()
             if rng.random() < 0.03:
                 ask()
+            if rng.random() < 0.05:
+                output.spoil()
         try:
             if pipeline is None:
                 epoch += 1
@@ -266,7 +213,14 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                 pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=limits)
                 check_goes_on(pipeline.dump.progress)
             if settling:
-                _finish_dump(pipeline, requests, StartDump(f"{seed % 2**32:08x}ffffffff", cluster.tables, brackets, chunk_rows))
+                last = StartDump(f"{seed % 2**32:08x}ffffffff", cluster.tables, brackets, chunk_rows)
+                if _is_done(pipeline, cluster):
+                    output.deliver()
+                    if not output.right() and not requests.waiting:
+                        extra += 1
+                        again = replace(last, dump_id=f"{seed % 2**32:08x}fffff{extra:03x}")
+                        requests.waiting.append(keyed_dump(again.dump_id, output, last) if output.complete() else again)
+                _finish_dump(pipeline, requests, last)
             pipeline.step(poll_s=0)
         except (Crash, MarkRowTaken) as end:
             fenced += isinstance(end, MarkRowTaken)
@@ -274,8 +228,10 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
             pipeline = None
         if rng.random() < 0.2:
             output.deliver()
-        if settling and pipeline is not None and _is_done(pipeline, cluster, output):
-            break
+        if settling and pipeline is not None and _is_done(pipeline, cluster) and not requests.waiting:
+            output.deliver()
+            if output.right():
+                break
         assert step < steps + 5000, f"seed {seed}: does not end: {pipeline and pipeline.dump.progress}"
     output.deliver()
     for table in cluster.tables:
@@ -290,12 +246,24 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         pipeline.sequence.spilled_rows,
         cluster.late_marks,
         fenced,
+        output.repaired,
+        output.deleted,
     )
 
 
 def check_goes_on(progress: Progress | None) -> None:
     """There is one log here: a dump that is found to have come beyond its end was on record before its segment was."""
     assert progress is None or progress.state is not DumpState.FAILED or "its log is another one" not in (progress.reason or ""), progress
+
+
+def keyed_dump(dump_id: str, output: Output, like: StartDump, *, more: Iterable[int] = ()) -> StartDump:
+    """Of the keys that are spoilt, and of `more`, which may not exist."""
+    keys = {table: [(f"{key:03d}",) for key in more] for table in output.cluster.tables}
+    for table, key in sorted(output.faults):
+        keys[table].append((key,))
+    asked = tuple((table, tuple(dict.fromkeys(found))) for table, found in keys.items() if found)
+    tables = tuple(table for table, _ in asked)
+    return replace(like, dump_id=dump_id, tables=tables, keys=asked, narrowed=tables)
 
 
 def _finish_dump(pipeline: Pipeline, requests: SimRequests, last: StartDump) -> None:
@@ -309,7 +277,7 @@ def _finish_dump(pipeline: Pipeline, requests: SimRequests, last: StartDump) -> 
         requests.waiting.append(ResumeDump())
 
 
-def _is_done(pipeline: Pipeline, cluster: Cluster, output: Output) -> bool:
+def _is_done(pipeline: Pipeline, cluster: Cluster) -> bool:
     progress = pipeline.dump.progress
     newest = max((versions[-1][0] for rows in cluster.history.values() for versions in rows.values() if versions), default=0)
     return progress is not None and progress.state is DumpState.FINISHED and pipeline.sequence.after_ts >= newest

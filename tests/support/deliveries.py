@@ -37,6 +37,7 @@ from spark_merge.task import open_chunk
 
 ORDERS = TableName("shop", "orders")
 SCHEMA = TableSchema(ORDERS, (Column("id", "int", nullable=False), Column("name", "text")), ("id",))
+DUE = DueChunk(ORDERS, CommitTs(50), CommitTs(90), Seq(7), Seq(7), 0, "d1", "chunk.parquet", 2)
 Image = Sequence[str | None] | None
 Row = dict[str, Any]
 Schemas = Mapping[TableName, TableSchema]
@@ -126,7 +127,7 @@ class Segments:
                 yield pa.Table.from_pylist(held, CHANGES)
                 held = []
             if row["rank"] == RANK_CHUNK:
-                yield _opened(row, schemas, log)
+                yield from _opened(row, schemas, log)
             else:
                 held.append(row)
         if held:
@@ -137,7 +138,7 @@ def _chunk_file(row: Row) -> ChunkFile:
     return ChunkFile(TableName(row["schema"], row["table"]), row["path"], 1, 1, None, None, since_seq=Seq(row["since_seq"]))
 
 
-def _opened(row: Row, schemas: Schemas, log: Folder) -> ChunkPiece:
+def _opened(row: Row, schemas: Schemas, log: Folder) -> list[ChunkPiece]:
     table = TableName(row["schema"], row["table"])
     high_ts, seq = CommitTs(row["commit_ts"]), Seq(row["seq"])
     due = DueChunk(table, CommitTs(0), high_ts, seq, seq, row["ordinal"], row["dump_id"], row["path"], 1, Seq(row["since_seq"]))

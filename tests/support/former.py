@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from sidecar.core.chunk import ChunkFile
 from sidecar.core.model import TableName, TableSchema
 from sidecar.log import storage
+from sidecar.log.absent import parted
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.decode.rows import decode
 from spark_merge.read import new_manifests, read_rows, read_schemas
@@ -55,12 +56,12 @@ def _change(schemas: Mapping[TableName, TableSchema], row: dict[str, Any]) -> Ou
     return OutputRow(row["seq"], row["commit_ts"], row["rank"], row["ordinal"], table, row["op"], key, before, after)
 
 
-def _chunk_rows(log: Folder, schemas: Mapping[TableName, TableSchema], chunk: ChunkFile) -> Iterator[tuple[Image, Image]]:
+def _chunk_rows(log: Folder, schemas: Mapping[TableName, TableSchema], chunk: ChunkFile) -> Iterator[tuple[Image, Image | None]]:
     schema = schemas[chunk.table]
     with storage.open_to_read(log, chunk.path) as file:
-        columns = pq.read_table(file).select(list(schema.column_names())).to_pydict().values()
-    for image in zip(*columns, strict=True):
-        yield _key(schema, image), image
+        absent, rows = (part.select(list(schema.column_names())).to_pylist() for part in parted(pq.read_table(file)))
+    yield from ((_key(schema, tuple(row.values())), None) for row in absent)
+    yield from ((_key(schema, tuple(row.values())), tuple(row.values())) for row in rows)
 
 
 def _line(schema: TableSchema, row: OutputRow) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from sidecar.core.messages import Brackets, Request, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest
+from sidecar.log.absent import parted
 from sidecar.log.manifest import Manifest
 from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
@@ -270,11 +271,11 @@ def _needed(manifest: Manifest, changes: list[OutputRow]) -> list[OutputRow]:
     return changes[bisect_left(changes, int(first), key=lambda change: int(change.seq)) :]
 
 
-def _chunk_rows(log: MemoryLog, schemas: Mapping[TableName, TableSchema], chunk: ChunkFile) -> Iterator[tuple[Image, Image]]:
+def _chunk_rows(log: MemoryLog, schemas: Mapping[TableName, TableSchema], chunk: ChunkFile) -> Iterator[tuple[Image, Image | None]]:
     schema = schemas[chunk.table]
-    columns = log.read_chunk(chunk.path).select(list(schema.column_names())).to_pydict().values()
-    for image in zip(*columns, strict=True):
-        yield _key(schema, image), image
+    absent, rows = (part.select(list(schema.column_names())).to_pylist() for part in parted(log.read_chunk(chunk.path)))
+    yield from ((_key(schema, tuple(row.values())), None) for row in absent)
+    yield from ((_key(schema, tuple(row.values())), tuple(row.values())) for row in rows)
 
 
 def _as_json(schema: TableSchema, row: OutputRow) -> dict[str, Any]:

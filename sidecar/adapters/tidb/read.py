@@ -23,12 +23,13 @@ import pyarrow.compute as pc
 import pymysql
 
 from sidecar.adapters.tidb.packets import read_packets
-from sidecar.adapters.tidb.schema import TableFacts, has_columns_of, read_facts, read_key
+from sidecar.adapters.tidb.schema import TableFacts, handle_read_key, has_columns_of, read_facts, read_key
 from sidecar.adapters.tidb.sql import TOO_LONG, SourceFlavour, TidbSession, carried_out, code_of, passes
-from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, order_by, qualified, read_as, thinned
+from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, one_of, order_by, qualified, read_as, thinned
 from sidecar.core.messages import Brackets, ReadChunk
 from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
 from sidecar.errors import SourceError
+from sidecar.log.absent import with_absent
 from sidecar.log.float_texts import reprs
 
 T = TypeVar("T")
@@ -65,6 +66,16 @@ def chunk_select(schema: TableSchema, key: ReadKey, *, after: Key | None, upper:
     selected = ", ".join(f"{as_sent(column, qualified(column.name))} AS c{index}" for index, column in enumerate(columns))
     condition = between(key, after=after, upper=upper, where=where)
     return f"SELECT {selected} FROM {read_as(schema.name)}{condition}{order_by(key)} LIMIT {rows_max}"
+
+
+def keys_select(schema: TableSchema, key: ReadKey, keys: Sequence[Key], *, where: str | None) -> str:
+    """The rows with these handle keys, all columns `as_sent`, and last whether `where` is true for the row: 1, else 0 or NULL.
+
+    A row that `where` hides is there all the same, so its key is not absent. Raises keyset.NotAKey.
+    """
+    selected = ", ".join(f"{as_sent(column, qualified(column.name))} AS c{index}" for index, column in enumerate(schema.columns))
+    shown = f"({where}\n) IS TRUE" if where else "TRUE"
+    return f"SELECT {selected}, CAST({shown} AS CHAR) FROM {read_as(schema.name)} WHERE {one_of(key, keys)}"
 
 
 def key_select(key: ReadKey, rest: str) -> str:
@@ -128,7 +139,7 @@ def _without_zerofill(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 @dataclass(frozen=True, slots=True)
 class SelectedChunk:
     """`found`: the SELECT's rows, of which `texts` makes those of the file; the rest as in ChunkFile and ChunkRead.
-    `in_force`: the schemas that it was read by."""
+    `in_force`: the schemas that it was read by. `absent`: keys of the columns `key` that were asked for and have no row."""
 
     found: pa.Table
     columns: Sequence[Column]
@@ -138,10 +149,12 @@ class SelectedChunk:
     exhausted: bool
     bounds: tuple[Key, ...]
     read_s: float
+    key: tuple[str, ...] = ()
+    absent: tuple[Key, ...] = ()
 
     def texts(self, *, where: str) -> pa.Table:
-        """The rows as `canonical`. Raises SourceError that begins with `where`."""
-        return canonical(self.found, self.columns, where=where)
+        """The rows as `canonical`, behind the absent keys. Raises SourceError that begins with `where`."""
+        return with_absent(canonical(self.found, self.columns, where=where), self.key, self.absent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +206,8 @@ class ChunkReader:
             fitted = known is not None or asked(lambda: has_columns_of(session, schema))
             if fitted:
                 in_force.keys[command.table] = learned
-            found = self._read(session, command, schema, *learned, in_force=in_force, asked=asked, doing=doing)
+            read = self._read_keys if command.keys else self._read
+            found = read(session, command, schema, *learned, in_force=in_force, asked=asked, doing=doing)
             # told after the SELECT, whose own error says more: a missing right hides columns too
             return found if fitted else Misfit(f"{doing}: {_changed(schema)}")
         except SourceError as error:
@@ -217,9 +231,7 @@ class ChunkReader:
         asked: _Asked,
         doing: str,
     ) -> SelectedChunk | Misfit:
-        flavour = asked(lambda: session.flavour)
-        if command.brackets is Brackets.SNAPSHOT and flavour is not SourceFlavour.TIDB:
-            raise SourceError(f"{doing}: {flavour.value} does not tell a snapshot's timestamp", hint="dump with --brackets watermark")
+        _check_brackets(command, asked(lambda: session.flavour), doing=doing)
         try:  # one row more than asked for tells whether any is left
             sql = chunk_select(schema, key, after=command.after, upper=command.upper, where=command.where, rows_max=command.rows_max + 1)
         except NotAKey as error:
@@ -235,6 +247,38 @@ class ChunkReader:
             pieces = _pieces(facts, command)
             bounds = asked(lambda: bounds_above(session, key, last, upper=command.upper, count=pieces))
         return SelectedChunk(rows, schema.columns, in_force, last, read_tso, exhausted, bounds, read_s)
+
+    def _read_keys(
+        self,
+        session: TidbSession,
+        command: ReadChunk,
+        schema: TableSchema,
+        key: ReadKey,  # noqa: ARG002  # of ranges
+        facts: TableFacts,
+        *,
+        in_force: _InForce,
+        asked: _Asked,
+        doing: str,
+    ) -> SelectedChunk | Misfit:
+        _check_brackets(command, asked(lambda: session.flavour), doing=doing)
+        try:
+            sql = keys_select(schema, handle_read_key(schema, facts), command.keys, where=command.where)
+        except NotAKey as error:
+            raise SourceError(f"{doing}: {error}", hint="the table's key has changed: start a dump of its present keys") from error
+        found, read_tso, read_s = asked(lambda: _select(session, sql, len(schema.columns) + 1, command.brackets))
+        if not asked(lambda: has_columns_of(session, schema)):
+            return Misfit(f"{doing}: {_changed(schema)}")
+        texts = canonical(found, schema.columns, where=doing)
+        there = set(zip(*(texts.column(name).to_pylist() for name in schema.key), strict=True))
+        absent = tuple(one for one in command.keys if one not in there)
+        rows = found.filter(pc.equal(found.column(len(schema.columns)), "1"))
+        return SelectedChunk(rows, schema.columns, in_force, None, read_tso, True, (), read_s, schema.key, absent)
+
+
+def _check_brackets(command: ReadChunk, flavour: SourceFlavour, *, doing: str) -> None:
+    """Raises SourceError."""
+    if command.brackets is Brackets.SNAPSHOT and flavour is not SourceFlavour.TIDB:
+        raise SourceError(f"{doing}: {flavour.value} does not tell a snapshot's timestamp", hint="dump with --brackets watermark")
 
 
 def _select(session: TidbSession, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:

@@ -27,7 +27,7 @@ from sidecar.adapters.tidb.indexes import grouped, handle_key, read_indexes
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
 from sidecar.adapters.tidb.sql import NO_RIGHT, NOT_THERE, Account, Row, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.config import SourceSection
-from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, quoted_table, rowid_key, unreadable
+from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, quoted_table, rowid_key, spelled_key, unreadable
 from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError
 from sidecar.ports import Caller, TableEstimate
@@ -147,14 +147,21 @@ class TidbSchemas:
         return [_estimate(table, schemas.get(table), facts.get(table), flavour) for table in tables]
 
     def key_predicate(self, table: TableName, keys: Sequence[Key]) -> str:
+        """A predicate that is true for the rows with these handle keys (canonical text). Raises RefusedRequest, SourceError."""
+        return self._by_key(table, lambda key: one_of(key, keys))
+
+    def keys(self, table: TableName, keys: Sequence[Key]) -> tuple[Key, ...]:
         """As the port. Raises SourceError."""
+        return self._by_key(table, lambda key: tuple(dict.fromkeys(spelled_key(key, one) for one in keys)))
+
+    def _by_key(self, table: TableName, answer: Callable[[ReadKey], T]) -> T:
         schemas, facts = self._ask(
             f"reading the schema of {table}", lambda session: (read_schemas(session, table), read_facts(session, table))
         )
         if table not in schemas or not schemas[table].key:
             raise RefusedRequest(f"{table} does not exist or has no key by which TiCDC replicates it", hint="check the table's name")
         try:
-            return one_of(_handle_read_key(schemas[table], facts[table]), keys)
+            return answer(handle_read_key(schemas[table], facts[table]))
         except NotAKey as error:
             raise RefusedRequest(
                 f"--keys of {table}: {error}", hint="give each key as the columns' values in the key's order, as TiDB shows them"
@@ -228,10 +235,11 @@ def read_key(schema: TableSchema, facts: TableFacts, flavour: SourceFlavour) -> 
             f"{schema.name} cannot be read in pieces: {reason}",
             hint="give it a primary key of other columns (with TiDB also: PRIMARY KEY … NONCLUSTERED), or leave it out of the dump",
         )
-    return _handle_read_key(schema, facts)
+    return handle_read_key(schema, facts)
 
 
-def _handle_read_key(schema: TableSchema, facts: TableFacts) -> ReadKey:
+def handle_read_key(schema: TableSchema, facts: TableFacts) -> ReadKey:
+    """The handle key, whatever the SELECTs of the table are ordered by."""
     return ReadKey(schema.name, tuple(KeyColumn(column, *facts.charsets.get(column.name, ("", ""))) for column in key_columns(schema)))
 
 

@@ -284,6 +284,7 @@ class TidbSource:
             after=command.after,
             last=chunk.last,
             read_tso=chunk.read_tso,
+            absent=len(chunk.absent),
         )
         return ChunkRead(command.number, file, chunk.exhausted, bounds=chunk.bounds, read_s=chunk.read_s)
 

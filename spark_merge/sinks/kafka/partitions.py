@@ -50,6 +50,11 @@ def partitions(rule: PartitionRule, schema: TableSchema, changes: pa.Table, coun
     return (hashes % np.uint32(count)).astype(np.int32)
 
 
+def by_handle_key(rule: PartitionRule, schema: TableSchema) -> bool:
+    """Whether a row's handle key alone decides its partition. Raises as `partitions`."""
+    return all(schema.columns[part.place].name in schema.key for part in hashed(rule, schema))
+
+
 def verify(rule: PartitionRule, schema: TableSchema) -> None:
     """What TiCDC asks of each table before a changefeed starts. Raises SinkError."""
     hashed(rule, schema)

@@ -35,11 +35,14 @@ def as_they_are(changes: pa.Table, protocol: str) -> WrittenRows:
     return WrittenRows(changes, [None if value is None else RowMessage(key, value) for key, value in pairs])
 
 
-def encoded(changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str = "") -> WrittenRows:
-    """`changes` in order. `codec`: of the messages in RAW_CHANGES. Raises SinkError for what the encoder lacks."""
+def encoded(
+    changes: pa.Table, schema: TableSchema, encoder: Encoder, protocol: str, *, codec: str = "", keys_only: bool = False
+) -> WrittenRows:
+    """`changes` in order. `codec`: of the messages in RAW_CHANGES. `keys_only`: as of Encoder. Raises SinkError for what the encoder
+    lacks."""
     rows = split(changes, schema)
     ids = _partition_ids(rows, schema, codec) if CARRIERS[protocol].names_partitions else None
-    return WrittenRows(rows, encoder.rows(schema, rows, ids))
+    return WrittenRows(rows, encoder.rows(schema, rows, ids, keys_only=keys_only))
 
 
 def _partition_ids(changes: pa.Table, schema: TableSchema, codec: str) -> list[int] | None:

@@ -12,23 +12,25 @@ and `commit` until they have everything before the slot (write_modes.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import attrgetter, itemgetter
+
+import pyarrow as pa
 
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Rows, Task
-from spark_merge.encode.messages import inserts
+from spark_merge.encode.messages import changes_of
 from spark_merge.encode.together import gathered
 from spark_merge.sinks.kafka.claims import TaskAsked
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, TopicEnding
 from spark_merge.sinks.kafka.holder import IdHolder, held
 from spark_merge.sinks.kafka.output import Output
-from spark_merge.sinks.kafka.partitions import partitions
+from spark_merge.sinks.kafka.partitions import by_handle_key, partitions
 from spark_merge.sinks.kafka.position_records import SinkTerm
 from spark_merge.sinks.kafka.producer import RECORD_OVERHEAD_BYTES, Headers, KafkaRecord
 from spark_merge.sinks.kafka.rows import WrittenRows, as_they_are, encoded
@@ -96,19 +98,28 @@ class KafkaWriter:
         output, codec = self.output, self.endings[seq].codec
         if isinstance(piece, ChunkPiece):
             origin, tail = f"dump {seq}", f"{piece.due.dump_id} {piece.due.number}"
-            rows = encoded(inserts(piece, schema), schema, output.encoder, output.protocol)
+            rows = encoded(changes_of(piece, schema), schema, output.encoder, output.protocol, keys_only=piece.deletes)
         elif codec == output.protocol:
             origin, tail, rows = f"log {seq}", "", as_they_are(piece, output.protocol)
         else:
             origin, tail, rows = f"log {seq}", "", encoded(piece, schema, output.encoder, output.protocol, codec=codec)
         topic, changes = output.router.topic(schema.name), rows.changes
-        numbers = partitions(output.router.partition_rule(schema.name), schema, changes, self.partitions[topic]).tolist()
         columns = (changes[name].to_pylist() for name in ("commit_ts", "ordinal", "op"))
         self._check_sizes(rows, schema.name)
-        for message, number, commit_ts, ordinal, op in zip(rows.messages, numbers, *columns, strict=True):
+        for message, numbers, commit_ts, ordinal, op in zip(
+            rows.messages, self._partitions(topic, schema, piece, changes), *columns, strict=True
+        ):
             if message is not None:
                 key, value = message
-                yield commit_ts, KafkaRecord(topic, number, key, value, [(HEADER, f"{origin} {ordinal} {tail or op}".encode())])
+                for number in numbers:
+                    yield commit_ts, KafkaRecord(topic, number, key, value, [(HEADER, f"{origin} {ordinal} {tail or op}".encode())])
+
+    def _partitions(self, topic: str, schema: TableSchema, piece: Piece, changes: pa.Table) -> Iterator[Sequence[int]]:
+        """To which each row goes. A delete of a key alone goes to every partition where other columns decide: the row may be in any."""
+        rule, count = self.output.router.partition_rule(schema.name), self.partitions[topic]
+        if isinstance(piece, ChunkPiece) and piece.deletes and not by_handle_key(rule, schema):
+            return repeat(range(count), changes.num_rows)
+        return ((number,) for number in partitions(rule, schema, changes, count).tolist())
 
     def _check_sizes(self, rows: WrittenRows, table: TableName) -> None:
         """All of them, before one is written. Raises SinkError."""

@@ -41,7 +41,8 @@ def _of_chunk(portion: Portion, piece: ChunkPiece) -> Iterator[OutputRow]:
     images = zip(*(column.to_pylist() for column in found.rows.columns), strict=True)
     for key, ordinal, image in zip(keys, found.ordinals.to_pylist(), images, strict=True):
         place = (portion.unit.seq, piece.due.high_ts, RANK_CHUNK, ordinal, schema.name)
-        yield OutputRow(*place, "insert", tuple(json.loads(key, strict=False)), None, image, piece.due.dump_id)
+        op, after = ("delete", None) if piece.deletes else ("insert", image)
+        yield OutputRow(*place, op, tuple(json.loads(key, strict=False)), None, after, piece.due.dump_id)
 
 
 def _image(texts: list[str | None] | None) -> Image | None:

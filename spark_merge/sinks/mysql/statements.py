@@ -99,7 +99,7 @@ class SqlTexts:
         self._literals = [literal_of(column) for column in schema.columns]
         names = {schema.columns[place].name: name for place, name in zip(table.columns, table.names, strict=True)}
         self._key = [(place, quoted_name(names.get(column.name, column.name))) for place, column in self._key_columns()]
-        target = f"{quoted_name(table.name.schema)}.{quoted_name(table.name.table)}"
+        self._target = target = f"{quoted_name(table.name.schema)}.{quoted_name(table.name.table)}"
         self._replace = f"REPLACE INTO {target} ({', '.join(map(quoted_name, table.names))}) VALUES "
         one = self._key[0][1] if len(self._key) == 1 else None
         self._delete, self._joint, self._end = (
@@ -135,6 +135,15 @@ class SqlTexts:
             "(" + " AND ".join(f"{name} = {text}" for name, text in zip(names, row, strict=True)) + ")" for row in zip(*texts, strict=True)
         ]
 
+    def exact_keys(self, rows: pa.Table) -> list[str]:
+        """Each row's handle key as a condition that is true for no other text of it."""
+        with _canonical(self.schema):
+            found = [list(_exact(self.schema.columns[place], name, rows)) for place, name in self._key]
+        return ["(" + " AND ".join(terms) + ")" for terms in zip(*found, strict=True)]
+
+    def delete_exactly(self, conditions: Sequence[str]) -> str:
+        return f"DELETE FROM {self._target} WHERE {' OR '.join(conditions)}"
+
     def replace(self, rows: Sequence[str]) -> str:
         return self._replace + ",".join(rows)
 
@@ -150,6 +159,14 @@ def _literals(texts: Sequence[str | None], literal: Literal) -> Sequence[str]:
     if joined is not None and literal is _quoted and "'" not in joined and "\\" not in joined:
         return [f"'{text}'" for text in texts]
     return ["NULL" if text is None else literal(text) for text in texts]
+
+
+def _exact(column: Column, name: str, rows: pa.Table) -> Iterator[str]:
+    """For each row that the column has the row's value; the first comparison lets the server use its index."""
+    texts = rows.column(column.name).to_pylist()
+    for text, literal in zip(texts, _literals(texts, literal_of(column)), strict=True):
+        same = f"{name} = {literal}"
+        yield f"{same} AND HEX(CONVERT({name} USING utf8mb4)) = '{text.encode().hex().upper()}'" if column.kind == "text" else same
 
 
 def _many_literals(texts: pa.ChunkedArray, literal: Literal) -> pa.ChunkedArray:
@@ -185,18 +202,25 @@ class SqlWrite(NamedTuple):
 
 
 class Puts(NamedTuple):
-    """Rows of a chunk, which all have different keys; their numbers follow on each other from `number` on."""
+    """Rows of a chunk, which all have different keys; their numbers follow on each other from `number` on. `deletes`: keys whose rows are
+    removed, where the target has exactly that text: its collation may take another key for it, whose row is there at the source."""
 
     number: int
     texts: SqlTexts
     rows: pa.Table
+    deletes: bool = False
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
     def statements(self, *, known: int, batched: bool) -> Iterator[str]:
         """Of the rows that are not behind a slot which stands at `known`."""
-        values = self.texts.table_rows(self.rows.slice(max(known - self.number, 0)))
+        rows = self.rows.slice(max(known - self.number, 0))
+        if self.deletes:
+            for part in _parts(self.texts.exact_keys(rows), ROWS_A_DELETE if batched else 1):
+                yield self.texts.delete_exactly(part)
+            return
+        values = self.texts.table_rows(rows)
         for part in _parts(values, max(len(values), 1) if batched else 1):
             yield self.texts.replace(part)
 
@@ -205,7 +229,8 @@ class Puts(NamedTuple):
         schema = self.texts.schema
         columns = [self.rows.column(name).to_pylist() for name in schema.column_names()]
         keys = key_text([self.rows.column(name) for name in schema.key]).to_pylist()
-        made = zip(keys, self.texts.keys(columns), self.texts.rows(columns), strict=True)
+        values = [None] * len(keys) if self.deletes else self.texts.rows(columns)
+        made = zip(keys, self.texts.keys(columns), values, strict=True)
         return [SqlWrite(self.number + place, self.texts, *row) for place, row in enumerate(made)]
 
 

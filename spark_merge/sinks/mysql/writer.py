@@ -201,7 +201,7 @@ class Dispatch:
     def _chunk(self, schema: TableSchema, piece: ChunkPiece) -> None:
         rows, texts = piece.survivors.rows, self._texts_of(schema)
         for start in range(0, rows.num_rows, CHUNK_BLOCK_ROWS):
-            puts = Puts(self._index, texts, rows.slice(start, CHUNK_BLOCK_ROWS))
+            puts = Puts(self._index, texts, rows.slice(start, CHUNK_BLOCK_ROWS), piece.deletes)
             self._index += len(puts)
             self.workers.offer(0, SqlBlock(puts, self._index))
 

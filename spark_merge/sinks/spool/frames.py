@@ -198,12 +198,13 @@ class _Images:
 def _add_chunk(batch: pb.RowBatch, piece: ChunkPiece) -> None:
     due, found = piece.due, piece.survivors
     rows = found.rows.num_rows
-    batch.ops.extend([pb.ROW_OP_INSERT] * rows)
+    batch.ops.extend([pb.ROW_OP_DELETE if piece.deletes else pb.ROW_OP_INSERT] * rows)
     batch.commit_tsos.extend([due.high_ts] * rows)
     batch.ordinals.extend(found.ordinals.to_numpy(zero_copy_only=False).tolist())
     batch.dump_id, batch.low_tso = due.dump_id, due.low_ts
+    images = batch.before if piece.deletes else batch.after
     for column in found.rows.columns:
-        texts = batch.after.add(values=column.fill_null("").to_numpy().tolist())
+        texts = images.add(values=column.fill_null("").to_numpy().tolist())
         if column.null_count:
             texts.nulls.extend(np.flatnonzero(column.is_null().to_numpy()).tolist())
 

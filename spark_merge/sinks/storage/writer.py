@@ -26,7 +26,7 @@ from sidecar.partition.ids import is_partitioned
 from spark_merge.contract import CHANGES, ChunkPiece, Counts, Outcome, Owner, Piece, Portion, Rows, Task
 from spark_merge.encode.block import Block, blocks, of_changes
 from spark_merge.encode.csv_lines import csv_header, csv_lines
-from spark_merge.encode.messages import inserts
+from spark_merge.encode.messages import changes_of
 from spark_merge.encode.split import RAW_KEY_VALUES, split
 from spark_merge.encode.together import gathered
 from spark_merge.sinks.errors import storage_errors
@@ -69,20 +69,21 @@ class StorageWriter:
                 self._write_csv(files, StoragePlace(schema.name), block)
             return
         if isinstance(piece, ChunkPiece):
-            changes = inserts(piece, schema)
+            changes = changes_of(piece, schema)
         else:
             changes = split(piece if self.codec == RAW_KEY_VALUES else piece.select(CHANGES.names), schema)
         if changes.num_rows:
             for partition, rows in by_partition(changes, schema) if parted else [(0, changes)]:
-                self._write_rows(files, seq, StoragePlace(schema.name, partition), rows.select(CHANGES.names), schema)
+                place, keys_only = StoragePlace(schema.name, partition), isinstance(piece, ChunkPiece) and piece.deletes
+                self._write_rows(files, seq, place, rows.select(CHANGES.names), schema, keys_only=keys_only)
 
-    def _write_rows(self, files: _Files, seq: Seq, place: StoragePlace, rows: pa.Table, schema: TableSchema) -> None:
+    def _write_rows(self, files: _Files, seq: Seq, place: StoragePlace, rows: pa.Table, schema: TableSchema, *, keys_only: bool) -> None:
         if self.options.json is None:
             for batch in rows.combine_chunks().to_batches():
                 self._write_csv(files, place, of_changes(schema, seq, batch))
         else:
             end = self.options.csv.terminator.encode()
-            messages = self.options.json.rows(schema, rows, None)
+            messages = self.options.json.rows(schema, rows, None, keys_only=keys_only)
             files.write(place, schema, b"".join((message.value or b"") + end for message in messages))
 
     def _write_csv(self, files: _Files, place: StoragePlace, block: Block) -> None:

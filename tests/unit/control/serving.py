@@ -62,10 +62,10 @@ class Schemas:
         rows, size = (1000, 50_000) if self.analyzed else (None, None)
         return [TableEstimate(t, rows, size, "clustered primary key (id)", refused=self.refused.get(t)) for t in tables]
 
-    def key_predicate(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> str:
+    def keys(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
         if any(len(key) != len(self.found[table].key) for key in keys):
             raise RefusedRequest(f"a key of {table} needs {len(self.found[table].key)} values", hint="give a value for each column")
-        return " OR ".join("(" + " AND ".join(f"{c} = {v}" for c, v in zip(self.found[table].key, key, strict=True)) + ")" for key in keys)
+        return tuple(dict.fromkeys(keys))
 
 
 @dataclass(slots=True)

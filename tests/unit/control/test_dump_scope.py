@@ -98,9 +98,13 @@ def test_a_rule_that_is_none_is_refused_with_the_place() -> None:
         resolved(rules("shop"))
 
 
-def test_keys_become_the_sources_predicate_joined_with_the_filters() -> None:
-    request = pb.StartRequest(keys=[keys(ORDERS, "1", "2")])
-    assert resolved(request, feed=Filter({ORDERS: "t.amount > 3"})).where == {ORDERS: "(t.amount > 3) AND ((id = 1) OR (id = 2))"}
+def test_keys_are_of_the_scope_beside_the_filters_predicate() -> None:
+    scope = resolved(pb.StartRequest(keys=[keys(ORDERS, "1", "2", "1")]), feed=Filter({ORDERS: "t.amount > 3"}))
+    assert (scope.where, scope.keys, scope.narrowed) == ({ORDERS: "(t.amount > 3)"}, {ORDERS: (("1",), ("2",))}, (ORDERS,))
+
+
+def test_no_key_at_all_is_refused() -> None:
+    assert resolved(pb.StartRequest(keys=[keys(ORDERS)])).refusals == ["no key of shop.orders is given"]
 
 
 def test_a_predicate_is_joined_with_the_filters_and_other_tables_keep_the_filters_alone() -> None:

@@ -257,7 +257,8 @@ def test_the_filters_predicate_and_the_keys_reach_the_dump(owner: Owner) -> None
     calls.ok("Start", start(keys=[pb.TableKeys(schema="shop", table="orders", keys=[pb.Key(values=["5"])])]))
     (carried_out,) = owner.carried_out
     assert isinstance(carried_out, StartDump)
-    assert dict(carried_out.where) == {ORDERS: "((id = 5))", ITEM: "(f)"}
+    assert (dict(carried_out.where), dict(carried_out.keys)) == ({ITEM: "(f)"}, {ORDERS: (("5",),)})
+    assert carried_out.narrowed == (ORDERS,)
     assert carried_out.chunk_rows == 10_000
 
 

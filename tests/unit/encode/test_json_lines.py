@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Column, Seq, TableName, TableSchema
-from spark_merge.contract import DumpPass, Survivors
+from sidecar.core.model import Column, TableName, TableSchema
+from spark_merge.contract import ChunkPiece, Survivors
 from spark_merge.encode.block import Block, of_changes, of_chunk
 from spark_merge.encode.json_lines import few_json_lines, json_lines
-from tests.support.deliveries import ORDERS, SCHEMA, Row, batches, change
+from tests.support.deliveries import DUE, ORDERS, SCHEMA, Row, batches, change
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -84,7 +84,7 @@ def test_a_key_of_many_columns_is_in_key_order() -> None:
 
 def test_chunk_rows_are_inserts_of_the_dump() -> None:
     survivors = Survivors(pa.table({"id": ["1", "4"], "name": ["a", None]}), pa.array([0, 3]), 2)
-    data = encoded(of_chunk(SCHEMA, 7, commit_ts=90, dump_pass=DumpPass("d1", Seq(0)), survivors=survivors))
+    data = encoded(of_chunk(SCHEMA, 7, ChunkPiece(DUE, survivors)))
     found = [json.loads(line) for line in data.splitlines()]
     assert [(r["ordinal"], r["commit_ts"], r["op"], r["origin"], r["dump_id"], r["before"], r["after"]) for r in found] == [
         (0, "90", "insert", "dump", "d1", None, {"id": "1", "name": "a"}),
@@ -92,9 +92,16 @@ def test_chunk_rows_are_inserts_of_the_dump() -> None:
     ]
 
 
+def test_keys_that_the_source_does_not_have_are_deletes_of_the_dump() -> None:
+    survivors = Survivors(pa.table({"id": ["1"], "name": pa.array([None], pa.string())}), pa.array([0]), 0)
+    [row] = map(json.loads, encoded(of_chunk(SCHEMA, 7, ChunkPiece(DUE, survivors, deletes=True))).splitlines())
+    assert (row["op"], row["key"], row["before"], row["after"]) == ("delete", {"id": "1"}, {"id": "1", "name": None}, None)
+    assert (row["commit_ts"], row["origin"], row["dump_id"]) == ("90", "dump", "d1")
+
+
 def test_no_rows_are_no_bytes() -> None:
     survivors = Survivors(pa.table({"id": pa.array([], pa.string()), "name": pa.array([], pa.string())}), pa.array([], pa.int64()), 0)
-    assert encoded(of_chunk(SCHEMA, 7, commit_ts=90, dump_pass=DumpPass("d1", Seq(0)), survivors=survivors)) == b""
+    assert encoded(of_chunk(SCHEMA, 7, ChunkPiece(DUE, survivors))) == b""
 
 
 @pytest.mark.parametrize("text", ["\x00\x01\x1f\x7f", '"\\/', "\n\r\t\b\f", "\u2028\u2029\ufeff\uffff", "😀é漢", "null", "{}", ""])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from sidecar.core.model import CommitTs, Seq
 from spark_merge.contract import CHANGES, RANK_CHUNK, ChunkPiece, DueChunk, Survivors
-from spark_merge.encode.messages import inserts
+from spark_merge.encode.messages import changes_of
 from spark_merge.encode.open_protocol import OpenProtocolEncoder
 from tests.support.deliveries import ORDERS, SCHEMA
 from tests.unit.encode.open_tables import table
@@ -21,7 +23,7 @@ def piece(rows: list[tuple[str | None, ...]], ordinals: list[int]) -> ChunkPiece
 
 
 def test_survivors_are_inserts_as_of_the_windows_end_in_the_order_of_the_schema() -> None:
-    found = inserts(piece([("1", "a"), ("3", None)], [0, 2]), SCHEMA)
+    found = changes_of(piece([("1", "a"), ("3", None)], [0, 2]), SCHEMA)
     assert found.schema == CHANGES
     row = {"seq": 3, "commit_ts": 9, "rank": RANK_CHUNK, "schema": "shop", "table": "orders", "op": "insert", "before": None}
     assert found.to_pylist() == [
@@ -30,12 +32,24 @@ def test_survivors_are_inserts_as_of_the_windows_end_in_the_order_of_the_schema(
     ]
 
 
+def test_keys_that_the_source_does_not_have_are_deletes_with_the_key_alone() -> None:
+    found = changes_of(replace(piece([("1", None)], [4]), deletes=True), SCHEMA)
+    [row] = found.to_pylist()
+    assert (row["op"], row["rank"], row["key"], row["before"], row["after"]) == ("delete", RANK_CHUNK, '["1"]', ["1", None], None)
+    schema = table([("id", "int(11)"), ("name", "text")])
+    [message] = OpenProtocolEncoder("new").rows(
+        schema, changes_of(replace(piece([("1", None)], [4]), deletes=True), schema), None, keys_only=True
+    )
+    assert b"name" not in (message.value or b"")
+    assert (message.value or b"")[8:].startswith(b'{"d":{"id":')
+
+
 def test_no_survivors_are_no_inserts() -> None:
-    found = inserts(piece([], []), SCHEMA)
+    found = changes_of(piece([], []), SCHEMA)
     assert (found.schema, found.num_rows) == (CHANGES, 0)
 
 
 def test_survivors_can_be_encoded() -> None:
     schema = table([("id", "int(11)"), ("name", "text")])
-    [message] = OpenProtocolEncoder("new").rows(schema, inserts(piece([("1", "a")], [0]), schema), None)
+    [message] = OpenProtocolEncoder("new").rows(schema, changes_of(piece([("1", "a")], [0]), schema), None)
     assert (message.value or b"")[8:].startswith(b'{"u":{"id":')

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Column, Kind, Seq, TableName, TableSchema
+from sidecar.core.model import Column, Kind, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import DumpPass, Survivors
+from spark_merge.contract import ChunkPiece, Survivors
 from spark_merge.encode.block import of_changes, of_chunk
 from spark_merge.encode.typed import arrow_type, dictionary_columns, file_schema, typed
-from tests.support.deliveries import ORDERS, SCHEMA, batches, change
+from tests.support.deliveries import DUE, ORDERS, SCHEMA, batches, change
 
 Moment = dt.datetime
 
@@ -59,7 +59,7 @@ def table_of(columns: dict[str, list[str | None]], *kinds: Column) -> pa.Table:
     schema = TableSchema(ORDERS, kinds, ())
     rows = pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
     survivors = Survivors(rows, pa.array(range(rows.num_rows), pa.int64()), 0)
-    return typed(of_chunk(schema, 7, commit_ts=90, dump_pass=DumpPass("d1", Seq(0)), survivors=survivors), file_schema(schema))
+    return typed(of_chunk(schema, 7, ChunkPiece(DUE, survivors)), file_schema(schema))
 
 
 def values_of(table: pa.Table, name: str) -> list[Any]:
@@ -150,7 +150,7 @@ def test_any_bytes_come_back_from_hex(values: list[bytes | None], skipped: int) 
     rows = pa.table({"c": pa.array(texts, pa.string()).slice(skipped)})
     schema = TableSchema(ORDERS, (Column("c", "binary"),), ())
     survivors = Survivors(rows, pa.array(range(rows.num_rows), pa.int64()), 0)
-    table = typed(of_chunk(schema, 7, commit_ts=90, dump_pass=DumpPass("d1", Seq(0)), survivors=survivors), file_schema(schema))
+    table = typed(of_chunk(schema, 7, ChunkPiece(DUE, survivors)), file_schema(schema))
     assert values_of(table, "c") == values[skipped:]
 
 

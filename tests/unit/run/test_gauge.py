@@ -48,7 +48,7 @@ class FakeSchemas:
             raise SourceError("no statistics", hint="analyze")
         return [TableEstimate(table, self.rows, None, "primary key") for table in tables]
 
-    def key_predicate(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> str:
+    def keys(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
         raise NotImplementedError
 
 
