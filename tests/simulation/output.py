@@ -14,8 +14,8 @@ from tests.simulation.cluster import Cluster
 
 
 class Output:
-    """The consumer: applies the merged log and objects to every row that is not the source's own state at its commit_ts. `faults`: keys whose
-    rows somebody else has changed here since they were last applied."""
+    """The consumer: applies the merged log and objects to every row that is not the source's own state at its commit_ts. `faults`: keys
+    whose rows somebody else has changed here since they were last applied."""
 
     def __init__(self, cluster: Cluster, disk: MemoryDisk, rng: Random) -> None:
         self.cluster, self.disk, self.rng = cluster, disk, rng
