@@ -88,7 +88,7 @@ def dumpstart(
     ] = "",
     keys: Annotated[
         list[str] | None,
-        typer.Option(help='Only these handle keys of a table: \'shop.orders:[1,2,["a","b"]]\'. May be repeated, for other tables.'),
+        typer.Option(help='Only these handle keys: \'shop.orders:[1,["a","b"]]\'. One without a row is deleted in the sinks. Repeatable.'),
     ] = None,
     where: Annotated[
         list[str] | None,

@@ -37,8 +37,8 @@ def skip(
 
     The row stays in the log's folder, skips/SEGMENT-ORDINAL.json, with the message's bytes and the reason. The log, the metrics,
     dumpquery and a replay's report count it. A row that can be decoded is never skipped. What the row changed is missing in the outputs
-    from then on: a dump of the table (dumpstart --tables, or --keys) brings back a row that was inserted or updated. No dump removes
-    one that was deleted. Correct the cause first: a row that is skipped stays skipped, also if a later version can decode it.
+    from then on: a dump of its key (dumpstart --keys) brings back a row that was inserted or updated, and removes one that was deleted.
+    Correct the cause first: a row that is skipped stays skipped, also if a later version can decode it.
     """
     from sidecar.config import read_config
     from sidecar.core.model import Seq

@@ -9,10 +9,11 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pyarrow as pa
 import pymysql
 import pytest
 
-from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
 from sidecar.process.background import Background
@@ -22,7 +23,8 @@ from spark_merge.sinks.mysql import pool, session, workers
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Underway, position_of
 from spark_merge.sinks.mysql.session import SqlServer, SqlSession, Warned
-from spark_merge.sinks.mysql.tables import read_table
+from spark_merge.sinks.mysql.statements import Puts, SqlTexts
+from spark_merge.sinks.mysql.tables import read_table, target_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import SqlBlock, SqlJob, SqlWorker
 from spark_merge.sinks.position import OutputState
@@ -335,3 +337,23 @@ def test_a_target_that_is_slow_with_each_row_is_no_hang(mariadb: MariaDb, tmp_pa
     assert found.returncode == 0, found.stderr
     assert float(found.stdout) > limit_s
     assert len(place.rows()[table]) == len(changes)
+
+
+def test_a_dumps_delete_removes_the_row_of_exactly_its_text(target: SqlSession) -> None:
+    """The target's collation takes `ABC` for `abc`, whose row is there at the source."""
+    database = f"exact{next(numbers)}"
+    name = TableName(database, "t")
+    target.change(f"CREATE DATABASE {database}")
+    try:
+        target.change(f"CREATE TABLE {name} (k varchar(9) CHARACTER SET latin1 COLLATE latin1_swedish_ci, n int, PRIMARY KEY (k, n))")
+        target.change(f"INSERT INTO {name} VALUES ('abc', 1), ('d''e', 1), ('f', 2)")
+        schema = TableSchema(name, (Column("k", "text"), Column("n", "int")), ("k", "n"))
+        found = read_table(target, name)
+        assert found is not None
+        texts = SqlTexts(schema, target_table(schema, name, found, target.flavour))
+        keys = pa.table({"k": ["ABC", "d'e", "f"], "n": ["1", "1", "1"]})
+        for sql in Puts(0, texts, keys, deletes=True).statements(known=0, batched=True):
+            target.change(sql)
+        assert target.rows(f"SELECT k, n FROM {name} ORDER BY k") == (("abc", 1), ("f", 2))
+    finally:
+        target.change(f"DROP DATABASE {database}")

@@ -164,6 +164,15 @@ def test_a_key_predicate_picks_exactly_its_rows(mariadb: MariaDb, schemas: TidbS
     assert mariadb.execute(f"SELECT s FROM app.t WHERE {predicate} ORDER BY s") == (("a\\",), ("中'",))
 
 
+def test_keys_come_back_in_canonical_text_and_each_once(mariadb: MariaDb, schemas: TidbSchemas) -> None:
+    mariadb.execute("CREATE TABLE app.t (n decimal(5,1), d datetime(3), i int, PRIMARY KEY (n, d, i))")
+    same = [("1.50", "2024-01-01 00:00:00", "007"), ("1.5", "2024-01-01 00:00:00.000", "7")]
+    assert schemas.keys(TABLE, [*same, ("-0.0", "2024-01-01 00:00:00.12", "-1")]) == (
+        ("1.5", "2024-01-01 00:00:00.000", "7"),
+        ("0.0", "2024-01-01 00:00:00.120", "-1"),
+    )
+
+
 def test_no_keys_pick_no_rows(mariadb: MariaDb, schemas: TidbSchemas) -> None:
     mariadb.execute("CREATE TABLE app.t (id int PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
     assert mariadb.execute(f"SELECT * FROM app.t WHERE {schemas.key_predicate(TABLE, [])}") == ()
@@ -173,14 +182,14 @@ def test_no_keys_pick_no_rows(mariadb: MariaDb, schemas: TidbSchemas) -> None:
 def test_a_key_that_does_not_fit_is_refused(mariadb: MariaDb, schemas: TidbSchemas, key: tuple[str, ...]) -> None:
     mariadb.execute("CREATE TABLE app.t (id int PRIMARY KEY)")
     with pytest.raises(RefusedRequest, match=r"--keys of app\.t"):
-        schemas.key_predicate(TABLE, [("1",), key])
+        schemas.keys(TABLE, [("1",), key])
 
 
 def test_keys_of_a_table_without_one_are_refused(mariadb: MariaDb, schemas: TidbSchemas) -> None:
     mariadb.execute("CREATE TABLE app.heap (id int)")
     for name in ("heap", "nowhere"):
         with pytest.raises(RefusedRequest, match=f"app.{name} does not exist or has no key"):
-            schemas.key_predicate(TableName("app", name), [("1",)])
+            schemas.keys(TableName("app", name), [("1",)])
 
 
 def test_a_cluster_that_limits_selects_loses_no_table(mariadb: MariaDb, schemas: TidbSchemas) -> None:

@@ -35,6 +35,7 @@ from sidecar.core.keyset import Key
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkFenced, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName
 from sidecar.errors import ConfigError, StorageFull
+from sidecar.log.absent import parted
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.ticdc.event_filter import Through, dump_scope
 from tests.lanes import examples
@@ -316,13 +317,39 @@ def test_what_the_changefeeds_filter_lets_through_is_what_a_chunk_has(db: MariaD
 
 def test_keys_that_were_asked_for_outlive_a_rename_of_their_table(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.a (id int PRIMARY KEY)", "INSERT INTO app.a SELECT seq FROM app.seq_1_to_9")
-    asked = TidbSchemas(db.settings()).key_predicate(TableName("app", "a"), [("3",), ("5",), ("7",)])
     with dumping(db.settings()) as dumper:
-        event, rows = dumper.read(chunk("a", where=asked, rows_max=1))
-        assert rows == [("3",)]
+        assert dumper.read(chunk("a", keys=(("3",), ("5",))))[1] == [("3",), ("5",)]
         db.execute("RENAME TABLE app.a TO app.b")
         dumper.source.follow(TidbSchemas(db.settings()).tables())
-        assert dumper.read(chunk("b", 1, after=event.file.last, where=asked))[1] == [("5",), ("7",)]
+        assert dumper.read(chunk("b", 1, keys=(("7",),)))[1] == [("7",)]
+
+
+def test_of_the_keys_that_were_asked_for_those_without_a_row_stand_first_in_the_file(db: MariaDb, schema: str) -> None:
+    """A key is absent by its own text: the server finds the row of `b` for `B`, and another output may have both."""
+    db.execute("CREATE TABLE app.t (k varchar(5) COLLATE utf8mb4_general_ci, n int, v int, PRIMARY KEY (k, n))")
+    db.execute("INSERT INTO app.t VALUES ('a', 1, 5), ('b', 1, NULL), ('c', 1, 7)")
+    with dumping(db.settings()) as dumper:
+        event, _ = dumper.read(chunk("t", keys=(("a", "1"), ("B", "1"), ("a", "2"), ("c", "1"))))
+        absent, rows = parted(dumper.files[event.file.path])
+    assert rows_of(absent) == [("B", "1", None), ("a", "2", None)]
+    assert sorted(rows_of(rows)) == [("a", "1", "5"), ("b", "1", None), ("c", "1", "7")]
+    assert (event.file.rows, event.file.absent, event.file.last, event.exhausted) == (5, 2, None, True)
+
+
+def test_a_row_that_the_filter_hides_is_neither_dumped_nor_absent(db: MariaDb, schema: str) -> None:
+    db.execute("CREATE TABLE app.t (id int PRIMARY KEY, v int)", "INSERT INTO app.t VALUES (1, 1), (2, 9), (3, NULL)")
+    with dumping(db.settings()) as dumper:
+        event, _ = dumper.read(chunk("t", keys=(("1",), ("2",), ("3",), ("4",)), where="t.v < 5 -- a comment"))
+        absent, rows = parted(dumper.files[event.file.path])
+    assert (rows_of(absent), rows_of(rows)) == ([("4", None)], [("1", "1")])
+
+
+def test_a_key_that_no_longer_fits_the_tables_key_fails_with_the_way_out(db: MariaDb, schema: str) -> None:
+    db.execute("CREATE TABLE app.t (id int PRIMARY KEY)")
+    with dumping(db.settings()) as dumper:
+        failed = dumper.fails(chunk("t", keys=(("one",),)))
+    assert "'one' is no value of key column id" in failed.reason
+    assert "present keys" in failed.hint
 
 
 def test_the_plan_of_a_chunk_tells_a_predicate_that_is_wrong_before_a_dump_does(db: MariaDb, schema: str) -> None:

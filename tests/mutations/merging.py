@@ -37,6 +37,13 @@ MERGING = [
         EDGES,
     ),
     Mutation(
+        "a key that the source did not have is deleted though the window has a change of it",
+        "spark_merge/merge.py",
+        "_untouched(schema, absent, keys, first=0)",
+        "_untouched(schema, absent, keys.slice(0, 0), first=0)",
+        MERGE,
+    ),
+    Mutation(
         "tasks put survivors before the window's last changes",
         "spark_merge/task.py",
         'due[-1].high_ts, side="right"',

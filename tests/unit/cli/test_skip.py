@@ -110,4 +110,4 @@ def test_help_says_what_it_means(monkeypatch: pytest.MonkeyPatch, capsys: Said) 
     text = " ".join(capsys.readouterr().out.split())
     assert "".join((skip.__doc__ or "").split()) in "".join(text.split())
     assert "A row that can be decoded is never skipped." in text
-    assert "No dump removes one that was deleted" in text
+    assert "removes one that was deleted" in text

@@ -20,6 +20,7 @@ from sidecar.core.keyset import (
     quoted_table,
     read_as,
     rowid_key,
+    spelled,
     thinned,
     unreadable,
     up_to,
@@ -255,3 +256,33 @@ def test_thinning_nothing_is_nothing() -> None:
 
 def test_the_keys_columns_come_in_its_own_order() -> None:
     assert key_columns(TableSchema(TABLE, (A, B, C), ("c", "a"))) == (C, A)
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "expected"),
+    [
+        (Column("c", "int"), "-007", "-7"),
+        (Column("c", "bit", length=8), "007", "7"),
+        (Column("c", "year"), "0", "0000"),
+        (Column("c", "decimal", scale=2), "1.5", "1.50"),
+        (Column("c", "decimal", scale=0), "-0", "0"),
+        (Column("c", "decimal", scale=30), "-0.000000000000000000000000000001", "-0.000000000000000000000000000001"),
+        (Column("c", "double"), "1e3", "1000.0"),
+        (Column("c", "set", elements=("a", "b", "c")), "c,a", "a,c"),
+        (Column("c", "time", scale=1), "-001:02:03", "-01:02:03.0"),
+        (Column("c", "time"), "-00:00:00.0", "00:00:00"),
+        (Column("c", "datetime", scale=3), "2024-01-02 03:04:05.6", "2024-01-02 03:04:05.600"),
+        (Column("c", "text"), "A ", "A "),
+    ],
+)
+def test_a_value_of_a_key_has_one_canonical_text(column: Column, text: str, expected: str) -> None:
+    assert spelled(column, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [(Column("c", "decimal", scale=1), "1.55"), (Column("c", "datetime", scale=1), "2024-01-02 03:04:05.67")],
+)
+def test_digits_that_the_column_does_not_have_are_no_key(column: Column, text: str) -> None:
+    with pytest.raises(NotAKey, match="more digits"):
+        spelled(column, text)

@@ -12,7 +12,8 @@ from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.messages import ChunkRead
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.plan import CHUNK_BYTES_TARGET, CHUNK_ROWS_MIN, FIRST_CHUNK_ROWS_MAX, HELD_CHUNKS, SPANS_MAX, Plan, Work
-from sidecar.core.progress import Span, TableProgress
+from sidecar.core.progress import KEYS_A_SPAN, Span, TableProgress, unread
+from sidecar.core.schema_step import SchemaFate, TableStep
 
 A, B = TableName("s", "a"), TableName("s", "b")
 NUMBERS = count()
@@ -201,3 +202,28 @@ def test_the_few_rows_at_the_end_of_a_range_say_nothing_about_the_next_one(rows:
     sizes(p, lambda asked: asked / 2000, 3)
     read(p, claimed(p), chunk(A, "x", rows=rows), read_s=0.2)
     assert p.rows_wanted(A, at_most=10_000) == 2000
+
+
+def test_keys_are_read_in_lists_and_the_log_says_which_are_left() -> None:
+    keys = tuple((str(number),) for number in range(KEYS_A_SPAN + 2))
+    p = Plan((TableProgress(A, unread(keys), keys=keys, whole=False),))
+    first, second = claimed(p), claimed(p)
+    assert p.claim() is None
+    assert (p.keys(first), p.keys(second)) == (keys[:KEYS_A_SPAN], keys[KEYS_A_SPAN:])
+    assert p.bounds_wanted(first) == 0
+    file = read(p, second, chunk(A, None, rows=2), exhausted=True)
+    p.closed(window(file))
+    assert p.progress[A].spans == (Span(keys=(0, KEYS_A_SPAN)),)
+    assert not p.complete()
+    again = Plan(tuple(p.progress.values()))
+    work = claimed(again)
+    assert again.keys(work) == keys[:KEYS_A_SPAN]
+    again.closed(window(read(again, work, chunk(A, None), exhausted=True)))
+    assert again.complete()
+
+
+def test_a_table_that_is_read_again_is_asked_for_all_its_keys() -> None:
+    keys = (("1",), ("2",))
+    p = Plan((TableProgress(A, (), keys=keys, whole=False, complete_at=CommitTs(9)),))
+    p.change([TableStep(A, B, SchemaFate.AGAIN)], next_seq=Seq(7))
+    assert p.progress == {B: TableProgress(B, unread(keys), keys=keys, whole=False, since_seq=Seq(7))}

@@ -10,7 +10,7 @@ from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexP
 from sidecar.errors import SinkError
 from sidecar.ticdc.dispatch import Hashing, PartitionRule
 from spark_merge.contract import CHANGES
-from spark_merge.sinks.kafka.partitions import partitions, verify
+from spark_merge.sinks.kafka.partitions import by_handle_key, partitions, verify
 
 ITEM = TableSchema(
     TableName("shop", "item"),
@@ -121,3 +121,18 @@ def test_timestamps_are_hashed_in_the_servers_zone() -> None:
     found = partitions(PartitionRule("index-value", hashing=Hashing(zone="Asia/Shanghai")), schema, rows, 2**31 - 1)
     texts = (b"at2024-03-01 07:59:59.12", b"at0000-00-00 00:00:00.00")
     assert list(found) == [modulo(crc32(b"st") ^ crc32(text)) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("rule", "decides"),
+    [
+        (PartitionRule("table"), True),
+        (PartitionRule("ts"), True),
+        (PartitionRule("index-value"), True),
+        (PartitionRule("index-value", index="uk_name"), False),
+        (PartitionRule("columns", columns=("id",)), True),
+        (PartitionRule("columns", columns=("id", "state")), False),
+    ],
+)
+def test_whether_the_handle_key_alone_decides(rule: PartitionRule, decides: bool) -> None:
+    assert by_handle_key(rule, ITEM) is decides
