@@ -24,8 +24,9 @@ class Merged:
     place: str
 
     def refused(self, head: Head, why: str) -> SinkError:
+        text = _text(head) or "a step of a DDL"
         return SinkError(
-            f"the DDL {_text(head)!r} cannot be carried out on {self.tables}: {why}",
+            f"the DDL {text!r} cannot be carried out on {self.tables}: {why}",
             hint=f"bring the table to what TiDB has by hand and add ddl-done={head.upto_ts} to the sink's URI; or deliver a new dump to "
             f"a new {self.place}; mode=append follows this DDL",
         )
@@ -54,8 +55,9 @@ def checked_effects(head: Head, decided: Collection[CommitTs] = ()) -> list[Tabl
     found, ts = effects(head), head.upto_ts
     arrived = ", ".join(str(effect.name) for effect in found if effect.fate is TableFate.ARRIVED)
     if arrived and ts not in decided:
+        statement = repr(_text(head)) if head.ddls else "whose statement is not in the log"
         raise SinkError(
-            f"segment {head.seq}, DDL at commit_ts {ts}, {_text(head)!r}: rows of {arrived} arrive without a change event of each",
+            f"segment {head.seq}, the DDL at commit_ts {ts}, {statement}: rows of {arrived} arrive without a change event of each",
             hint=f"add ddl-done={ts} to the sink's URI: the sink continues without these rows. Then dump {arrived}. A SQL target needs the"
             " table first: create it, or carry out the DDL, by hand",
         )
@@ -63,7 +65,7 @@ def checked_effects(head: Head, decided: Collection[CommitTs] = ()) -> list[Tabl
 
 
 def _text(head: Head) -> str:
-    return "; ".join(ddl.query for ddl in head.ddls) or "a step of a DDL"
+    return "; ".join(ddl.query for ddl in head.ddls)
 
 
 def check_key(schema: TableSchema, by: str) -> None:
