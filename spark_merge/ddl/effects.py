@@ -97,6 +97,8 @@ class TableEffect:
 
 def effects(head: Head) -> list[TableEffect]:
     """In the order of the DDLs that name the tables, then of the schemas; of a table that no DDL names, where its schema changed."""
+    if not head.ddls and head.next_schemas is head.schemas:
+        return []
     ddls = [ddl for ddl in logged_ddls(head, head.ddls) if ddl.record.schema != MARK_TABLE.schema]
     found: list[tuple[int, TableEffect]] = []
     unexplained = {number for number, ddl in enumerate(ddls) if ddl.problem}

@@ -1,11 +1,14 @@
-"""Schema changes at targets that keep tables as they are in TiDB and carry no statement out themselves: what no such target can follow."""
+"""Schema changes at targets that keep tables: what no such target can follow.
+
+- A table that arrives with rows of which the log has no change event stops every such target in the same way (`checked_effects`).
+- `Merged` is of targets that keep tables as they are in TiDB and execute no statement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from sidecar.core.model import TableName, TableSchema
+from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
@@ -21,17 +24,17 @@ class Merged:
     place: str
 
     def refused(self, head: Head, why: str) -> SinkError:
-        text = "; ".join(ddl.query for ddl in head.ddls) or "a step of a DDL"
+        text = _text(head) or "a step of a DDL"
         return SinkError(
             f"the DDL {text!r} cannot be carried out on {self.tables}: {why}",
             hint=f"bring the table to what TiDB has by hand and add ddl-done={head.upto_ts} to the sink's URI; or deliver a new dump to "
-            f"a new {self.place}; mode=append follows every DDL",
+            f"a new {self.place}; mode=append follows this DDL",
         )
 
     def followed(self, head: Head, routes: Routes, place: Callable[[TableName], object]) -> list[TableEffect]:
         """Of the segment's DDLs. `place`: of a table of the log at the target. Raises SinkError for what cannot be followed, whether the
         table has rows or not."""
-        found = effects(head)
+        found = checked_effects(head)
         for effect in found:
             if effect.problem is not None:
                 raise self.refused(head, effect.problem.message) from effect.problem
@@ -44,6 +47,25 @@ class Merged:
                     hint=f"add the route {effect.name}=>{routes.target(effect.before.name)} to routes=, so that its rows stay there",
                 )
         return found
+
+
+def checked_effects(head: Head, decided: Collection[CommitTs] = ()) -> list[TableEffect]:
+    """What the segment's DDLs did. `decided`: the DDLs that the operator has decided, by commit_ts. Raises SinkError for a table that
+    arrives with rows of which the log has no change event."""
+    found, ts = effects(head), head.upto_ts
+    arrived = ", ".join(str(effect.name) for effect in found if effect.fate is TableFate.ARRIVED)
+    if arrived and ts not in decided:
+        statement = repr(_text(head)) if head.ddls else "whose statement is not in the log"
+        raise SinkError(
+            f"segment {head.seq}, the DDL at commit_ts {ts}, {statement}: rows of {arrived} arrive without a change event of each",
+            hint=f"add ddl-done={ts} to the sink's URI: the sink continues without these rows. Then dump {arrived}. A SQL target needs the"
+            " table first: create it, or carry out the DDL, by hand",
+        )
+    return found
+
+
+def _text(head: Head) -> str:
+    return "; ".join(ddl.query for ddl in head.ddls)
 
 
 def check_key(schema: TableSchema, by: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from threading import Thread
 from time import monotonic
 from typing import Any
@@ -13,15 +14,19 @@ import pytest
 
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema, ts_at
-from sidecar.errors import SinkError, UnsupportedDdl
+from sidecar.errors import OwnershipLost, SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.rowcodec.kv_layout import kv_table_of
 from spark_merge.contract import Head
 from spark_merge.ddl.routes import Routes, routes_of
+from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Decided, Intent, MemoryDdlPosition
 from spark_merge.sinks.mysql.ddl_dialect import Dialect
 from spark_merge.sinks.mysql.ddl_picture import pictures
+from spark_merge.sinks.mysql.position import Tasks, Underway
+from spark_merge.sinks.mysql.sink import NotedDdls
+from spark_merge.sinks.position import PositionKeeper
 from tests.lanes import LANE
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.mariadb import MariaDb
@@ -309,6 +314,38 @@ def test_a_former_worker_that_slept_before_its_statement_carries_out_nothing(two
         DdlRunner(lambda: OneConnection(two_tables), Sleeps(), DdlSettings("log-1")).carry_out(head)
     assert texts(two_tables, "a") == ["of b"]
     assert len(position.statements) == 1
+
+
+def test_a_worker_that_was_replaced_before_it_held_the_lock_carries_out_nothing(two_tables: MariaDb) -> None:
+    """It has read the intent of a worker that died, and is frozen until another one has carried the DDL out and rows have come."""
+    store = MemoryPositions[Underway, Tasks]()
+    died, frozen, later = (PositionKeeper[Underway, Tasks](store, log_id="log-1", remedy="") for _ in range(3))
+    head, settings = ddl("TRUNCATE TABLE a", table="a"), DdlSettings("log-1")
+
+    def unable() -> OneConnection:
+        found = OneConnection(two_tables)
+        found.rows = partial(_without_ddl, found.rows)  # type: ignore[method-assign]
+        return found
+
+    def overtaken() -> OneConnection:
+        later.open(None)
+        DdlRunner(partial(OneConnection, two_tables), NotedDdls(later), settings).carry_out(head)
+        two_tables.execute("INSERT INTO app.a VALUES (2, 'later')")
+        return OneConnection(two_tables)
+
+    died.open(None)
+    with pytest.raises(Died):
+        DdlRunner(unable, NotedDdls(died), settings).carry_out(head)
+    frozen.open(None)
+    with pytest.raises(OwnershipLost):
+        DdlRunner(overtaken, NotedDdls(frozen), settings).carry_out(head)
+    assert texts(two_tables, "a") == ["later"]
+
+
+def _without_ddl(plain: Callable[..., tuple[tuple[Any, ...], ...]], sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]:
+    if _DDL.match(sql):
+        raise Died(sql)
+    return plain(sql, values)
 
 
 def test_a_statement_of_a_former_worker_that_still_runs_is_waited_for(two_tables: MariaDb) -> None:

@@ -318,6 +318,20 @@ MERGING = [
         EFFECTS % "tables",
     ),
     Mutation(
+        "a table that arrives with rows begins without them",
+        "spark_merge/sinks/table_ddl.py",
+        "if arrived and ts not in decided:",
+        "if False:",
+        EFFECTS % "tables",
+    ),
+    Mutation(
+        "OpenSearch: the index of a table that no statement drops is deleted",
+        "spark_merge/sinks/opensearch/changes.py",
+        "case TableFate.GONE, _, _:",
+        "case TableFate.GONE, None, _:",
+        "tests/unit/sinks/test_opensearch_changes.py",
+    ),
+    Mutation(
         "a TIMESTAMP becomes the text that it has in UTC",
         "spark_merge/ddl/conversion.py",
         '"time", "datetime", "enum", "set"})',
@@ -380,5 +394,12 @@ MERGING = [
         "                if found != expected or not",
         "                if not",
         "tests/contract/test_positions.py::TestMysql::test_a_request_that_arrives_late_changes_nothing",
+    ),
+    Mutation(
+        "at a SQL target a worker that was replaced while it waited for the lock carries out a DDL",
+        "spark_merge/sinks/mysql/ddl.py",
+        "        self._position.check_owner()\n",
+        "",
+        "tests/integration/test_sql_ddl.py::test_a_worker_that_was_replaced_before_it_held_the_lock_carries_out_nothing",
     ),
 ]

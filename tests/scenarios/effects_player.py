@@ -42,6 +42,7 @@ from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
 from spark_merge.sinks.opensearch.changes import changes
 from spark_merge.sinks.sqlite import tables as sqlite
+from spark_merge.sinks.table_ddl import checked_effects
 from tests.support.kv_encoder import NOT_NULL, info
 from tests.support.kv_encoder import column as kv_column
 
@@ -225,6 +226,7 @@ def _clickhouse(head: Head) -> None:
 
 
 def _mysql(head: Head) -> None:
+    checked_effects(head)
     for ddl in logged_ddls(head, head.ddls):
         if ddl.record.schema == MARK_TABLE.schema:
             continue

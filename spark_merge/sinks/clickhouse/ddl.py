@@ -23,13 +23,14 @@ from spark_merge.sinks.clickhouse.alter import BY_HAND, change
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.server import identifier, quoted
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables, Note, There
+from spark_merge.sinks.table_ddl import checked_effects
 
 _ASIDE = "__moving"
 
 
 def followed(head: Head) -> list[TableEffect]:
     """What the segment's DDLs did. Raises UnsupportedDdl for a text that cannot be read, SinkError for what the target cannot follow."""
-    found = effects(head)
+    found = checked_effects(head)
     for effect in found:
         if effect.problem is not None:
             raise effect.problem

@@ -23,6 +23,7 @@ from spark_merge.sinks.clickhouse.tables import ClickHouseTables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, ClickHouseSettings, settings_of
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
 from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.sinks.table_ddl import checked_effects
 
 CHUNK_PARTS = 4
 
@@ -62,12 +63,14 @@ class ClickHouseSink:
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
         first, last = batch.heads[0], batch.heads[-1]
-        if last.ddls:
+        if last.ddls or last.upto_ts in self._settings.done:
             self._known.clear()
             self._position.check()
             self._position.check_next(first.seq)
             self._journal.note_written(Accepted.of(last.manifest), log_id=self._position.state.log_id)
             Ddls(self._tables, self._position.check).carry_out(last)
+        else:
+            checked_effects(last)
         self._position.accept(Accepted.of(last.manifest), first=first.seq)
         self._fresh = False
 

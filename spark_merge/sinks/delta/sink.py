@@ -36,7 +36,7 @@ from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, FolderIdentity, owner_of
 from spark_merge.sinks.folder.output import OutputFolder, segment_of
 from spark_merge.sinks.kind import SinkKind, SinkUri
-from spark_merge.sinks.table_ddl import check_key
+from spark_merge.sinks.table_ddl import check_key, checked_effects
 
 TABLES_AT_ONCE_MAX = 8
 """Whose commits wait for the storage side by side."""
@@ -78,10 +78,12 @@ class DeltaSink:
         places = self._places(batch.heads)
         self._side_by_side(partial(self._bring, places[name], found, moment) for name, found in sorted(files.items()))
         self._known.update((batch.heads[0].schemas[name], _made(places[name])) for name in files)
-        if batch.heads[-1].ddls:
+        last = batch.heads[-1]
+        checked_effects(last, self._settings.ddl_done)
+        if last.ddls:
             self._known.clear()
             if self._settings.mode == "merge":
-                self._alter(batch.heads[-1], moment)
+                self._alter(last, moment)
         self._output.accept(batch.heads, [segment_of(head, []) for head in batch.heads])
         self._forget_staged(file for found in files.values() for file in found)
 

@@ -26,7 +26,7 @@ class DeltaSettings:
         "`append`: the log of changes. `merge`: the tables as they are.", shown="must be given")  # fmt: skip
     commit_s: float = commit_interval()
     routes: Routes = routes("The place that a table of the source has.")
-    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "With `merge`: DDLs that the operator carried out by hand.")
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand, see below.")
 
 
 def settings_of(uri: SinkUri) -> DeltaSettings:

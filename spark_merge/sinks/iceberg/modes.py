@@ -11,7 +11,6 @@ from pyiceberg.table import Table
 
 from sidecar.core.model import TableName, TableSchema
 from spark_merge.contract import Head, has_rows
-from spark_merge.ddl.effects import effects
 from spark_merge.sinks.iceberg.ddl import LakeAltered
 from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
 from spark_merge.sinks.iceberg.lake import LakeChange
@@ -20,6 +19,7 @@ from spark_merge.sinks.iceberg.position import Standings
 from spark_merge.sinks.iceberg.types import Mode
 from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.iceberg.writer import LakeFile, LakeTarget
+from spark_merge.sinks.table_ddl import checked_effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class AppendMode:
         """Those that have other columns under their names, or are there under a name that no table had."""
         if last.schemas is last.next_schemas:
             return {}
-        columns = {(one.before, one.after): one.columns for one in effects(last)}
+        columns = {(one.before, one.after): one.columns for one in checked_effects(last, self.settings.ddl_done)}
         found = {}
         for name, after in last.next_schemas.items():
             before = last.schemas.get(name)

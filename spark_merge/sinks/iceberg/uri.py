@@ -71,7 +71,7 @@ class IcebergSettings:
     retyped: Retyped = option("changed-types", one_of(*_RETYPED), "refuse",
         "With `append`, for a column whose new type Iceberg does not widen to. `refuse`: the sink stops. `anew`: the column is dropped "
         "and added, and is null in older rows.")  # fmt: skip
-    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "With `merge`: DDLs that the operator carried out by hand.")
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand, see below.")
 
     def secrets(self) -> Iterator[str]:
         for name, value in self.properties.items():
@@ -135,10 +135,9 @@ def settings_of(uri: SinkUri) -> IcebergSettings:
 
 
 def _check(settings: IcebergSettings, given: Mapping[str, str]) -> None:
-    mode, tables = settings.mode, settings.tables
-    other = {"append": "ddl-done", "merge": "changed-types"}[mode]
-    if other in given:
-        raise SinkError(f"{other}= is nothing to mode={mode}", hint=f"leave out {other}=: deploy/ICEBERG-SINK.md, schema changes")
+    tables = settings.tables
+    if settings.mode == "merge" and "changed-types" in given:
+        raise SinkError("changed-types= is nothing to mode=merge", hint="leave out changed-types=: deploy/ICEBERG-SINK.md, schema changes")
     if given.get("type", "").lower() == "hadoop":
         raise SinkError(
             "a hadoop catalog is none that pyiceberg has, and it has no exclusive commit on an object store",

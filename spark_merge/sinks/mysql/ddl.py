@@ -5,9 +5,9 @@
 - A DDL commits by itself at any server, so it cannot share a transaction with the position: what the tables were before it is noted
   with the intent, and after a death the tables themselves tell whether it was carried out (ddl_picture.py). What they leave open
   stops, with both pictures, until the operator says.
-- One connection, under a lock of the server's that names the log: it is taken before the intent is noted, and the statement goes over
-  that connection or not at all. A later owner ends the connection of a former one that sleeps, so that one which wakes up between intent
-  and statement carries out nothing; where a statement still runs it is waited for, by asking again.
+- One connection, under a lock of the server's that names the log, and the statement goes over that connection or not at all. The owner is
+  checked once the lock is held: a worker that was replaced before that executes nothing. A later owner ends the idle connection of an
+  earlier one, so that a worker that was replaced after it executes nothing either; it waits for a statement that still runs.
 - ADD INDEX is awaited as any other. (TiCDC goes on after a while, and hears of no failure.)
 - The session's clock is the source's: a new column's CURRENT_TIMESTAMP is what the source put in the rows, where the log tells it.
 """
@@ -77,6 +77,8 @@ class Intent:
 class DdlPosition(Protocol):
     """Where the sink keeps how far it is. Each call is durable when it returns, and raises OwnershipLost for a former owner."""
 
+    def check_owner(self) -> None: ...
+
     def intent(self) -> Intent | None:
         """The one that was noted last."""
 
@@ -89,6 +91,9 @@ class DdlPosition(Protocol):
 class MemoryDdlPosition:
     def __init__(self) -> None:
         self.noted: dict[str, Any] | None = None
+
+    def check_owner(self) -> None:
+        """Its worker is the only one."""
 
     def intent(self) -> Intent | None:
         return None if self.noted is None else Intent.of_json(self.noted)
@@ -169,6 +174,7 @@ class DdlRunner:
         if not text:
             return None
         _lock(session, self._settings.lock, step)
+        self._position.check_owner()
         _set_up(session, dialect, step)
         now = pictures(session, dialect, places(step.statement))
         if noted is not None and _is_done(session, dialect, step, noted, now):

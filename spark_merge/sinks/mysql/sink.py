@@ -30,6 +30,7 @@ from spark_merge.sinks.mysql.tables import TargetTable, keys_sum, read_tables
 from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, SqlSettings, settings_of
 from spark_merge.sinks.mysql.writer import SqlWriter
 from spark_merge.sinks.position import PositionKeeper
+from spark_merge.sinks.table_ddl import checked_effects
 
 TABLES_KNOWN_S = 600
 """How long what a table of the target has is believed; our own DDLs, and every error, make it be read anew."""
@@ -75,6 +76,7 @@ class SqlSink:
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
         first, last = batch.heads[0], batch.heads[-1]
+        checked_effects(last, self._settings.decided)
         if last.ddls:
             self._note_written(first)
             self._known.clear()
@@ -127,8 +129,11 @@ class NotedDdls:
 
     position: PositionKeeper[Underway, Tasks]
 
-    def intent(self) -> Intent | None:
+    def check_owner(self) -> None:
         self.position.check()
+
+    def intent(self) -> Intent | None:
+        self.check_owner()
         underway = self.position.state.detail
         return None if underway is None or underway.ddl is None else Intent.of_json(json.loads(underway.ddl))
 

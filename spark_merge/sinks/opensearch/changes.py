@@ -1,11 +1,12 @@
 """What a segment's DDLs did to the tables (spark_merge/ddl/effects.py), as far as it concerns their indices.
 
-    dropped   it is gone                                          made      it is there and has no rows yet
+    dropped   a statement drops it, or moves it out of the log    made      it is there and has no rows yet
     emptied   it is there and lost its rows                       kept      its rows stay, perhaps under another name, in other columns
 
-Rows that come or go with no change of theirs (a partition that is exchanged, emptied or dropped; a table that comes back, comes from
-outside the changefeed, or loses its key) cannot be known from a log: refused by name, unless the operator lets the table begin anew. So is
-a text that is not understood, unless the log's ids show what became of the table.
+- Rows that come or go without a change event (a partition that is exchanged, emptied or dropped; a table that comes back, comes from
+  outside the changefeed, or loses its key) cannot be known from a log: the sink stops, unless the operator lets the table begin again.
+  So it does at a text that is not understood, unless the log's ids show what became of the table.
+- A table that the log does not have any more, and no statement says why, keeps its index.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion, conversion
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
+from spark_merge.sinks.table_ddl import checked_effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,15 @@ def ours(schemas: Mapping[TableName, TableSchema]) -> dict[TableName, TableSchem
     return {name: schema for name, schema in schemas.items() if has_rows(schema)}
 
 
+def arrived(head: Head) -> list[TableSchema]:
+    """Tables that the segment's DDLs bring, with rows that are in no change event."""
+    return [effect.after for effect in effects(head) if effect.fate is TableFate.ARRIVED and effect.after is not None]
+
+
 def changes(head: Head, *, anew: bool = False) -> Changes:
     """`anew`: tables that cannot be followed begin again without rows. Raises SinkError for what cannot be followed."""
     found = Changes()
-    for effect in effects(head):
+    for effect in effects(head) if anew else checked_effects(head):
         try:
             _one(found, effect)
         except SinkError as error:
@@ -83,11 +90,11 @@ def _one(found: Changes, effect: TableEffect) -> None:
     match effect.fate, effect.before, effect.after:
         case TableFate.UNKEYED, _, _:
             raise SinkError(effect.unkeyed, hint="")
-        case TableFate.UNKNOWN, TableSchema(), _:
-            raise SinkError(effect.problem.message if effect.problem else "", hint="") from effect.problem
-        case TableFate.ARRIVED, _, _:
-            raise SinkError(f"{effect.name} comes with rows that no change of it tells", hint="")
-        case TableFate.CREATED | TableFate.EMPTIED, old, new:
+        case TableFate.UNKNOWN | TableFate.GONE, TableSchema(), _ if effect.problem is not None:
+            raise SinkError(effect.problem.message, hint="") from effect.problem
+        case TableFate.GONE, _, _:
+            pass  # no statement says that its rows are gone
+        case TableFate.CREATED | TableFate.ARRIVED | TableFate.EMPTIED, old, new:
             _begin_anew(found, old, new)
         case _, TableSchema() as old, None:
             found.dropped.append(old)

@@ -84,12 +84,16 @@ class IndexDdlRunner:
         return name
 
     def _make(self, schema: TableSchema) -> None:
+        """An index that the operator has made is taken. One of this log has the rows of an earlier table of this name, and is replaced."""
         alias = self._alias(schema)
-        if (found := self.indices.there([alias]).get(alias)) is not None:
+        found = self.indices.there([alias]).get(alias)
+        if found is None:
+            self.still_ours()
+            self.indices.make(alias, schema, self.since)
+        elif self.indices.of_this_log(found) and found.name != physical(alias, self.since):
+            self._go_over(found.name, self.indices.make(alias, schema, self.since, aliased=False), alias)
+        else:
             self.indices.fit(schema, found)
-            return
-        self.still_ours()
-        self.indices.make(alias, schema, self.since)
 
     def _rename(self, kept: list[KeptIndex]) -> None:
         """All in one step: names may be swapped."""

@@ -111,6 +111,9 @@ class Indices:
             if "error" not in answered or "mappings" in answered["error"]:
                 yield from (IndexThere.of_json(name, found) for name, found in answered.items())
 
+    def of_this_log(self, index: IndexThere) -> bool:
+        return bool(index.log_id) and continues(index.log_id, self._log_id)
+
     # ---- what a schema asks ------------------------------------------------------------------------------------------------
 
     def misfits(self, schema: TableSchema, index: IndexThere | None) -> Iterator[tuple[str, str]]:
@@ -119,7 +122,7 @@ class Indices:
         yield from problems(schema)
         if index is None:
             return
-        if index.log_id and not continues(index.log_id, self._log_id):
+        if index.log_id and not self.of_this_log(index):
             yield (
                 f"index {index.name} has the rows of log {index.log_id}, this is log {self._log_id}",
                 "give each changefeed indices of its own by index= or routes=; for a new log of the same one, delete it and dump again",

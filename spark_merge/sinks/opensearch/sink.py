@@ -18,7 +18,7 @@ from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.cut import stages, tables_with_rows
 from spark_merge.sinks.kind import SinkKind, SinkUri
-from spark_merge.sinks.opensearch.changes import changes, ours
+from spark_merge.sinks.opensearch.changes import arrived, changes, ours
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.ddl import IndexDdlRunner
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
@@ -97,6 +97,7 @@ class OpenSearchSink:
     def _carry_out(self, first: Head, last: Head) -> None:
         settings = self._settings
         if last.upto_ts in settings.done:
+            self._make_arrived(last)
             return
         settings.names.check(ours(last.next_schemas))
         found = changes(last, anew=last.upto_ts in settings.anew)
@@ -110,6 +111,15 @@ class OpenSearchSink:
         IndexDdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(found)
         if settings.refresh == "accept":
             self._refresh(ours(last.next_schemas).keys())
+
+    def _make_arrived(self, last: Head) -> None:
+        """Empty indices, where the operator has made none."""
+        schemas = arrived(last)
+        there = self._indices.there(map(self._alias, schemas))
+        for schema in schemas:
+            if self._alias(schema) not in there:
+                self._position.check()
+                self._indices.make(self._alias(schema), schema, last.seq + 1)
 
     def _refresh(self, tables: Iterable[TableName]) -> None:
         """What was written is found by searches from here on."""

@@ -17,9 +17,10 @@ from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head
 from spark_merge.ddl.conversion import Conversion, conversion
-from spark_merge.ddl.effects import TableEffect, TableFate, effects
+from spark_merge.ddl.effects import TableEffect, TableFate
 from spark_merge.encode.block import Block, image_columns
 from spark_merge.sinks.sqlite.database import quoted
+from spark_merge.sinks.table_ddl import checked_effects
 
 
 def made(schema: TableSchema) -> str:
@@ -52,15 +53,17 @@ def statements(head: Head, done: Collection[CommitTs]) -> list[str]:
     """Of the DDLs that end `head`, but those that the operator has done by hand. All tables that change are copied first, then what they
     were is dropped, then the copies get their names: so tables may exchange names. Raises SinkError for what cannot be followed."""
     copies, drops, renames = list[str](), list[str](), list[str]()
-    for effect in effects(head) if head.upto_ts not in done else ():
+    for effect in checked_effects(head) if head.upto_ts not in done else ():
         if effect.rows_leave:
             raise _refused(head, effect, "rows leave with a partition, without a change event of each")
         match effect.fate:
             case TableFate.CREATED:
-                continue
-            case TableFate.DROPPED | TableFate.GONE | TableFate.EMPTIED:
-                assert effect.before is not None, "it was there"
-                drops.append(f"DROP TABLE IF EXISTS {_name(effect.before.name)}")
+                drops.append(f"DROP TABLE IF EXISTS {_name(effect.name)}")  # of that name, which is gone at the source
+            case TableFate.DROPPED | TableFate.EMPTIED:
+                drops.append(f"DROP TABLE IF EXISTS {_name(_before(effect).name)}")
+            case TableFate.GONE:
+                if effect.problem is not None:
+                    raise _refused(head, effect, effect.problem.message) from effect.problem
             case TableFate.KEPT | TableFate.RENAMED:
                 if effect.changes_columns or (effect.before is not None and effect.before.name != effect.name):
                     copy = quoted(f"_ticdc_dump_copy_{len(renames)}")

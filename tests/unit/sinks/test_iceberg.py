@@ -57,7 +57,6 @@ def test_a_name_that_a_catalog_cannot_tell_from_anothers_is_refused_with_the_way
         ("iceberg://prod", "a catalog and a namespace"),
         ("iceberg:///lake", "a catalog and a namespace"),
         (PLACE + "&mode=merge&changed-types=anew", "changed-types= is nothing to mode=merge"),
-        (PLACE + "&ddl-done=5", "ddl-done= is nothing to mode=append"),
         (PLACE + "&mode=merge&ddl-done=soon", "no list of commit_ts"),
         (PLACE + "&mode=upsert", "is none of append, merge"),
         (PLACE + "&type=hadoop", "hadoop catalog"),
