@@ -23,6 +23,7 @@ from tests.support.sql_place import fill, room
 pytestmark = pytest.mark.xdist_group("sql-live")
 
 COPY = "shop_copy"
+SPOILT = "account"
 INITIAL_ROWS, ROWS_PER_S = (300, 150) if LANE.whole else (150, 200)
 WRITES_PER_S = 200
 """Less than any machine delivers: a dump waits for a sink that is behind, so one that never catches up ends no dump."""
@@ -83,4 +84,34 @@ def test_whatever_dies_the_target_equals_the_source(tmp_path: Path, names: list[
             except Exception as error:
                 error.add_note((tmp_path / "sidecar.log").read_text()[-4000:])
                 error.add_note((tmp_path / "worker.log").read_text()[-4000:])
+                raise
+
+
+def test_rows_that_somebody_spoilt_are_right_after_a_dump_of_their_keys(tmp_path: Path) -> None:
+    """Rows that are missing, are too many or have another value, beside writes to the same table."""
+    with Rig(tmp_path, initial_rows=INITIAL_ROWS) as rig, MariaDb(tmp_path / "target") as target:
+        uri = f"mysql://{target.user}:{quote(target.password, safe='')}@{target.host}:{target.port}/?create-tables=true"
+        config = rig.sidecar_config(sinks=[f"{uri}&routes={quote(f'{SCHEMA}.*=>{COPY}.*')}"], log=f"file://{tmp_path}/log")
+        with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar, rig.workload(writes_per_s=WRITES_PER_S) as workload:
+            try:
+                start_dump(sidecar, rows_per_s=10_000)
+                await_finished(sidecar)
+                dumped_ts = max(int(table["complete_at_tso"]) for table in sidecar.ask("dumpquery")["tables"])
+                await_progress(sidecar, lambda found: int(found["delivered_tso"]) >= dumped_ts)
+                table = f"{COPY}.{SPOILT}"
+                ids = [int(key) for (key,) in target.execute(f"SELECT id FROM {table} ORDER BY id LIMIT 9")]
+                extra = [10**9 + 1, 10**9 + 2]
+                target.execute(f"DELETE FROM {table} WHERE id IN ({ids[0]}, {ids[3]})")
+                target.execute(f"UPDATE {table} SET note = 'spoilt' WHERE id = {ids[2]}")
+                for number in extra:
+                    taken = f"{number}, '{number}', balance, level, created"
+                    target.execute(f"INSERT INTO {table} (id, email, balance, level, created) SELECT {taken} FROM {table} LIMIT 1")
+                sidecar.ask("dumpstart", "--keys", f"{SCHEMA}.{SPOILT}:{[*ids, *extra]}")
+                workload.stop()
+                await_finished(sidecar)
+                truth = rig.truth()
+                await_progress(sidecar, lambda found: int(found["delivered_tso"]) >= truth.ts)
+                assert not copied(target, truth)
+            except Exception as error:
+                error.add_note((tmp_path / "sidecar.log").read_text()[-4000:])
                 raise

@@ -31,8 +31,8 @@ DUMPS = [
     Mutation(
         "what a dump reads again is of the pass before",
         "sidecar/core/plan.py",
-        "since_seq=next_seq) if fate is SchemaFate.AGAIN",
-        "since_seq=table.since_seq) if fate is SchemaFate.AGAIN",
+        "since_seq=next_seq, name=name) if fate is SchemaFate.AGAIN",
+        "since_seq=table.since_seq, name=name) if fate is SchemaFate.AGAIN",
         "tests/unit/test_pipeline.py::test_a_table_that_a_dump_reads_again_has_a_pass_of_its_own_in_the_log_whoever_owns_the_dump",
     ),
     Mutation(

@@ -151,8 +151,8 @@ MERGING = [
     Mutation(
         "survivors before the window's changes",
         "spark_merge/rule.py",
-        "OutputRow(manifest.seq, window.high_ts, RANK_CHUNK",
-        "OutputRow(manifest.seq, window.low_ts, RANK_CHUNK",
+        "                    window.high_ts,\n                    RANK_CHUNK,\n",
+        "                    window.low_ts,\n                    RANK_CHUNK,\n",
         "tests/unit/merge/test_rule.py::test_survivors_come_after_every_change_of_the_window",
     ),
     Mutation(

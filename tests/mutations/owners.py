@@ -128,7 +128,7 @@ LOGS = [
     Mutation(
         "what is left of another log's dump keeps its cursors",
         "sidecar/core/progress.py",
-        "tables=tuple(TableProgress(table.table, where=table.where, since_seq=since_seq) for table in stored.tables),",
+        "tables=tuple(afresh(table, since_seq=since_seq) for table in stored.tables),",
         "tables=stored.tables,",
         f"{OF_PROGRESS}[another log]",
     ),
