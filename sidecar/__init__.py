@@ -11,6 +11,7 @@
     preflight/    what would make a dump wrong or stuck                    process/   threads, servers, TLS: nothing of data
     replay/       a recording as the cluster                               verify/    compares an output with the truth
     pump/         a pump of TiDB-Binlog, a process of its own              pump_client/  what writes to a pump
+    history/      the last dumps and verifications. Pure
 
 Imports point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.
 """

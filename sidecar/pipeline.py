@@ -8,7 +8,7 @@ nothing and repeats harmlessly (the simulation crashes between each pair).
     1  chunk file        written by the source before it reports ChunkRead
     2  segment data      rows <= upto_ts, in order
     3  manifest          exclusive: from here on the segment exists, with the windows that closed in it and the progress
-    4  progress store    the projection that operators read
+    4  progress store    the projection that operators read, and the history with it
     5  acknowledge       TiCDC's consumer offsets
 """
 
@@ -29,6 +29,7 @@ from sidecar.core.progress import Progress, newest
 from sidecar.core.schema_step import Beside, Rewrites, SchemaFate, TableStep, check_marks_go_on, not_carried, own_name, steps
 from sidecar.core.sequence import NO_TS, NO_TS_YET, Sequence, Spill
 from sidecar.errors import LogBroken, RefusedRequest
+from sidecar.history.recorder import DumpRecorder
 from sidecar.log.layout import logged_progress
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.pace.controller import Controller
@@ -61,7 +62,7 @@ class Dumper(Protocol):
 class Outside:
     """Everything that is not pure, by port. `deliveries` None: nobody tells, and the sinks hold no dump back. `through`: whether the
     rows of a table that a DDL brings may be dumped, and the SQL predicate of those that may (empty: all). `newest_ts`: above it nothing
-    can be yet, by this machine's clock. `beside`: whether the feed's rows beside a DDL that writes a table anew are right."""
+    can be yet, by this machine's clock; `wall_ms`: since 1970, by the same. `beside`: whether rows beside a DDL that rewrites are right."""
 
     feed: Feed
     codec: Codec
@@ -75,6 +76,7 @@ class Outside:
     deliveries: Deliveries | None = None
     through: Callable[[TableName], tuple[bool, str]] = lambda _: (True, "")
     newest_ts: Callable[[], CommitTs] = lambda: NO_TS_YET
+    wall_ms: Callable[[], int] = lambda: 0
     beside: Beside = Beside.RIGHT
 
 
@@ -115,6 +117,7 @@ class Pipeline:
         self._paid_until_s = self._heard_s = self._last_segment_s
         self._unheard = 0
         self.outage: Outage | None = None
+        self.recorder = DumpRecorder(outside.progress.history, outside.wall_ms, dump.progress, after_ts=sequence.after_ts)
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:
@@ -162,6 +165,7 @@ class Pipeline:
                 self.outside.requests.answer(refused)
             else:
                 self.outage = None  # who asks does not want to wait
+                self.recorder.asked(request)
                 self._save_progress()
                 self.outside.requests.answer(None)
         return taken
@@ -315,6 +319,7 @@ class Pipeline:
         found, once_more = self.rewrites.passed(found, before, after, ddls, self.dump.progress)
         self.dump.changed([step for one in found if (step := self._offered(one)) is not None])
         if once_more is not None:
+            self.recorder.asked(once_more, last=self.dump.progress)
             self.dump.request(once_more)
         self.tables = after
         self.outside.source.follow(after)
@@ -329,7 +334,7 @@ class Pipeline:
 
     def _save_progress(self) -> None:
         if (progress := self._progress()) is not None:
-            self.outside.progress.save(progress)
+            self.outside.progress.save(progress, self.recorder.due(progress))
 
     def _progress(self) -> Progress | None:
         """The dump's, with the log that its cursors are of."""

@@ -1,6 +1,6 @@
 """What the pipeline needs from the outside, as contracts. What a dump cannot do without has a twin in memory that is shipped, and Feed,
-Puller, SegmentLog, Source, ProgressStore and Ownership have one suite each in tests/contract, which the twin and the real thing pass:
-tests/test_tidy.py::PORTS says which.
+Puller, SegmentLog, Source, ProgressStore, OperationHistory and Ownership have one suite each in tests/contract, which the twin and the
+real thing pass: tests/test_tidy.py::PORTS says which.
 
 Methods raise errors of `sidecar.errors` only; adapters translate their drivers' errors at the edge.
 """
@@ -16,6 +16,7 @@ from sidecar.core.messages import Command, Request, SourceEvent
 from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
+from sidecar.history.entry import HistoryEntry
 from sidecar.log.manifest import DataFile, Manifest
 from sidecar.pace.sinks import ReportTimes, SinkDelivery
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
@@ -148,13 +149,30 @@ class Schemas(Protocol):
         those of tables that are replicated. Raises FeedError for a row whose table cannot be known."""
 
 
+class OperationHistory(Protocol):
+    """The last HISTORY_MAX operations of a changefeed. Their ids are letters and digits. The owner alone writes, from any thread."""
+
+    def find(self, operation_id: str) -> HistoryEntry | None:
+        """None for one that is not there. One that cannot be read is reported, and is as not there."""
+
+    def entries(self) -> Sequence[HistoryEntry]:
+        """Newest first: in the opposite order of their first `record`. As `find`."""
+
+    def record(self, *entries: HistoryEntry) -> None:
+        """Durable when it returns, all or none. One whose id is there is replaced; another one is added, and the oldest go. Raises
+        OwnershipLost, and CoordinationLost if it may have been carried out or not: then it may be repeated."""
+
+
 class ProgressStore(Protocol):
     """Where the dump's progress and state survive. It follows the log and may be behind it, never ahead of it."""
 
+    @property
+    def history(self) -> OperationHistory: ...
+
     def load(self) -> Progress | None: ...
 
-    def save(self, progress: Progress) -> None:
-        """Durable when it returns."""
+    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
+        """Durable when it returns, and `entries` in the history with it, in one step."""
 
 
 @dataclass(frozen=True, slots=True)

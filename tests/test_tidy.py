@@ -35,18 +35,21 @@ _BELOW = {
     "codecs": "rowcodec core errors",
     "ticdc": "codecs schema core errors",
     "log": "pace core process errors",
-    "ports": "log rowcodec pace core errors",
-    "pipeline": "ports log codecs.contract pace core errors",
-    "adapters": "ports ticdc log rowcodec schema binlog core config process errors",
+    "history": "core errors",
+    "ports": "history log rowcodec pace core errors",
+    "history.recorder": "ports history core errors",
+    "pipeline": "history ports log codecs.contract pace core errors",
+    "adapters": "history ports ticdc log rowcodec schema binlog core config process errors",
     "feeds": "adapters ports log ticdc codecs rowcodec schema partition binlog core config process errors",
     "pump_client": "binlog core config process errors",
-    "control": "adapters ports ticdc pace core config process errors",
+    "control": "adapters history ports ticdc pace core config process errors",
     "run": "control feeds adapters pipeline ports log ticdc codecs binlog pace core config process errors",
     "pump": "feeds adapters binlog core config process errors",
     "preflight": "run control feeds adapters log ticdc core config errors process spark_merge",
     "verify": "log core errors spark_merge.sinks",
-    "replay": "verify feeds adapters pipeline ports log ticdc codecs rowcodec schema partition pace core errors process spark_merge",
-    "cli": "pump replay verify preflight run control adapters log ticdc core config errors process spark_merge",
+    "replay": "verify feeds adapters pipeline history ports log ticdc codecs rowcodec schema partition pace core errors process"
+    " spark_merge",
+    "cli": "pump replay verify preflight run control adapters history log ticdc core config errors process spark_merge",
     "__main__": "cli",
     "spark_merge.ddl": "log rowcodec schema core errors spark_merge.contract",
     "spark_merge": "log ticdc codecs rowcodec schema partition pace core errors process",
@@ -89,9 +92,9 @@ WALLS = {
 """Who may import a third party's library. A sink's folder may import its own driver: give the driver a line here."""
 
 PURE = (
-    "sidecar.core", "sidecar.binlog", "sidecar.pace", "sidecar.schema", "sidecar.rowcodec", "sidecar.codecs", "sidecar.ticdc",
-    "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes", "sidecar.feeds.binlog.joining", "spark_merge.sinks.kafka.claims",
-    "spark_merge.sinks.kafka.position_records",
+    "sidecar.core", "sidecar.history", "sidecar.binlog", "sidecar.pace", "sidecar.schema", "sidecar.rowcodec", "sidecar.codecs",
+    "sidecar.ticdc", "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes", "sidecar.feeds.binlog.joining",
+    "spark_merge.sinks.kafka.claims", "spark_merge.sinks.kafka.position_records",
 )  # fmt: skip
 IMPURE_MODULES = {"time", "random", "os", "logging", "socket", "threading", "subprocess", "asyncio", "secrets", "tempfile", "pathlib"}
 PURE_LIBRARIES = {"msgspec", "cramjam", "re2", "google", "ticdc_dump"}
@@ -152,6 +155,7 @@ PORTS = {
     "SegmentLog": ("sidecar/adapters/memory/log.py::MemoryLog", "tests/contract/test_segment_log.py"),
     "Source": ("sidecar/replay/source.py::RecordedSource", "tests/contract/test_sources.py"),
     "ProgressStore": ("sidecar/adapters/memory/progress.py::MemoryProgress", "tests/contract/test_progress_store.py"),
+    "OperationHistory": ("sidecar/adapters/memory/progress.py::MemoryHistory", "tests/contract/test_history.py"),
     "Ownership": ("sidecar/adapters/memory/owner.py::MemoryOwner", "tests/contract/test_ownership.py"),
     "Schemas": ("sidecar/adapters/memory/schemas.py::StillSchemas", None),
     "Requests": ("sidecar/replay/operator.py::Script", None),

@@ -1,4 +1,4 @@
-"""The process's own clock, as the pipeline's port."""
+"""The process's own clocks, as the pipeline asks for them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ AHEAD_MAX_S = 3600.0
 def newest_ts() -> CommitTs:
     """Above it no TSO can be yet."""
     return ts_at(int((time() + AHEAD_MAX_S) * 1000))
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970."""
+    return int(time() * 1000)
 
 
 class MonotonicClock:

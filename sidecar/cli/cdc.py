@@ -38,7 +38,7 @@ COMMANDS = {
     "dumprestart": "Stop the dump and start the same one from the beginning",
     "dumpstop": "End the dump",
     "dumpquery": "Show the dump's progress, and what it is waiting for",
-    "dumplist": "List the dumps of a sidecar",
+    "dumplist": "List the last dumps and verifications, and who asked for them",
 }
 ARCHITECTURE_SWITCHES = {"-x", "--newarch"}
 """The real one takes them out of its arguments wherever they are, before cobra sees them (pingcap/ticdc cmd/cdc/main.go)."""

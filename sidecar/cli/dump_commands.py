@@ -28,6 +28,7 @@ from sidecar.core.messages import READERS_MAX, Brackets
 from sidecar.core.model import TableName
 from sidecar.core.progress import OVER
 from sidecar.errors import RefusedRequest
+from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:
@@ -216,22 +217,28 @@ def dumpquery(
 
 def dumplist(
     context: typer.Context,
-    changefeed_id: Annotated[  # noqa: ARG001  # decides who is asked
-        str, typer.Option("--changefeed-id", "-c", help="With --pd: the changefeed whose sidecar is asked.", show_default=False)
+    changefeed_id: Annotated[
+        str, typer.Option("--changefeed-id", "-c", help="The changefeed; default: that of the sidecar that is asked.", show_default=False)
     ] = "",
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", "--keyspace", "-k", help="Only of this namespace; default: all.", show_default=False)
     ] = "",
+    limit: Annotated[int, typer.Option(min=1, max=HISTORY_MAX, help="So many of the newest.")] = HISTORY_MAX,
+    kind: Annotated[OperationKind | None, typer.Option(help="Only of this kind.", show_default=False)] = None,
 ) -> None:
-    """List the dumps of the sidecar that is asked."""
-    from sidecar.cli.dump_view import statuses_table
-    from sidecar.control.wire import status_json
+    """List the last dumps and verifications: scope, who asked, when, result, rows and time. The newest is first."""
+    from sidecar.cli.dump_view import history_table
+    from sidecar.control.wire import KINDS, list_json
 
     call = call_of(context)
-    found = call.client.call("List", pb.ListRequest(namespace=namespace))
+    wire_kind = KINDS[kind] if kind is not None else pb.OPERATION_KIND_UNSPECIFIED
+    request = pb.ListRequest(namespace=namespace, changefeed_id=changefeed_id, limit=limit, kind=wire_kind)
+    found = call.client.call("List", request)
+    if not found.HasField("changefeed"):
+        raise RefusedRequest("this sidecar is of version 0.4.0 or before, and keeps no history", hint="upgrade it; dumpquery has its dump")
     if call.as_json:
-        typer.echo(json.dumps({"dumps": [status_json(status) for status in found.dumps]}))
-    call.console.print(statuses_table(found.dumps))
+        typer.echo(json.dumps(list_json(found)))
+    call.console.print(history_table(found.operations))
 
 
 def _exit_code(status: pb.DumpStatus) -> int | None:

@@ -1,12 +1,13 @@
-"""A dump's status for people, as a picture and as a line; and what a dump would read, and which dumps there are.
+"""A dump's status for people, as a picture and as a line; what a dump would read; and the history of operations.
 
-Made of `DumpStatus` alone, so that what is shown is what the service says. Texts of the server are shown as they are, never
+Made of the service's messages alone, so that what is shown is what the service says. Texts of the server are shown as they are, never
 as markup. Long lists are cut: the tables that move, then a line that says how many there are of the rest; `--json` has all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 
@@ -16,10 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from sidecar.cli.terminal import TerminalLook, moment
-from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words
+from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
+TABLES_LISTED = 3
+"""Of an operation of the history."""
 DDL_CHARS_MAX = 120
 LANE_LAG_SHOWN_S = 2.0
 """Lanes closer to the foremost one than this are fine, and only counted."""
@@ -198,23 +201,47 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     return Group(*lines)
 
 
-def statuses_table(statuses: Iterable[pb.DumpStatus]) -> Table:
+def history_table(operations: Iterable[pb.Operation]) -> Table:
+    """A line for each; the later commands of one are below it."""
     found = Table(box=None, padding=(0, 2), header_style="dim")
-    for heading in ("changefeed", "dump", "state", "tables", "rows", "resolved lag", "waiting for", "owner"):
-        found.add_column(heading, justify="right" if heading in ("tables", "rows", "resolved lag") else "left")
-    for status in statuses:
-        done = sum(table.complete_at_tso > 0 for table in status.tables)
+    for heading in ("started (UTC)", "kind", "id", "result", "rows", "time", "scope", "asked by"):
+        found.add_column(heading, justify="right" if heading in ("rows", "time") else "left")
+    for one in operations:
+        state = STATE_NAMES[one.state]
         found.add_row(
-            Text(f"{status.changefeed.namespace}/{status.changefeed.id}"),
-            status.dump_id or "-",
-            STATE_NAMES[status.state],
-            f"{done:,}/{len(status.tables):,}",
-            f"{sum(table.rows for table in status.tables):,}",
-            f"{status.resolved_lag_s:.1f} s",
-            Text(status.waiting_for),
-            Text(status.owner),
+            clock_time(one.started_ms),
+            KIND_NAMES[one.kind],
+            Text(one.id),
+            Text(f"{state}: {one.result}" if one.result else state, style=STATE_STYLES.get(state, "")),
+            f"{one.rows:,}",
+            duration(one.seconds),
+            Text(_scope(one.scope)),
+            Text(_asker(one.asked_by)),
         )
+        if one.commands:
+            earlier = f"… {one.commands_before:,} earlier commands, " if one.commands_before else ""
+            later = ", ".join(f"{command.command} {clock_time(command.at_ms)} by {_asker(command.asked_by)}" for command in one.commands)
+            found.add_row("", "", "", Text(earlier + later, style="dim"))
     return found
+
+
+def _scope(scope: pb.OperationScope) -> str:
+    names = ", ".join(scope.tables[:TABLES_LISTED])
+    more = scope.table_count - min(len(scope.tables), TABLES_LISTED)
+    parts = [f"{names} and {more:,} more" if more > 0 else names]
+    parts += [f"by keys in {scope.by_keys:,}"] if scope.by_keys else []
+    parts += [f"filtered in {scope.filtered:,}"] if scope.filtered else []
+    parts += [f"to {', '.join(scope.sinks)}"] if scope.sinks else []
+    return "; ".join(parts)
+
+
+def _asker(asker: pb.Asker) -> str:
+    return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
+
+
+def clock_time(ms: int) -> str:
+    """UTC; a dash for none."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if ms else "-"
 
 
 def amount(size: float) -> str:

@@ -98,7 +98,9 @@ def to_be_removed(kept: KeptBehind) -> list[str]:
     lines = [f"changefeed {kept.name}:"]
     if not kept.keys:
         lines.append("  nothing of it is in etcd")
-    lines += [f"  etcd key {key}" for key in kept.keys]
+    history = sum("/history/" in key for key in kept.keys)
+    lines += [f"  etcd key {key}" for key in kept.keys if "/history/" not in key]
+    lines += [f"  the history of {history:,} dumps and verifications in etcd"] if history else []
     lines += [f"  PD's service safe point {name}, if there is one" for name in kept.safe_points]
     lines += [f"  {kept.drainer}: offline from then on" for _ in [kept.drainer] if kept.drainer]
     return lines

@@ -5,7 +5,7 @@
 
 - One request is out at a time, oldest first; `take` gives the same one again until it is answered.
 - A request equal to the newest one that waits joins it: a caller who asks again after a lost answer. It does not join an
-  older one, for what came in between would be overtaken (pause, resume, pause).
+  older one, for what came in between would be overtaken (pause, resume, pause). Who asks is not compared: the first counts.
 - A caller who gives up takes a request back that was not taken yet; one that was taken may still be carried out, which is
   why every request is idempotent and the caller is told to ask again.
 - `abandon` sends all who wait away to ask again, for the process is no longer the owner; `close` does so for good.

@@ -20,12 +20,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import BoundedSemaphore, Event, Lock
-from time import monotonic
+from time import monotonic, time
 from typing import NoReturn
 
 import grpc
@@ -36,12 +36,13 @@ from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, se
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Spool, Subscriptions
-from sidecar.control.wire import dump_status
+from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
+from sidecar.core.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
 from sidecar.core.model import TableName
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import OutOfReach, RefusedRequest, TicdcDumpError, with_hint
+from sidecar.history.entry import HistoryEntry
 from sidecar.ports import Caller, SchemaSource, SlowReads
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc, delivery_pb2
@@ -66,6 +67,7 @@ DETAILS_MAX = 2000
 class Served:
     """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` tells what keeps it from
     that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
+    `asker`: who makes a call. `history`: newest first.
     `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink."""
 
     status: Callable[[], SidecarStatus | None]
@@ -74,6 +76,8 @@ class Served:
     schemas: SchemaSource
     feed_scope: FeedScope
     defaults: DumpSection
+    asker: Callable[[grpc.ServicerContext], Asker]
+    history: Callable[[], Sequence[HistoryEntry]] = lambda: ()
     case_sensitive: bool = False
     rows_per_s_before: Callable[[], float] = lambda: 0.0
     hindered: Callable[[], str] = lambda: ""
@@ -145,9 +149,12 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802
         with _errors_told(context):
+            if request.changefeed_id:
+                self._owned(pb.Changefeed(namespace=request.namespace, id=request.changefeed_id), context)
             status = self._status(context)
-            served = not request.namespace or request.namespace == status.changefeed.namespace
-            return pb.ListResponse(dumps=[dump_status(status)] if served else [])
+            if request.namespace not in ("", status.changefeed.namespace):
+                return pb.ListResponse(changefeed=pb.Changefeed(namespace=status.changefeed.namespace, id=status.changefeed.id))
+            return listed(request, status, self._served.history(), now_ms=int(time() * 1000))
 
     def Watch(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> Iterator[pb.DumpStatus]:  # noqa: N802
         if not self._watchers.acquire(blocking=False):
@@ -247,7 +254,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
         if status.progress is not None and shows(status.progress):
             return dump_status(status)
         try:
-            self._served.requests.submit(request, timeout_s=min(REQUEST_TIMEOUT_S, context.time_remaining() or REQUEST_TIMEOUT_S))
+            asked = replace(request, asker=self._served.asker(context))
+            self._served.requests.submit(asked, timeout_s=min(REQUEST_TIMEOUT_S, context.time_remaining() or REQUEST_TIMEOUT_S))
         except RefusedRequest:
             status = self._published_next(context)
             if status.progress is None or not shows(status.progress):

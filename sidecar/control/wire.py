@@ -14,8 +14,9 @@ from dataclasses import fields
 from typing import Any
 
 from sidecar.control.status import SidecarStatus
-from sidecar.core.messages import Brackets
+from sidecar.core.messages import Asker, Brackets
 from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.history.entry import HistoryEntry, OperationKind, advanced
 from sidecar.pace.controller import SinkState
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -27,10 +28,12 @@ STATES = {
     DumpState.STOPPED: pb.DUMP_STATE_STOPPED,
 }
 BRACKETS = {Brackets.WATERMARK: pb.BRACKETS_WATERMARK, Brackets.SNAPSHOT: pb.BRACKETS_SNAPSHOT}
+KINDS = {OperationKind.DUMP: pb.OPERATION_KIND_DUMP, OperationKind.VERIFICATION: pb.OPERATION_KIND_VERIFICATION}
 
 BRACKETS_ASKED = {pb.BRACKETS_UNSPECIFIED: Brackets.WATERMARK} | {wire: known for known, wire in BRACKETS.items()}
 """What a request means by its brackets."""
 STATE_NAMES: dict[pb.DumpState, str] = {pb.DUMP_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in STATES.items()}
+KIND_NAMES: dict[pb.OperationKind, str] = {pb.OPERATION_KIND_UNSPECIFIED: ""} | {wire: kind.value for kind, wire in KINDS.items()}
 BRACKETS_NAMES: dict[pb.Brackets, str] = {pb.BRACKETS_UNSPECIFIED: ""} | {wire: known.value for known, wire in BRACKETS.items()}
 
 
@@ -99,6 +102,53 @@ def _table(table: TableProgress, status: SidecarStatus) -> pb.TableStatus:
         rows_estimated=status.estimates.get(table.table, 0),
         complete_at_tso=table.complete_at or 0,
     )
+
+
+def listed(request: pb.ListRequest, status: SidecarStatus, entries: Iterable[HistoryEntry], *, now_ms: int) -> pb.ListResponse:
+    """`entries`: newest first. The one of the dump that is there is as far as the dump."""
+    name, progress = status.changefeed, status.progress
+    asked = [entry for entry in entries if request.kind in (pb.OPERATION_KIND_UNSPECIFIED, KINDS[entry.kind])]
+    found = (
+        advanced(entry, progress, now_ms) if progress is not None and progress.dump_id == entry.id else entry
+        for entry in asked[: request.limit or None]
+    )
+    return pb.ListResponse(
+        dumps=[dump_status(status)],
+        changefeed=pb.Changefeed(namespace=name.namespace, id=name.id),
+        operations=[_operation(entry, now_ms) for entry in found],
+    )
+
+
+def _operation(entry: HistoryEntry, now_ms: int) -> pb.Operation:
+    scope = entry.scope
+    return pb.Operation(
+        id=entry.id,
+        kind=KINDS[entry.kind],
+        scope=pb.OperationScope(
+            tables=scope.tables, table_count=scope.table_count, by_keys=scope.by_keys, filtered=scope.filtered, sinks=scope.sinks
+        ),
+        asked_by=_asker(entry.asked_by),
+        started_ms=entry.started_ms,
+        ended_ms=entry.ended_ms,
+        state=STATES[entry.state],
+        result=entry.result,
+        rows=entry.rows,
+        bytes=entry.bytes,
+        chunks=entry.chunks,
+        seconds=entry.running_s_at(now_ms),
+        commands=[pb.OperationCommand(command=one.command, asked_by=_asker(one.asked_by), at_ms=one.at_ms) for one in entry.commands],
+        commands_before=entry.commands_before,
+    )
+
+
+def _asker(asker: Asker) -> pb.Asker:
+    return pb.Asker(name=asker.name, address=asker.address, reason=asker.reason)
+
+
+def list_json(found: pb.ListResponse) -> dict[str, Any]:
+    """The history alone; of the dump that is there, `status_json` has more."""
+    operations = [_json(one) | {"kind": KIND_NAMES[one.kind], "state": STATE_NAMES[one.state]} for one in found.operations]
+    return {"changefeed": _json(found.changefeed), "operations": operations}
 
 
 def status_json(status: pb.DumpStatus) -> dict[str, Any]:

@@ -5,7 +5,7 @@ The pipeline carries commands to the source (TiDB) and brings events back; nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from sidecar.core.chunk import ChunkFile
@@ -175,6 +175,19 @@ class SegmentBuilt:
 
 
 @dataclass(frozen=True, slots=True)
+class Asker:
+    """Who made a request, for the history: `certificate alice`, and the peer's address. The sidecar has a `reason` and no address. Requests
+    do not compare it: one that is made again, from another port, is the same request."""
+
+    name: str
+    address: str = ""
+    reason: str = ""
+
+
+NOT_RECORDED = Asker("not recorded")
+
+
+@dataclass(frozen=True, slots=True)
 class StartDump:
     """Start dump `dump_id` of `tables`. Refused while another dump is not over. `grows`: also of those that appear while it runs.
     `where`: the SQL predicate of each table that has one, by the changefeed's own filter or the operator's. `keys`: of these tables only
@@ -191,11 +204,12 @@ class StartDump:
     keys: tuple[tuple[TableName, tuple[tuple[str, ...], ...]], ...] = ()
     narrowed: tuple[TableName, ...] = ()
     sinks: tuple[str, ...] = ()
+    asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PauseDump:
-    pass
+    asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +225,7 @@ class Settings:
 
     def of(self, chunk_rows: int, pace: Pace) -> tuple[int, Pace]:
         """These chunk rows and this pace, changed."""
-        given = {field.name: value for field in fields(Pace) if (value := getattr(self, field.name)) is not None}
+        given = {one.name: value for one in fields(Pace) if (value := getattr(self, one.name)) is not None}
         return chunk_rows if self.chunk_rows is None else self.chunk_rows, replace(pace, **given)
 
 
@@ -223,16 +237,18 @@ class SetDump:
     """Change a dump that is not over, from its next chunk on."""
 
     settings: Settings
+    asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeDump:
     settings: Settings = UNCHANGED
+    asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class StopDump:
-    pass
+    asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +256,7 @@ class RestartDump:
     """Stop what runs and start the same scope from the beginning under `dump_id`."""
 
     dump_id: str
+    asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
 Request = StartDump | SetDump | PauseDump | ResumeDump | StopDump | RestartDump

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from sidecar.core.keyset import key_columns
-from sidecar.core.messages import StartDump
+from sidecar.core.messages import Asker, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import FeedUnsuitable, UnsupportedDdl
@@ -126,14 +126,20 @@ class Rewrites:
         return _from_the_beginning(progress, found, anew), None
 
 
+def dump_after_ddl(commit_ts: CommitTs) -> tuple[str, Asker]:
+    """The id of the dump that follows rewritten rows, and who asks for it."""
+    return f"{commit_ts:016x}", Asker("sidecar", reason=f"a DDL rewrote rows at commit_ts {commit_ts} (dump.reread_rewritten)")
+
+
 def _once_more(last: Progress, anew: Collection[TableName], commit_ts: CommitTs) -> StartDump | None:
     """A dump of those that the last one had. It takes in what later DDLs rewrite."""
     had = {table.table: table for table in last.tables}
     mine = tuple(name for name in anew if name in had)
     if not mine:
         return None
+    dump_id, asker = dump_after_ddl(commit_ts)
     return StartDump(
-        f"{commit_ts:016x}",
+        dump_id,
         mine,
         last.brackets,
         last.chunk_rows,
@@ -143,6 +149,7 @@ def _once_more(last: Progress, anew: Collection[TableName], commit_ts: CommitTs)
         keys=tuple((name, had[name].keys) for name in mine if had[name].keys),
         narrowed=tuple(name for name in mine if not had[name].whole),
         sinks=last.sinks,
+        asker=asker,
     )
 
 

@@ -5,15 +5,16 @@ The durable steps are those of `pipeline.py`. A crash is an exception that nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
 from sidecar.core.model import Change, Lane, Message, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
+from sidecar.history.entry import HistoryEntry
 from sidecar.log.manifest import DataFile, Manifest
-from sidecar.ports import NOT_KNOWN, Feed, ProgressStore, SegmentLog
+from sidecar.ports import NOT_KNOWN, Feed, OperationHistory, ProgressStore, SegmentLog
 
 T = TypeVar("T")
 
@@ -80,11 +81,15 @@ class MortalProgress:
     stored: ProgressStore
     fate: CrashFate
 
+    @property
+    def history(self) -> OperationHistory:
+        return self.stored.history
+
     def load(self) -> Progress | None:
         return self.stored.load()
 
-    def save(self, progress: Progress) -> None:
-        self.fate.around("progress", lambda: self.stored.save(progress))
+    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
+        self.fate.around("progress", lambda: self.stored.save(progress, entries))
 
 
 @dataclass(frozen=True, slots=True)

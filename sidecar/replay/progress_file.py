@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
+from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.core.progress import Progress, progress_from_json
 from sidecar.errors import LogBroken
+from sidecar.history.entry import HistoryEntry
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 
 
 class FileProgress:
-    """`ProgressStore` in the file `name` of a folder."""
+    """`ProgressStore` in the file `name` of a folder. Its history is this process's: nobody lists a replay."""
 
     def __init__(self, folder: Folder, name: str = "progress.json") -> None:
+        self.history = MemoryHistory()
         self.folder = folder
         self.name = name
 
@@ -32,10 +36,11 @@ class FileProgress:
                 hint="delete the file: it only repeats what the log holds, and is written again from there",
             ) from error
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
         data = json.dumps(progress.to_json(), ensure_ascii=False, separators=(",", ":")).encode()
         with storage_errors(self):
             storage.write_atomically(self.folder, self.name, data)
+        self.history.record(*entries)
 
     def __str__(self) -> str:
         return f"progress file {self.folder}/{self.name}"

@@ -20,8 +20,9 @@ from pathlib import Path
 from threading import Event
 
 import sidecar
-from sidecar.adapters.clock import MonotonicClock, newest_ts
+from sidecar.adapters.clock import MonotonicClock, newest_ts, wall_ms
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd.history import read_history
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.tidb.ranges import slow_reads
@@ -29,6 +30,7 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource, mark_row_id
 from sidecar.adapters.tidb.sql import end_questions
 from sidecar.config import Config
+from sidecar.control.asker import asker_of, token_name
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, serve
 from sidecar.control.service import ControlService, Served
@@ -159,6 +161,8 @@ class Sidecar:
             schemas=self.schemas,
             feed_scope=self.scope,
             defaults=self.config.dump,
+            asker=partial(asker_of, token=token_name(read_token("control", self.config.control))),
+            history=lambda: read_history(self.client, self.root, note),
             rows_per_s_before=lambda: self._rows_per_s,
             hindered=lambda: self.hindered,
             case_sensitive=self.changefeed.filter.case_sensitive,
@@ -290,13 +294,14 @@ class Sidecar:
             log=segments,
             source=source,
             schemas=brought.schemas,
-            progress=EtcdProgress(self.client, self.root, self.ownership, lambda what: say(NewsLine(what, {}, "warning"))),
+            progress=EtcdProgress(self.client, self.root, self.ownership, note),
             requests=self.requests,
             clock=self.clock,
             spill=self.spill,
             deliveries=self.deliveries,
             through=self.scope.through,
             newest_ts=newest_ts,
+            wall_ms=wall_ms,
             beside=beside(config),
         )
 

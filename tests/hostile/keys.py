@@ -11,9 +11,12 @@ from typing import cast
 
 from sidecar.adapters.etcd.changefeed import read_changefeed_info, read_checkpoint_ts, read_life
 from sidecar.adapters.etcd.client import Entry, EtcdClient
+from sidecar.adapters.etcd.history import EtcdHistory, read_history
 from sidecar.adapters.etcd.owner import EtcdOwner, owner
 from sidecar.adapters.etcd.progress import EtcdProgress, load_progress
 from sidecar.config import EtcdSection
+from sidecar.core.messages import NOT_RECORDED
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.ticdc.changefeed import ChangefeedName
 from sidecar.ticdc.changefeed_info import changefeed
 from tests.hostile.attempts import Attempt, Fault, Outcome, refuses
@@ -54,6 +57,8 @@ def attempts() -> Iterator[Attempt]:
     for name, values in _progress():
         yield refuses(f"etcd: progress is {name}", partial(load_progress, _client(values), ROOT))
         yield Attempt(f"etcd: the owner finds progress that is {name}", partial(_passed_over, values))
+    for name, data in _entries():
+        yield Attempt(f"etcd: an entry of the history is {name}", partial(_left_out, data))
     for name, data in NO_JSON.items():
         yield refuses(f"etcd: the owner's key is {name}", partial(owner, _client({f"{ROOT}/owner": data}), ROOT))
         for what, read in _READERS.items():
@@ -80,6 +85,24 @@ def _progress() -> Iterator[tuple[str, dict[str, bytes]]]:
     parts = {"no zlib": b"x", "no JSON": zlib.compress(b"["), "deep": zlib.compress(b"[" * 100_000), "of a number": zlib.compress(b"1")}
     for name, part in parts.items():
         yield f"of a part that is {name}", {head: json.dumps(HEAD | {"parts": 1, "tables": 1}).encode(), f"{head}/g/00000": part}
+
+
+def _entries() -> Iterator[tuple[str, bytes]]:
+    yield from NO_JSON.items()
+    good = HistoryEntry("1" * 16, OperationKind.DUMP, OperationScope(), NOT_RECORDED, 0).to_json()
+    changed: dict[str, object] = {"kind": "backup", "state": "bored", "rows": 1e400, "commands": [{}], "scope": 7, "asked_by": None}
+    for field, value in changed.items():
+        yield f"with {field} {value}", json.dumps(good | {field: value}).encode()
+
+
+def _left_out(data: bytes) -> Outcome:
+    """The others are listed, and the owner goes on."""
+    key, told = f"{ROOT}/history/{'1' * 16}/entry", list[str]()
+    client = _client({key: data})
+    found = [*read_history(client, ROOT, told.append), EtcdHistory(client, ROOT, cast("EtcdOwner", None), told.append).find("1" * 16)]
+    if found != [None] or len(told) != 2:
+        raise Fault(Outcome.ACCEPTED, f"{found}, and told: {told}")
+    return Outcome.HARMLESS
 
 
 def _client(values: dict[str, bytes]) -> EtcdClient:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +29,22 @@ from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.cli import dump_commands
 from sidecar.config import ControlSection, EtcdSection, Tls
 from sidecar.control.answers import EXIT_NOT_FOUND, CallFailed
+from sidecar.control.asker import asker_of, token_name
 from sidecar.control.client import ADDRESS_DEFAULT, Access, ControlClient, find_address, owner_in_etcd
 from sidecar.control.security import CALLS_MAX, HEALTH_PREFIX, HEALTH_WATCHERS_MAX, SERVICE_NAME, serve
 from sidecar.control.service import ControlService
+from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import ConfigError, with_hint
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.process.listening import read_token
 from sidecar.ticdc.changefeed_info import BINLOG
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_port
 from tests.support.services.tls import Authority, Signed
-from tests.unit.control.serving import NAME, Owner, Schemas, Serving, schema, standby
+from tests.unit.control.serving import ALICE, NAME, Owner, Schemas, Serving, schema, standby
 from ticdc_dump.v1 import control_pb2 as pb
 
 pytestmark = pytest.mark.xdist_group("control")
@@ -186,6 +191,36 @@ def test_beyond_this_machine_with_tls_and_token(owner: Owner, authority: Authori
 def test_a_token_does_not_leave_this_machine_unencrypted() -> None:
     with pytest.raises(ConfigError, match="unencrypted"):
         query("10.255.255.1:8310", token=TOKEN)
+
+
+def asked_by(owner: Owner, control: ControlSection, **access: Any) -> Asker:
+    """As the sidecar has it of a start."""
+    name = token_name(read_token("control", control))
+    served = owner.served(asker=partial(asker_of, token=name))
+    with Serving(served, control) as serving, ControlClient(serving.address, Access(patience_s=SHORT_S, **access)) as client:
+        client.call("Start", start())
+    return owner.carried_out[-1].asker
+
+
+def test_a_request_says_who_made_it_by_certificate_token_and_address(
+    owner: Owner, authority: Authority, signed: Signed, token_file: Path
+) -> None:
+    listen = "127.0.0.1:0"
+    tls, client = server_tls(signed, authority.ca_file), server_tls(authority.sign("operator"), authority.ca_file)
+    asker = asked_by(owner, ControlSection(listen=listen, tls=tls, token_file=str(token_file)), tls=client, token=TOKEN)
+    assert asker.name == "certificate operator"
+    host, _, port = asker.address.rpartition(":")
+    assert (host, port.isdecimal()) == ("127.0.0.1", True)
+
+
+def test_a_request_with_the_token_alone_is_by_its_fingerprint(owner: Owner, token_file: Path) -> None:
+    asker = asked_by(owner, ControlSection(listen="127.0.0.1:0", token_file=str(token_file)), token=TOKEN)
+    assert asker.name == token_name(TOKEN)
+    assert TOKEN not in asker.name
+
+
+def test_a_token_that_nobody_asked_for_names_nobody(owner: Owner) -> None:
+    assert asked_by(owner, ControlSection(listen="127.0.0.1:0"), token=TOKEN).name == "not authenticated"
 
 
 # ---- health and reflection -------------------------------------------------------------------------------------------------
@@ -625,13 +660,55 @@ def test_a_watch_of_a_changefeed_without_a_dump_ends_at_once(at: str, capsys: py
     assert run(capsys, "dumpquery", "-c", "cf", "--watch")[0] == 0
 
 
-def test_the_list_shows_what_the_sidecar_has(at: str, capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "dumpstart", "-c", "cf")
+def record(owner: Owner, *kinds: OperationKind) -> None:
+    for number, kind in enumerate(kinds):
+        scope = OperationScope(("shop.orders",), 1)
+        owner.history.record(
+            HistoryEntry(str(number) * 16, kind, scope, ALICE, 1_700_000_000_000, DumpState.FAILED, result="denied", rows=5)
+        )
+
+
+def test_the_list_shows_the_history_newest_first(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
+    record(owner, OperationKind.DUMP, OperationKind.VERIFICATION, OperationKind.DUMP)
     code, out, _ = run(capsys, "dumplist")
     assert code == 0
-    assert "default/cf" in out
-    assert "running" in out
-    assert json.loads(run(capsys, "dumplist", "--json", "-n", "other")[1]) == {"dumps": []}
+    assert [line.split()[2:5] for line in out.splitlines()[1:]] == [
+        ["dump", "2" * 16, "failed:"],
+        ["verification", "1" * 16, "failed:"],
+        ["dump", "0" * 16, "failed:"],
+    ]
+    assert "2023-11-14 22:13:20" in out
+    assert "certificate alice at 10.0.0.7:41000" in out
+    found = json.loads(run(capsys, "dumplist", "-c", "cf", "--json", "--kind", "dump", "--limit", "1")[1])
+    assert found["changefeed"] == {"namespace": "default", "id": "cf"}
+    assert [(one["id"], one["rows"], one["asked_by"]["name"]) for one in found["operations"]] == [("2" * 16, 5, "certificate alice")]
+    assert json.loads(run(capsys, "dumplist", "--json", "-n", "other")[1])["operations"] == []
+    assert run(capsys, "dumplist", "-c", "other")[0] == 4
+
+
+@pytest.mark.parametrize("wrong", [["--limit", "0"], ["--limit", "1001"], ["--kind", "backup"]])
+def test_a_list_of_what_there_is_not_is_a_wrong_usage(at: str, capsys: pytest.CaptureFixture[str], wrong: list[str]) -> None:
+    assert run(capsys, "dumplist", *wrong)[0] == 2
+
+
+def test_a_list_asked_of_a_standby_is_the_owners(
+    serving: Serving, owner: Owner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(owner, OperationKind.DUMP)
+    with Serving(standby(lambda: serving.address)) as other:
+        code, out, _ = run(capsys, "dumplist", "--json", "--sidecar", other.address)
+    assert code == 0
+    assert len(json.loads(out)["operations"]) == 1
+
+
+def test_a_sidecar_of_before_the_history_is_named_as_such(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ControlService, "List", lambda *_: pb.ListResponse(dumps=[pb.DumpStatus(dump_id=FIRST)]))
+    with Serving(owner.served()) as serving:
+        code, _, error = run(capsys, "dumplist", "--sidecar", serving.address)
+    assert code == 3
+    assert "keeps no history" in error
 
 
 def test_ticdcs_flags_that_mean_nothing_here_are_taken(at: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,7 @@ from tests.support.tikv.server import TikvServers
 
 pytestmark = pytest.mark.xdist_group("leaving")
 
+HISTORY = f"history/{'1' * 16}/entry"
 ORDERS = ChangefeedName("default", "default", "orders")
 OTHER = ChangefeedName("default", "default", "orders2")
 FORMER = "1700000000-1"
@@ -106,7 +107,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         made = Place(etcd, servers, tmp_path, client, changefeed(ORDERS, text.encode()).incarnation)
         for name, incarnation in ((ORDERS, made.incarnation), (ORDERS, FORMER), (OTHER, FORMER)):
             root = changefeed_root(name, incarnation)
-            client.transact([], [Put(f"{root}/{key}", b"3") for key in ("epoch", "progress", "progress/a/00000")])
+            client.transact([], [Put(f"{root}/{key}", b"3") for key in ("epoch", "progress", "progress/a/00000", HISTORY)])
             servers.safe_points[service_id(f"{name}/{incarnation}").encode()] = 100
         yield made
 
@@ -117,7 +118,7 @@ def test_what_a_sidecar_kept_is_gone_and_what_is_others_stays(place: Place) -> N
     (place.folder / "log" / f"{0:020d}.json").write_text("{}")
     found = place.removed("--config", str(place.config()), "--yes")
     assert found["removed"] is True
-    assert len(found["etcd_keys"]) == 6
+    assert len(found["etcd_keys"]) == 8
     assert not [key for key in place.entries() if "/orders/" in key and not key.startswith("/tidb/cdc/")]
     assert [key for key in place.entries() if "/orders2/" in key]
     assert place.etcd.get(info_key("orders")), "TiCDC's own is never touched"
@@ -156,7 +157,7 @@ def test_a_dry_run_tells_all_of_it_and_removes_nothing(place: Place) -> None:
 
 def test_an_etcd_that_is_no_pd_has_no_safe_points_to_remove(place: Place) -> None:
     found = place.removed("-c", "orders", "--pd", f"http://{place.etcd.endpoints[0]}", "--yes")
-    assert (len(found["etcd_keys"]), found["service_safe_points"]) == (6, [])
+    assert (len(found["etcd_keys"]), found["service_safe_points"]) == (8, [])
     assert points(FORMER) <= place.safe_points()
     assert "--config" in found["left"][0]["how"]
 

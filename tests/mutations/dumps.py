@@ -72,6 +72,14 @@ DUMPS = [
         "tests/unit/core/test_schema_step.py::test_by_id_where_the_source_tells_ids",
     ),
     Mutation(
+        "the next owner leaves the history behind the recovered progress",
+        "sidecar/history/recorder.py",
+        "self._entry is self._recorded and self._entry.state is progress.state",
+        "self._entry is self._recorded",
+        "tests/unit/history/test_recorder.py::"
+        "test_an_entry_is_brought_to_the_progress_by_the_next_owner_whatever_step_the_last_one_died_at[progress]",
+    ),
+    Mutation(
         "progress saved before the manifest",
         "sidecar/pipeline.py",
         "        outside.log.commit(\n",

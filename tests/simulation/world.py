@@ -42,11 +42,12 @@ from sidecar.core.messages import (
     StopDump,
 )
 from sidecar.core.model import TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress
+from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import MarkRowTaken, RefusedRequest
 from sidecar.log.absent import with_absent
 from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
+from sidecar.ports import OperationHistory
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from tests.simulation.cluster import CHANGEFEED, Cluster, SimFeed, schema_of
 from tests.simulation.output import Output
@@ -212,6 +213,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                 )
                 pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=limits)
                 check_goes_on(pipeline.dump.progress)
+                check_history(stored.history, pipeline.dump.progress)
             if settling:
                 last = StartDump(f"{seed % 2**32:08x}ffffffff", cluster.tables, brackets, chunk_rows)
                 if _is_done(pipeline, cluster):
@@ -234,6 +236,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                 break
         assert step < steps + 5000, f"seed {seed}: does not end: {pipeline and pipeline.dump.progress}"
     output.deliver()
+    check_history(stored.history, pipeline.dump.progress)
     for table in cluster.tables:
         assert output.state[table] == cluster.state_at(table, cluster.ts), f"end state of {table}"
     return Result(
@@ -264,6 +267,17 @@ def keyed_dump(dump_id: str, output: Output, like: StartDump, *, more: Iterable[
     asked = tuple((table, tuple(dict.fromkeys(found))) for table, found in keys.items() if found)
     tables = tuple(table for table, _ in asked)
     return replace(like, dump_id=dump_id, tables=tables, keys=asked, narrowed=tables)
+
+
+def check_history(history: OperationHistory, progress: Progress | None) -> None:
+    """Of all dumps only the last may not be over, and it is as its progress is, at the start of a life and at the end."""
+    if progress is None:
+        return
+    last, *before = history.entries()
+    rows = sum(table.rows for table in progress.tables)
+    assert (last.id, last.state) == (progress.dump_id, progress.state)
+    assert last.rows == rows or last.state not in OVER, f"{last.rows} rows are recorded of {rows}"
+    assert all(entry.state in OVER for entry in before), before
 
 
 def _finish_dump(pipeline: Pipeline, requests: SimRequests, last: StartDump) -> None:

@@ -55,13 +55,14 @@ from sidecar.core.model import (
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.core.schema_step import Beside
 from sidecar.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
+from sidecar.history.entry import HistoryEntry
 from sidecar.log.manifest import DataFile, Manifest
 from sidecar.log.spill import MemorySpill
 from sidecar.pace.controller import NARROW_ROWS
 from sidecar.pace.outage import AGAIN_AFTER_S, Outage
 from sidecar.pace.sinks import BatchDone, SinkDelivery
 from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, Pipeline, PipelineLimits, attach, newest_progress
-from sidecar.ports import NOT_KNOWN, Schemas
+from sidecar.ports import NOT_KNOWN, OperationHistory, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
 TABLE = TableName("s", "t")
@@ -72,6 +73,8 @@ WIDER = SCHEMAS | {TABLE: replace(SCHEMAS[TABLE], columns=(*ID, Column("x", "int
 DUMP = "1" * 16
 LANE = Lane("a")
 START = CommitTs(0)
+WALL_MS = 1_700_000_000_000
+"""Of the clock's beginning."""
 DURABLE = ("chunk file", "segment data", "manifest", "progress", "acknowledge")
 
 
@@ -187,12 +190,16 @@ class NotedProgress:
     stored: MemoryProgress
     notes: Notes
 
+    @property
+    def history(self) -> OperationHistory:
+        return self.stored.history
+
     def load(self) -> Progress | None:
         return self.stored.load()
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
         self.notes.note("progress")
-        self.stored.save(progress)
+        self.stored.save(progress, entries)
 
 
 @dataclass
@@ -319,6 +326,7 @@ class Stage:
             deliveries=self.deliveries,
             through=self.through,
             beside=self.beside,
+            wall_ms=lambda: WALL_MS + int(self.clock.time_s * 1000),
         )
         return attach(outside, changefeed_id="cf", epoch=epoch, limits=PipelineLimits(dump=self.limits))
 

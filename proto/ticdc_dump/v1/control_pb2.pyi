@@ -14,6 +14,12 @@ class Brackets(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BRACKETS_WATERMARK: _ClassVar[Brackets]
     BRACKETS_SNAPSHOT: _ClassVar[Brackets]
 
+class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OPERATION_KIND_UNSPECIFIED: _ClassVar[OperationKind]
+    OPERATION_KIND_DUMP: _ClassVar[OperationKind]
+    OPERATION_KIND_VERIFICATION: _ClassVar[OperationKind]
+
 class DumpState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     DUMP_STATE_UNSPECIFIED: _ClassVar[DumpState]
@@ -25,6 +31,9 @@ class DumpState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 BRACKETS_UNSPECIFIED: Brackets
 BRACKETS_WATERMARK: Brackets
 BRACKETS_SNAPSHOT: Brackets
+OPERATION_KIND_UNSPECIFIED: OperationKind
+OPERATION_KIND_DUMP: OperationKind
+OPERATION_KIND_VERIFICATION: OperationKind
 DUMP_STATE_UNSPECIFIED: DumpState
 DUMP_STATE_RUNNING: DumpState
 DUMP_STATE_PAUSED: DumpState
@@ -201,16 +210,92 @@ class RestartRequest(_message.Message):
     def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., new_dump_id: _Optional[str] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ("namespace",)
+    __slots__ = ("namespace", "changefeed_id", "limit", "kind")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    CHANGEFEED_ID_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     namespace: str
-    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+    changefeed_id: str
+    limit: int
+    kind: OperationKind
+    def __init__(self, namespace: _Optional[str] = ..., changefeed_id: _Optional[str] = ..., limit: _Optional[int] = ..., kind: _Optional[_Union[OperationKind, str]] = ...) -> None: ...
 
 class ListResponse(_message.Message):
-    __slots__ = ("dumps",)
+    __slots__ = ("dumps", "changefeed", "operations")
     DUMPS_FIELD_NUMBER: _ClassVar[int]
+    CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     dumps: _containers.RepeatedCompositeFieldContainer[DumpStatus]
-    def __init__(self, dumps: _Optional[_Iterable[_Union[DumpStatus, _Mapping]]] = ...) -> None: ...
+    changefeed: Changefeed
+    operations: _containers.RepeatedCompositeFieldContainer[Operation]
+    def __init__(self, dumps: _Optional[_Iterable[_Union[DumpStatus, _Mapping]]] = ..., changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ...) -> None: ...
+
+class Operation(_message.Message):
+    __slots__ = ("id", "kind", "scope", "asked_by", "started_ms", "ended_ms", "state", "result", "rows", "bytes", "chunks", "seconds", "commands", "commands_before")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    ASKED_BY_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    kind: OperationKind
+    scope: OperationScope
+    asked_by: Asker
+    started_ms: int
+    ended_ms: int
+    state: DumpState
+    result: str
+    rows: int
+    bytes: int
+    chunks: int
+    seconds: float
+    commands: _containers.RepeatedCompositeFieldContainer[OperationCommand]
+    commands_before: int
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[OperationKind, str]] = ..., scope: _Optional[_Union[OperationScope, _Mapping]] = ..., asked_by: _Optional[_Union[Asker, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., state: _Optional[_Union[DumpState, str]] = ..., result: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., chunks: _Optional[int] = ..., seconds: _Optional[float] = ..., commands: _Optional[_Iterable[_Union[OperationCommand, _Mapping]]] = ..., commands_before: _Optional[int] = ...) -> None: ...
+
+class OperationScope(_message.Message):
+    __slots__ = ("tables", "table_count", "by_keys", "filtered", "sinks")
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    TABLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BY_KEYS_FIELD_NUMBER: _ClassVar[int]
+    FILTERED_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
+    tables: _containers.RepeatedScalarFieldContainer[str]
+    table_count: int
+    by_keys: int
+    filtered: int
+    sinks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tables: _Optional[_Iterable[str]] = ..., table_count: _Optional[int] = ..., by_keys: _Optional[int] = ..., filtered: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class OperationCommand(_message.Message):
+    __slots__ = ("command", "asked_by", "at_ms")
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    ASKED_BY_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    command: str
+    asked_by: Asker
+    at_ms: int
+    def __init__(self, command: _Optional[str] = ..., asked_by: _Optional[_Union[Asker, _Mapping]] = ..., at_ms: _Optional[int] = ...) -> None: ...
+
+class Asker(_message.Message):
+    __slots__ = ("name", "address", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class TableStatus(_message.Message):
     __slots__ = ("schema", "table", "chunks", "rows", "bytes", "rows_estimated", "complete_at_tso")

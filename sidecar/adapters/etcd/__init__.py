@@ -1,3 +1,4 @@
 """TiCDC's own etcd: `messages` of the package etcd3, `client` over them, `owner` the lease, `progress` the projection of the log's
-progress, `changefeed` what TiCDC keeps there, `binlog` the registry of TiDB-Binlog. Nothing below /tidb/cdc is ever written.
+progress, `history` the last operations, `changefeed` what TiCDC keeps there, `binlog` the registry of TiDB-Binlog. Nothing below
+/tidb/cdc is ever written.
 """

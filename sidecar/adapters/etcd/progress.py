@@ -7,6 +7,7 @@
   closed, not with the number of tables. (10,000 tables at once are 2 MB, more than etcd takes.)
 - What does not fit into one transaction is written aside as a new generation, in several, and counts from the head on that
   names it. So a load, which is one read of one revision, never sees half of a save.
+- The entries of the history that are due with a save are in the head's transaction.
 - Every transaction passes the owner's fence and compares the head as it was last seen: a request that etcd carries out late,
   after it was given up and sent again, changes nothing.
 - An etcd that is away for a moment is tried again, for less than the lease; then CoordinationLost.
@@ -26,9 +27,11 @@ from uuid import uuid4
 import stamina
 
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, Entry, EtcdClient, Put
+from sidecar.adapters.etcd.history import HISTORY_OPERATIONS_MAX, EtcdHistory
 from sidecar.adapters.etcd.owner import EtcdOwner
 from sidecar.core.progress import Progress, TableProgress, progress_from_json
 from sidecar.errors import CoordinationError, CoordinationLost, NoProgress
+from sidecar.history.entry import HistoryEntry
 
 PART_TABLES = 8
 """A closed window touches a few tables: smaller parts are more keys, larger ones more bytes for each change."""
@@ -67,6 +70,7 @@ class EtcdProgress:
         self.client = client
         self._notice = notice
         self.owner = owner
+        self.history = EtcdHistory(client, root, owner, notice)
         self._head = f"{root}/progress"
         self._stored: _Stored | None = None
 
@@ -80,25 +84,27 @@ class EtcdProgress:
             self._notice(f"{error.message}: it is written again from the log")
         return self._stored.progress if self._stored else None
 
-    def save(self, progress: Progress) -> None:
-        """Durable when it returns. Raises OwnershipLost if another one owns the changefeed, and CoordinationLost if etcd
+    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
+        """Durable when it returns, with `entries`. Raises OwnershipLost if another one owns the changefeed, and CoordinationLost if etcd
         stays away; then the save may have been carried out or not, and may be repeated."""
         first_s, most_s = RETRY_WAIT_S
         limit_s = self.owner.lease_s * RETRY_LEASES
+        beside: Sequence[Put | Delete] | None = None
         retries = stamina.retry_context(CoordinationLost, attempts=None, timeout=limit_s, wait_initial=first_s, wait_max=most_s)
         for attempt in retries:
             with attempt:
-                self._save(progress)
+                beside = self.history.writes(entries) if beside is None else beside
+                self._save(progress, beside)
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, progress: Progress, beside: Sequence[Put | Delete]) -> None:
         stored = self._stored or self._look()
         changed = _changed(stored.progress, progress)
         if changed is None or len(batches := list(_batches(changed))) > 1:
-            self._rewrite(progress, stored)
+            self._rewrite(progress, stored, beside)
         else:
-            self._write(progress, stored, stored.generation, [*self._puts(stored.generation, batches[0] if batches else {})])
+            self._write(progress, stored, stored.generation, [*self._puts(stored.generation, batches[0] if batches else {}), *beside])
 
-    def _rewrite(self, progress: Progress, stored: _Stored) -> None:
+    def _rewrite(self, progress: Progress, stored: _Stored, beside: Sequence[Put | Delete]) -> None:
         """A new generation under a name of its own, so that nothing of a former attempt can come late into it. What those left
         behind goes first, the former generation with the head."""
         generation = uuid4().hex[:12]
@@ -110,7 +116,8 @@ class EtcdProgress:
             self._transact(stored, [Delete(f"{self._head}/{name}/") for name in left[start : start + OPERATIONS_MAX]])
         for batch in _batches(_parts(progress)):
             self._transact(stored, self._puts(generation, batch))
-        self._write(progress, stored, generation, [Delete(f"{self._head}/{stored.generation}/")] if stored.modified else [])
+        former = [Delete(f"{self._head}/{stored.generation}/")] if stored.modified else []
+        self._write(progress, stored, generation, [*former, *beside])
 
     def _write(self, progress: Progress, stored: _Stored, generation: str, writes: Sequence[Put | Delete]) -> None:
         """The head, and with it what makes it true."""
@@ -204,11 +211,11 @@ def _encoded(progress: Progress) -> bytes:
 
 
 def _batches(parts: Parts) -> Iterator[Parts]:
-    """Cut so that each fits into a transaction beside the head and a delete."""
+    """Cut so that each fits into a transaction beside the head, a delete and what the history writes."""
     batch: Parts = {}
     size = 0
     for part, data in parts.items():
-        if batch and (len(batch) >= OPERATIONS_MAX - 2 or size + len(data) > TRANSACTION_BYTES_MAX):
+        if batch and (len(batch) >= OPERATIONS_MAX - 2 - HISTORY_OPERATIONS_MAX or size + len(data) > TRANSACTION_BYTES_MAX):
             yield batch
             batch, size = {}, 0
         batch[part] = data

@@ -1,2 +1,2 @@
-"""The ports' twins in memory: `clock`, `log`, `progress`, `owner`, `puller`, `schemas`. The contract suites run on them and on the real
-adapters."""
+"""The ports' twins in memory: `clock`, `log`, `progress` (and the history), `owner`, `puller`, `schemas`. The contract suites run on them
+and on the real adapters."""

@@ -1,10 +1,31 @@
-"""The progress store's twin in memory: it keeps the bytes that would be written."""
+"""The twins of progress store and history in memory: they keep the bytes that would be written."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from sidecar.core.progress import Progress, progress_from_json
+from sidecar.history.entry import HISTORY_MAX, HistoryEntry, entry_from_json
+
+
+class MemoryHistory:
+    """`OperationHistory` that keeps the JSON texts by id, oldest first."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, str] = {}
+
+    def find(self, operation_id: str) -> HistoryEntry | None:
+        text = self.stored.get(operation_id)
+        return None if text is None else entry_from_json(json.loads(text))
+
+    def entries(self) -> Sequence[HistoryEntry]:
+        return [entry_from_json(json.loads(text)) for text in reversed(self.stored.values())]
+
+    def record(self, *entries: HistoryEntry) -> None:
+        self.stored |= {entry.id: json.dumps(entry.to_json()) for entry in entries}
+        for operation_id in list(self.stored)[:-HISTORY_MAX]:
+            del self.stored[operation_id]
 
 
 class MemoryProgress:
@@ -12,9 +33,15 @@ class MemoryProgress:
 
     def __init__(self) -> None:
         self.stored: str | None = None
+        self._history = MemoryHistory()
+
+    @property
+    def history(self) -> MemoryHistory:
+        return self._history
 
     def load(self) -> Progress | None:
         return None if self.stored is None else progress_from_json(json.loads(self.stored))
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
         self.stored = json.dumps(progress.to_json())
+        self.history.record(*entries)

@@ -8,15 +8,15 @@ import re
 import pytest
 from rich.console import Console
 
-from sidecar.cli.dump_view import TABLES_SHOWN, amount, duration, look, plain_line, preview_view, status_view, statuses_table
+from sidecar.cli.dump_view import TABLES_SHOWN, amount, duration, history_table, look, plain_line, preview_view, status_view
 from sidecar.cli.terminal import PLAIN_LINE_EVERY_S, View
 from ticdc_dump.v1 import control_pb2 as pb
 
 TSO = 470000000000000000
 
 
-def shown(renderable: object) -> str:
-    console = Console(file=io.StringIO(), width=200)
+def shown(renderable: object, *, width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(renderable)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -181,8 +181,29 @@ def test_a_table_without_statistics_is_not_told_as_an_empty_one() -> None:
     assert "about 0 rows, " in shown(preview_view(pb.DumpPreview(tables=[empty])))
 
 
-def test_the_list_is_a_line_a_dump() -> None:
-    assert "default/cf" in shown(statuses_table([status(table(1, rows=7))]))
+def test_the_history_is_a_line_an_operation_with_its_later_commands_below() -> None:
+    alice, sidecar = pb.Asker(name="certificate alice", address="10.0.0.7:41000"), pb.Asker(name="sidecar", reason="a DDL rewrote rows")
+    dump = pb.Operation(
+        id="1" * 16,
+        kind=pb.OPERATION_KIND_DUMP,
+        scope=pb.OperationScope(tables=["s.a", "s.b", "s.c", "s.d"], table_count=1_234, by_keys=1, filtered=2, sinks=["lake"]),
+        asked_by=alice,
+        started_ms=1_700_000_000_000,
+        state=pb.DUMP_STATE_FAILED,
+        result="a SELECT was denied",
+        rows=12_345,
+        seconds=61.2,
+        commands=[pb.OperationCommand(command="set readers=2", asked_by=alice, at_ms=1_700_000_001_000)],
+        commands_before=3,
+    )
+    again = pb.Operation(id="2" * 16, kind=pb.OPERATION_KIND_VERIFICATION, asked_by=sidecar, state=pb.DUMP_STATE_FINISHED)
+    lines = [re.sub(" {2,}", "  ", line.strip()) for line in shown(history_table([dump, again]), width=400).splitlines()]
+    assert lines[1] == (
+        "2023-11-14 22:13:20  dump  1111111111111111  failed: a SELECT was denied  12,345  1 min 1 s"
+        "  s.a, s.b, s.c and 1,231 more; by keys in 1; filtered in 2; to lake  certificate alice at 10.0.0.7:41000"
+    )
+    assert lines[2] == "… 3 earlier commands, set readers=2 2023-11-14 22:13:21 by certificate alice at 10.0.0.7:41000"
+    assert lines[3] == "-  verification  2222222222222222  finished  0  ?  sidecar (a DDL rewrote rows)"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,9 @@ def test_people_read_what_goes_and_what_stays_with_the_way_to_remove_it() -> Non
         "  etcd key /r/1/epoch",
         "  PD's service safe point ticdc-dump-x, if there is one",
     ]
+    history = tuple(f"/r/1/history/{number:016x}/entry" for number in range(1_000))
+    told = remove.to_be_removed(replace(KEPT, keys=(*KEPT.keys, *history)))
+    assert told[1:3] == ["  etcd key /r/1/epoch", "  the history of 1,000 dumps and verifications in etcd"]
     assert remove.staying(KEPT) == ["what stays:", "  a log", "    delete it"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.text import Text
 
 from sidecar.cli import terminal
-from sidecar.cli.dump_view import look, preview_view, status_view, statuses_table
+from sidecar.cli.dump_view import history_table, look, preview_view, status_view
 from sidecar.cli.terminal import TerminalLook, View, console_for, tell
 from sidecar.errors import ConfigError
 from sidecar.process.printable import printable
@@ -32,6 +32,15 @@ STATUS = pb.DumpStatus(
     tables=[pb.TableStatus(schema=EVIL, table=EVIL, rows=1)],
     lanes=[pb.LaneStatus(lane=EVIL, resolved_tso=1, lag_s=9.0), pb.LaneStatus(lane="b", resolved_tso=2)],
     sinks=[pb.SinkStatus(sink=EVIL)],
+)
+
+ASKER = pb.Asker(name=EVIL, address=EVIL, reason=EVIL)
+OPERATION = pb.Operation(
+    id=EVIL,
+    scope=pb.OperationScope(tables=[EVIL], table_count=1, sinks=[EVIL]),
+    asked_by=ASKER,
+    result=EVIL,
+    commands=[pb.OperationCommand(command=EVIL, asked_by=ASKER)],
 )
 
 
@@ -60,7 +69,7 @@ def test_no_text_of_others_reaches_a_terminal_as_a_command(
     console = console_for(as_json=False)
     assert console.is_terminal is in_terminal
     preview = pb.DumpPreview(tables=[pb.TablePreview(schema=EVIL, table=EVIL, refused=EVIL)], refusals=[EVIL])
-    for one in (status_view(STATUS), statuses_table([STATUS]), preview_view(preview), EVIL, Text(EVIL, style="red")):
+    for one in (status_view(STATUS), history_table([OPERATION]), preview_view(preview), EVIL, Text(EVIL, style="red")):
         console.print(one)
     with View(console) as view:
         view.show(look(STATUS))

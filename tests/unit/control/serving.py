@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Lock, Thread
 from types import TracebackType
 
+from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.config import ControlSection, DumpSection
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, serve
@@ -16,7 +17,7 @@ from sidecar.control.service import ControlService, Served
 from sidecar.control.status import LaneStatus, SidecarStatus
 from sidecar.core.dump import Dump
 from sidecar.core.dump_start import DumpLimits
-from sidecar.core.messages import Request
+from sidecar.core.messages import Asker, Request
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import RefusedRequest, SourceError
@@ -31,6 +32,7 @@ ORDERS, ITEM, LOGS, FLOATS, SECRET = (
     TableName("shop", "floats"),
     TableName("hidden", "secret"),
 )
+ALICE = Asker("certificate alice", "10.0.0.7:41000")
 STEP_S = 0.005
 
 
@@ -92,6 +94,7 @@ class Owner(AbstractContextManager["Owner"]):
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.requests = QueuedRequests()
+        self.history = MemoryHistory()
         self.dump = _dump(progress)
         self.status: SidecarStatus | None = None
         self.changes: Callable[[SidecarStatus], SidecarStatus] = lambda status: status
@@ -162,6 +165,8 @@ class Owner(AbstractContextManager["Owner"]):
             schemas=Schemas(),
             feed_scope=Filter(),
             defaults=DumpSection(),
+            asker=lambda _: ALICE,
+            history=self.history.entries,
         )
         return replace(made, **changed)  # type: ignore[arg-type]  # fields of Served, by name
 
@@ -192,4 +197,4 @@ class Serving(AbstractContextManager["Serving"]):
 def standby(owner_address: Callable[[], str | None]) -> Served:
     """What a process that does not own the changefeed serves."""
     schemas: SchemaSource = Schemas()
-    return Served(lambda: None, owner_address, QueuedRequests(), schemas, Filter(), DumpSection())
+    return Served(lambda: None, owner_address, QueuedRequests(), schemas, Filter(), DumpSection(), lambda _: ALICE)

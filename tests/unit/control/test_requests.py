@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from sidecar.control.requests import WAITING_MAX, QueuedRequests
-from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, StopDump
+from sidecar.core.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, StopDump
 from sidecar.errors import CoordinationLost, RefusedRequest
 from tests.support.eventually import PATIENCE_S
 
@@ -40,6 +40,22 @@ def test_a_request_is_given_again_until_it_is_answered() -> None:
         assert requests.take() == requests.take() == PauseDump()
         requests.answer(None)
         asked.result(PATIENCE_S)
+
+
+def test_a_request_made_again_from_another_port_is_the_same_and_its_first_caller_asked() -> None:
+    requests = QueuedRequests()
+    first, again = (PauseDump(asker=Asker("certificate alice", f"10.0.0.7:{port}")) for port in (41000, 41001))
+    with ThreadPoolExecutor() as threads:
+        asked = [threads.submit(requests.submit, first, timeout_s=PATIENCE_S)]
+        waiting(requests, 1)
+        asked.append(threads.submit(requests.submit, again, timeout_s=PATIENCE_S))
+        waiting(requests, 2)
+        taken = requests.take()
+        assert taken is not None
+        assert taken.asker == first.asker
+        requests.answer(None)
+        assert [one.result(PATIENCE_S) for one in asked] == [None, None]
+    assert requests.take() is None
 
 
 def test_a_refusal_is_told_to_the_caller() -> None:

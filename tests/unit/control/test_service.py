@@ -22,9 +22,10 @@ from sidecar.core.messages import Brackets, PauseDump, StartDump
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import CoordinationLost, SourceError
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.ports import Caller, SchemaSource, SlowReads
 from tests.support.eventually import PATIENCE_S
-from tests.unit.control.serving import FLOATS, ITEM, ORDERS, TABLES, Filter, Owner, Schemas, schema, standby
+from tests.unit.control.serving import ALICE, FLOATS, ITEM, ORDERS, TABLES, Filter, Owner, Schemas, schema, standby
 from ticdc_dump.v1 import control_pb2 as pb
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Control"]
@@ -246,10 +247,69 @@ def test_a_dump_that_has_failed_is_resumed(owner: Owner, calls: Calls) -> None:
     assert (resumed.dump_id, resumed.state, resumed.reason, resumed.settings.readers) == (FIRST, pb.DUMP_STATE_RUNNING, "", 2)
 
 
-def test_list_is_of_the_namespace(calls: Calls) -> None:
-    assert len(calls.ok("List", pb.ListRequest()).dumps) == 1
-    assert len(calls.ok("List", pb.ListRequest(namespace="default")).dumps) == 1
-    assert len(calls.ok("List", pb.ListRequest(namespace="other")).dumps) == 0
+def recorded(owner: Owner, dump_id: str = FIRST, kind: OperationKind = OperationKind.DUMP) -> HistoryEntry:
+    entry = HistoryEntry(dump_id, kind, OperationScope(("shop.orders",), 1), ALICE, 1_000, running_since_ms=1_000)
+    owner.history.record(entry)
+    return entry
+
+
+def test_list_is_of_the_changefeed_and_the_namespace(owner: Owner, calls: Calls) -> None:
+    recorded(owner)
+    for namespace, changefeed_id in (("", ""), ("default", ""), ("", "cf"), ("default", "cf")):
+        found = calls.ok("List", pb.ListRequest(namespace=namespace, changefeed_id=changefeed_id))
+        assert [one.id for one in found.operations] == [FIRST]
+        assert len(found.dumps) == 1, "of a command line of an older version"
+    other = calls.ok("List", pb.ListRequest(namespace="other"))
+    assert (len(other.operations), len(other.dumps), other.changefeed.id) == (0, 0, "cf")
+    for request in (pb.ListRequest(changefeed_id="other"), pb.ListRequest(namespace="other", changefeed_id="cf")):
+        assert calls("List", request)[1] is grpc.StatusCode.NOT_FOUND
+
+
+def test_list_has_the_newest_of_the_kind_that_is_asked_for(owner: Owner, calls: Calls) -> None:
+    for number in range(4):
+        recorded(owner, str(number) * 16, list(OperationKind)[number % 2])
+
+    def listed(**given: Any) -> str:
+        return "".join(one.id[0] for one in calls.ok("List", pb.ListRequest(**given)).operations)
+
+    assert (listed(), listed(limit=3), listed(limit=9)) == ("3210", "321", "3210")
+    assert (listed(kind=pb.OPERATION_KIND_VERIFICATION), listed(kind=pb.OPERATION_KIND_DUMP, limit=1)) == ("31", "2")
+
+
+def test_list_has_the_dump_that_runs_as_far_as_it_is(owner: Owner, calls: Calls) -> None:
+    calls.ok("Start", start())
+    recorded(owner)
+    recorded(owner, SECOND)
+    owner.finish(DumpState.FAILED, reason="a SELECT was denied")
+    second, first = calls.ok("List", pb.ListRequest()).operations
+    assert (first.state, first.result, first.scope.table_count) == (pb.DUMP_STATE_FAILED, "a SELECT was denied", 2)
+    assert (second.state, second.result) == (pb.DUMP_STATE_RUNNING, "")
+    assert first.seconds > 0
+
+
+def test_a_history_that_cannot_be_read_is_unavailable(owner: Owner) -> None:
+    def away() -> list[HistoryEntry]:
+        raise CoordinationLost("etcd does not answer", hint="see that it runs")
+
+    _, code, details = Calls(owner.served(history=away))("List", pb.ListRequest())
+    assert code is grpc.StatusCode.UNAVAILABLE
+    assert details.startswith("etcd does not answer")
+
+
+@pytest.mark.parametrize("method", ["Start", "Pause", "Resume", "Set", "Stop", "Restart"])
+def test_each_request_says_who_makes_it(owner: Owner, calls: Calls, method: str) -> None:
+    requests = {
+        "Start": start(SECOND),
+        "Resume": pb.ResumeRequest(changefeed=FEED),
+        "Set": settings(readers=3),
+        "Restart": pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND),
+    }
+    if method != "Start":
+        calls.ok("Start", start())
+    if method == "Resume":
+        calls.ok("Pause", ASK)
+    calls.ok(method, requests.get(method, ASK))
+    assert {request.asker for request in owner.carried_out} == {ALICE}
 
 
 def test_the_filters_predicate_and_the_keys_reach_the_dump(owner: Owner) -> None:

@@ -7,10 +7,23 @@ from dataclasses import fields, replace
 import pytest
 
 from sidecar.control.status import LaneStatus, SidecarStatus
-from sidecar.control.wire import BRACKETS, BRACKETS_ASKED, BRACKETS_NAMES, STATE_NAMES, STATES, dump_status, status_json
-from sidecar.core.messages import Brackets, Pace
+from sidecar.control.wire import (
+    BRACKETS,
+    BRACKETS_ASKED,
+    BRACKETS_NAMES,
+    KIND_NAMES,
+    KINDS,
+    STATE_NAMES,
+    STATES,
+    dump_status,
+    list_json,
+    listed,
+    status_json,
+)
+from sidecar.core.messages import Asker, Brackets, Pace
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.history.entry import HistoryEntry, OperationCommand, OperationKind, OperationScope
 from sidecar.pace.controller import SinkState
 from sidecar.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import control_pb2 as pb
@@ -105,7 +118,43 @@ def test_what_is_unknown_is_zero_and_without_a_dump_there_is_none() -> None:
     assert status_json(wire)["resolved_tso"] == "0"
 
 
-@pytest.mark.parametrize(("table", "ours", "message"), [(STATES, DumpState, pb.DumpState), (BRACKETS, Brackets, pb.Brackets)])
+def test_every_field_of_an_operation_is_filled_and_in_the_json() -> None:
+    asker = Asker("certificate alice", "10.0.0.7:41000", "why")
+    entry = HistoryEntry(
+        id="b" * 16,
+        kind=OperationKind.VERIFICATION,
+        scope=OperationScope(("s.t",), 4, 1, 2, ("lake",)),
+        asked_by=asker,
+        started_ms=1,
+        state=DumpState.FINISHED,
+        ended_ms=2,
+        result="3 differences",
+        rows=5,
+        bytes=6,
+        chunks=7,
+        running_s=8.5,
+        commands=(OperationCommand("pause", asker, 9),),
+        commands_before=10,
+    )
+    found = listed(pb.ListRequest(), STATUS, [entry], now_ms=99)
+    (operation,) = found.operations
+    for message in (operation, operation.scope, operation.asked_by, operation.commands[0], operation.commands[0].asked_by, found):
+        assert not {field.name for field in message.DESCRIPTOR.fields if not getattr(message, field.name)}, type(message).__name__
+    shown = list_json(found)
+    assert shown["changefeed"] == {"namespace": "ns", "id": "cf"}
+    (of_it,) = shown["operations"]
+    assert set(of_it) == {field.name for field in operation.DESCRIPTOR.fields}
+    assert (of_it["kind"], of_it["state"], of_it["seconds"], of_it["rows"]) == ("verification", "finished", 8.5, 5)
+    assert of_it["commands"] == [
+        {"command": "pause", "asked_by": {"name": asker.name, "address": asker.address, "reason": "why"}, "at_ms": 9}
+    ]
+    assert KIND_NAMES[operation.kind] == "verification"
+
+
+@pytest.mark.parametrize(
+    ("table", "ours", "message"),
+    [(STATES, DumpState, pb.DumpState), (BRACKETS, Brackets, pb.Brackets), (KINDS, OperationKind, pb.OperationKind)],
+)
 def test_each_word_of_ours_is_one_of_the_wires_and_back(table: dict[object, int], ours: type, message: object) -> None:
     values = set(message.values())  # type: ignore[attr-defined]  # a wrapper of protobuf's, whose type is not its stub's
     assert set(table) == set(ours)  # type: ignore[call-overload]  # an enum

@@ -1,0 +1,100 @@
+"""`OperationHistory` in etcd, beside the dump's progress.
+
+    {root}/history/{id}/entry    JSON of HistoryEntry
+
+- The order is that in which etcd created the keys, whatever the owners' clocks were. A key that is written again keeps its place.
+- Whoever adds an entry removes the oldest ones in the same transaction. The owner reads once which keys there are, and knows after that:
+  nobody else can write.
+- Every transaction passes the owner's fence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import islice
+from threading import Lock
+
+from sidecar.adapters.etcd.client import Delete, Entry, EtcdClient, Put
+from sidecar.adapters.etcd.owner import EtcdOwner
+from sidecar.errors import TicdcDumpError
+from sidecar.history.entry import HISTORY_MAX, HistoryEntry, entry_from_json
+
+HISTORY_OPERATIONS_MAX = 12
+"""Of a transaction: the entries of a dump that ends and of one that starts, and removals; those that are left come with the next."""
+
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+
+Notice = Callable[[str], object]
+
+
+def read_history(client: EtcdClient, root: str, notice: Notice) -> list[HistoryEntry]:
+    """Newest first. For everybody: reading needs no ownership. `notice`: hears of each key that is not an entry, which is left out."""
+    found = sorted(client.get_prefix(f"{root}/history/"), key=_place, reverse=True)
+    return [entry for one in found if (entry := _decoded(one, notice)) is not None]
+
+
+class EtcdHistory:
+    """`OperationHistory` of the changefeed at `root`, written by `owner`'s process."""
+
+    def __init__(self, client: EtcdClient, root: str, owner: EtcdOwner, notice: Notice = lambda _: None) -> None:
+        self.client = client
+        self.root = root
+        self.owner = owner
+        self._notice = notice
+        self._lock = Lock()
+        self._ids: dict[str, None] | None = None
+
+    def find(self, operation_id: str) -> HistoryEntry | None:
+        found = self.client.get(_key(self.root, operation_id))
+        return None if found is None else _decoded(found, self._notice)
+
+    def entries(self) -> Sequence[HistoryEntry]:
+        return read_history(self.client, self.root, self._notice)
+
+    def record(self, *entries: HistoryEntry) -> None:
+        """As `OperationHistory.record`; HISTORY_OPERATIONS_MAX entries at most."""
+        try:
+            self.owner.fenced(self.writes(entries))
+        except TicdcDumpError:
+            with self._lock:
+                self._ids = None  # whether it was carried out is not known
+            raise
+
+    def writes(self, entries: Sequence[HistoryEntry]) -> list[Put | Delete]:
+        """What a transaction of the owner's has to carry out so that `entries` are in the history; nothing for none."""
+        if not entries:
+            return []
+        with self._lock:
+            if self._ids is None:
+                self._ids = self._listed()
+            self._ids |= dict.fromkeys(entry.id for entry in entries)
+            surplus = min(len(self._ids) - HISTORY_MAX, HISTORY_OPERATIONS_MAX - len(entries))
+            oldest = list(islice(self._ids, max(surplus, 0)))
+            for operation_id in oldest:
+                del self._ids[operation_id]
+            kept = [entry for entry in entries if entry.id in self._ids]
+        puts = [Put(_key(self.root, entry.id), json.dumps(entry.to_json(), ensure_ascii=False).encode()) for entry in kept]
+        return [*puts, *(Delete(_key(self.root, operation_id)) for operation_id in oldest)]
+
+    def _listed(self) -> dict[str, None]:
+        """The ids, oldest first."""
+        found = sorted(self.client.get_prefix(f"{self.root}/history/", keys_only=True), key=_place)
+        return dict.fromkeys(entry.key.removeprefix(f"{self.root}/history/").removesuffix("/entry") for entry in found)
+
+
+def _key(root: str, operation_id: str) -> str:
+    """Ends so that no key begins with another one: a `Delete` is by prefix."""
+    return f"{root}/history/{operation_id}/entry"
+
+
+def _place(entry: Entry) -> tuple[int, str]:
+    return entry.created, entry.key
+
+
+def _decoded(found: Entry, notice: Notice) -> HistoryEntry | None:
+    try:
+        return entry_from_json(json.loads(found.value))
+    except _UNREADABLE as error:
+        notice(f"etcd key {found.key} is not an entry of the history: {error!r}: it is not listed; delete it (etcdctl del {found.key})")
+        return None
