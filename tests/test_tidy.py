@@ -36,10 +36,11 @@ _BELOW = {
     "ticdc": "codecs schema core errors",
     "log": "pace core process errors",
     "history": "core errors",
+    "resultset": "log core errors",
     "ports": "history log rowcodec pace core errors",
     "history.recorder": "ports history core errors",
     "pipeline": "history ports log codecs.contract pace core errors",
-    "adapters": "history ports ticdc log rowcodec schema binlog core config process errors",
+    "adapters": "history ports ticdc resultset log rowcodec schema binlog core config process errors",
     "feeds": "adapters ports log ticdc codecs rowcodec schema partition binlog core config process errors",
     "pump_client": "binlog core config process errors",
     "control": "adapters history ports ticdc pace core config process errors",
@@ -52,7 +53,7 @@ _BELOW = {
     "cli": "pump replay verify preflight run control adapters history log ticdc core config errors process spark_merge",
     "__main__": "cli",
     "spark_merge.ddl": "log rowcodec schema core errors spark_merge.contract",
-    "spark_merge": "log ticdc codecs rowcodec schema partition pace core errors process",
+    "spark_merge": "resultset log ticdc codecs rowcodec schema partition pace core errors process",
 }
 """A line a room, lowest first: the rooms that it may look into, besides itself. Each names only rooms above its own line, so no
 arrow runs up and there is no circle. Nothing else lies loose in `sidecar/`. The longest prefix of a module's name decides."""
@@ -74,7 +75,7 @@ WALLS = {
     "deltalake": "spark_merge.sinks.delta",
     "pyiceberg": "spark_merge.sinks.iceberg",
     "sqlalchemy": "spark_merge.sinks.iceberg",
-    "pymysql": "sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
+    "pymysql": "sidecar.resultset sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
     "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.feeds.binlog sidecar.pump_client "
     "sidecar.adapters.etcd sidecar.pump sidecar.preflight",
     "etcd3": "sidecar.adapters.etcd",

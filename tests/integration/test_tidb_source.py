@@ -23,7 +23,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.adapters.tidb.read import chunk_select
 from sidecar.adapters.tidb.schema import TidbSchemas, read_facts, read_key
@@ -36,6 +35,7 @@ from sidecar.core.messages import Brackets, ChunkRead, Command, MarkFenced, Mark
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName
 from sidecar.errors import ConfigError, StorageFull
 from sidecar.log.absent import parted
+from sidecar.resultset.packets import read_packets
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.ticdc.event_filter import Through, dump_scope
 from tests.lanes import examples

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.sql import Account, TidbSession, carried_out
 from sidecar.config import Tls
 from sidecar.errors import ConfigError, SourceError
+from sidecar.resultset.packets import read_packets
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.tls import Authority
 

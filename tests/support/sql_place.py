@@ -7,11 +7,12 @@ from urllib.parse import quote
 
 import pymysql
 
-from sidecar.adapters.tidb.packets import read_packets
-from sidecar.adapters.tidb.read import as_sent, canonical
+from sidecar.adapters.tidb.read import canonical
 from sidecar.adapters.tidb.sql import Account, TidbSession
 from sidecar.core.keyset import qualified, read_as
 from sidecar.core.model import TableName, TableSchema
+from sidecar.resultset.packets import read_packets
+from sidecar.resultset.selects import as_sent
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import COLUMNS
 from spark_merge.testing.places import Place, Shown

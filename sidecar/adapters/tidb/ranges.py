@@ -19,7 +19,7 @@ from contextlib import closing
 import msgspec
 import pymysql
 
-from sidecar.adapters.tidb.read import chunk_select, key_select
+from sidecar.adapters.tidb.read import chunk_select
 from sidecar.adapters.tidb.schema import TableFacts, read_facts, read_key, read_schemas
 from sidecar.adapters.tidb.sql import Account, Row, SourceFlavour, TidbSession, carried_out, passes
 from sidecar.config import SourceSection
@@ -27,6 +27,7 @@ from sidecar.core.keyset import ReadKey, order_by
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SourceError
 from sidecar.ports import SlowReads
+from sidecar.resultset.selects import key_select
 
 SCANNED_ROWS_MAX = 10_000
 """A table of no more is asked nothing: its whole scan is a chunk."""

@@ -1,8 +1,6 @@
 """A chunk's SELECT, and its rows as canonical text (model.Kind) in Arrow columns.
 
-- Every value is text as the server sends it, so that no driver's types come between (packets.py). Most columns need no cast for that,
-  as dumpling and mysqldump read them; a cast of each cost the server a third of the SELECT. What differs between servers is the
-  spelling of floats, and the zeros of ZEROFILL: they are spelt again here.
+- Every value is text as the server sends it, so that no driver's types come between (sidecar/resultset).
 - Columns get positions for names: an alias that is a column's name would hide it.
 - A NULL in a NOT NULL column ends the read: a server gives it where it cannot tell a value, and nothing is guessed.
 - SQL shows what a DDL makes of a table before its commit_ts in part (a column that is being dropped, a type that is being
@@ -22,15 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
 
-from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.schema import TableFacts, handle_read_key, has_columns_of, read_facts, read_key
 from sidecar.adapters.tidb.sql import TOO_LONG, SourceFlavour, TidbSession, carried_out, code_of, passes
 from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, one_of, order_by, qualified, read_as, thinned
 from sidecar.core.messages import Brackets, ReadChunk
-from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import SourceError
 from sidecar.log.absent import with_absent
-from sidecar.log.float_texts import reprs
+from sidecar.resultset.packets import read_packets
+from sidecar.resultset.selects import as_sent, key_select, spelt
 
 T = TypeVar("T")
 
@@ -41,11 +39,6 @@ FILTERED = (
     "if a DDL did this, it must come by the feed: see that no event filter of the changefeed leaves it out, then start the dump again;"
     " or GRANT SELECT on the table to source.user"
 )
-
-_ZEROFILL = r"^0+([0-9])"
-
-_CAST_KINDS = frozenset[Kind]({"binary", "bit", "float", "double", "year", "vector"})
-"""Kinds that the text protocol sends as bytes, or spells otherwise: a FLOAT with six digits, a year of 0, a vector as the server likes."""
 
 
 class _Asked(Protocol):
@@ -78,59 +71,15 @@ def keys_select(schema: TableSchema, key: ReadKey, keys: Sequence[Key], *, where
     return f"SELECT {selected}, CAST({shown} AS CHAR) FROM {read_as(schema.name)} WHERE {one_of(key, keys)}"
 
 
-def key_select(key: ReadKey, rest: str) -> str:
-    """The key alone as text; `rest` is what follows the table's alias."""
-    selected = ", ".join(f"{as_text(part.column, qualified(part.column.name))} AS c{index}" for index, part in enumerate(key.columns))
-    return f"SELECT {selected} FROM {read_as(key.table)}{rest}"
-
-
-def as_sent(column: Column, place: str) -> str:
-    """The expression whose text in a row's packet is `canonical`'s to spell: the column at `place` itself, where that does."""
-    return as_text(column, place) if column.kind in _CAST_KINDS else place
-
-
-def as_text(column: Column, place: str) -> str:
-    """The expression that gives the column at `place` as canonical text, but for the spelling of floats."""
-    match column.kind:
-        case "binary":
-            return f"HEX({place})"
-        case "int" | "uint" | "bit":
-            return f"CAST({place} + 0 AS CHAR)"  # + 0: without the zeros of ZEROFILL, and a bit as its number
-        case "float" | "double":
-            return f"CAST({place} * 1E0 AS CHAR)"  # a float as its double; + 0E0 would lose the sign of -0
-        case "year":
-            return f"LPAD(CAST({place} AS CHAR), 4, '0')"
-        case _:
-            return f"CAST({place} AS CHAR)"
-
-
 def canonical(found: pa.Table, columns: Sequence[Column], *, where: str) -> pa.Table:
-    """The SELECT's columns under their names, floats spelt as `repr`, numbers without the zeros of ZEROFILL.
-
-    Raises SourceError that begins with `where`.
-    """
-    arrays = []
+    """selects.spelt. Raises SourceError that begins with `where`."""
     for index, column in enumerate(columns):
-        values = found.column(index)
-        if values.null_count and not column.nullable:
+        if found.column(index).null_count and not column.nullable:
             raise SourceError(
                 f"{where}: the server gave NULL for column {column.name}, which is NOT NULL",
                 hint="start the dump again; if it repeats, the server cannot tell a value: see its log",
             )
-        match column.kind:
-            case "float" | "double":
-                arrays.append(reprs(values.cast(pa.float64())))
-            case "int" | "uint" | "decimal":
-                arrays.append(_without_zerofill(values))
-            case _:
-                arrays.append(values)
-    return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(column.name, pa.string()) for column in columns]))
-
-
-def _without_zerofill(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Few columns have it, so a look at how the texts begin comes before the regular expression."""
-    filled = pc.and_(pc.starts_with(texts, "0"), pc.invert(pc.or_(pc.equal(texts, "0"), pc.starts_with(texts, "0."))))
-    return pc.replace_substring_regex(texts, _ZEROFILL, r"\1") if pc.any(filled).as_py() else texts
+    return spelt(found, columns)
 
 
 # ---- a chunk --------------------------------------------------------------------------------------------------------

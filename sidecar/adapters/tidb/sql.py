@@ -30,6 +30,7 @@ import stamina
 from sidecar.config import SourceSection, Tls, read_secret
 from sidecar.core.model import MARK_TABLE
 from sidecar.errors import ConfigError, SourceError, SourceLost
+from sidecar.resultset.packets import pieces, sent
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -139,16 +140,11 @@ class TidbSession:
 
     @contextmanager
     def packets(self, sql: str) -> Iterator[tuple[bytes, RawIOBase]]:
-        """The packets in which a SELECT's rows come: their first bytes, and the stream of all others. The body reads up to the packet that
-        ends the rows or tells an error; if it raises, the connection is closed. Raises pymysql's errors."""
+        """packets.PacketSession."""
         with self._asking() as connection:
-            connection.query(sql, unbuffered=True)
-            answer, connection._result = connection._result, None
-            assert answer is not None, "a query has an answer"
-            answer.unbuffered_active, answer.connection = False, None  # else PyMySQL would read the rows itself when it goes
+            stream = sent(connection, sql)
             try:
-                stream = connection._rfile
-                yield stream.read1(), stream.raw  # all of its buffer, however large that is, or what comes next
+                yield pieces(stream)
             except pymysql.err.MySQLError as error:
                 self._under_way = _is_ours(error)
                 self.close()

@@ -8,6 +8,7 @@ workers     transactions, each with its slot                                  po
 writer      a task, from portions to workers                                  sink        the port
 ddl, ddl_dialect, ddl_picture, ddl_clock   schema changes, translated and carried out once
 create      tables that are not there yet                                     fit         which tables the target can hold
+reading     the rows that are there, read back by key ranges
 
 - Rows and slot are in one transaction, so nothing is written twice and no row goes back.
 - Changes that share a value of a unique key of the target stay in order, on one worker or behind a flush of all workers.

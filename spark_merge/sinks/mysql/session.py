@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from io import RawIOBase
 from typing import Any, TypeVar
 
 import pymysql
@@ -19,6 +20,7 @@ from pymysql.constants import CLIENT
 
 from sidecar.errors import SinkError
 from sidecar.process.progress import may_take
+from sidecar.resultset.packets import pieces, sent
 from spark_merge.sinks.options import option, whole_seconds
 from spark_merge.sinks.server import CertifiedServer
 
@@ -113,6 +115,20 @@ class SqlSession:
         with self._open().cursor() as cursor, self._answered():
             cursor.execute(sql, values)
             return tuple(cursor.fetchall())
+
+    @contextmanager
+    def packets(self, sql: str) -> Iterator[tuple[bytes, RawIOBase]]:
+        """resultset.packets.PacketSession."""
+        connection = self._open()
+        with self._answered():
+            stream = sent(connection, sql)
+        try:
+            with self._answered():
+                begun = pieces(stream)
+            yield begun
+        except BaseException:
+            self.close()
+            raise
 
     def change(self, sql: str, values: Values | None = None) -> int:
         """How many rows it matched. Raises Warned where the server warns."""

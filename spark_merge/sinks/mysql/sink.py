@@ -16,15 +16,18 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import msgspec
+import pyarrow as pa
 
 from sidecar.core.model import Seq, TableName, TableSchema
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.cut import stages, tables_with_rows
+from spark_merge.readable import Reading
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
 from spark_merge.sinks.mysql.fit import holds_rows, misfits
 from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Tasks, Underway, position_of
+from spark_merge.sinks.mysql.reading import reading
 from spark_merge.sinks.mysql.session import SqlSession, retried
 from spark_merge.sinks.mysql.tables import TargetTable, keys_sum, read_tables
 from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, SqlSettings, settings_of
@@ -85,6 +88,9 @@ class SqlSink:
 
     def close(self) -> None:
         self._session.close()
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
+        return reading(self._settings, schema, log_id=self._log_id, parts=parts, keys=keys)
 
     def _note_written(self, first: Head) -> None:
         """All tasks of the batch are done, and the DDLs of its end come next."""

@@ -102,9 +102,8 @@ class SqlTexts:
         self._target = target = f"{quoted_name(table.name.schema)}.{quoted_name(table.name.table)}"
         self._replace = f"REPLACE INTO {target} ({', '.join(map(quoted_name, table.names))}) VALUES "
         one = self._key[0][1] if len(self._key) == 1 else None
-        self._delete, self._joint, self._end = (
-            (f"DELETE FROM {target} WHERE {one} IN (", ", ", ")") if one else (f"DELETE FROM {target} WHERE ", " OR ", "")
-        )
+        self._delete = f"DELETE FROM {target} WHERE "
+        self._where, self._joint, self._end = (f"{one} IN (", ", ", ")") if one else ("", " OR ", "")
 
     def _key_columns(self) -> Iterator[tuple[int, Column]]:
         for name in self.schema.key:
@@ -148,7 +147,11 @@ class SqlTexts:
         return self._replace + ",".join(rows)
 
     def delete(self, keys: Sequence[str]) -> str:
-        return self._delete + self._joint.join(keys) + self._end
+        return self._delete + self.condition(keys)
+
+    def condition(self, keys: Sequence[str]) -> str:
+        """True for the rows with these `keys`, at least one."""
+        return self._where + self._joint.join(keys) + self._end
 
 
 def _literals(texts: Sequence[str | None], literal: Literal) -> Sequence[str]:

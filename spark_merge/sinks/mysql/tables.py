@@ -55,6 +55,7 @@ class FoundColumn:
     type: str
     collation: str | None
     generated: bool
+    charset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,9 @@ def read_table(session: SqlSession, name: TableName) -> FoundTable | None:
     """None for a table that is not there, or that the account may not see. Raises pymysql's errors."""
     where = "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     columns = session.rows(
-        f"SELECT COLUMN_NAME, DATA_TYPE, COLLATION_NAME, EXTRA FROM information_schema.COLUMNS {where} ORDER BY ORDINAL_POSITION", name
+        "SELECT COLUMN_NAME, DATA_TYPE, COLLATION_NAME, EXTRA, CHARACTER_SET_NAME FROM information_schema.COLUMNS"
+        f" {where} ORDER BY ORDINAL_POSITION",
+        name,
     )
     if not columns:
         return None
@@ -81,7 +84,7 @@ def read_table(session: SqlSession, name: TableName) -> FoundTable | None:
     indexes: defaultdict[str, list[tuple[str | None, int | None]]] = defaultdict(list)
     for index, column, length in rows:
         indexes[index].append((column, None if length is None else int(length)))
-    found = (FoundColumn(column, kind.lower(), collation, _is_generated(extra)) for column, kind, collation, extra in columns)
+    found = [FoundColumn(one, kind.lower(), collation, _is_generated(extra), charset) for one, kind, collation, extra, charset in columns]
     return FoundTable(tuple(found), tuple(map(tuple, indexes.values())))
 
 

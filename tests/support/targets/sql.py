@@ -1,15 +1,15 @@
-"""The SQL sink into a real MariaDB: its tables are made by the sink itself, and read back as the source's own reader spells them."""
+"""The SQL sink into a real MariaDB: its tables are made by the sink itself, and read back by the sink."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from tests.lanes import LANE
+from tests.support.read_back import read_back
 from tests.support.recorded_target import Case
 from tests.support.services.mariadb import MariaDb
-from tests.support.sql_place import rows_of, uri_of
+from tests.support.sql_place import uri_of
 from tests.support.targets.target import Place, RecordedSink, Target, after_ddls, after_each, numbers
 
 
@@ -23,7 +23,7 @@ def target(place: Place) -> Iterator[Target]:
     uri = uri_of(db, position, create_tables="true", worker_count=str(1 + seed % 4), **how)
     looks = after_each if LANE.whole else after_ddls
     try:
-        yield Target(uri, partial(rows_of, db), looks=looks, drop=lambda name: db.execute(f"DROP TABLE {name}"))
+        yield Target(uri, read_back(uri), looks=looks, drop=lambda name: db.execute(f"DROP TABLE {name}"))
     finally:
         for (name,) in db.execute("SHOW DATABASES"):
             if name not in before:

@@ -12,9 +12,9 @@ from typing import Any
 import pymysql
 import pytest
 
-from sidecar.adapters.tidb.packets import read_packets
 from sidecar.adapters.tidb.sql import Account, TidbSession, carried_out
 from sidecar.errors import SourceError
+from sidecar.resultset.packets import read_packets
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FIRST_CONNECTION, FakeTidb, Refused
 

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.adapters.tidb import packets
-from sidecar.adapters.tidb.packets import read_packets
-from sidecar.adapters.tidb.sql import TidbSession
+from sidecar.resultset import packets
+from sidecar.resultset.packets import read_packets
 
 PACKET_MAX = 0xFFFFFF
 END = b"\xfe" + struct.pack("<HH", 0, 2)
@@ -36,7 +35,7 @@ class Pieces(RawIOBase):
         return len(piece)
 
 
-class Sent(TidbSession):
+class Sent:
     """A session whose SELECTs bring these packets."""
 
     def __init__(self, data: bytes, sizes: Sequence[int] = (1 << 16,), *, begun: int = 1) -> None:
@@ -66,7 +65,7 @@ def sent(rows: Sequence[Sequence[str | None]], end: bytes = END) -> bytes:
     return b"".join(packet(b"".join(map(cell, row))) for row in rows) + packet(end)
 
 
-def read(session: TidbSession, columns: int) -> list[tuple[str | None, ...]]:
+def read(session: Sent, columns: int) -> list[tuple[str | None, ...]]:
     return list(zip(*(column.to_pylist() for column in read_packets(session, "SELECT", columns).columns), strict=True))
 
 

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from io import RawIOBase
-from typing import Any, NoReturn
+from contextlib import AbstractContextManager
+from io import BufferedReader, RawIOBase
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pymysql
-
-from sidecar.adapters.tidb.sql import TidbSession
 
 BLOCK_BYTES = 1 << 20
 """Bytes of rows that become columns at a time: small enough for a core's cache, large enough that numpy's calls cost nothing a row."""
@@ -44,13 +43,46 @@ _head = struct.Struct("<I").unpack_from
 _Numbers = npt.NDArray[np.int64]
 
 
-def read_packets(session: TidbSession, sql: str, columns: int) -> pa.Table:
-    """One string column for each of the SELECT's, named c0, c1, … Raises pymysql's errors, UnicodeDecodeError for bytes that are no UTF-8;
-    the connection is closed then."""
-    names = [f"c{number}" for number in range(columns)]
+class PacketSession(Protocol):
+    def packets(self, sql: str, /) -> AbstractContextManager[tuple[bytes, RawIOBase]]:
+        """`pieces` of what is `sent`. The body reads up to the packet that ends the rows or tells an error; if it raises, the connection is
+        closed."""
+
+
+def sent(connection: pymysql.Connection[Any], sql: str) -> BufferedReader:
+    """The stream in which a SELECT's rows come. PyMySQL reads none of them. Raises pymysql's errors."""
+    connection.query(sql, unbuffered=True)
+    answer, connection._result = connection._result, None
+    assert answer is not None, "a query has an answer"
+    answer.unbuffered_active, answer.connection = False, None  # else PyMySQL would read the rows itself when it goes
+    stream: BufferedReader = connection._rfile
+    return stream
+
+
+def pieces(stream: BufferedReader) -> tuple[bytes, RawIOBase]:
+    """What it has read already, however large that is, or what comes next; and the stream of all others. Raises pymysql's errors."""
+    try:
+        return stream.read1(), stream.raw  # type: ignore[return-value]  # typeshed's protocol: it is the socket's RawIOBase
+    except OSError as error:
+        raise _lost(f" ({error})") from error
+
+
+def read_packets(session: PacketSession, sql: str, columns: int) -> pa.Table:
+    """All rows of `read_blocks`."""
+    return pa.Table.from_batches(list(read_blocks(session, sql, columns)), schema=_texts_of(columns))
+
+
+def read_blocks(session: PacketSession, sql: str, columns: int) -> Iterator[pa.RecordBatch]:
+    """Some BLOCK_BYTES of rows at a time, or one row that is longer: one string column for each of the SELECT's, named c0, c1, … Raises
+    pymysql's errors, UnicodeDecodeError for bytes that are no UTF-8; the connection is closed then, and if not all is read."""
+    schema = _texts_of(columns)
     with session.packets(sql) as (begun, stream):
-        blocks = [pa.RecordBatch.from_arrays(_texts(data, starts, columns), names=names) for data, starts in _blocks(begun, stream)]
-    return pa.Table.from_batches(blocks, schema=pa.schema([(name, pa.string()) for name in names]))
+        for data, starts in _blocks(begun, stream):
+            yield pa.RecordBatch.from_arrays(_texts(data, starts, columns), schema=schema)
+
+
+def _texts_of(columns: int) -> pa.Schema:
+    return pa.schema([(f"c{number}", pa.string()) for number in range(columns)])
 
 
 # ---- packets --------------------------------------------------------------------------------------------------------
@@ -82,10 +114,14 @@ def _receive(stream: RawIOBase, buffer: bytearray, have: int) -> int:
         with memoryview(buffer) as view:
             got = stream.readinto(view[have:])
     except OSError as error:
-        raise pymysql.err.OperationalError(2013, f"Lost connection to the server while it sent rows ({error})") from error
+        raise _lost(f" ({error})") from error
     if not got:
-        raise pymysql.err.OperationalError(2013, "Lost connection to the server while it sent rows")
+        raise _lost("")
     return got
+
+
+def _lost(why: str) -> pymysql.err.OperationalError:
+    return pymysql.err.OperationalError(2013, f"Lost connection to the server while it sent rows{why}")
 
 
 def _walk(buffer: bytearray, have: int, at: int, starts: list[int]) -> int:
