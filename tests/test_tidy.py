@@ -87,7 +87,7 @@ WALLS = {
     "polars": "spark_merge.encode",
     "clickhouse_connect": "spark_merge.sinks.clickhouse",
     "re2": "sidecar.ticdc",
-    "urllib3": "spark_merge.sinks.http",
+    "urllib3": "spark_merge.sinks.http spark_merge.sinks.clickhouse",
     "structlog": "sidecar.run",
 }
 """Who may import a third party's library. A sink's folder may import its own driver: give the driver a line here."""

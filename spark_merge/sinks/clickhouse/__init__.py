@@ -5,6 +5,7 @@ position   a journal of ours there: who writes, what it has   columns    a colum
 block      rows in those types, and what these cannot hold    tables     our tables and their views: made, read, compared
 writer     a task, from portions to inserts                   ddl        what a DDL does to them, read from the log
 alter      what a table needs to become another               sink, fit  the port; which tables the target can hold
+reading    the rows that the views show, read back by key ranges
 
 - Types are exact. A value that a type cannot hold is rejected with what to do.
 - ClickHouse has no compare-and-set. What one owner was told is accepted stays accepted, and an earlier owner finds out that it lost.

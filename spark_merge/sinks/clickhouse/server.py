@@ -9,16 +9,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import clickhouse_connect
 import msgspec
+import pyarrow as pa
 import stamina
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, Error
+from urllib3.exceptions import HTTPError
 
 from sidecar.core.model import TableName
 from sidecar.errors import SinkError
@@ -50,6 +52,18 @@ _INSERT = {
     "input_format_null_as_default": 0,
     "date_time_overflow_behavior": "throw",
 }
+READ_ROWS = 8_192
+"""At once of what is read: a granule of a table."""
+
+_READ: Mapping[str, Any] = {
+    "max_block_size": READ_ROWS,
+    "output_format_arrow_string_as_string": 1,
+    "output_format_arrow_compression_method": "none",
+    "cancel_http_readonly_queries_on_client_close": 1,
+}
+_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
+"""Of Arrow IPC. A stream that ends without it is cut off, and pyarrow takes it for whole."""
+
 _WAITED_FOR = {"mutations_sync": 2, "alter_sync": 2}
 
 
@@ -80,6 +94,26 @@ class ClickHouseServer(shared.Server):
 
         return self._retried(ask, doing, "")
 
+    def batches(self, sql: str, *, doing: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a SELECT as they come, on a connection of its own. It is asked again until the answer begins; what fails amid the
+        rows raises SinkError, also where the answer ends before its end."""
+        client = self._retried(lambda: _opened(self), doing, "")
+        try:
+            stream = _Whole(self._retried(lambda: client.raw_stream(sql, fmt="ArrowStream", settings=dict(_READ)), doing, ""))
+            with pa.ipc.open_stream(stream) as reader:
+                while (batch := self._next(reader)) is not None:
+                    yield batch
+            if stream.end != _STREAM_END:
+                raise pa.ArrowInvalid("the server's answer is cut off")
+        except (pa.ArrowInvalid, HTTPError, OSError) as error:
+            raise SinkError(f"{self}: {doing}: {error}", hint=_hint(None, self)) from error
+        finally:
+            client.close()
+
+    def _next(self, reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+        with may_take(self.read_s):
+            return next(reader, None)
+
     def run(self, sql: str, *, doing: str, hint: str = "") -> None:
         """What it begins is done when it returns: mutations too."""
         self._retried(lambda: _client(self).command(sql, settings=_WAITED_FOR), doing, hint)
@@ -105,6 +139,23 @@ class ClickHouseServer(shared.Server):
         raise AssertionError("it is tried until it is given up")
 
 
+class _Whole:
+    """What pyarrow reads from, and the last bytes that it has read."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.end = stream, b""
+
+    def read(self, size: int = -1) -> bytes:
+        found: bytes = self._stream.read(size)
+        self.end = (self.end + found[-len(_STREAM_END) :])[-len(_STREAM_END) :]
+        return found
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 _lock = Lock()
 _clients: dict[tuple[int, ClickHouseServer], Client] = {}
 
@@ -114,22 +165,26 @@ def _client(server: ClickHouseServer) -> Client:
     place = (os.getpid(), server)
     with _lock:
         if place not in _clients:
-            _clients[place] = clickhouse_connect.get_client(
-                host=server.host,
-                port=server.port,
-                username=server.user,
-                password=server.password(),
-                interface="https" if server.tls else "http",
-                ca_cert=server.ssl_ca or None,
-                connect_timeout=server.connect_s,
-                send_receive_timeout=server.read_s,
-                query_retries=0,
-                compress=False,
-                autogenerate_session_id=False,
-                dedicated_pool=True,
-                client_name="ticdc-dump",
-            )
+            _clients[place] = _opened(server)
         return _clients[place]
+
+
+def _opened(server: ClickHouseServer) -> Client:
+    return clickhouse_connect.get_client(
+        host=server.host,
+        port=server.port,
+        username=server.user,
+        password=server.password(),
+        interface="https" if server.tls else "http",
+        ca_cert=server.ssl_ca or None,
+        connect_timeout=server.connect_s,
+        send_receive_timeout=server.read_s,
+        query_retries=0,
+        compress=False,
+        autogenerate_session_id=False,
+        dedicated_pool=True,
+        client_name="ticdc-dump",
+    )
 
 
 def forget(server: ClickHouseServer) -> None:

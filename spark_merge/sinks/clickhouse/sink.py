@@ -12,12 +12,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from sidecar.core.model import TableSchema
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task, has_rows
 from spark_merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, units
+from spark_merge.readable import Reading
 from spark_merge.sinks.clickhouse.ddl import Ddls
 from spark_merge.sinks.clickhouse.fit import holds_rows, misfits
 from spark_merge.sinks.clickhouse.position import TABLE, Journal, position_of
+from spark_merge.sinks.clickhouse.reading import reading
 from spark_merge.sinks.clickhouse.server import forget
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, ClickHouseSettings, settings_of
@@ -73,6 +77,9 @@ class ClickHouseSink:
             checked_effects(last)
         self._position.accept(Accepted.of(last.manifest), first=first.seq)
         self._fresh = False
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
+        return reading(self._tables, schema, self.look(), parts=parts, keys=keys)
 
     def close(self) -> None:
         forget(self._settings.server)

@@ -56,14 +56,14 @@ class SqlPart:
     def _blocks(self, session: SqlSession, sql: str) -> Iterator[pa.RecordBatch]:
         """Until the first rows are there, it is tried again while its errors pass. Raises SinkError."""
         doing = f"reading rows of {self.table}"
-        blocks, first = retried(session, lambda _: self._begun(session, sql), doing=doing)
-        while first is not None:
-            yield first
-            try:
+        try:
+            blocks, found = retried(session, lambda _: self._begun(session, sql), doing=doing)
+            while found is not None:
+                yield found
                 with may_take(self.server.answer_s):
-                    first = next(blocks, None)
-            except (pymysql.err.MySQLError, UnicodeDecodeError) as error:
-                raise sink_error(error, self.server, doing) from error
+                    found = next(blocks, None)
+        except (pymysql.err.MySQLError, UnicodeDecodeError) as error:
+            raise sink_error(error, self.server, doing) from error
 
     def _begun(self, session: SqlSession, sql: str) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch | None]:
         blocks = read_blocks(session, sql, len(self.columns))

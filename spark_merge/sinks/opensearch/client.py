@@ -16,6 +16,7 @@ import stamina
 from opensearchpy import OpenSearch
 from opensearchpy.exceptions import ConnectionError as NotReached
 from opensearchpy.exceptions import SSLError, TransportError
+from opensearchpy.serializer import JSONSerializer
 
 from sidecar.errors import SinkError
 from sidecar.process.progress import may_take
@@ -53,18 +54,26 @@ class OpenSearchServer(CertifiedServer):
 class OpenSearchSession:
     """Opens when it is needed. One thread at a time."""
 
-    def __init__(self, server: OpenSearchServer) -> None:
-        self.server = server
+    def __init__(self, server: OpenSearchServer, *, as_text: bool = False) -> None:
+        """`as_text`: answers are text and not what it parses to."""
+        self.server, self._as_text = server, as_text
         self._client: OpenSearch | None = None
 
     def call(self, method: str, path: str, body: Body = None, params: Mapping[str, Any] | None = None, ignore: tuple[int, ...] = ()) -> Any:
         """What it answers, once. Answers of a status in `ignore` are returned too. Raises opensearchpy's TransportError, SinkError."""
         if self._client is None:
-            self._client = _client(self.server)
+            self._client = _client(self.server, as_text=self._as_text)
         headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else None
         asked = {**(params or {}), "request_timeout": self.server.timeout_s, "ignore": ignore}
         with may_take(STEPS * self.server.timeout_s):
             return self._client.transport.perform_request(method, path, params=asked, body=body, headers=headers)
+
+    def once(self, doing: str, method: str, path: str, body: Body = None) -> Any:
+        """As `call`. Raises SinkError."""
+        try:
+            return self.call(method, path, body)
+        except TransportError as error:
+            raise sink_error(error, self.server, doing) from error
 
     def asked(
         self,
@@ -103,11 +112,18 @@ class OpenSearchSession:
             client.transport.close()
 
 
-def _client(server: OpenSearchServer) -> OpenSearch:
+class _Unparsed(JSONSerializer):
+    def loads(self, s: str) -> Any:
+        return s
+
+
+def _client(server: OpenSearchServer, *, as_text: bool) -> OpenSearch:
     account = (server.user, server.password()) if server.user else None
     hosts = [{"host": host, "port": port} for host, port in server.hosts]
     secured: dict[str, Any] = {"use_ssl": True, "ssl_context": server.tls_context()} if server.tls else {}
-    return OpenSearch(hosts, http_auth=account, max_retries=0, retry_on_timeout=False, timeout=server.timeout_s, **secured)
+    serializer = _Unparsed() if as_text else JSONSerializer()
+    options: dict[str, Any] = {"max_retries": 0, "retry_on_timeout": False, "timeout": server.timeout_s, "serializer": serializer}
+    return OpenSearch(hosts, http_auth=account, **options, **secured)
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

@@ -13,10 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
+import pyarrow as pa
+
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.cut import stages, tables_with_rows
+from spark_merge.readable import Reading
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.opensearch.changes import arrived, changes, ours
 from spark_merge.sinks.opensearch.client import OpenSearchSession
@@ -24,6 +27,7 @@ from spark_merge.sinks.opensearch.ddl import IndexDdlRunner
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
 from spark_merge.sinks.opensearch.indices import Indices
 from spark_merge.sinks.opensearch.position import OwnedPosition, WrittenBatch, position_of
+from spark_merge.sinks.opensearch.reading import reading
 from spark_merge.sinks.opensearch.uri import PARAMETERS, POSITION_INDEX, OpenSearchSettings, settings_of
 from spark_merge.sinks.opensearch.writer import BulkWriter
 
@@ -67,6 +71,12 @@ class OpenSearchSink:
         elif self._settings.refresh == "accept":
             self._refresh({table for outcome in outcomes for _, table in outcome.counts})
         self._position.accept(Accepted.of(last.manifest), first=first.seq)
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
+        try:
+            return reading(self._indices, schema, self.look(), parts=parts, keys=keys)
+        finally:
+            self._session.close()
 
     def close(self) -> None:
         self._session.close()

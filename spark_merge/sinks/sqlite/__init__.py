@@ -3,6 +3,7 @@
     database    the file: connections, transactions, and what SQLite's errors mean
     position    how far the output is and who may write it (`PositionStore`)
     tables      a table's statements: create, put and delete rows, follow a schema change
+    reading     a table's rows, read back
     sink        the driver, the tasks' part, and the URI
 
 Of the committing kind. The order of what becomes durable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -27,6 +28,18 @@ def transaction(path: str) -> Iterator[sqlite3.Connection]:
             connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
+
+
+@contextmanager
+def reader(path: str) -> Iterator[sqlite3.Connection | None]:
+    """Each statement reads what is committed then, and the sink goes on writing. None: there is no file. Not read-only for SQLite, which
+    may have to undo what a process left that died. Raises SinkError."""
+    if not os.path.exists(path):
+        yield None
+        return
+    with sqlite_errors(path), closing(sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)) as connection:
+        connection.execute("PRAGMA query_only = ON")
+        yield connection
 
 
 @contextmanager

@@ -3,14 +3,13 @@ statements that are its payload."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Sequence
 
 from sidecar.core.model import CommitTs, Seq
 from spark_merge.contract import Accepted, Owner
 from spark_merge.sinks.position import Missed, OutputState, Stored
-from spark_merge.sinks.sqlite.database import transaction
+from spark_merge.sinks.sqlite.database import reader, transaction
 
 _CREATE = """CREATE TABLE IF NOT EXISTS _ticdc_dump (id INTEGER PRIMARY KEY CHECK (id = 1), log_id TEXT NOT NULL, epoch INTEGER NOT NULL,
   incarnation INTEGER NOT NULL, seq INTEGER, upto_ts TEXT, manifest TEXT NOT NULL, written INTEGER)"""
@@ -26,10 +25,8 @@ class SqlitePositions:
         self.place = path
 
     def read(self) -> Stored[None] | None:
-        if not os.path.exists(self._path):
-            return None
-        with transaction(self._path) as connection:
-            return stored_in(connection)
+        with reader(self._path) as connection:
+            return None if connection is None else stored_in(connection)
 
     def compare_and_swap(
         self, before: Stored[None] | None, after: OutputState[None], payload: Sequence[str] | None = None

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import CommitTs, Seq
+import pyarrow as pa
+
+from sidecar.core.model import CommitTs, Seq, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, Unit, has_rows
 from spark_merge.encode.block import blocks
+from spark_merge.readable import Reading
 from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.options import commit_tss, names_of, read
 from spark_merge.sinks.position import PositionKeeper, check_owner
 from spark_merge.sinks.sqlite.database import transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions, note_written, stored_in, written_in
+from spark_merge.sinks.sqlite.reading import reading
 from spark_merge.sinks.sqlite.tables import apply, made, statements
 
 
@@ -46,6 +50,9 @@ class SqliteSink:
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
         last = batch.heads[-1]
         self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq, payload=statements(last, self._settings.ddl_done))
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - one file, one part
+        return reading(self._settings.path, schema, self.look(), keys=keys)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,4 +1,4 @@
-"""The ClickHouse sink: its tables are made by the sink itself, and its views read back as the source's own reader spells them."""
+"""The ClickHouse sink: its tables are made by the sink itself, and read back by the sink."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 
 import pytest
 
@@ -14,7 +13,8 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import Manifest
 from spark_merge.contract import Batch, Head
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
-from tests.support.clickhouse_place import rows_of, uri_of
+from tests.support.clickhouse_place import uri_of
+from tests.support.read_back import read_back
 from tests.support.recorded_target import Case
 from tests.support.services.clickhouse import ClickHouse
 from tests.support.targets.target import Place, RecordedSink, Target, numbers
@@ -73,15 +73,16 @@ def target(place: Place) -> Iterator[Target]:
     server: ClickHouse = place.server
     before = {name for (name,) in server.rows("SELECT name FROM system.databases")}
     operator = Operator(server, f"recorded{next(numbers)}")
+    rows = lambda schema: read_back(operator.uri())(schema)  # noqa: E731  # by the URI as it is then
     try:
         if place.amid_schema_changes:
             with pytest.MonkeyPatch.context() as patch:
                 looks = _where_nobody_wrote_on(patch)
-                yield Target(operator.uri(), partial(rows_of, server), operator.check, operator.mend, looks)
+                yield Target(operator.uri(), rows, operator.check, operator.mend, looks)
         else:
             operator.parameters["dates"] = "text"  # there are dates that no calendar has, and the year 9999
             drop = lambda name: server.execute(f"DROP TABLE `{name.schema}`.`{name.table}__rows` SYNC")  # noqa: E731
-            yield Target(operator.uri(), partial(rows_of, server), drop=drop)
+            yield Target(operator.uri(), rows, drop=drop)
     finally:
         for (name,) in server.rows("SELECT name FROM system.databases"):
             if name not in before:

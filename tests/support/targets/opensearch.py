@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
-from tests.support.opensearch_place import rows_of, uri_of
+from tests.support.opensearch_place import uri_of
+from tests.support.read_back import read_back
 from tests.support.recorded_target import Case
 from tests.support.services.opensearch import OpenSearchNode
 from tests.support.targets.target import Place, RecordedSink, Target, after_ddls, moves_rows, numbers, stamps
@@ -23,13 +23,13 @@ def target(place: Place) -> Iterator[Target]:
             lost = [(ddl.commit_ts, tables) for one in place.log.manifests for ddl in one.ddls if (tables := moves_rows(ddl))]
             yield Target(
                 uri,
-                partial(rows_of, node, output),
+                read_back(uri),
                 looks=after_ddls,
                 judged=lambda name, ts: not any(since <= ts and name.table in tables for since, tables in lost),
             )
         else:
             uri = uri_of(node, output, bulk_rows=str((100, 5000)[seed % 2]), refresh=("interval", "accept")[seed % 2])
-            yield Target(uri, partial(rows_of, node, output))
+            yield Target(uri, read_back(uri))
     finally:
         node.remove(f"{output}*,position-{output}*")
 

@@ -1,0 +1,89 @@
+"""A table's rows, read back in one part, page by page in the order of the key.
+
+- Each page is a SELECT of its own: a transaction over all of them would keep the sink from committing.
+- The position comes before the rows, so rows are of it or of later segments.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sidecar.core.model import Column, TableSchema
+from sidecar.process.progress import progressed
+from spark_merge.contract import Accepted
+from spark_merge.readable import Reading, RowsRead
+from spark_merge.sinks.sqlite.database import quoted, reader
+
+PAGE_BYTES, PAGE_ROWS_MIN, PAGE_ROWS_MAX = 8 << 20, 100, 10_000
+"""Of a page, about, by the page before it."""
+
+KEYS_MAX = 200
+"""Rows that are looked up by key at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlitePart:
+    """`keys`: of the rows, in the order of `schema.key`; None: all rows. Picklable."""
+
+    path: str
+    schema: TableSchema
+    keys: tuple[tuple[str, ...], ...] | None = None
+
+    def __call__(self) -> Iterator[RowsRead]:
+        with reader(self.path) as connection:
+            if connection is None or not is_there(connection, self.schema):
+                return
+            pages = self._all(connection) if self.keys is None else self._of_keys(connection, self.keys)
+            for page in pages:
+                progressed()
+                yield RowsRead(page)
+
+    def _all(self, connection: sqlite3.Connection) -> Iterator[pa.Table]:
+        names = [_place(name) for name in self.schema.key]
+        marks = ", ".join("?" * len(names))
+        beyond, order = f" WHERE ({', '.join(names)}) > ({marks})", f" ORDER BY {', '.join(names)} LIMIT ?"
+        after: tuple[str, ...] = ()
+        rows_max = PAGE_ROWS_MIN
+        while True:
+            page = self._page(connection, f"{beyond if after else ''}{order}", (*after, rows_max))
+            if page.num_rows:
+                yield page
+            if page.num_rows < rows_max:
+                return
+            after = tuple(page.column(name)[-1].as_py() for name in self.schema.key)
+            rows_max = max(PAGE_ROWS_MIN, min(PAGE_ROWS_MAX, PAGE_BYTES * page.num_rows // max(page.nbytes, 1)))
+
+    def _of_keys(self, connection: sqlite3.Connection, keys: Sequence[tuple[str, ...]]) -> Iterator[pa.Table]:
+        one = f"({' AND '.join(f'{_place(name)} = ?' for name in self.schema.key)})"
+        for start in range(0, len(keys), KEYS_MAX):
+            group = keys[start : start + KEYS_MAX]
+            yield self._page(connection, f" WHERE {' OR '.join([one] * len(group))}", [text for key in group for text in key])
+
+    def _page(self, connection: sqlite3.Connection, rest: str, values: Sequence[object]) -> pa.Table:
+        """A name behind the table's is a column's or an error, never a text."""
+        columns = ", ".join(map(_text, self.schema.columns))
+        rows = connection.execute(f"SELECT {columns} FROM {quoted(str(self.schema.name))} AS t{rest}", values).fetchall()
+        texts = zip(*rows, strict=True) if rows else [()] * len(self.schema.columns)
+        return pa.table([pa.array(column, pa.string()) for column in texts], names=list(self.schema.column_names()))
+
+
+def reading(path: str, schema: TableSchema, accepted: Accepted | None, *, keys: pa.Table | None) -> Reading:
+    """`Readable.reading`, of a sink that has had `accepted` before. A table is made with its first row."""
+    wanted = None if keys is None else tuple(zip(*(keys.column(name).to_pylist() for name in schema.key), strict=True))
+    return Reading(accepted, exact=False, parts=(SqlitePart(path, schema, wanted),))
+
+
+def is_there(connection: sqlite3.Connection, schema: TableSchema) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (str(schema.name),)).fetchone() is not None
+
+
+def _text(column: Column) -> str:
+    return f"CAST({_place(column.name)} AS TEXT)" if column.kind == "int" else _place(column.name)
+
+
+def _place(name: str) -> str:
+    return f"t.{quoted(name)}"

@@ -1,0 +1,42 @@
+"""What the SQLite sink has, read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.sinks.sqlite import reading
+from tests.integration.test_opensearch_rows import KINDS
+from tests.support.read_back import reading_of
+from tests.support.reading_suite import LOG, ReadingOutput, ReadingSuite, bring, dumped
+
+
+class TestReading(ReadingSuite):
+    @pytest.fixture
+    def output(self, tmp_path: Path) -> ReadingOutput:
+        return ReadingOutput(f"sqlite://{tmp_path}/out.db", "s", {column: texts for column, texts in KINDS.items() if column.name != "id"})
+
+
+def test_pages_follow_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PAGE_ROWS_MIN", 3)
+    monkeypatch.setattr(reading, "PAGE_BYTES", 1)
+    output = ReadingOutput(f"sqlite://{tmp_path}/out.db", "s", {})
+    schema = output.table(Column("v", "text"), Column("a", "int", nullable=False), Column("b", "text", nullable=False), key=["a", "b"])
+    rows = [(None, str(at % 4 - 2), f"b{at}") for at in range(20)]
+    bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, rows)])
+    (part,) = reading_of(output.uri, schema, log_id=LOG, parts=4).parts
+    assert [piece.rows.num_rows for piece in part()] == [3] * 6 + [2]
+    assert output.read(schema) == sorted(rows, key=repr)
+
+
+def test_a_column_that_is_not_there_is_an_error_and_no_text(tmp_path: Path) -> None:
+    """For SQLite, a quoted name that no column has is a text."""
+    output = ReadingOutput(f"sqlite://{tmp_path}/out.db", "s", {})
+    schema = output.table(Column("id", "int", nullable=False), key=["id"])
+    bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, [("1",)])])
+    more = TableSchema(TableName("s", "t"), (*schema.columns, Column("more", "text")), ("id",))
+    with pytest.raises(SinkError, match=r"no such column: t\.more"):
+        output.read(more)
