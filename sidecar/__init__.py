@@ -10,6 +10,7 @@
     run/          the process: terms, status, metrics, merge worker        cli/       the commands
     preflight/    what would make a dump wrong or stuck                    process/   threads, servers, TLS: nothing of data
     replay/       a recording as the cluster                               verify/    compares an output with the truth
+    resultset/    a SELECT's rows in Arrow columns
     pump/         a pump of TiDB-Binlog, a process of its own              pump_client/  what writes to a pump
     history/      the last dumps and verifications. Pure
 

@@ -15,7 +15,7 @@ from tests.integration.test_clickhouse_types import HARD, VALUES
 from tests.support.clickhouse_place import uri_of
 from tests.support.deliveries import change
 from tests.support.read_back import reading_of
-from tests.support.reading_suite import LOG, ReadingOutput, ReadingSuite, bring, dumped
+from tests.support.reading_suite import LOG, ReadingOutput, ReadingSuite, Values, bring, dumped
 from tests.support.services.clickhouse import ClickHouse
 
 pytestmark = pytest.mark.xdist_group("clickhouse")
@@ -28,11 +28,10 @@ ID, V = Column("id", "int", nullable=False), Column("v", "text")
 
 def output_of(server: ClickHouse, **parameters: str) -> ReadingOutput:
     number = next(numbers)
-    values = (
-        VALUES
-        if not parameters
-        else {**{column: texts for column, texts in VALUES.items() if column.name not in ("d", "dt", "ts")}, **HARD}
-    )
+    hard = {column: (*texts,) for column, texts in HARD.items()}
+    names = {column.name for column in hard} if parameters else set()
+    others = {column: (*texts,) for column, texts in VALUES.items() if column.name not in names}
+    values: Values = {**others, **hard} if parameters else others
     return ReadingOutput(uri_of(server, f"read_pos{number}", **parameters), f"read{number}", values, SMALLEST)
 
 

@@ -12,7 +12,10 @@ import pytest
 from sidecar.core.keyset import quoted, quoted_table
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
+from sidecar.resultset.packets import BLOCK_BYTES
+from spark_merge.sinks.mysql import pool
 from spark_merge.sinks.mysql.session import SqlSession
+from tests.support.eventually import eventually
 from tests.support.read_back import reading_of
 from tests.support.reading_suite import LOG, ReadingOutput, ReadingSuite, bring, dumped
 from tests.support.services.mariadb import MariaDb
@@ -59,6 +62,17 @@ OF_KINDS = {
 }  # fmt: skip
 
 
+def connections(db: MariaDb) -> int:
+    return len(db.execute("SHOW PROCESSLIST"))
+
+
+def release() -> None:
+    """Those that the sink's tasks keep warm."""
+    for session, _ in pool._idle:
+        session.close()
+    pool._idle.clear()
+
+
 @pytest.fixture
 def output(mariadb: MariaDb) -> Iterator[ReadingOutput]:
     number = next(numbers)
@@ -79,7 +93,21 @@ def _type(column: Column) -> str:
 
 
 class TestReading(ReadingSuite):
-    """Over `output`."""
+    def test_no_connection_is_left(self, output: ReadingOutput, mariadb: MariaDb, tmp_path: Path) -> None:
+        """Of a reader that reads all, and of one that stops amid it."""
+        schema = output.table(ID, V, key=["id"])
+        bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, [(str(at), "x" * 60) for at in range(50_000)])])
+        release()
+        others = connections(mariadb)
+        (part,) = reading_of(output.uri, schema, log_id=LOG, parts=1).parts
+        sizes = [piece.rows.nbytes for piece in part()]
+        assert len(sizes) > 2
+        assert max(sizes) < 2 * BLOCK_BYTES
+        begun = part()
+        next(begun)
+        assert connections(mariadb) == others + 1
+        begun.close()  # type: ignore[attr-defined]  # a generator
+        eventually(lambda: connections(mariadb) == others)
 
 
 def test_a_column_with_other_digits_comes_back_with_its_own(output: ReadingOutput, mariadb: MariaDb, tmp_path: Path) -> None:

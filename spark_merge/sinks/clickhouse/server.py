@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -99,12 +100,12 @@ class ClickHouseServer(shared.Server):
         rows raises SinkError, also where the answer ends before its end."""
         client = self._retried(lambda: _opened(self), doing, "")
         try:
-            stream = _Whole(self._retried(lambda: client.raw_stream(sql, fmt="ArrowStream", settings=dict(_READ)), doing, ""))
-            with pa.ipc.open_stream(stream) as reader:
+            answer = self._retried(lambda: client.raw_stream(sql, fmt="ArrowStream", settings=dict(_READ)), doing, "")
+            with closing(_Whole(answer)) as stream, pa.ipc.open_stream(stream) as reader:
                 while (batch := self._next(reader)) is not None:
                     yield batch
-            if stream.end != _STREAM_END:
-                raise pa.ArrowInvalid("the server's answer is cut off")
+                if stream.end != _STREAM_END:
+                    raise pa.ArrowInvalid("the server's answer is cut off")
         except (pa.ArrowInvalid, HTTPError, OSError) as error:
             raise SinkError(f"{self}: {doing}: {error}", hint=_hint(None, self)) from error
         finally:

@@ -68,13 +68,6 @@ class OpenSearchSession:
         with may_take(STEPS * self.server.timeout_s):
             return self._client.transport.perform_request(method, path, params=asked, body=body, headers=headers)
 
-    def once(self, doing: str, method: str, path: str, body: Body = None) -> Any:
-        """As `call`. Raises SinkError."""
-        try:
-            return self.call(method, path, body)
-        except TransportError as error:
-            raise sink_error(error, self.server, doing) from error
-
     def asked(
         self,
         doing: str,

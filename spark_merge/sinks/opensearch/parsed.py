@@ -30,6 +30,8 @@ def rows_of(sources: Sequence[msgspec.Raw], schema: TableSchema, forms: Forms) -
             arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
             arrow_json.ParseOptions(explicit_schema=pa.schema(list(read.items())), unexpected_field_behavior="ignore"),
         )
+        if found.num_rows != len(sources):
+            raise pa.ArrowInvalid(f"{found.num_rows} rows in {len(sources)} documents")
         raw = _raw(sources, [column.name for column in schema.columns if column.name not in read])
     except (pa.ArrowInvalid, msgspec.MsgspecError) as error:
         raise SinkError(

@@ -136,8 +136,9 @@ class SlicePart:
         return self._page(session.asked(self.source.doing, "POST", f"{self.source.path}/_search", body, params=params))
 
     def _next(self, session: OpenSearchSession, scroll_id: str) -> _Page:
-        """Not asked again: a page that was sent and did not arrive is gone."""
-        return self._page(session.once(self.source.doing, "POST", "/_search/scroll", {"scroll": SCROLL_KEPT, "scroll_id": scroll_id}))
+        """A page that was sent and did not arrive is not sent again: then the scroll ends before its last row."""
+        body = {"scroll": SCROLL_KEPT, "scroll_id": scroll_id}
+        return self._page(session.asked(self.source.doing, "POST", "/_search/scroll", body))
 
     def _page(self, text: str) -> _Page:
         progressed()
