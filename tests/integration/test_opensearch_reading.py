@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from sidecar.core.model import Column
 from sidecar.errors import SinkError
 from spark_merge.sinks.opensearch import reading
+from spark_merge.sinks.opensearch.client import OpenSearchSession
 from tests.integration.test_opensearch_rows import KINDS
 from tests.support.opensearch_place import uri_of
 from tests.support.read_back import reading_of
@@ -91,3 +93,26 @@ def test_a_document_that_somebody_else_wrote_is_told(opensearch: OpenSearchNode,
     opensearch.ask("DELETE", f"/{alias}-v1")
     with pytest.raises(SinkError, match="leads to no index"):
         output.read(schema)
+
+
+@pytest.mark.parametrize(("lost", "told"), [("a page", "85 documents came of 95"), ("a shard", "1 shards did not answer")])
+def test_what_is_incomplete_is_an_error(
+    opensearch: OpenSearchNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, told: str
+) -> None:
+    monkeypatch.setattr(reading, "PAGE_ROWS_MAX", 10)
+    output = output_of(opensearch)
+    schema = output.table(ID, key=["id"])
+    bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, [(str(at),) for at in range(95)])])
+    (part,) = reading_of(output.uri, schema, log_id=LOG, parts=1).parts
+    asked, pages = OpenSearchSession.asked, itertools.count()
+
+    def losing(session: OpenSearchSession, doing: str, method: str, path: str, *more: Any, **named: Any) -> Any:
+        found = asked(session, doing, method, path, *more, **named)
+        if path != "/_search/scroll" or next(pages) != 2:
+            return found
+        return asked(session, doing, method, path, *more, **named) if lost == "a page" else found.replace('"failed":0', '"failed":1')
+
+    monkeypatch.setattr(OpenSearchSession, "asked", losing)
+    with pytest.raises(SinkError, match=told):
+        list(part())
+    assert scrolls(opensearch) == 0

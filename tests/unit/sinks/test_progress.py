@@ -107,7 +107,7 @@ def test_each_statement_is_progress_with_the_time_that_it_may_take(heard: HeardW
 
 def test_each_request_of_a_server_is_progress(heard: HeardWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     answering = SimpleNamespace(transport=SimpleNamespace(perform_request=lambda *_, **__: {}))
-    monkeypatch.setattr("spark_merge.sinks.opensearch.client._client", lambda _: answering)
+    monkeypatch.setattr("spark_merge.sinks.opensearch.client._client", lambda _, **__: answering)
     OpenSearchSession(OpenSearchServer((("h", 9200),), timeout_s=400)).call("GET", "/")
     assert heard.calls_s == [1200]
     monkeypatch.setattr("spark_merge.sinks.clickhouse.server._client", lambda _: SimpleNamespace(command=lambda *_, **__: None))

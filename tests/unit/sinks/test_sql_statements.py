@@ -164,7 +164,7 @@ def test_a_column_whose_default_is_generated_is_written_as_others(extra: str, ge
 
     class Told:
         def rows(self, sql: str, _: object) -> list[tuple[str | None, ...]]:
-            return [("at", "timestamp", None, extra)] if "COLUMNS" in sql else []
+            return [("at", "timestamp", None, extra, None)] if "COLUMNS" in sql else []
 
     found = read_table(cast("SqlSession", Told()), NAME)
     assert found is not None
