@@ -89,7 +89,7 @@ class ReadingSuite:
             Column("i", "int", nullable=False),
         )  # fmt: skip
         schema = output.table(*columns, key=["i", "t", "bin", "dec", "day"])
-        texts = ["", "it's", 'a "b" \\', "µ😀", "%_", "\t"]
+        texts = ["", "it's", 'a "b" \\', "µ😀", "%_\0z", "\t"]
         rows = [(f"v{at}", text, f"{at:02X}27", f"-{at}.500", f"2024-02-{at + 1:02}", str(at - 3)) for at, text in enumerate(texts * 4)]
         bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, rows)])
         keys = [(row[5], *row[1:5]) for row in rows[::2]] + [("99", "no", "FF", "0.000", "2024-01-01")]

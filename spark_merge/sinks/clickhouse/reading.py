@@ -115,7 +115,11 @@ def _text(column: Column) -> str:
 
 
 def _literal(column: Column, text: str) -> str:
-    return f"unhex({literal(text)})" if column.kind == "binary" else f"CAST({literal(text)} AS {column_type(column, in_key=True)})"
+    """Bytes as hex: a text may hold what ends a statement."""
+    kind = column_type(column, in_key=True)
+    if kind != "String":
+        return f"CAST({literal(text)} AS {kind})"
+    return f"unhex({literal(text if column.kind == 'binary' else text.encode().hex())})"
 
 
 # ---- keys and ranges ------------------------------------------------------------------------------------------------------------------

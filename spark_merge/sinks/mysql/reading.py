@@ -26,13 +26,15 @@ from sidecar.resultset.packets import read_blocks
 from sidecar.resultset.selects import as_sent, key_select, spelt
 from spark_merge.readable import Reading, ReadPart, RowsRead
 from spark_merge.sinks.mysql.position import position_of
-from spark_merge.sinks.mysql.session import SqlFlavour, SqlServer, SqlSession, retried, sink_error
+from spark_merge.sinks.mysql.session import SqlFlavour, SqlServer, SqlSession, code_of, retried, sink_error
 from spark_merge.sinks.mysql.statements import ROWS_A_DELETE, SqlTexts
 from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
 from spark_merge.sinks.mysql.uri import SqlSettings
 
 PART_ROWS_MIN = 10_000
 """A smaller part is not worth its connection."""
+
+_UNKNOWN_VARIABLE = 1193
 
 _SCALED = frozenset({"decimal", "time", "datetime", "timestamp"})
 
@@ -146,7 +148,11 @@ def _walked(session: SqlSession, key: ReadKey, parts: int) -> Sequence[Key]:
 def _row_count(session: SqlSession, name: TableName) -> int:
     """By the server's statistics."""
     if session.flavour is SqlFlavour.MYSQL:
-        session.rows("SET information_schema_stats_expiry = 0")  # else they may be a day old
+        try:
+            session.rows("SET information_schema_stats_expiry = 0")  # else they may be a day old
+        except pymysql.err.MySQLError as error:
+            if code_of(error) != _UNKNOWN_VARIABLE:  # before 8.0 they never are
+                raise
     sql = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     found = session.rows(sql, name)
     return int(found[0][0] or 0) if found else 0

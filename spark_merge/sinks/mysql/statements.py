@@ -102,7 +102,6 @@ class SqlTexts:
         self._target = target = f"{quoted_name(table.name.schema)}.{quoted_name(table.name.table)}"
         self._replace = f"REPLACE INTO {target} ({', '.join(map(quoted_name, table.names))}) VALUES "
         one = self._key[0][1] if len(self._key) == 1 else None
-        self._delete = f"DELETE FROM {target} WHERE "
         self._where, self._joint, self._end = (f"{one} IN (", ", ", ")") if one else ("", " OR ", "")
 
     def _key_columns(self) -> Iterator[tuple[int, Column]]:
@@ -147,7 +146,7 @@ class SqlTexts:
         return self._replace + ",".join(rows)
 
     def delete(self, keys: Sequence[str]) -> str:
-        return self._delete + self.condition(keys)
+        return f"DELETE FROM {self._target} WHERE {self.condition(keys)}"
 
     def condition(self, keys: Sequence[str]) -> str:
         """True for the rows with these `keys`, at least one."""

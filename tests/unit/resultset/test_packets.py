@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import RawIOBase
+from io import BufferedReader, RawIOBase
 from typing import Any
 
 import pymysql
@@ -124,3 +124,13 @@ def test_a_server_that_is_silent_for_too_long_is_lost(monkeypatch: pytest.Monkey
 def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(UnicodeDecodeError):
         read_packets(Sent(packet(b"\x01a") + packet(b"\x02\xff\xfe") + packet(END)), "SELECT", 1)
+
+
+def test_a_server_that_is_silent_before_the_first_row_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(_: Pieces, __: Any) -> int:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(Pieces, "readinto", silent)
+    monkeypatch.setattr(Pieces, "readable", lambda _: True)
+    with pytest.raises(pymysql.err.OperationalError, match=r"2013.*timed out"):
+        packets.pieces(BufferedReader(Pieces(b"", [1])))
