@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import Column, TableSchema
+from sidecar.core.model import Column, TableSchema, lowered
 from sidecar.errors import SinkError
 from sidecar.log.float_texts import reprs
 
@@ -37,16 +37,17 @@ class OtherValues(ValueError):
     """A column has values that TiDB may have made others of when its type changed."""
 
 
-def texts(table: pa.Table, schema: TableSchema, untyped: Any = None, *, written_as: Sequence[str] | None = None) -> pa.Table:
+def texts(table: pa.Table, schema: TableSchema, untyped: Any = None, *, written_as: Sequence[Sequence[str]] | None = None) -> pa.Table:
     """Canonical text: a pa.string column for each column of the schema, by its name and in its order. `table`: typed columns in that order,
-    under any names. `untyped`: the rows' `_untyped`, None where there is none. `written_as`: the names that the columns had when
-    `untyped` was written, if not the schema's. Raises SinkError."""
+    under any names. `untyped`: the rows' `_untyped`, None where there is none. `written_as`: what each column was called when `untyped` was
+    written, in any case, if not as in the schema. Raises SinkError."""
     kept = {} if untyped is None else _kept_texts(untyped)
     columns = []
-    for column, values, name in zip(schema.columns, table.columns, written_as or schema.column_names(), strict=True):
+    names = written_as or [(name,) for name in schema.column_names()]
+    for column, values, own in zip(schema.columns, table.columns, names, strict=True):
         try:
             text = column_texts(column, _plain(_one_array(values)))
-            if name in kept:
+            for name in kept.keys() & set(map(lowered, own)):
                 text = pc.coalesce(text, _untyped_texts(column, kept[name]))
         except (OtherValues, pa.ArrowInvalid) as error:
             raise SinkError(
@@ -59,8 +60,8 @@ def texts(table: pa.Table, schema: TableSchema, untyped: Any = None, *, written_
 
 def column_texts(column: Column, values: pa.Array) -> pa.Array:
     """Raises OtherValues, pa.ArrowInvalid."""
-    if pa.types.is_null(values.type):
-        return values.cast(pa.string())
+    if values.null_count == len(values):
+        return pa.nulls(len(values), pa.string())
     match column.kind:
         case "int" | "uint" | "bit":
             return _whole(column, values)
@@ -210,7 +211,7 @@ def _kept_texts(untyped: Any) -> Mapping[str, pa.Array]:
     objects = [json.loads(text) for text in encoded.dictionary.to_pylist()]
     found = {}
     for name in {name for one in objects for name in one}:
-        found[name] = pa.array([one.get(name) for one in objects], pa.string()).take(encoded.indices)
+        found[lowered(name)] = pa.array([one.get(name) for one in objects], pa.string()).take(encoded.indices)
     return found
 
 

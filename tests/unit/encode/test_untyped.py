@@ -30,7 +30,7 @@ def back(written: dict[str, list[str | None]], *columns: Column, read_as: tuple[
     """Through the file's types."""
     typed = table_of(written, *columns)
     schema = TableSchema(ORDERS, read_as or columns, ())
-    found = texts(typed.select(typed.column_names[7:]), schema, typed.column(6), written_as=[column.name for column in columns])
+    found = texts(typed.select(typed.column_names[7:]), schema, typed.column(6), written_as=[(column.name,) for column in columns])
     assert found.schema == pa.schema([(name, pa.string()) for name in schema.column_names()])
     return {name: found.column(name).to_pylist() for name in found.column_names}
 
