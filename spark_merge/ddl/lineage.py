@@ -84,13 +84,14 @@ class _Tracer:
         self.found: list[Stretch] = []
         self._schema = schema
         self._then = Stretch(schema.name, None, None, tuple(ColumnThen(name) for name in schema.column_names()))
-        self._redefined = False
+        self._redefined: set[int] = set()
+        """Columns, by place, that a later DDL defines otherwise."""
 
     def passes(self, seq: Seq, records: Sequence[DdlRecord]) -> bool:
         """By these DDLs; True where nothing before them is of the table."""
         statements, moves = list[Statement](), list[tuple[TableName, TableName]]()
         text = "; ".join(record.query for record in records)
-        for record in records:
+        for record in filter(lambda one: one.query, records):
             try:
                 statement = parsed(record.query, record.schema)
             except UnsupportedDdl as error:
@@ -148,9 +149,10 @@ class _Tracer:
     def _follow_columns(self, seq: Seq, text: str, statements: Sequence[Statement]) -> None:
         moved = moved_columns(statements)
         added = {lowered(name): one.text for one in statements for name in one.added}
-        redefines = any(str(item[0]).strip() in _REDEFINES for one in statements for item in one.items if item)
-        self._redefined |= redefines
-        if moved or added or redefines:
+        redefined = _redefined(statements)
+        names = [one.name for one in self._then.columns]
+        self._redefined |= {place for place, name in enumerate(names) if name is not None and lowered(name) in redefined}
+        if moved or added or redefined:
             self._step(seq, text, self._then)
             columns = tuple(self._before(place, column, moved, added) for place, column in enumerate(self._then.columns))
             self._then = replace(self._then, columns=columns)
@@ -159,11 +161,22 @@ class _Tracer:
         if then.name is None or lowered(then.name) not in added:
             return then if then.name is None else ColumnThen(moved.get(lowered(then.name), then.name))
         effect = added_column(self._schema.columns[place], self._schema)
-        unknown = effect.unknown or ("a default that was changed since" if self._redefined and not self._schema.layout else "")
+        unknown = effect.unknown or ("a default that was changed since" if place in self._redefined and not self._schema.layout else "")
         if unknown:
             why = f"the DDL {added[lowered(then.name)]!r} gave them {unknown} in column {effect.column.name}"
             self._then = replace(self._then, refused=self._then.refused or why)
         return ColumnThen(None, effect.existing)
+
+
+def _redefined(statements: Iterable[Statement]) -> set[str]:
+    """Folded names of columns, as they are after the statements."""
+    found: set[str] = set()
+    for one in statements:
+        for item in one.items:
+            words = [piece.strip() for piece in item if isinstance(piece, str)]
+            if words and words[0].lower() in _REDEFINES:
+                found |= {lowered(word.strip("`").replace("``", "`")) for word in words if word.startswith("`")}
+    return found
 
 
 def _as_written(folded: TableName, statements: Iterable[Statement]) -> TableName:

@@ -41,7 +41,7 @@ _FIELD_ID = b"PARQUET:field_id"
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where files have the columns of a table's schema. `columns`: of each, where its value may be; a row has it in one of them. `names`:
-    what `_untyped` calls each of them. `then`: what they were."""
+    what `_untyped` calls each of them, besides the names that a file has for ids. `then`: what they were."""
 
     columns: tuple[tuple[Source, ...], ...]
     names: tuple[tuple[str, ...], ...]
@@ -152,13 +152,18 @@ def present(rows: pa.Table, file: ParquetRows, sources: Sources, schema: TableSc
     untyped = rows.column(name) if (name := file.name_of(sources.untyped)) is not None else None
     columns = [rows.column(found[0]) if found else none for found in where]
     typed = pa.Table.from_arrays(columns, names=[str(number) for number in range(len(columns))])
-    text = texts(typed, schema, untyped, written_as=sources.names).columns
+    names = [(*known, *_own_names(file, one)) for known, one in zip(sources.names, sources.columns, strict=True)]
+    text = texts(typed, schema, untyped, written_as=names).columns
     for number, (column, then, found) in enumerate(zip(schema.columns, sources.then, where, strict=True)):
         if then.name is None:
             text[number] = pa.repeat(pa.scalar(then.existing, pa.string()), rows.num_rows)
         for name in found[1:]:
             text[number] = pc.coalesce(text[number], _one(column, schema, rows.select([name])))
     return pa.Table.from_arrays(text, names=list(schema.column_names()))
+
+
+def _own_names(file: ParquetRows, sources: Iterable[Source]) -> Iterator[str]:
+    return (name for source in sources if isinstance(source, int) and (name := file.name_of(source)) is not None)
 
 
 def _one(column: Column, schema: TableSchema, values: pa.Table) -> Any:
@@ -237,6 +242,7 @@ class LogPart:
             if mine.num_rows:
                 stretch.check(found.place)
                 try:
+                    _check_has(found, sources, self.schema)
                     text = present(mine, found, sources, self.schema)
                 except SinkError as error:
                     raise _before_a_ddl(error, stretch) from error
@@ -264,6 +270,16 @@ def of_keys(rows: pa.Table, wanted: WantedKeys | None, versions: Versions | None
     kept = wanted.of(rows.append_column(place, pa.array(np.arange(rows.num_rows))))
     places = kept.column(place).combine_chunks()
     return RowsRead(kept.drop_columns([place]), versions and Versions(*(column.take(places) for column in versions)))
+
+
+def _check_has(file: ParquetRows, sources: Sources, schema: TableSchema) -> None:
+    """A file has all columns that the table had when its rows were written."""
+    for column, where in zip(schema.columns, sources.columns, strict=True):
+        if where and not any(map(file.name_of, where)):
+            raise SinkError(
+                f"{file.place} has no column {column.name} of the type that it has by now: what it had before is not in the table any more",
+                hint="deliver to a new place, and dump again",
+            )
 
 
 def _before_a_ddl(error: SinkError, stretch: Stretch) -> SinkError:
