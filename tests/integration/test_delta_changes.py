@@ -77,7 +77,7 @@ def test_a_schema_change_that_is_not_followed_leaves_rows_as_they_were(tmp_path:
     with pytest.raises(SinkError, match="may be others as a int") as refused:
         story.deliver((None, ("1", "7")), ddl="ALTER TABLE orders MODIFY a INT", after=table(Column("a", "int")))
     assert "ddl-done=0" in refused.value.hint
-    assert story.rows() == [("1", "7")]
+    assert raw(story)["a"].to_pylist() == ["7"]
     story.seq, story.parameters = -1, "&ddl-done=0"
     story.deliver((None, ("1", "7")), ddl="ALTER TABLE orders MODIFY a INT", after=table(Column("a", "int")))
     assert story.rows() == [("1", None)]

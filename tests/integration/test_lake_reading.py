@@ -5,6 +5,7 @@ What recorded streams amount to is in test_sink_recordings.py, and in test_delta
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +16,19 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from sidecar.core.model import Column, Kind, TableName
+from sidecar.core.model import Column, Kind, Seq, TableName
 from sidecar.errors import SinkError
 from spark_merge.readable import Readable, newest
+from spark_merge.sinks.delta import reading as delta_reading
 from spark_merge.sinks.delta.columns import Mode
+from tests.lanes import LANE
 from tests.support.deliveries import ORDERS
 from tests.support.delta_place import delta_table, folder_of
-from tests.support.lake import NAMESPACE, catalog_of
+from tests.support.lake import NAMESPACE, catalog_of, uri_of
 from tests.support.merged_lake import compact as compact_iceberg
 from tests.support.one_table import HARD, SinkName, Story, table
-from tests.support.read_back import Texts, read_back, reading_of
+from tests.support.read_back import LogJudge, Texts, read_back, reading_of
+from tests.support.recorded_target import Case, RecordedLogs, deliver
 
 SINKS: tuple[SinkName, ...] = ("delta", "iceberg")
 MODES: tuple[Mode, ...] = ("append", "merge")
@@ -109,6 +113,7 @@ def test_a_table_that_is_a_batch_ahead_is_read_at_the_position(
     story = Story(tmp_path, mode, sink, schemas={ORDERS: table(NAME)})
     story.deliver((None, ("1", "a")), (None, ("2", "b")))
     before = story.sink().look()
+    monkeypatch.setattr(delta_reading, "_COMMITS_FIRST", 1)
     died = "spark_merge.sinks.folder.output.OutputFolder.accept" if sink == "delta" else "spark_merge.sinks.position.PositionKeeper.accept"
     changes = [(("1", "a"), ("1", "z")), (("2", "b"), None), (None, ("3", "c"))]
     ddl, after = "ALTER TABLE orders DROP COLUMN name, ADD COLUMN size INT", table(Column("size", "int"))
@@ -291,3 +296,27 @@ def test_a_table_of_another_log_is_not_read(tmp_path: Path) -> None:
         with pytest.raises(SinkError, match="holds the output of log"):
             read_back(story.uri, story.schema, log_id="other")
         shutil.rmtree(tmp_path / sink)
+
+
+if LANE.whole:  # minutes; the DDLs above are of these kinds
+
+    @pytest.mark.recordings
+    @pytest.mark.parametrize(("name", "seed"), [("ddl", 0), ("ddl", 1), ("ddl-new", 2)])
+    @each_sink
+    def test_a_recorded_log_of_changes_is_the_source_after_each_schema_change(
+        tmp_path: Path, recorded_logs: RecordedLogs, sink: SinkName, name: str, seed: int
+    ) -> None:
+        """But for tables of which the output does not tell all, which are refused by the DDL."""
+        made, log = Case(name, "kv", ("watermark", "snapshot")[seed % 2], seed).record(recorded_logs)
+        uri = f"delta://{tmp_path}/out?mode=append" if sink == "delta" else uri_of(tmp_path / "lake", changed_types="anew")
+        judge, looks = LogJudge(made, uri, log), itertools.count()
+
+        def look(seq: Seq) -> None:
+            if log.manifests[seq].ddls and next(looks) % 4 == 0:
+                judge.look(seq)
+
+        deliver(log.folder, uri, seed=seed, deaths=1, after=look)
+        judge.end()
+        assert judge.whole > len(made.tables)
+        assert len(judge.refused) < len(made.tables) / 2
+        assert all("DDL" in message for message in judge.refused.values()), judge.refused

@@ -57,9 +57,12 @@ _COMMITS_FIRST = 16
 
 @dataclass(frozen=True, slots=True)
 class DeltaFile:
+    """`seqs`: the first and last segment of a log's file, None where nobody has told."""
+
     folder: Folder
     name: str
     bytes: int
+    seqs: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class DeltaReader:
         if table is None:
             return Reading(self.accepted, True, ())
         sources = _sources(schema, columns_of(table), self.mode)
-        files = [DeltaFile(*one) for one in self._files(table, place, wanted, key_columns(schema, [sources]))]
+        files = self._files(table, place, wanted, key_columns(schema, [sources]))
         return Reading(self.accepted, True, tuple(DeltaPart(schema, group, sources, wanted) for group in dealt(files, parts)))
 
     # ---- the log of changes -------------------------------------------------------------------------------------------
@@ -123,12 +126,10 @@ class DeltaReader:
         prefix = layout_of(schema, there, "append").prefix
         known = [(stretch, _sources(schema, there, self.mode, stretch.columns)) for stretch in own]
         envelope = LogEnvelope(*(prefix + name for name in ("seq", "commit_ts", "op", "origin")))
-        bounds = _bounds(table, str(envelope.seq))
-        for file in self._files(table, place, wanted, key_columns(schema, [one for _, one in known])):
-            first, last = bounds.get(file[1], (None, None))
-            met = tuple(one for one in known if first is None or last is None or one[0].meets(first, last))
+        for file in self._files(table, place, wanted, key_columns(schema, [one for _, one in known]), seq=prefix + "seq"):
+            met = tuple(one for one in known if file.seqs is None or one[0].meets(*file.seqs))
             if met:
-                yield LogFile(*file, envelope, met)
+                yield LogFile(file.folder, file.name, file.bytes, envelope, met)
 
     def _ddls(self) -> Iterator[tuple[Seq, DdlRecord]]:
         assert self.accepted is not None, "there are rows"
@@ -194,34 +195,21 @@ class DeltaReader:
             found.load_as_version(first - 1)
 
     def _files(
-        self, table: DeltaTable, place: str, wanted: WantedKeys | None, key: Mapping[str, Source]
-    ) -> Iterator[tuple[Folder, str, int]]:
+        self, table: DeltaTable, place: str, wanted: WantedKeys | None, key: Mapping[str, Source], seq: str = ""
+    ) -> Iterator[DeltaFile]:
+        """Those in which one of the keys may be."""
         with delta_errors(table.table_uri):
             actions = pa.table(table.get_add_actions(flatten=True))
-        columns = {name: actions.column(name).to_pylist() for name in actions.column_names if name in _used(key)}
-        for number, path in enumerate(columns["path"]):
-            if wanted is None or all(_meets(wanted, name, columns, source, number) for name, source in key.items()):
-                yield replace(self.folder, root=self.folder.path(place)), unquote(path), columns["size_bytes"][number]
+        folder, none = replace(self.folder, root=self.folder.path(place)), [None] * actions.num_rows
 
+        def told(name: str) -> Sequence[Any]:
+            return actions.column(name).to_pylist() if name in actions.column_names else none
 
-def _used(key: Mapping[str, Source]) -> set[str]:
-    return {"path", "size_bytes", *(f"{bound}.{source}" for bound in ("min", "max") for source in key.values())}
-
-
-def _meets(wanted: WantedKeys, name: str, columns: Mapping[str, Sequence[Any]], source: Source, number: int) -> bool:
-    least, most = (columns.get(f"{bound}.{source}") for bound in ("min", "max"))
-    return least is None or most is None or wanted.meet(name, least[number], most[number])
-
-
-def _bounds(table: DeltaTable, seq: str) -> Mapping[str, tuple[int | None, int | None]]:
-    """The first and last segment of each file, by its name; None where nobody has told."""
-    with delta_errors(table.table_uri):
-        actions = pa.table(table.get_add_actions(flatten=True))
-    none = [None] * actions.num_rows
-    least, most = (
-        actions.column(name).to_pylist() if (name := f"{bound}.{seq}") in actions.column_names else none for bound in ("min", "max")
-    )
-    return {unquote(path): told for path, *told in zip(actions.column("path").to_pylist(), least, most, strict=True)}  # type: ignore[misc]
+        bounds = {name: list(zip(told(f"min.{source}"), told(f"max.{source}"), strict=True)) for name, source in key.items()}
+        seqs = zip(told(f"min.{seq}"), told(f"max.{seq}"), strict=True)
+        for number, (path, size, span) in enumerate(zip(told("path"), told("size_bytes"), seqs, strict=True)):
+            if wanted is None or all(wanted.meet(name, *found[number]) for name, found in bounds.items()):
+                yield DeltaFile(folder, unquote(path), size, None if None in span else span)
 
 
 def _last_seq(commit: Mapping[str, Any]) -> int:

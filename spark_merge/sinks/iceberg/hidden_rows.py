@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.core.model import TableSchema
 from sidecar.log.storage import Folder
+from spark_merge.encode.text_hashes import text_hashes
 from spark_merge.encode.untyped import texts
 from spark_merge.merge import key_text
 from spark_merge.readable import RowsRead
@@ -111,15 +111,17 @@ class DeletedKeys:
             for rows in _rows(file, ids):
                 keys = self._identity(texts(rows, key))
                 found.append(pa.table({"key": keys, "number": pa.repeat(pa.scalar(file.number), len(keys))}))
-        frame: Any = pl.from_arrow(pa.concat_tables(found))
-        frame = frame.group_by("key").agg(pl.col("number").max()).with_columns(pl.col("key").hash().alias("hash")).sort("hash")
-        self._keys = frame["key"].to_arrow().cast(pa.string())
-        self._numbers, self._hashes = frame["number"].to_numpy(), frame["hash"].to_numpy()
+        greatest = pa.concat_tables(found).group_by("key").aggregate([("number", "max")]).combine_chunks()
+        keys = _one_array(greatest.column("key"))
+        hashes = text_hashes(keys)
+        order = np.argsort(hashes)
+        self._hashes, self._keys = hashes[order], keys.take(pa.array(order))
+        self._numbers: Any = greatest.column("number_max").to_numpy()[order]
 
     def numbers_of(self, rows: pa.Table) -> Any:
         """Of each row, which is canonical text, the greatest number of a delete of its key; -1 where there is none."""
         keys = self._identity(rows)
-        hashes: Any = pl.Series(pl.from_arrow(keys)).hash().to_numpy()
+        hashes = text_hashes(keys)
         found = np.full(len(hashes), -1, np.int64)
         places = np.searchsorted(self._hashes, hashes)
         left = np.arange(len(hashes))
@@ -134,8 +136,11 @@ class DeletedKeys:
 
     def _identity(self, rows: pa.Table) -> pa.Array:
         columns = [rows.column(name) for name in self._names]
-        found = columns[0] if len(columns) == 1 else key_text(columns)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return _one_array(columns[0] if len(columns) == 1 else key_text(columns))
+
+
+def _one_array(column: Any) -> Any:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _rows(file: DeleteFile, ids: Sequence[int]) -> Iterator[pa.Table]:
