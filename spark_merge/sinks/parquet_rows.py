@@ -1,6 +1,6 @@
 """Parquet files of an output as rows of its table's present schema (spark_merge/readable.py), for every sink that has such files.
 
-    part ─► file ─► batch of rows ─► the stretches that it meets (ddl/lineage.py) ─► columns by Sources ─► texts (encode/untyped.py)
+    part ─► file ─► batch of rows ─► columns by Sources ─► texts (encode/untyped.py)
 
 A file may be one that another program wrote in place of the sink's (compaction): columns are found by the names or ids that it has, and
 values by their types. Memory: a batch, and the compressed pages of a row group.
@@ -23,8 +23,7 @@ from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
-from spark_merge.ddl.lineage import ColumnThen, Stretch
+from spark_merge.ddl.lineage import ColumnThen
 from spark_merge.encode.untyped import texts
 from spark_merge.merge import key_text
 from spark_merge.readable import RowsRead, Versions
@@ -170,7 +169,7 @@ def _one(column: Column, schema: TableSchema, values: pa.Table) -> Any:
     return texts(values, TableSchema(schema.name, (column,), ())).column(0)
 
 
-# ---- parts --------------------------------------------------------------------------------------------------------------
+# ---- parts and keys --------------------------------------------------------------------------------------------------------------
 
 
 class Sized(Protocol):
@@ -190,63 +189,6 @@ def dealt(files: Iterable[File], parts: int) -> list[tuple[File, ...]]:
         groups[least].append(file)
         sizes[least] += file.bytes + 1
     return [tuple(group) for group in groups if group]
-
-
-@dataclass(frozen=True, slots=True)
-class LogEnvelope:
-    """Where files have the columns that versions are made of."""
-
-    seq: Source
-    commit_ts: Source
-    op: Source
-    origin: Source
-
-
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """`stretches`: those that may have rows in it, and where their columns are."""
-
-    folder: Folder
-    name: str
-    bytes: int
-    envelope: LogEnvelope
-    stretches: tuple[tuple[Stretch, Sources], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LogPart:
-    """`ReadPart` of a log of changes: each row is a version."""
-
-    schema: TableSchema
-    files: tuple[LogFile, ...]
-    wanted: WantedKeys | None = None
-
-    def __call__(self) -> Iterator[RowsRead]:
-        for file in self.files:
-            with opened(file.folder, file.name) as found:
-                envelope = file.envelope
-                used = {envelope.seq, envelope.commit_ts, envelope.op, envelope.origin}.union(*(one.used() for _, one in file.stretches))
-                for _, rows in found.batches(
-                    used, found.groups_with(self.wanted, key_columns(self.schema, [one for _, one in file.stretches]))
-                ):
-                    yield from self._of_batch(found, file, rows)
-
-    def _of_batch(self, found: ParquetRows, file: LogFile, rows: pa.Table) -> Iterator[RowsRead]:
-        seqs = rows.column(found.name_of(file.envelope.seq))
-        bounds = pc.min_max(seqs)
-        first, last = bounds["min"].as_py(), bounds["max"].as_py()
-        for stretch, sources in file.stretches:
-            if not stretch.meets(first, last):
-                continue
-            mine = rows.filter(_within(seqs, stretch)) if _cuts(stretch, first, last) else rows
-            if mine.num_rows:
-                stretch.check(found.place)
-                try:
-                    _check_has(found, sources, self.schema)
-                    text = present(mine, found, sources, self.schema)
-                except SinkError as error:
-                    raise _before_a_ddl(error, stretch) from error
-                yield of_keys(text, self.wanted, _versions(mine, found, file.envelope))
 
 
 def key_columns(schema: TableSchema, found: Iterable[Sources]) -> dict[str, Source]:
@@ -270,38 +212,3 @@ def of_keys(rows: pa.Table, wanted: WantedKeys | None, versions: Versions | None
     kept = wanted.of(rows.append_column(place, pa.array(np.arange(rows.num_rows))))
     places = kept.column(place).combine_chunks()
     return RowsRead(kept.drop_columns([place]), versions and Versions(*(column.take(places) for column in versions)))
-
-
-def _check_has(file: ParquetRows, sources: Sources, schema: TableSchema) -> None:
-    """A file has all columns that the table had when its rows were written."""
-    for column, where in zip(schema.columns, sources.columns, strict=True):
-        if where and not any(map(file.name_of, where)):
-            raise SinkError(
-                f"{file.place} has no column {column.name} of the type that it has by now: what it had before is not in the table any more",
-                hint="deliver to a new place, and dump again",
-            )
-
-
-def _before_a_ddl(error: SinkError, stretch: Stretch) -> SinkError:
-    since = f"; these rows, up to segment {stretch.upto}, are from before the DDL {stretch.ddl!r}" if stretch.ddl else ""
-    return SinkError(f"{error.message}{since}", hint=error.hint)
-
-
-def _cuts(stretch: Stretch, first: int, last: int) -> bool:
-    return (stretch.after is not None and first <= stretch.after) or (stretch.upto is not None and last > stretch.upto)
-
-
-def _within(seqs: Any, stretch: Stretch) -> Any:
-    found = seqs.is_valid()
-    if stretch.after is not None:
-        found = pc.and_(found, pc.greater(seqs, stretch.after))
-    return found if stretch.upto is None else pc.and_(found, pc.less_equal(seqs, stretch.upto))
-
-
-def _versions(rows: pa.Table, file: ParquetRows, envelope: LogEnvelope) -> Versions:
-    commit_ts, op, origin = (
-        rows.column(file.name_of(source)).combine_chunks() for source in (envelope.commit_ts, envelope.op, envelope.origin)
-    )
-    deleted = pc.equal(op, "delete")
-    ranks = pc.if_else(pc.equal(origin, "dump"), RANK_CHUNK, pc.if_else(deleted, RANK_DELETE, RANK_PUT))
-    return Versions(commit_ts, ranks.cast(pa.int32()), deleted)

@@ -34,10 +34,8 @@ from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import DDLS, ddls_from_json, seq_of
+from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
 from spark_merge.sinks.parquet_rows import (
-    LogEnvelope,
-    LogFile,
-    LogPart,
     Source,
     Sources,
     WantedKeys,

@@ -34,7 +34,8 @@ from spark_merge.sinks.iceberg.hidden_rows import DeleteFile, MergedFile, Merged
 from spark_merge.sinks.iceberg.lake import Identifier, Lake
 from spark_merge.sinks.iceberg.position import PREFIX, standing_of
 from spark_merge.sinks.iceberg.types import envelope_fields
-from spark_merge.sinks.parquet_rows import LogEnvelope, LogFile, LogPart, Source, Sources, WantedKeys, dealt, key_columns
+from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
+from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, dealt, key_columns
 
 _SEQ = f"{PREFIX}seq"
 
