@@ -3,6 +3,7 @@
 From the present backwards, each DDL that concerns the table ends a stretch of segments:
 
     TRUNCATE, DROP TABLE, DROP DATABASE, CREATE TABLE    what came before is no row of the table
+    RECOVER TABLE, FLASHBACK TABLE                       the same: a dump brings its rows (sinks/table_ddl.py)
     RENAME TABLE                                         what came before is under the former name
     RENAME COLUMN, CHANGE                                what came before has the former column
     ADD COLUMN                                           what came before has the value that TiDB gave to existing rows (columns.py)
@@ -30,7 +31,7 @@ from spark_merge.ddl.statement import Statement, StatementKind
 
 _BEGINS = frozenset({StatementKind.TRUNCATE, StatementKind.CREATE_TABLE, StatementKind.CREATE_LIKE})
 _MOVES = frozenset({StatementKind.RENAME, StatementKind.ALTER_TABLE})
-_BEGINS_UNREAD = re.compile(r"\s*(?:CREATE\s+TABLE|TRUNCATE)\b", re.IGNORECASE)
+_BEGINS_UNREAD = re.compile(r"\s*(?:CREATE\s+TABLE|TRUNCATE|(?:RECOVER|FLASHBACK)\s+TABLE)\b", re.IGNORECASE)
 _REDEFINES = ("alter", "modify", "change")
 
 

@@ -43,7 +43,14 @@ def test_ddls_of_other_tables_and_of_no_columns_end_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["TRUNCATE TABLE Orders", "DROP TABLE bills, orders", "DROP DATABASE `shop`", "CREATE TABLE orders (id INT PRIMARY KEY)"]
+    "query",
+    [
+        "TRUNCATE TABLE Orders",
+        "DROP TABLE bills, orders",
+        "DROP DATABASE `shop`",
+        "CREATE TABLE orders (id INT PRIMARY KEY)",
+        "RECOVER TABLE orders",
+    ],
 )
 def test_what_came_before_the_table_began_is_none_of_its_rows(query: str) -> None:
     assert traced(table("id", "a"), "ALTER TABLE orders RENAME COLUMN x TO a", query) == [("shop.orders", 20, None, ["id", "a"])]
@@ -113,9 +120,9 @@ def test_tables_that_change_names_at_once_are_told_apart() -> None:
 
 
 def test_what_is_not_understood_is_refused_up_to_there() -> None:
-    past = found(table("id"), "TRUNCATE TABLE orders", "FLASHBACK TABLE orders TO BEFORE DROP", "ALTER TABLE orders RENAME COLUMN a TO id")
+    past = found(table("id"), "TRUNCATE TABLE orders", "ALTER TABLE orders SECONDARY_LOAD", "ALTER TABLE orders RENAME COLUMN a TO id")
     assert [(one.after, one.upto, bool(one.refused)) for one in past] == [(30, None, False), (20, 30, False), (10, 20, True)]
-    assert past[2].ddl == "FLASHBACK TABLE orders TO BEFORE DROP"
+    assert past[2].ddl == "ALTER TABLE orders SECONDARY_LOAD"
 
 
 def test_a_name_whose_schema_the_text_does_not_say_is_refused() -> None:
