@@ -128,6 +128,7 @@ TESTED_THROUGH = {
     "spark_merge.decode.binlog_walk": "tests/property/test_binlog_decoders.py",
     "spark_merge.decode.kv_handles": "tests/unit/decode/test_kv.py",
     "spark_merge.sinks.delta.altering": "tests/integration/test_delta_sink.py",
+    "spark_merge.sinks.iceberg.reading": "tests/contract/test_positions.py",
     "spark_merge.sinks.clickhouse.block": "tests/integration/test_clickhouse_ddl.py",
     "spark_merge.sinks.clickhouse.tables": "tests/integration/test_clickhouse_ddl.py",
     "spark_merge.sinks.folder.output": "tests/unit/sinks/test_file_sink.py",

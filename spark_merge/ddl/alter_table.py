@@ -26,6 +26,7 @@ def alter_table(reader: TokenReader) -> Statement:
         items,
         moves=tuple(found.renames),
         columns=tuple(found.columns),
+        added=tuple(found.added),
         partitions=found.partitions,
     )
     if found.exchanged is None:
@@ -42,6 +43,7 @@ class _Alter:
         self.exchanged: tuple[str, TableName] | None = None
         self.renames: list[tuple[TableName, TableName]] = []
         self.columns: list[tuple[str, str]] = []
+        self.added: list[str] = []
         self.partitions = Partitions.UNTOUCHED
 
     def changes(self) -> None:
@@ -89,11 +91,11 @@ class _Alter:
         reader.take("COLUMN")
         condition(reader)
         if not reader.take("("):
-            column(reader)
+            self.added.append(column(reader))
             return self._position()
         while True:
             if not element(reader):
-                column(reader)
+                self.added.append(column(reader))
             if not reader.take(","):
                 return reader.need(")")
 

@@ -56,7 +56,7 @@ def column_effects(before: TableSchema, after: TableSchema, statements: Iterable
     own = [one for one in statements if one.columns and one.tables()[0].folded() == before.name.folded()]
     names = _names_before(before, after, own)
     return tuple(
-        ColumnEffect(column, old[names[column.name]]) if column.name in names else _added(column, after) for column in after.columns
+        ColumnEffect(column, old[names[column.name]]) if column.name in names else added_column(column, after) for column in after.columns
     )
 
 
@@ -64,7 +64,7 @@ def _names_before(before: TableSchema, after: TableSchema, statements: Iterable[
     """By the name after; an added column is not in it."""
     old = {lowered(name): name for name in before.column_names()}
     found = _by_id(before, after)
-    moved = _by_statement(statements)
+    moved = moved_columns(statements)
     gone = {former for name, former in moved.items() if former != name}
     for name in after.column_names():
         if name in found:
@@ -89,7 +89,7 @@ def _ids(schema: TableSchema) -> dict[str, int]:
     return {one.column.name: one.id for one in kv_table_of(schema).columns if one.column.name in there} if schema.layout else {}
 
 
-def _by_statement(statements: Iterable[Statement]) -> Mapping[str, str]:
+def moved_columns(statements: Iterable[Statement]) -> Mapping[str, str]:
     """Names before by names after, folded. Of several changes of one column the way through all of them."""
     found: dict[str, str] = {}
     for statement in statements:
@@ -100,7 +100,7 @@ def _by_statement(statements: Iterable[Statement]) -> Mapping[str, str]:
     return found
 
 
-def _added(column: Column, after: TableSchema) -> ColumnEffect:
+def added_column(column: Column, after: TableSchema) -> ColumnEffect:
     definitions = after.definition.columns if after.definition else ()
     made = next((one for one in definitions if one.name == column.name), None)
     if made is not None and made.generated:

@@ -73,6 +73,17 @@ def together(statements: Sequence[Statement], head: Head) -> Statement:
     return Statement(StatementKind.RENAME, "; ".join(one.text for one in statements), (" RENAME TABLE",), items, moves=tuple(moves))
 
 
+def name_before(name: TableName, moves: Sequence[Move]) -> TableName | None:
+    """Of the table that has `name` after these moves; None where it has it from none of them, and another table had it before. All names
+    are folded."""
+    for source, target in reversed(moves if _one_after_another(moves, set()) else _at_once(moves)):
+        if name == target:
+            name = source
+        elif name == source:
+            return None
+    return name
+
+
 def _one_after_another(moves: Sequence[Move], known: set[TableName]) -> bool:
     """True also where the log knows none of them."""
     there = set(known) or {source for source, _ in moves}

@@ -69,7 +69,8 @@ class Statement:
     """`head items tail`; the items are separated by commas, and one of which a target needs nothing is left out. Of an ALTER TABLE without
     items left, nothing is carried out. `text` is the source's. `moves`: of RENAME each (from, to) in turn, of EXCHANGE the partitioned
     table and the other one; `partition`: the one that is exchanged. `columns`: of ALTER TABLE the columns that CHANGE and RENAME COLUMN
-    name, (before, after) as written, in the order of the text. `assumed`: the names that had no schema in the text."""
+    name, (before, after) as written, in the order of the text; `added`: those of ADD COLUMN. `assumed`: the names that had no schema in
+    the text."""
 
     kind: StatementKind
     text: str
@@ -79,6 +80,7 @@ class Statement:
     moves: tuple[tuple[TableName, TableName], ...] = ()
     partition: str = ""
     columns: tuple[tuple[str, str], ...] = ()
+    added: tuple[str, ...] = ()
     partitions: Partitions = Partitions.UNTOUCHED
     assumed: frozenset[TableName] = frozenset()
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
+
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
@@ -24,11 +26,13 @@ from sidecar.process.progress import side_by_side
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
 from spark_merge.cut import spread, tables_with_rows, units
 from spark_merge.ddl.routes import APART, check_apart
+from spark_merge.readable import Reading
 from spark_merge.sinks.delta.altering import alter
 from spark_merge.sinks.delta.columns import layout_of
 from spark_merge.sinks.delta.ddl import alterations
 from spark_merge.sinks.delta.merge import merge
 from spark_merge.sinks.delta.places import table_place
+from spark_merge.sinks.delta.reading import DeltaReader
 from spark_merge.sinks.delta.table import Moment, Table
 from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, DeltaSettings, holds_rows, settings_of
 from spark_merge.sinks.delta.writer import STAGED, DeltaWriter, TablePlace, WrittenFile
@@ -86,6 +90,12 @@ class DeltaSink:
                 self._alter(last, moment)
         self._output.accept(batch.heads, [segment_of(head, []) for head in batch.heads])
         self._forget_staged(file for found in files.values() for file in found)
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
+        """`Readable.reading`."""
+        settings = self._settings
+        reader = DeltaReader(settings.folder, settings.mode, settings.routes, self._log_id, self.look())
+        return reader.reading(schema, parts=parts, keys=keys)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -12,17 +12,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+import pyarrow as pa
+
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.cut import LIVE_PART_ROWS, spread, units
+from spark_merge.readable import Reading
 from spark_merge.sinks.iceberg.ddl import check_parted
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.merge import MergeMode
 from spark_merge.sinks.iceberg.merge_writer import MergeWriter
 from spark_merge.sinks.iceberg.modes import AppendMode
 from spark_merge.sinks.iceberg.position import ANOTHER_NAMESPACE, RecordPositions
+from spark_merge.sinks.iceberg.reading import IcebergReader
 from spark_merge.sinks.iceberg.tables import LakeTables
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import PARAMETERS, RECORD, IcebergSettings, settings_of
@@ -38,7 +42,7 @@ CHUNK_PARTS = 16
 class IcebergSink:
     def __init__(self, settings: IcebergSettings, *, log_id: str) -> None:
         self.gather_s = settings.commit_s
-        self._lake = Lake(settings)
+        self._lake, self._log_id = Lake(settings), log_id
         self._record = RecordPositions(self._lake)
         self._position = PositionKeeper(self._record, log_id=log_id, remedy=ANOTHER_NAMESPACE)
         self._merges = settings.mode == "merge"
@@ -75,6 +79,10 @@ class IcebergSink:
         rows += [("ddl", ddl) for ddl in last.ddls if TableName(ddl.schema, ddl.table) != MARK_TABLE]
         self._position.accept(Accepted.of(last.manifest), first=first.seq, payload=rows)
         self._tables.known.update(new)
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
+        """`Readable.reading`."""
+        return IcebergReader(self._lake, self._log_id, self.look()).reading(schema, parts=parts, keys=keys)
 
     def close(self) -> None:
         self._lake.close()

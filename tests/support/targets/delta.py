@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from urllib.parse import quote
 
-from sidecar.core.model import TableSchema
-from sidecar.log.storage import Folder
-from spark_merge.ddl.routes import routes_of
 from spark_merge.sinks.delta.columns import Mode
-from tests.support.delta_place import Texts, folder_of, rows_of
+from tests.support.lake_read_back import read_back
 from tests.support.recorded_target import Case
 from tests.support.targets.target import MOVE_ROWS, Place, RecordedSink, Target, after_each, stamps
 
@@ -30,15 +26,11 @@ def target(place: Place) -> Iterator[Target]:
     if not place.amid_schema_changes:
         mode = MODES[place.case.seed % len(MODES)]
         uri = f"delta://{place.folder}/out?mode={mode}"
-        yield Target(uri, partial(rows_of, folder_of(uri), mode))
+        yield Target(uri, partial(read_back, uri))
         return
     done = ",".join(map(str, stamps(place.log)))
     uri = f"delta://{place.folder}/out?mode=merge&routes={quote(ROUTES)}&ddl-done={done}"
-    yield Target(uri, partial(_routed, folder_of(uri)), looks=after_each, judged=lambda name, _: name.table not in LOST)
-
-
-def _routed(folder: Folder, schema: TableSchema) -> list[Texts]:
-    return rows_of(folder, "merge", replace(schema, name=routes_of(ROUTES).target(schema.name)))
+    yield Target(uri, partial(read_back, uri), looks=after_each, judged=lambda name, _: name.table not in LOST)
 
 
 DELTA = RecordedSink("delta", target, still=[Case("rowformats", "kv", "snapshot", 0)], seeds=10)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from spark_merge.ddl.routes import routes_of
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.iceberg.types import Mode
 from tests.support.lake import NAMESPACE, Texts, catalog_of, committed, fold, image, rows_at, tables_of, uri_of
+from tests.support.lake_read_back import read_back
 from tests.support.merged_lake import rows_as_texts
 from tests.support.recorded_target import Case, RecordedLog, deliver
 from tests.support.replaying import Stage
@@ -57,6 +58,9 @@ class Operator:
     def uri(self) -> str:
         return uri_of(self.folder, mode="merge", routes=ROUTES, ddl_done=",".join(map(str, sorted(self.done))))
 
+    def rows(self, schema: TableSchema) -> list[Texts]:
+        return read_back(self.uri(), schema)
+
     def mend(self, refused: SinkError) -> str:
         found = set(map(int, re.findall(r"ddl-done=([\d, ]+)", refused.hint)[0].split(",")))
         if found <= self.done:
@@ -75,23 +79,20 @@ def target(place: Place) -> Iterator[Target]:
     """Seeds take the modes in turn."""
     mode = MODES[place.case.seed % len(MODES)]
     uri = uri_of(place.folder / "lake", mode=mode)
-    yield Target(uri, lambda schema: Reader(uri, mode).rows(schema))
+    yield Target(uri, partial(read_back, uri))
 
 
 @contextmanager
 def merged(place: Place) -> Iterator[Target]:
     operator = Operator(place.folder / "lake", place.log)
-    rows = lambda schema: Reader(operator.uri(), "merge").rows(schema)  # noqa: E731
-    yield Target(operator.uri(), rows, operator.check, operator.mend, after_ddls, lambda name, _: name.table not in operator.lost)
+    yield Target(operator.uri(), operator.rows, operator.check, operator.mend, after_ddls, lambda name, _: name.table not in operator.lost)
 
 
 @contextmanager
 def logged(place: Place) -> Iterator[Target]:
     """Each commit's rows, with the columns that the table had then, held against the files sink's JSON lines."""
     uri = uri_of(place.folder / "lake", changed_types="anew")
-    yield Target(
-        uri, lambda schema: Reader(uri, "append").rows(schema), lambda made, log: check_log(uri, made, log, place.folder / "files")
-    )
+    yield Target(uri, partial(read_back, uri), lambda made, log: check_log(uri, made, log, place.folder / "files"))
 
 
 Told = tuple[int, int, str, Texts]

@@ -1,0 +1,233 @@
+"""A Delta table's rows at the output's position (spark_merge/readable.py).
+
+    the output's position P ─► the table's last version that has no segment after P ─► its files, in parts ─► rows as canonical text
+
+- Commits of a table come before the position, so a table may be a batch ahead of it: then the version before that batch is read. All tables
+  are so read at one position, and what a DDL at its end does to a table is done.
+- `append`: each row is a version. What rows of before a schema change are in the present columns is in spark_merge/ddl/lineage.py; the DDLs
+  are those of `_ddl`. Of a row a column's value is in one of the Delta columns that have had its name.
+- `merge`: a row is a row of the table. delta-rs rewrites files and writes no deletion vectors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from sidecar.core.model import Seq, TableSchema, lowered
+from sidecar.errors import SinkError
+from sidecar.log import storage
+from sidecar.log.manifest import DdlRecord
+from sidecar.log.storage import Folder
+from spark_merge.contract import Accepted
+from spark_merge.ddl.lineage import ColumnThen, Stretch, stretches
+from spark_merge.ddl.routes import Routes
+from spark_merge.readable import Reading, RowsRead
+from spark_merge.sinks.delta.columns import DeltaColumn, Mode, layout_of
+from spark_merge.sinks.delta.places import table_place
+from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.folder.layout import DDLS, ddls_from_json, seq_of
+from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
+from spark_merge.sinks.parquet_rows import (
+    Source,
+    Sources,
+    WantedKeys,
+    dealt,
+    key_columns,
+    of_keys,
+    opened,
+    present,
+)
+
+_READ_FEATURES = frozenset({"timestampNtz"})
+"""Of tables that this sink makes."""
+
+_COMMITS_FIRST = 16
+"""That are asked for until one is found that the position has."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFile:
+    """`seqs`: the first and last segment of a log's file, None where nobody has told."""
+
+    folder: Folder
+    name: str
+    bytes: int
+    seqs: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPart:
+    """`ReadPart` of a merged table."""
+
+    schema: TableSchema
+    files: tuple[DeltaFile, ...]
+    sources: Sources
+    wanted: WantedKeys | None = None
+
+    def __call__(self) -> Iterator[RowsRead]:
+        key = key_columns(self.schema, [self.sources])
+        for file in self.files:
+            with opened(file.folder, file.name) as found:
+                for _, rows in found.batches(self.sources.used(), found.groups_with(self.wanted, key)):
+                    yield of_keys(present(rows, found, self.sources, self.schema), self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaReader:
+    """Of an output whose position is `accepted`."""
+
+    folder: Folder
+    mode: Mode
+    routes: Routes
+    log_id: str
+    accepted: Accepted | None
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None) -> Reading:
+        """`Readable.reading`."""
+        if self.accepted is None:
+            return Reading(None, True, ())
+        wanted = None if keys is None else WantedKeys(schema, keys)
+        if self.mode == "append":
+            groups = dealt(self._log_files(schema, wanted), parts)
+            return Reading(self.accepted, True, tuple(LogPart(schema, group, wanted) for group in groups))
+        place = table_place(self.routes.target(schema.name))
+        table = self._at_position(place)
+        if table is None:
+            return Reading(self.accepted, True, ())
+        sources = _sources(schema, columns_of(table), self.mode)
+        files = self._files(table, place, wanted, key_columns(schema, [sources]))
+        return Reading(self.accepted, True, tuple(DeltaPart(schema, group, sources, wanted) for group in dealt(files, parts)))
+
+    # ---- the log of changes -------------------------------------------------------------------------------------------
+
+    def _log_files(self, schema: TableSchema, wanted: WantedKeys | None) -> Iterator[LogFile]:
+        found = stretches(schema, self._ddls())
+        places = self._places_of(found)
+        for place in dict.fromkeys(places):
+            table = self._at_position(place)
+            if table is not None:
+                own = [stretch for stretch, to in zip(found, places, strict=True) if to == place]
+                yield from self._files_of_log(schema, table, place, own, wanted)
+
+    def _files_of_log(
+        self, schema: TableSchema, table: DeltaTable, place: str, own: Sequence[Stretch], wanted: WantedKeys | None
+    ) -> Iterator[LogFile]:
+        there = columns_of(table)
+        prefix = layout_of(schema, there, "append").prefix
+        known = [(stretch, _sources(schema, there, self.mode, stretch.columns)) for stretch in own]
+        envelope = LogEnvelope(*(prefix + name for name in ("seq", "commit_ts", "op", "origin")))
+        for file in self._files(table, place, wanted, key_columns(schema, [one for _, one in known]), seq=prefix + "seq"):
+            met = tuple(one for one in known if file.seqs is None or one[0].meets(*file.seqs))
+            if met:
+                yield LogFile(file.folder, file.name, file.bytes, envelope, met)
+
+    def _ddls(self) -> Iterator[tuple[Seq, DdlRecord]]:
+        assert self.accepted is not None, "there are rows"
+        with storage_errors(self.folder):
+            names = storage.list_names(replace(self.folder, root=self.folder.path(DDLS)), deep=False)
+            due = sorted(name for name in names if (seq := seq_of(name)) is not None and seq <= self.accepted.seq)
+            found = storage.read_files(self.folder, [f"{DDLS}/{name}" for name in due])
+        for path, data in found.items():
+            seq = seq_of(path.rpartition("/")[2])
+            assert seq is not None, path
+            yield from ((seq, ddl) for ddl in ddls_from_json(data, name=f"{self.folder}/{path}"))
+
+    def _places_of(self, found: Sequence[Stretch]) -> list[str]:
+        """A former name is as its DDL writes it, perhaps in another case than the log."""
+        places = [table_place(self.routes.target(stretch.table)) for stretch in found]
+        if len(set(places)) == 1:
+            return places
+        with storage_errors(self.folder):
+            schemas = [name for name in storage.list_folders(self.folder) if not name.startswith("_")]
+            there = [
+                f"{schema}/{table}"
+                for schema in schemas
+                for table in storage.list_folders(replace(self.folder, root=self.folder.path(schema)))
+            ]
+        known = {place.lower(): place for place in there}
+        return [places[0], *(place if place in there else known.get(place.lower(), place) for place in places[1:])]
+
+    # ---- a table --------------------------------------------------------------------------------------------------------
+
+    def _at_position(self, place: str) -> DeltaTable | None:
+        """Raises SinkError for a table that cannot be read so."""
+        table = Table(self.folder, place)
+        found = table.load()
+        if found is None:
+            return None
+        features = set(found.protocol().reader_features or ())
+        if features - _READ_FEATURES:
+            raise SinkError(
+                f"the Delta table {table.uri} has got the features {', '.join(sorted(features - _READ_FEATURES))}, which no table of this "
+                "sink has",
+                hint="remove them (ALTER TABLE … DROP FEATURE), or deliver to a new folder and dump again",
+            )
+        assert self.accepted is not None, "there are rows"
+        names = (self.log_id, self.log_id.rpartition("#")[0])
+        last = max(table.transaction(found, app(name) + of) for name in names for of in ("", " ddl")) - 1
+        if last > self.accepted.seq:
+            self._go_back(found)
+        return found
+
+    def _go_back(self, found: DeltaTable) -> None:
+        """To the version before its first commit that the position has not."""
+        assert self.accepted is not None, "there are rows"
+        first: int | None = None
+        count = _COMMITS_FIRST
+        with delta_errors(found.table_uri):
+            while True:
+                commits = found.history(count)
+                ahead = [commit["version"] for commit in commits if _last_seq(commit) > self.accepted.seq]
+                first = min(ahead)
+                if any(0 <= _last_seq(commit) <= self.accepted.seq for commit in commits) or len(commits) < count:
+                    break
+                count *= 4
+            found.load_as_version(first - 1)
+
+    def _files(
+        self, table: DeltaTable, place: str, wanted: WantedKeys | None, key: Mapping[str, Source], seq: str = ""
+    ) -> Iterator[DeltaFile]:
+        """Those in which one of the keys may be."""
+        with delta_errors(table.table_uri):
+            actions = pa.table(table.get_add_actions(flatten=True))
+        folder, none = replace(self.folder, root=self.folder.path(place)), [None] * actions.num_rows
+
+        def told(name: str) -> Sequence[Any]:
+            return actions.column(name).to_pylist() if name in actions.column_names else none
+
+        bounds = {name: list(zip(told(f"min.{source}"), told(f"max.{source}"), strict=True)) for name, source in key.items()}
+        seqs = zip(told(f"min.{seq}"), told(f"max.{seq}"), strict=True)
+        for number, (path, size, span) in enumerate(zip(told("path"), told("size_bytes"), seqs, strict=True)):
+            if wanted is None or all(wanted.meet(name, *found[number]) for name, found in bounds.items()):
+                yield DeltaFile(folder, unquote(path), size, None if None in span else span)
+
+
+def _last_seq(commit: Mapping[str, Any]) -> int:
+    """-1: it is of no batch."""
+    told = json.loads(commit.get("userMetadata") or "{}")
+    return int(told["ticdc-dump"]["last_seq"]) if isinstance(told, dict) and "ticdc-dump" in told else -1
+
+
+def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, then: Sequence[ColumnThen] = ()) -> Sources:
+    """`then`: of a log, what the columns were. A merged table has each column in the one of its name and type."""
+    layout = layout_of(schema, there, mode)
+    untyped = layout.envelope("untyped")
+    if mode == "merge":
+        columns = tuple((column.name,) for column in layout.columns)
+        now = tuple(ColumnThen(name) for name in schema.column_names())
+        return Sources(columns, tuple((name,) for name in schema.column_names()), untyped, now)
+    had: dict[str, list[str]] = {}
+    for column in there:
+        if column.source is not None:
+            had.setdefault(lowered(column.source), []).append(column.name)
+    names = [None if one.name is None else lowered(one.name) for one in then]
+    found = tuple(tuple(had.get(name, ())) if name is not None else () for name in names)
+    return Sources(found, tuple((name,) if name is not None else () for name in names), untyped, tuple(then))

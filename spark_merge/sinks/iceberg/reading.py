@@ -1,0 +1,258 @@
+"""An Iceberg table's rows at the output's position (spark_merge/readable.py).
+
+    the position P ─► the table's last snapshot that has no segment after P ─► its files, in parts ─► rows as canonical text
+
+- Commits of a table come before the position, so a table may be a batch ahead of it: then the snapshot before that batch is read, with the
+  columns that it was followed by. All tables are so read at one position.
+- Columns are found by field id, as every reader of Iceberg does: one that was renamed is the same, one that was dropped is gone.
+- `append`: each row is a version. The rows of before a schema change are as spark_merge/ddl/lineage.py says; the DDLs are those of
+  `_ticdc_dump`.
+- `merge`: hidden_rows.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField, PrimitiveType
+
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, lowered
+from sidecar.errors import SinkError
+from sidecar.log.manifest import DdlRecord
+from sidecar.log.storage import Folder
+from spark_merge.contract import Accepted
+from spark_merge.ddl.lineage import ColumnThen, Stretch, stretches
+from spark_merge.readable import Reading
+from spark_merge.sinks.iceberg.hidden_rows import DeleteFile, MergedFile, MergedPart
+from spark_merge.sinks.iceberg.lake import Identifier, Lake
+from spark_merge.sinks.iceberg.position import PREFIX, standing_of
+from spark_merge.sinks.iceberg.types import envelope_fields
+from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
+from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, dealt, key_columns
+
+_SEQ = f"{PREFIX}seq"
+
+
+@dataclass(frozen=True, slots=True)
+class TableThen:
+    """A table at the position. `entries`: its live files."""
+
+    table: Table
+    schema: Schema
+    entries: tuple[ManifestEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergReader:
+    """Of an output whose position is `accepted`."""
+
+    lake: Lake
+    log_id: str
+    accepted: Accepted | None
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None) -> Reading:
+        """`Readable.reading`."""
+        if self.accepted is None:
+            return Reading(None, True, ())
+        wanted = None if keys is None else WantedKeys(schema, keys)
+        if self.lake.settings.mode == "append":
+            groups = dealt(self._log_files(schema, wanted), parts)
+            return Reading(self.accepted, True, tuple(LogPart(schema, group, wanted) for group in groups))
+        return Reading(self.accepted, True, self._merged_parts(schema, wanted, parts))
+
+    # ---- the log of changes -------------------------------------------------------------------------------------------
+
+    def _log_files(self, schema: TableSchema, wanted: WantedKeys | None) -> Iterator[LogFile]:
+        settings = self.lake.settings
+        record = self.lake.retried(self._record, doing="reading the schema changes")
+        found = stretches(schema, [(seq, ddl) for what, seq, ddl in record if what == "ddl"])
+        known = {(name := TableName(ddl.schema, ddl.table)).folded(): name for what, _, ddl in record if what == "table"}
+        names = [schema.name, *(known.get(one.table.folded(), one.table) for one in found[1:])]
+        places = [settings.identifier(name) for name in names]
+        for place in dict.fromkeys(places):
+            then = self._at_position(place)
+            if then is not None:
+                own = [stretch for stretch, to in zip(found, places, strict=True) if to == place]
+                yield from self._files_of_log(schema, then, own, wanted, renamed=place != places[0])
+
+    def _files_of_log(
+        self, schema: TableSchema, then: TableThen, own: Sequence[Stretch], wanted: WantedKeys | None, *, renamed: bool
+    ) -> Iterator[LogFile]:
+        """`renamed`: the table has another name by now, and columns that it had when it was renamed."""
+        seq, _, commit_ts, op, origin, *_ = (field.field_id for field in then.schema.fields)
+        envelope = LogEnvelope(seq, commit_ts, op, origin)
+        known = [(stretch, _sources_of_log(schema, then, stretch, renamed=renamed)) for stretch in own]
+        key = key_columns(schema, [one for _, one in known])
+        for entry in then.entries:
+            file = entry.data_file
+            if file.content != DataFileContent.DATA:
+                raise _not_ours(then.table, "delete files")
+            first, last = _bounds(then.schema, file, seq)
+            met = tuple(one for one in known if first is None or last is None or one[0].meets(first, last))
+            if met and _may_have(then.schema, file, wanted, key):
+                yield LogFile(*self._place(file), envelope, met)
+
+    def _record(self) -> list[tuple[str, Seq, DdlRecord]]:
+        """What is in the record up to the position, in order: what, segment, and names and text."""
+        assert self.accepted is not None, "there are rows"
+        table = self.lake.table(self.lake.settings.record)
+        rows = [] if table is None else table.scan().to_arrow().to_pylist()
+        found = [
+            (row["what"], Seq(row["seq"]), DdlRecord(CommitTs(row["commit_ts"]), row["schema"], row["table"], row["query"]))
+            for row in rows
+            if row["seq"] <= self.accepted.seq
+        ]
+        return sorted(found, key=lambda one: one[1])
+
+    # ---- tables as they are ---------------------------------------------------------------------------------------------
+
+    def _merged_parts(self, schema: TableSchema, wanted: WantedKeys | None, parts: int) -> tuple[MergedPart, ...]:
+        then = self._at_position(self.lake.settings.identifier(schema.name))
+        if then is None:
+            return ()
+        sources = _sources(schema, then, "merge")
+        key = key_columns(schema, [sources])
+        data, deletes = list[MergedFile](), list[DeleteFile]()
+        for entry in then.entries:
+            file, number = entry.data_file, int(entry.sequence_number or 0)
+            if file.content == DataFileContent.DATA:
+                if _may_have(then.schema, file, wanted, key):
+                    data.append(MergedFile(*self._place(file), file.file_path, number))
+            elif file.content == DataFileContent.EQUALITY_DELETES:
+                names = _key_names(schema, then, file.equality_ids or [])
+                deletes.append(DeleteFile(*self._place(file), number, tuple(file.equality_ids or ()), names))
+            else:
+                deletes.append(DeleteFile(*self._place(file), number))
+        return tuple(MergedPart(schema, group, tuple(deletes), sources, wanted) for group in dealt(data, parts))
+
+    # ---- a table --------------------------------------------------------------------------------------------------------
+
+    def _place(self, file: DataFile) -> tuple[Folder, str, int]:
+        folder, _, name = file.file_path.rpartition("/")
+        return self.lake.settings.folder(folder), name, file.file_size_in_bytes
+
+    def _at_position(self, place: Identifier) -> TableThen | None:
+        table = self.lake.table(place)
+        if table is None:
+            return None
+        assert self.accepted is not None, "there are rows"
+        standing = standing_of(table, log_id=self.log_id, mode=self.lake.settings.mode)
+        if standing is None:
+            raise _not_ours(table, "rows of something else")
+        ahead = standing.accepted is not None and standing.accepted.seq > self.accepted.seq
+        snapshot, schema = _before(table, self.accepted.seq) if ahead else (table.current_snapshot(), table.schema())
+        if snapshot is None:
+            return None
+
+        def entries() -> tuple[ManifestEntry, ...]:
+            return tuple(entry for manifest in snapshot.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io))
+
+        return TableThen(table, schema, self.lake.retried(entries, doing=f"reading {'.'.join(place)}"))
+
+
+def _before(table: Table, seq: Seq) -> tuple[Any, Schema]:
+    """The snapshot before the first one that has segments after `seq`, and its columns: a schema change comes with the snapshot of its
+    segment, whose own columns are those of before."""
+    first = table.current_snapshot()
+    while first is not None and first.parent_snapshot_id is not None:
+        parent = table.metadata.snapshot_by_id(first.parent_snapshot_id)
+        if parent is None:
+            raise SinkError(
+                f"{'.'.join(table.name())} is a batch ahead of the output's position, and its snapshot of before is gone",
+                hint="read again when the batch is accepted; keep the snapshots of an hour, at least, when you expire them",
+            )
+        if _seq_of(parent) <= seq and not _is_ahead(table, parent, seq):
+            schemas = {one.schema_id: one for one in table.metadata.schemas}
+            return parent, schemas[first.schema_id] if first.schema_id is not None else table.schema()
+        first = parent
+    return None, table.schema()
+
+
+def _is_ahead(table: Table, snapshot: Any, seq: Seq) -> bool:
+    """A snapshot of somebody else has what its parent has."""
+    while snapshot is not None and _seq_of(snapshot) < 0 and snapshot.parent_snapshot_id is not None:
+        snapshot = table.metadata.snapshot_by_id(snapshot.parent_snapshot_id)
+    return snapshot is not None and _seq_of(snapshot) > seq
+
+
+def _seq_of(snapshot: Any) -> int:
+    told = snapshot.summary[_SEQ] if snapshot.summary is not None else None
+    return int(told) if told else -1
+
+
+def _not_ours(table: Table, has: str) -> SinkError:
+    return SinkError(
+        f"{'.'.join(table.name())} has {has}, which this sink has not written",
+        hint="somebody else has written to it: restore it, or deliver to a new namespace and dump again",
+    )
+
+
+# ---- columns ------------------------------------------------------------------------------------------------------------
+
+
+def _sources(schema: TableSchema, then: TableThen, mode: Any) -> Sources:
+    """By field id. `_untyped` of a row has the name that the column had when it was written: the file's, or, of a file that somebody else
+    has written, one that no other column has had."""
+    fields = _own_fields(then.schema, mode)
+    had: dict[str, set[int]] = {}
+    for known in then.table.metadata.schemas:
+        for field in known.fields:
+            had.setdefault(lowered(field.name), set()).add(field.field_id)
+    found = [fields.get(lowered(name)) for name in schema.column_names()]
+    names = tuple(tuple(one for one, ids in had.items() if field is not None and ids == {field.field_id}) for field in found)
+    now = tuple(ColumnThen(name) for name in schema.column_names())
+    return Sources(tuple(() if field is None else (field.field_id,) for field in found), names, _untyped(then.schema, mode), now)
+
+
+def _sources_of_log(schema: TableSchema, then: TableThen, stretch: Stretch, *, renamed: bool) -> Sources:
+    fields = _own_fields(then.schema, "append")
+    names = [one.name if renamed else column for one, column in zip(stretch.columns, schema.column_names(), strict=True)]
+    columns: list[tuple[Source, ...]] = []
+    for one, name in zip(stretch.columns, names, strict=True):
+        field = None if one.name is None or name is None else fields.get(lowered(name))
+        columns.append(() if field is None else (field.field_id,))
+    written = tuple(() if one.name is None else (one.name,) for one in stretch.columns)
+    return Sources(tuple(columns), written, _untyped(then.schema, "append"), stretch.columns)
+
+
+def _own_fields(schema: Schema, mode: Any) -> Mapping[str, NestedField]:
+    return {lowered(field.name): field for field in schema.fields[envelope_fields(mode) :]}
+
+
+def _untyped(schema: Schema, mode: Any) -> int:
+    return schema.fields[envelope_fields(mode) - 1].field_id
+
+
+def _key_names(schema: TableSchema, then: TableThen, ids: Sequence[int]) -> tuple[str, ...]:
+    """The columns of a file of keys. Raises SinkError for one that the table has not."""
+    known = {lowered(name): name for name in schema.column_names()}
+    by_id = {field.field_id: known.get(lowered(field.name)) for field in then.schema.fields}
+    names = [name for one in ids if (name := by_id.get(one)) is not None]
+    if len(names) != len(ids):
+        raise _not_ours(then.table, "deletes by columns that it does not have")
+    return tuple(names)
+
+
+# ---- files --------------------------------------------------------------------------------------------------------------
+
+
+def _may_have(schema: Schema, file: DataFile, wanted: WantedKeys | None, key: Mapping[str, Source]) -> bool:
+    """Whether one of the keys may be in a file."""
+    return wanted is None or all(wanted.meet(name, *_bounds(schema, file, source)) for name, source in key.items())
+
+
+def _bounds(schema: Schema, file: DataFile, source: Source) -> tuple[Any, Any]:
+    """The least and the greatest value, None where nobody has told. A text may be cut short: at its end the least one; the greatest one
+    is then not less than all."""
+    field = next(one for one in schema.fields if one.field_id == source)
+    if not isinstance(field.field_type, PrimitiveType):
+        return None, None
+    least, most = ((told or {}).get(field.field_id) for told in (file.lower_bounds, file.upper_bounds))
+    return tuple(None if bound is None else from_bytes(field.field_type, bound) for bound in (least, most))  # type: ignore[return-value]
