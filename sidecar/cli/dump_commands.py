@@ -98,6 +98,10 @@ def dumpstart(
             help="Only rows for which this is true, by the table's own columns: 'shop.orders:amount > 5'. May be repeated.",
         ),
     ] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(help="Deliver the dump's rows to the sink of this name only. May be repeated (default: all sinks)."),
+    ] = None,
     brackets: Annotated[
         Brackets, typer.Option(help="watermark: marks in the watermark table; snapshot: no write at the source.")
     ] = Brackets.WATERMARK,
@@ -128,6 +132,7 @@ def dumpstart(
         bytes_per_second=bytes_per_second or 0,
         delivery_bound_seconds=delivery_bound_seconds or 0.0,
         strict_bound=bool(strict_bound),
+        sinks=sink or (),
     )
     request.table_rules.extend(_rules(tables) or _named(request))
     if not dry_run:
@@ -285,8 +290,10 @@ def _rules(text: str) -> list[str]:
 
 def _named(request: pb.StartRequest) -> list[str]:
     """Rules for exactly the tables that keys and predicates name."""
-    named = [(one.schema, one.table) for one in (*request.keys, *request.where)]
-    return [".".join('"' + name.replace('"', '""') + '"' for name in table) for table in dict.fromkeys(named)]
+    from sidecar.ticdc.table_rules import exact_rule
+
+    named = [TableName(one.schema, one.table) for one in (*request.keys, *request.where)]
+    return [exact_rule(table) for table in dict.fromkeys(named)]
 
 
 def parse_where(text: str) -> pb.TablePredicate:
