@@ -264,13 +264,7 @@ class SinkPace:
             self._dump_s = at_s
         if batch.dump_rows:
             self._peaks = (self._peaks[1], self._open_rows + self.queued_rows)
-        elif (
-            not self.beside
-            and took_s
-            and (since_s := self._live.since_s()) is not None
-            and self._dump_s < since_s
-            and (quiet_s := self._cost.quiet_s) > 0
-        ):
+        elif took_s and (since_s := self._live.since_s()) is not None and self._dump_s < since_s and (quiet_s := self._cost.quiet_s) > 0:
             self._waits = min(max(self._live.p99_s() / quiet_s, 1.0), WAITS_MAX)
         if took_s and (batch.dump_rows or self._after_dump or self.beside):
             slack_s = max(self.limit_s(bound) - self.without_s, 1e-9)

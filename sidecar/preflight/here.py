@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from importlib import metadata, util
 from pathlib import Path
@@ -194,8 +194,9 @@ def sinks(config: Config, log_id: str) -> Told[None]:
     """Whether each output can go on with this log: it is this log's, or new."""
     try:
         check_apart(config.log.uri, config.sinks)
-        outputs_of(config.sinks)
-    except (ConfigError, SinkError) as error:
+        with suppress(SinkError):  # of one sink, which says so itself below
+            outputs_of(config.sinks)
+    except ConfigError as error:
         yield of_error(error, setting="log.uri, sinks")
         return
     folder = storage.log_folder(config.log.uri)

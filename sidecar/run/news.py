@@ -14,7 +14,7 @@ It must not know how lines are written (`logs` does), and decides nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Literal
@@ -27,7 +27,6 @@ from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import TicdcDumpError, parted
 from sidecar.log import storage
 from sidecar.log.delivered import DeliveryReport
-from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.kept_secrets import without_secrets
 from sidecar.process.secret_files import MEND, unprotected
@@ -215,11 +214,13 @@ class News:
 
     def _lacking(self, now: SidecarStatus) -> Iterator[NewsLine]:
         """Once for each sink, when it is known which tables it has whole."""
-        for sink in now.sinks:
-            if sink.sink in now.sink_tables and sink.sink not in self._judged:
-                self._judged.add(sink.sink)
-                if tables := now.incomplete(sink.sink):
-                    yield _lacks_rows(sink, tables, now)
+        judged = [sink for sink in now.sinks if sink.sink in now.sink_tables and sink.sink not in self._judged]
+        self._judged |= {sink.sink for sink in judged}
+        for sink in judged:
+            if tables := now.incomplete(sink.sink):
+                values = {"sink": sink.sink, "tables": f"{len(tables)}/{len(now.carried)}", "not_complete": named(tables)}
+                hint = completing_dump(now.changefeed, sink.sink, tables)
+                yield NewsLine("sink lacks rows", values | _given(began_segment=sink.began) | {"hint": hint}, "warning")
 
     def _above_bounds(self, now: SidecarStatus) -> Iterator[NewsLine]:
         """Once for each dump and sink."""
@@ -336,12 +337,6 @@ def _sink_stands(sink: SinkDelivery) -> NewsLine:
     return NewsLine("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
 
 
-def _lacks_rows(sink: SinkState, tables: Sequence[TableName], now: SidecarStatus) -> NewsLine:
-    values: dict[str, object] = {"sink": sink.sink, "tables": f"{len(tables)}/{len(now.carried)}", "not_complete": named(tables)}
-    hint = completing_dump(now.changefeed, sink.sink, tables)
-    return NewsLine("sink has tables that are not complete", values | _given(began_segment=sink.began) | {"hint": hint}, "warning")
-
-
 def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
     """A status knows the newest: those before it within half a second are counted."""
     passed = now.ddls - (before.ddls if before else 0)
@@ -359,7 +354,8 @@ def _rewrites(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[News
 
 
 def _outline(dump: Progress) -> dict[str, object]:
-    return {"dump": dump.dump_id, "tables": _tables(dump), "brackets": str(dump.brackets), "chunk_rows": dump.chunk_rows}
+    values = {"dump": dump.dump_id, "tables": _tables(dump), "brackets": str(dump.brackets), "chunk_rows": dump.chunk_rows}
+    return values | _given(sinks=", ".join(dump.sinks))
 
 
 def _taken_over(dump: Progress) -> NewsLine:
