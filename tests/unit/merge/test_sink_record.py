@@ -65,7 +65,8 @@ class Log:
 
     def with_the_dump(self, manifest: Manifest) -> Manifest:
         """It starts in segment 2."""
-        table, windows = TableProgress(T, since_seq=Seq(2)), ()
+        table = TableProgress(T, since_seq=Seq(2))
+        windows: tuple[ClosedWindow, ...] = ()
         if manifest.seq >= DUMPED_IN:
             table = replace(table, spans=(), complete_at=CommitTs(450))
         if manifest.seq == DUMPED_IN:

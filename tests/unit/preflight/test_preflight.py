@@ -484,7 +484,8 @@ def test_a_check_says_which_tables_a_sink_has_whole_and_what_completes_it(tmp_pa
     assert "12 of 12 tables are not complete: s.t0, s.t1, s.t10" in tables.what
     assert tables.hint == "ticdc-dump dumpstart -c cf --sink lake"
     assert delivery.record is not None
-    assert (known := delivery.record.tables) is not None
+    known = delivery.record.tables
+    assert known is not None
     write_sink_tables(log, replace(known, complete={TableName("s", f"t{n}"): CommitTs(7) for n in range(12)}), log_id=own_id(log))
     _, tables = here.sinks(config, "cf/1")
     assert tables.status is CheckStatus.OK
