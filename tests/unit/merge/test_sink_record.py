@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -144,8 +145,8 @@ def test_a_late_sink_is_incomplete_until_a_dump_for_it_and_then_equals_the_other
 
 
 def data_of(out: Path) -> dict[str, bytes]:
-    """The files with rows, without what is drawn for a name; the commits name the log."""
-    files = {str(path.relative_to(out)).rpartition("-")[0]: path.read_bytes() for path in out.rglob("*.jsonl")}
+    """The files with rows, by their names without the worker's part."""
+    files = {re.sub(r"-\d+-[0-9a-f]{8}\.jsonl", "", str(path.relative_to(out))): path.read_bytes() for path in out.rglob("*.jsonl")}
     assert files
     return files
 

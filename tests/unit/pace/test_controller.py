@@ -178,10 +178,10 @@ def beside(*, slow_s: float, seqs: int = 40) -> int:
         controller.room(demand if rows else Demand(delivery_bound_s=1.0))
         controller.wrote(Seq(seq), float(seq), chunks=rows > 0, rows=rows, sinks=(SINK,) if rows else ())
         ours.append(batch(seq, seconds=0.02 + rows * 1e-5, dump_rows=rows))
-        others.append(batch(seq, seconds=slow_s if rows else 0.02))
-        told = [SinkDelivery(SINK, Seq(seq), tuple(ours))]
-        controller.hear(None, told, None, now_s=seq + 0.05)
-        controller.hear(None, [*told, SinkDelivery("other", Seq(seq), tuple(others))], None, now_s=seq + max(slow_s, 0.05))
+        mine = SinkDelivery(SINK, Seq(seq), tuple(ours))
+        controller.hear(None, [mine, SinkDelivery("other", None, tuple(others))], None, now_s=seq + 0.05)
+        others.append(batch(seq, seconds=0.02))
+        controller.hear(None, [mine, SinkDelivery("other", Seq(seq), tuple(others))], None, now_s=seq + (slow_s if rows else 0.05))
     return controller.room(demand).width_rows
 
 

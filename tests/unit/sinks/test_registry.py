@@ -48,7 +48,7 @@ def test_console_by_uri(uri: str) -> None:
         ("file:///x?format=csv", "format='csv' is none of jsonl, parquet"),
         ("file:///x?fromat=jsonl", "no parameter fromat.*known parameters: .*format"),
         ("file:///x?region=x", "no parameter region"),
-        ("console:?format=jsonl", "no parameter format.*none"),
+        ("console:?format=jsonl", "no parameter format.*name"),
         ("file://var/out", "whole path"),
         ("file:out", "whole path"),
         ("file://", "whole path"),
