@@ -281,7 +281,8 @@ class Pipeline:
         chunks = [chunk for window in windows for chunk in window.chunks]
         rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.bytes for chunk in chunks)
         if outside.deliveries is not None:
-            self.pace.wrote(seq, self._last_segment_s, chunks=len(chunks), rows=rows, size=size)
+            sinks = windows[0].sinks if windows else ()
+            self.pace.wrote(seq, self._last_segment_s, chunks=len(chunks), rows=rows, size=size, sinks=sinks)
         self.next_seq = Seq(seq + 1)
         self.counts.segments += 1
         self.counts.ddls += len(told)

@@ -2,6 +2,7 @@
 
     contract   the sink's port, and what a task hands to a sink;  worker  the process
     delivery   a sink's way through the log, a batch at a time;  loop  a sink's thread;  cut  segments to batches, units, tasks
+    complete   from where on a sink has a table whole;  sink_record  when that is written beside the log
     follow     whether a log continues what an output has;  read  the log's files
     rule       the merge, slow and obvious: READ THIS FIRST;  merge  the same, fast
     task       what a task does;  segments  a segment's rows in order;  cache  decoded rows for several tasks and sinks

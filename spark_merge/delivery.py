@@ -6,6 +6,7 @@
   done again and changes nothing (P5).
 - A batch is as many segments as are there, within the bounds; it ends at a DDL and where the schemas change. One that a committing sink
   has begun is done again as it was.
+- A dump may be for some sinks only: for another one it is as if the log had neither its chunks nor its progress.
 - Live rows do not wait for a dump's: what stands before a window in the log is a batch of its own, unless the sink accepts so slowly
   that one more would cost them more, or gathers what it gets.
 - What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
@@ -30,12 +31,14 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.skips import skipped_rows
 from sidecar.log.storage import Folder
 from spark_merge.cache import DecodedRows
+from spark_merge.complete import received
 from spark_merge.contract import Accepted, Batch, Delivered, Gathers, Head, Outcome, Sink, Task, Writer, delivered
 from spark_merge.cut import BatchLimits, cut
 from spark_merge.decode.zone import Ambiguous
 from spark_merge.follow import check_follows, check_has
 from spark_merge.read import LoggedSchemas, beginning, new_manifests
 from spark_merge.segments import SegmentSource
+from spark_merge.sink_record import SinkId, SinkRecord
 from spark_merge.task import needed, run
 
 ACCEPT_QUICK_S = 0.5
@@ -80,11 +83,18 @@ class Tasks(Protocol):
 
 
 class Delivery:
-    """For one term of a sink, which it opens. `deliver` is called for ever by one thread. `watched`: around each call of the sink
-    (watchdog.py); tasks have a watch of their own."""
+    """For one term of a sink, which it opens. `deliver` is called for ever by one thread. `sink_id`: what it is called; a sink without one
+    receives dumps for all sinks only, and nobody records which tables it has whole. `watched`: around each call of the sink (watchdog.py);
+    tasks have a watch of their own."""
 
     def __init__(
-        self, sink: Sink, settings: JobSettings, tasks: Tasks, *, watched: Callable[[], AbstractContextManager[None]] = nullcontext
+        self,
+        sink: Sink,
+        settings: JobSettings,
+        tasks: Tasks,
+        *,
+        sink_id: SinkId | None = None,
+        watched: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.sink = sink
         self.accept_s = 0.0
@@ -106,6 +116,10 @@ class Delivery:
         self.began = beginning(settings.log) if self.accepted is None else None
         """The first segment for a sink that has none; None for one that has some."""
         self.skips = skipped_rows(settings.log)
+        self._name = "" if sink_id is None else sink_id.name
+        self.record = None if sink_id is None else SinkRecord(settings.log, sink_id)
+        if self.record is not None and self._standing.accepted is not None:
+            self.record.resume(self._standing.accepted, self._standing.owner)
 
     @property
     def accepted(self) -> Seq | None:
@@ -137,6 +151,8 @@ class Delivery:
     def _batch(self, manifests: Sequence[Manifest]) -> list[Delivered]:
         self._check_owner(manifests)
         check_follows(self._settings.log, self._standing.accepted, manifests)
+        if self.record is not None and self.record.tables is None:
+            self.record.begin(manifests[0], self._standing.owner)
         heads = self._heads(manifests)
         cores = self._tasks.cores(heads)
         with self._watched():
@@ -149,22 +165,27 @@ class Delivery:
         with self._watched():
             self.sink.accept(batch, outcomes)
         self.accept_s = monotonic() - began_s
+        if self.record is not None:
+            self.record.passed(manifests[: len(batch.heads)], self._standing.owner)
         last = Accepted.of(batch.heads[-1].manifest)
         self._standing, self.upto_ts = replace(self._standing, accepted=last, begun=None), batch.heads[-1].upto_ts
         return delivered(batch, outcomes)
 
     def _next(self) -> list[Manifest]:
-        log, standing = self._settings.log, self._standing
+        standing = self._standing
         after = Seq((self.began or 0) - 1) if self.accepted is None else self.accepted
         if standing.begun is None:
             limits = self._tasks.limits(self._settings.limits)
-            there = new_manifests(log, after=after, limit=limits.segments_max)
+            there = self._received(after, limits.segments_max)
             found = cut(there, limits)
             if not self.gather_s and self.accept_s <= ACCEPT_QUICK_S:
                 found = _ahead_of_windows(found) or found
             self.more = len(found) < len(there) or len(there) == limits.segments_max
             return found
-        return new_manifests(log, after=after, limit=standing.begun - after)
+        return self._received(after, standing.begun - after)
+
+    def _received(self, after: Seq, limit: int) -> list[Manifest]:
+        return [received(manifest, self._name) for manifest in new_manifests(self._settings.log, after=after, limit=limit)]
 
     def _check_owner(self, manifests: Sequence[Manifest]) -> None:
         epoch, known = max(manifest.epoch for manifest in manifests), self._settings.epoch_max
@@ -185,7 +206,7 @@ class Delivery:
         seqs = {seq for stage in batch.stages for task in stage for seq in needed(task)}
         first = batch.heads[0].seq
         if (oldest := min(seqs, default=first)) < first:
-            earlier = new_manifests(self._settings.log, after=Seq(oldest - 1), limit=first - oldest)
+            earlier = self._received(Seq(oldest - 1), first - oldest)
             heads |= {head.seq: head for head in self._heads(earlier)}
         for seq in sorted(seqs - heads.keys()):
             raise LogBroken(

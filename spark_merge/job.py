@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
+from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import ConfigError, SinkError, SparkLost
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
@@ -36,6 +36,7 @@ from spark_merge.cut import BatchLimits
 from spark_merge.delivery import JobSettings, TaskWork
 from spark_merge.loop import SinkLoop
 from spark_merge.places import WORKER_ROWS, Places
+from spark_merge.sink_record import SinkId
 from spark_merge.task_errors import error_of_task, telling
 from spark_merge.watchdog import HANG_S, Watchdog
 
@@ -224,8 +225,8 @@ class SparkTasks:
 class SparkJob:
     """Delivers one log to the sinks, by name, each in a loop of its own. It is `ports.Deliveries` for whoever runs it beside a sidecar.
 
-    `counts` and `delivered`: rows by table and segments, each counted once, when the first sink has it. `before`: what an earlier worker
-    reported of the sinks.
+    `counts` and `delivered`: rows by table and segments, each counted once, when the first sink has it. `outputs`: the sinks' URIs without
+    secrets, by name; of a sink that is not in it, its name.
     """
 
     def __init__(
@@ -236,7 +237,7 @@ class SparkJob:
         *,
         worker_rows: int = WORKER_ROWS,
         watched: Callable[[], AbstractContextManager[None]] = nullcontext,
-        before: Iterable[SinkDelivery] = (),
+        outputs: Mapping[str, str] | None = None,
     ) -> None:
         self.spark = spark
         self.changed = Event()
@@ -246,10 +247,8 @@ class SparkJob:
         cache = DecodedRows()
         self._places = {name: Places(spark, rows_max=worker_rows, watched=watched, cache=cache) for name in sinks}
         self._counting, self._counted = Lock(), -1
-        self._loops = [SinkLoop(name, sink, settings, self._places[name], self._count, watched=watched) for name, sink in sinks.items()]
-        began = {sink.sink: sink.began for sink in before}
-        for loop in self._loops:
-            loop.began = began.get(loop.name, FIRST_SEQ)
+        ids = [SinkId(name, (outputs or {}).get(name, name)) for name in sinks]
+        self._loops = [SinkLoop(one, sinks[one.name], settings, self._places[one.name], self._count, watched=watched) for one in ids]
 
     def start(self) -> None:
         for loop in self._loops:

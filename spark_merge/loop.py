@@ -24,6 +24,7 @@ from sidecar.process.background import Background
 from spark_merge.contract import Delivered, Rows, Sink
 from spark_merge.delivery import Delivery, JobSettings, Tasks
 from spark_merge.read import new_manifests
+from spark_merge.sink_record import SinkId, SinkRecord
 
 IDLE_WAIT_S, IDLE_WAIT_REMOTE_S = 0.03, 0.2
 """Between two looks into an idle log: three small reads each, some 0.1 ms on a local disk; where requests are paid for, more seldom."""
@@ -38,7 +39,7 @@ class SinkLoop:
 
     def __init__(
         self,
-        name: str,
+        sink_id: SinkId,
         sink: Sink,
         settings: JobSettings,
         tasks: Tasks,
@@ -56,9 +57,10 @@ class SinkLoop:
         """What is left out, as known when the sink was opened."""
         self.guessed = 0
         """TIMESTAMPs that stood for two moments, since this loop began."""
-        self.began = FIRST_SEQ
-        """As of SinkDelivery. Of a sink that has segments, the last report says it."""
-        self.name, self._settings, self._tasks, self._told, self._watched = name, settings, tasks, told, watched
+        self.name, self._settings, self._tasks, self._told, self._watched = sink_id.name, settings, tasks, told, watched
+        self._id = sink_id
+        self._record: SinkRecord | None = None
+        self._begins = FIRST_SEQ
         self._accepted: Seq | None = None
         self._batches: deque[BatchDone] = deque(maxlen=BATCHES_KEPT)
         self._to_the_end = False
@@ -68,7 +70,11 @@ class SinkLoop:
         self._running = Background(self._run, name=f"deliver-{self.name}")
 
     def standing(self) -> SinkDelivery:
-        return SinkDelivery(self.name, self._accepted, tuple(self._batches), str(self.error or ""), self.began)
+        began, tables_seq = self._begins, None
+        if (record := self._record) is not None and (tables := record.tables) is not None:
+            began = FIRST_SEQ if tables.began_ts is None else tables.began_seq
+            tables_seq = record.written_seq
+        return SinkDelivery(self.name, self._accepted, tuple(self._batches), str(self.error or ""), began, tables_seq)
 
     def check(self) -> None:
         """Raises what ended the loop."""
@@ -104,10 +110,10 @@ class SinkLoop:
                 return
 
     def _deliver(self, ending: Event) -> None:
-        delivery = Delivery(self.sink, self._settings, self._tasks, watched=self._watched)
+        delivery = Delivery(self.sink, self._settings, self._tasks, sink_id=self._id, watched=self._watched)
         self._accepted, self.upto_ts = delivery.accepted, self._position(delivery.accepted)
         self.opened, self.skips = True, delivery.skips
-        self.began = self.began if delivery.began is None else delivery.began
+        self._record, self._begins = delivery.record, delivery.began or FIRST_SEQ
         self._told([])
         gathers = False
         while not ending.is_set() or self._to_the_end:

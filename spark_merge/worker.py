@@ -30,7 +30,7 @@ from sidecar.log.identity import own_of
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkJob, SparkTasks, session
 from spark_merge.places import WORKER_ROWS
-from spark_merge.sinks.registry import open_sinks
+from spark_merge.sinks.registry import open_sinks, outputs_of
 
 STDIN = 0
 
@@ -93,8 +93,8 @@ class Worker:
         settings = self.settings
         sinks = open_sinks(settings.sinks, log_id=settings.log_id)
         spark = SparkTasks(partial(session, master=settings.master, memory=settings.memory))
-        before = self._former.sinks if self._former is not None else ()
-        return SparkJob(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, before=before)
+        outputs = outputs_of(settings.sinks)
+        return SparkJob(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, outputs=outputs)
 
     def _mind(self, job: SparkJob) -> None:
         report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S

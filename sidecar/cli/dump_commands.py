@@ -40,6 +40,16 @@ EXIT_CODES = (
     " 5 sidecar not reachable, 6 not allowed, 130 interrupted."
 )
 
+Rules = Annotated[
+    str,
+    typer.Option(
+        help="Tables, as TiCDC's table rules: shop.*,!shop.event_* (default: all of the changefeed). At most 10,000 rules,"
+        " 1,000 of them with wildcards or regexes."
+    ),
+]
+SinkNames = Annotated[
+    list[str] | None, typer.Option(help="Deliver the rows to the sink of this name only. May be repeated (default: to all sinks).")
+]
 ChunkRows = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Rows that a SELECT asks for; 0: the sidecar's setting.")]
 Readers = Annotated[int | None, typer.Option(min=0, max=READERS_MAX, help="SELECTs at one time; 0: the sidecar's setting.")]
 RowsPerSecond = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Rows to read in a second at most; 0: no limit.")]
@@ -80,13 +90,7 @@ def run(arguments: list[str], *, program: str) -> NoReturn:
 
 def dumpstart(
     context: typer.Context,
-    tables: Annotated[
-        str,
-        typer.Option(
-            help="Tables, as TiCDC's table rules: shop.*,!shop.event_* (default: all of the changefeed). At most 10,000 rules,"
-            " 1,000 of them with wildcards or regexes."
-        ),
-    ] = "",
+    tables: Rules = "",
     keys: Annotated[
         list[str] | None,
         typer.Option(help='Only these handle keys: \'shop.orders:[1,["a","b"]]\'. One without a row is deleted in the sinks. Repeatable.'),
@@ -98,6 +102,7 @@ def dumpstart(
             help="Only rows for which this is true, by the table's own columns: 'shop.orders:amount > 5'. May be repeated.",
         ),
     ] = None,
+    sink: SinkNames = None,
     brackets: Annotated[
         Brackets, typer.Option(help="watermark: marks in the watermark table; snapshot: no write at the source.")
     ] = Brackets.WATERMARK,
@@ -128,6 +133,7 @@ def dumpstart(
         bytes_per_second=bytes_per_second or 0,
         delivery_bound_seconds=delivery_bound_seconds or 0.0,
         strict_bound=bool(strict_bound),
+        sinks=sink or (),
     )
     request.table_rules.extend(_rules(tables) or _named(request))
     if not dry_run:
@@ -285,8 +291,10 @@ def _rules(text: str) -> list[str]:
 
 def _named(request: pb.StartRequest) -> list[str]:
     """Rules for exactly the tables that keys and predicates name."""
-    named = [(one.schema, one.table) for one in (*request.keys, *request.where)]
-    return [".".join('"' + name.replace('"', '""') + '"' for name in table) for table in dict.fromkeys(named)]
+    from sidecar.ticdc.table_rules import exact_rule
+
+    named = [TableName(one.schema, one.table) for one in (*request.keys, *request.where)]
+    return [exact_rule(table) for table in dict.fromkeys(named)]
 
 
 def parse_where(text: str) -> pb.TablePredicate:

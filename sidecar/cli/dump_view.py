@@ -18,6 +18,7 @@ from rich.text import Text
 
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words
+from sidecar.core.model import CommitTs, complete_since
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
@@ -27,6 +28,7 @@ DDL_CHARS_MAX = 120
 LANE_LAG_SHOWN_S = 2.0
 """Lanes closer to the foremost one than this are fine, and only counted."""
 LANES_SHOWN = 5
+SINK_TABLES_SHOWN = 5
 STATE_STYLES = {"running": "green", "paused": "yellow", "failed": "bold red", "finished": "bold green"}
 
 
@@ -60,7 +62,8 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
     state = STATE_NAMES[status.state]
     yield "changefeed", f"{status.changefeed.namespace}/{status.changefeed.id}"
     if status.dump_id:
-        yield "dump", f"{status.dump_id}, {BRACKETS_NAMES[status.brackets]} brackets"
+        only = f", for {', '.join(status.dump_sinks)} only" if status.dump_sinks else ""
+        yield "dump", f"{status.dump_id}, {BRACKETS_NAMES[status.brackets]} brackets{only}"
     yield "state", Text(state if status.dump_id else "no dump has been started", style=STATE_STYLES.get(state, ""))
     if status.reason:
         yield "reason", status.reason
@@ -74,6 +77,9 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
         yield "settings", _settings(status.settings)
     for sink in status.sinks:
         yield "live delivery", _sink(sink)
+    for sink in status.sinks:
+        if sink.tables_known:
+            yield "tables", _sink_tables(sink)
     for subscriber in status.subscribers:
         yield "subscriber", _subscriber(subscriber)
     yield "live changes", f"{status.changes:,} logged, {status.repeats:,} repeats dropped, {status.segments:,} segments"
@@ -120,6 +126,20 @@ def _sink(sink: pb.SinkStatus) -> Text:
     if sink.error:
         return Text(f"fails, {sink.lag_s:.0f} s behind: {sink.error}, {sink.sink}", style="red")
     return Text(f"holds the dump: {took}", style="yellow") if sink.holds else Text(took)
+
+
+def _sink_tables(sink: pb.SinkStatus) -> Text:
+    """From where on it has which of them whole, those that it has not first."""
+    lacking = [table for table in sink.tables if not table.complete_since_tso]
+    ordered = [*lacking, *(table for table in sink.tables if table.complete_since_tso)]
+    told = [_sink_table(table) for table in ordered[:SINK_TABLES_SHOWN]]
+    rest = len(ordered) - len(told)
+    text = f"{sink.sink}: {len(ordered) - len(lacking):,} of {len(ordered):,} complete; " + ", ".join(told)
+    return Text(text + (f" … {rest:,} more; --json shows all" if rest else ""), style="yellow" if lacking else "")
+
+
+def _sink_table(table: pb.SinkTableStatus) -> str:
+    return f"{table.schema}.{table.table} {complete_since(CommitTs(table.complete_since_tso))}"
 
 
 def _subscriber(subscriber: pb.SubscriberStatus) -> str:
@@ -197,6 +217,7 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     lines += [Text(f"slow: {table.schema}.{table.table}: {table.slow}", style="yellow") for table in slow[:TABLES_SHOWN]]
     lines += [Text(f"… {len(slow) - TABLES_SHOWN:,} more are slow; --json shows all")] if len(slow) > TABLES_SHOWN else []
     lines += [Text(f"how {preview.unasked:,} tables would be read is not known: there was no time to ask")] if preview.unasked else []
+    lines += [Text(f"its rows would go to {', '.join(preview.sinks)} only")] if preview.sinks else []
     lines += [Text(f"would be rejected: {refusal}", style="bold red") for refusal in preview.refusals]
     return Group(*lines)
 

@@ -156,7 +156,7 @@ def run(config: ConfigPath) -> None:
     from sidecar.process.signals import end_when_told
     from sidecar.run.app import Sidecar
     from sidecar.run.logs import defects_told
-    from spark_merge.sinks.registry import open_sinks
+    from spark_merge.sinks.registry import open_sinks, outputs_of
     from spark_merge.sinks.spool.uri import spool_of
 
     def holds_rows(uri: str, log_id: str) -> bool:
@@ -168,7 +168,8 @@ def run(config: ConfigPath) -> None:
     settings = _begun(config)
     if settings.spark.managed:
         open_sinks(settings.sinks, log_id="")  # what the worker could not open is told before it is started
-    sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool_of(settings.sinks, log_folder(settings.log.uri)))
+    spool, names = spool_of(settings.sinks, log_folder(settings.log.uri)), outputs_of(settings.sinks).keys()
+    sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=names)
     end_when_told(sidecar.stop)
     with defects_told():
         try:

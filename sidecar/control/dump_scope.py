@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -115,6 +115,7 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
         grows=not request.table_rules,
         keys=tuple(scope.keys.items()),
         narrowed=scope.narrowed,
+        sinks=tuple(dict.fromkeys(request.sinks)),
     )
 
 
@@ -133,6 +134,12 @@ def settings_of(given: pb.DumpSettings, *, chunk_rows: int) -> Settings:
         delivery_bound_s=given.delivery_bound_seconds if given.HasField("delivery_bound_seconds") else None,
         strict_bound=given.strict_bound if given.HasField("strict_bound") else None,
     )
+
+
+def unknown_sinks(asked: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    """Why a dump for these sinks is refused. `known`: the names of those that are configured."""
+    if unknown := sorted(set(asked) - set(known)):
+        yield f"no sink is called {_listed(unknown)}: the sinks are {_listed(known)}"
 
 
 def is_dump_id(text: str) -> bool:

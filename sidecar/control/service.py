@@ -20,7 +20,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +32,7 @@ import grpc
 
 from sidecar.config import DumpSection
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
-from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, settings_of, start_dump
+from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Spool, Subscriptions
@@ -67,7 +67,7 @@ DETAILS_MAX = 2000
 class Served:
     """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` tells what keeps it from
     that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
-    `asker`: who makes a call. `history`: newest first.
+    `asker`: who makes a call. `history`: newest first. `sinks`: the names of those that are configured.
     `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink."""
 
     status: Callable[[], SidecarStatus | None]
@@ -79,6 +79,7 @@ class Served:
     asker: Callable[[grpc.ServicerContext], Asker]
     history: Callable[[], Sequence[HistoryEntry]] = lambda: ()
     case_sensitive: bool = False
+    sinks: Collection[str] = ()
     rows_per_s_before: Callable[[], float] = lambda: 0.0
     hindered: Callable[[], str] = lambda: ""
     slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
@@ -138,6 +139,9 @@ class ControlService(control_pb2_grpc.ControlServicer):
             self._owned(request.changefeed, context)
             if not is_dump_id(request.new_dump_id):
                 raise RefusedRequest(f"dump id {request.new_dump_id!r} is not one", hint=f"give {DUMP_ID_LENGTH} letters and digits")
+            last = self._status(context).progress
+            for why in unknown_sinks(last.sinks if last is not None else (), self._served.sinks):
+                raise RefusedRequest(why, hint="use dumpstart, with --sink for one of them or without it for all")
             restart = RestartDump(request.new_dump_id)
             return self._carried_out(restart, context, lambda progress: progress.dump_id == restart.dump_id)
 
@@ -238,7 +242,9 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def _scope(self, request: pb.StartRequest, caller: Caller) -> Scope:
         served = self._served
         schemas = served.schemas.asked_by(caller)
-        return resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive, gone=caller.gone)
+        scope = resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive, gone=caller.gone)
+        scope.refusals += unknown_sinks(request.sinks, served.sinks)
+        return scope
 
     def _settings(self, given: pb.DumpSettings) -> Settings:
         return settings_of(given, chunk_rows=self._served.defaults.chunk_rows)
@@ -319,6 +325,7 @@ def preview(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float,
         seconds=_seconds(scope, request, rows_per_s_before=rows_per_s_before),
         outside=scope.outside,
         unasked=slow.unasked,
+        sinks=request.sinks,
     )
 
 

@@ -9,12 +9,13 @@ is must not be blamed. The causes of the stream come before those of the dump, f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.model import CommitTs, Lane, TableName
 from sidecar.core.progress import DumpState, Progress
 from sidecar.pace.controller import SinkState
+from sidecar.pace.sinks import SinkTables
 from sidecar.ticdc.changefeed import ChangefeedName
 
 LANE_STILL_MAX_S = 10.0
@@ -51,7 +52,8 @@ class SidecarStatus:
     nothing. `readers`, `strict_bound`: in force, `sinks`: those that the merge worker reports. `merged_rows`: of all sinks since the merge
     worker began, by place: its own process or Spark. `skipped_rows`: of the log, skipped by an operator (sidecar/log/skips.py).
     `ambiguous_timestamps`: that stood for two moments, since the merge worker began. `source_away_s`: for how long a dump that runs has
-    not been answered, and `last_error` says why; 0: it is."""
+    not been answered, and `last_error` says why; 0: it is. `carried`: the tables at the
+    log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names."""
 
     changefeed: ChangefeedName
     epoch: int
@@ -87,6 +89,13 @@ class SidecarStatus:
     skipped_rows: int = 0
     ambiguous_timestamps: int = 0
     source_away_s: float = 0.0
+    carried: Sequence[TableName] = ()
+    sink_tables: Mapping[str, SinkTables] = field(default_factory=dict)
+
+    def incomplete(self, sink: str) -> list[TableName]:
+        """Tables that the sink of this name lacks rows of, as far as is known; none of a sink that has received nothing yet."""
+        known = self.sink_tables.get(sink)
+        return [] if known is None else known.incomplete(self.carried)
 
 
 @dataclass(frozen=True, slots=True)

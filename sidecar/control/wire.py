@@ -50,7 +50,7 @@ def dump_status(status: SidecarStatus) -> pb.DumpStatus:
     """A changefeed without any dump has no dump_id, the state UNSPECIFIED and no tables. What is None is zero on the wire."""
     found = pb.DumpStatus(
         changefeed=pb.Changefeed(namespace=status.changefeed.namespace, id=status.changefeed.id),
-        sinks=[_sink(sink) for sink in status.sinks],
+        sinks=[_sink(sink, status) for sink in status.sinks],
         lanes=[pb.LaneStatus(lane=lane.lane, resolved_tso=lane.resolved_ts or 0, lag_s=lane.lag_s) for lane in status.lanes],
         **{wire: value for wire, ours in _BY_NAME.items() if (value := getattr(status, ours)) is not None},
     )
@@ -60,6 +60,7 @@ def dump_status(status: SidecarStatus) -> pb.DumpStatus:
         found.reason = progress.reason or ""
         found.brackets = BRACKETS[progress.brackets]
         found.settings.CopyFrom(_settings(progress, status))
+        found.dump_sinks.extend(progress.sinks)
         found.tables.extend(_table(table, status) for table in progress.tables)
     return found
 
@@ -76,7 +77,10 @@ def _settings(progress: Progress, status: SidecarStatus) -> pb.DumpSettings:
     )
 
 
-def _sink(sink: SinkState) -> pb.SinkStatus:
+def _sink(sink: SinkState, status: SidecarStatus) -> pb.SinkStatus:
+    known = status.sink_tables.get(sink.sink)
+    tables = () if known is None else status.carried
+    complete = {} if known is None else known.complete
     return pb.SinkStatus(
         sink=sink.sink,
         live_s=sink.live_s,
@@ -89,6 +93,9 @@ def _sink(sink: SinkState) -> pb.SinkStatus:
         limit_s=sink.limit_s,
         fixed_s=sink.fixed_s,
         began_seq=sink.began,
+        began_tso=(known.began_ts or 0) if known is not None else 0,
+        tables_known=known is not None,
+        tables=[pb.SinkTableStatus(schema=one.schema, table=one.table, complete_since_tso=complete.get(one, 0)) for one in tables],
     )
 
 

@@ -44,13 +44,14 @@ UNLIMITED = DumpRoom(1 << 62, 1 << 62, 1 << 62)
 class Demand:
     """What a dump takes and would take. `open_rows`: read or being read, in windows that are not closed in the log. `held`: it would
     have read more if its Room had let it. `delivery_bound_s`, `readers`: its own, or the sidecar's; a bound of 0: by what delivery takes
-    without it."""
+    without it. `sinks`: as of Progress."""
 
     open_rows: int = 0
     held: bool = False
     delivery_bound_s: float = 0.0
     readers: int = 0
     strict_bound: bool = False
+    sinks: tuple[str, ...] = ()
 
 
 def demand_of_none(limits: DumpLimits) -> Demand:

@@ -8,7 +8,7 @@ lane and is never used as an order between changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -32,6 +32,11 @@ def physical_ms(ts: int) -> int:
 def ts_at(ms: int, logical: int = 0) -> CommitTs:
     """The TSO of a moment; of a number of milliseconds the distance between two TSOs."""
     return CommitTs((ms << _TSO_LOGICAL_BITS) + logical)
+
+
+def complete_since(ts: CommitTs | None) -> str:
+    """What is said of a table at a sink. 0 and None: it lacks rows, as far as is known."""
+    return f"complete since {ts} ({utc(ts)})" if ts else "not complete"
 
 
 def utc(ts: CommitTs | None) -> str:
@@ -272,3 +277,8 @@ class TableSchema:
         """Without what may differ while the table is the same. A definition says nothing of what the feed's rows are: it may come to be
         known, or change by an index. What rows were written under before is forgotten some time after the table was changed."""
         return self if self.definition is None and self.former is None else replace(self, definition=None, former=None)
+
+
+def carried(tables: Mapping[TableName, TableSchema]) -> tuple[TableName, ...]:
+    """Those of which a log has rows that are data, by name: TiCDC sends none of a table without a handle key."""
+    return tuple(sorted(name for name, table in tables.items() if table.key and table.columns and name.schema != MARK_TABLE.schema))

@@ -7,9 +7,10 @@ is known without comparing them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sidecar.core.messages import UNBOUNDED, Brackets, Pace
 from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
@@ -146,7 +147,7 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
                 where=table["where"],
                 since_seq=Seq(int(table.get("since_seq", FIRST_SEQ))),
                 keys=tuple(map(tuple, table.get("keys", ()))),
-                whole=bool(table.get("whole", table["where"] is None)),
+                whole=_is_whole(table),
             )
             for table in found["tables"]
         ),
@@ -166,8 +167,24 @@ class DumpTold:
 def told(found: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> DumpTold:
     """Of `Progress.to_json` in the segment `(after_ts, upto_ts]`, and of nothing else: so it is the same whoever asks when. A window's
     high_ts, from which on a table is complete, is within the segment in which it closes (window.py). Raises as `progress_from_json`."""
-    tables = [table for table in found["tables"] if table["complete_at"] is not None and after_ts < int(table["complete_at"]) <= upto_ts]
-    return DumpTold(str(found["dump_id"]), DumpState(found["state"]), tuple(TableName(*table["table"]) for table in tables))
+    complete = tuple(done.table for done in completed(found, after_ts=after_ts, upto_ts=upto_ts))
+    return DumpTold(str(found["dump_id"]), DumpState(found["state"]), complete)
+
+
+class CompletedTable(NamedTuple):
+    """A table that is complete from `at` on, by the pass that began with segment `since_seq`. `whole`: as of TableProgress."""
+
+    table: TableName
+    at: CommitTs
+    since_seq: Seq
+    whole: bool
+
+
+def completed(found: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> Iterator[CompletedTable]:
+    """Those of `told`. Raises as `progress_from_json`."""
+    for table in found["tables"]:
+        if table["complete_at"] is not None and after_ts < (at := int(table["complete_at"])) <= upto_ts:
+            yield CompletedTable(TableName(*table["table"]), CommitTs(at), Seq(int(table.get("since_seq", FIRST_SEQ))), _is_whole(table))
 
 
 def newest(logged: Progress | None, stored: Progress | None, *, log: str, last_seq: Seq) -> Progress | None:
@@ -231,6 +248,10 @@ def _pace(found: dict[str, Any]) -> Pace:
     """A dump of version 0.1.0 has no bound of its own, one of 0.4.0 or before no strict one."""
     bound_s, strict = float(found.get("delivery_bound_s", 0.0)), bool(found.get("strict_bound", False))
     return Pace(int(found["readers"]), int(found["rows_per_s"]), int(found["bytes_per_s"]), bound_s, strict)
+
+
+def _is_whole(table: dict[str, Any]) -> bool:
+    return bool(table.get("whole", table["where"] is None))
 
 
 def _key(found: list[str] | None) -> Key | None:

@@ -7,13 +7,14 @@ from threading import Event
 from time import monotonic
 
 from sidecar.core.model import Seq
-from sidecar.errors import LogBroken, LogUnreachable
+from sidecar.errors import LogBroken, LogUnreachable, SinkError
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_STARTING, DeliveryReport, report_from_json
 from sidecar.log.identity import known_id
 from sidecar.log.layout import manifest_name
+from sidecar.log.sink_tables import read_sink_tables
 from sidecar.log.storage import Folder
-from sidecar.pace.sinks import ReportTimes, SinkDelivery
+from sidecar.pace.sinks import ReportTimes, SinkDelivery, SinkTables
 from sidecar.process.background import Background
 
 READ_EVERY_S, READ_REMOTE_EVERY_S = 0.05, 0.25
@@ -29,6 +30,8 @@ class LogDeliveries:
         self._own_id = ""
         self._known_seq: Seq | None = None
         self.report: DeliveryReport | None = None
+        self.tables: dict[str, SinkTables] = {}
+        """Of each sink that has been reported, by its name, as its file says."""
         self.trouble = ""
         self._told: ReportTimes | None = None
         self._reading: Background | None = None
@@ -67,14 +70,22 @@ class LogDeliveries:
             found = None if data is None else report_from_json(data)
             if found is not None:
                 self._check_is_of_this_log(found)
+                self._read_tables(found.sinks)
             self.report = found
             if found is not None and (self._told is None or self._told.written_ms != found.written_ms):
                 accepted = found.seq if found.state == RUNNING else None  # a worker that came to nothing repeats what one before it had
                 starting = self._needs_spark and found.spark == SPARK_STARTING
                 self._told = ReportTimes(found.written_ms, read_s, starting, found.epoch, accepted)
             self.trouble = ""
-        except (storage.StorageError, LogBroken, LogUnreachable, ValueError) as error:
+        except (storage.StorageError, LogBroken, LogUnreachable, SinkError, ValueError) as error:
             self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be used: {error}"
+
+    def _read_tables(self, sinks: Sequence[SinkDelivery]) -> None:
+        """The files that were written since they were read."""
+        known = {name: tables.seq for name, tables in self.tables.items()}
+        written = {sink.sink for sink in sinks if sink.tables_seq is not None and sink.tables_seq != known.get(sink.sink)}
+        if written:
+            self.tables = self.tables | read_sink_tables(self._folder, written)
 
     def _check_is_of_this_log(self, report: DeliveryReport) -> None:
         """Raises ValueError for what tells of another log, or of a segment that is not here. What sinks stand on is always kept."""

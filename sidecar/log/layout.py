@@ -4,6 +4,7 @@
     schemas/{sha256}.json   by content      chunks/{dump}/{epoch}-{number}.parquet
     retained-{seq}          every segment below seq has been removed, or is being removed
     skips/{seq}-{ordinal}.json   a row that an operator leaves out (skips.py)
+    sinks/{name}.json       which tables a sink has whole (sink_tables.py)
     inbox/{number}          what TiCDC's own sink has handed over and no segment has yet (inbox.py)
     changefeed.txt          whose log it is            log.txt   which one (`identity`)
     reserve                 room that is given up on a full volume (reserve.py)
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.core.model import Seq, TableName, TableSchema
-from sidecar.core.progress import DumpTold, Progress, progress_from_json, told
+from sidecar.core.progress import CompletedTable, DumpTold, Progress, completed, progress_from_json, told
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log.manifest import Manifest, ManifestUnreadable, from_json
 from sidecar.log.schemas_file import schemas_from_json
@@ -39,6 +40,7 @@ _SCHEMAS = re.compile(r"schemas/[0-9a-f]{16}\.json")
 _RETAINED = re.compile(r"retained-([0-9]{20})")
 
 SKIPS = "skips"
+_SINK, _NO_SINK = re.compile(r"[A-Za-z0-9_.-]{1,64}"), re.compile(r"[^A-Za-z0-9_-]+")
 _SKIP = re.compile(SKIPS + r"/(\d{20})-(\d{10})\.json")
 
 
@@ -68,6 +70,13 @@ def retained_name(seq: Seq) -> str:
 
 def skip_name(seq: Seq, ordinal: int) -> str:
     return f"{SKIPS}/{seq:020d}-{ordinal:010d}.json"
+
+
+def sink_tables_name(sink: str) -> str:
+    """`sink`: its name. One that is no name of a file everywhere is in it as far as it can be, and as a hash."""
+    if _SINK.fullmatch(sink):
+        return f"sinks/{sink}.json"
+    return f"sinks/{_NO_SINK.sub('_', sink)[-60:]}-{hashlib.sha256(sink.encode()).hexdigest()[:16]}.json"
 
 
 def skip_of(name: str) -> tuple[Seq, int] | None:
@@ -211,6 +220,12 @@ def told_of_the_dump(manifest: Manifest) -> DumpTold | None:
     """None before the log's first dump. Raises LogBroken."""
     with _reading_progress(f"segment {manifest.seq} of the log"):
         return told(manifest.progress, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts) if manifest.progress else None
+
+
+def completed_tables(manifest: Manifest) -> list[CompletedTable]:
+    """The tables of which the segment has a dump's last rows. Raises as `told_of_the_dump`."""
+    with _reading_progress(f"segment {manifest.seq} of the log"):
+        return list(completed(manifest.progress or {"tables": ()}, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts))
 
 
 @contextmanager

@@ -18,6 +18,9 @@ windows, in the log). The least of all sinks holds.
   gain falls by as much, at most by half. While the dump was held back by this sink it rises: well below the bound, and up to 1 wherever
   it was not near it. For what batches take by themselves is most of the bound where that is narrow, however few rows they have; a gain
   that had fallen for a stall of the machine would stay down.
+- A dump for some sinks: only their widths hold. Another sink is **beside** it: its batches have none of its rows and still compete with
+  it for the machine. What its delivery takes without a dump is not learned meanwhile. Where it comes near its own bound its gain falls as
+  above, and the dump gets that share of the width, GAIN_MIN at least.
 - What is not known is narrow: before the first batch with dump rows one small chunk at a time. The width grows at most GROWTH-fold
   over what was really open while batches were accepted.
 - A dump always continues: with nothing of it open or undelivered, one chunk may be read, however narrow the width and slow the sink. But
@@ -30,7 +33,7 @@ it was accepted, in the sidecar's clock (`clocks`); where no batch tells, to the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
@@ -176,6 +179,8 @@ class SinkPace:
         self._after_dump = False
         self._open_rows = 0
         self._peaks = (0, 0)
+        self.beside = False
+        """A dump that is not for it has rows open."""
 
     def wrote(self, written: Written) -> None:
         self.waiting.append(written)
@@ -191,14 +196,14 @@ class SinkPace:
             self._accepted(self._guessed(told.accepted, now_s), now_s, bound)
         self._heard_s, self.error, self.began = now_s, told.error, told.began
 
-    def take(self, demand: Demand, bound: Bound) -> DumpRoom:
-        """What this sink leaves to a dump that has so much open."""
+    def take(self, demand: Demand, bound: Bound, *, share: float = 1.0) -> DumpRoom:
+        """What this sink leaves to a dump that has so much open; `share`: what sinks beside it leave of that."""
         self._open_rows = demand.open_rows
         taken = demand.open_rows + self.queued_rows
         self._peaks = (self._peaks[0], max(self._peaks[1], taken))
         if not taken:
             self.gain.flush = 0
-        rows, size = self.width(bound)
+        rows, size = (int(wide * share) for wide in self.width(bound))
         return DumpRoom(rows - self.queued_rows, size - self.queued_bytes, rows)
 
     def width(self, bound: Bound) -> tuple[int, int]:
@@ -252,17 +257,22 @@ class SinkPace:
             size += one.bytes
             took_s.append(max(at_s - one.at_s, 0.0))
         self._last = batch.last
-        self._cost.batch(batch, dump_bytes=size)
+        if not self.beside or not self._cost.quiet_s:
+            self._cost.batch(batch, dump_bytes=size)
         self._live.add(at_s, took_s)
-        if batch.dump_rows:
+        if batch.dump_rows or self.beside:
             self._dump_s = at_s
+        if batch.dump_rows:
             self._peaks = (self._peaks[1], self._open_rows + self.queued_rows)
         elif took_s and (since_s := self._live.since_s()) is not None and self._dump_s < since_s and (quiet_s := self._cost.quiet_s) > 0:
             self._waits = min(max(self._live.p99_s() / quiet_s, 1.0), WAITS_MAX)
-        if took_s and (batch.dump_rows or self._after_dump):
+        if took_s and (batch.dump_rows or self._after_dump or self.beside):
             slack_s = max(self.limit_s(bound) - self.without_s, 1e-9)
             used = (max(took_s) - self.without_s) / slack_s
-            self.gain.judge(used, rows=batch.dump_rows, at_s=at_s, open_rows=self._open_rows + self.queued_rows)
+            rows, open_rows = batch.dump_rows, self._open_rows + self.queued_rows
+            if self.beside:  # it sees no row of the dump: what was open is over after as many batches
+                rows, open_rows = 1, ROUND_BATCHES
+            self.gain.judge(used, rows=rows, at_s=at_s, open_rows=open_rows)
         self._after_dump = batch.dump_rows > 0
 
 
@@ -277,10 +287,10 @@ class Controller:
         self._holds: str | None = None
         self.starting = False
 
-    def wrote(self, seq: Seq, at_s: float, *, chunks: int = 0, rows: int = 0, size: int = 0) -> None:
-        """Segment `seq` is in the log, and with it what was read in the windows that closed there."""
-        for sink in self._sinks.values():
-            sink.wrote(Written(seq, at_s, rows + chunks, size))
+    def wrote(self, seq: Seq, at_s: float, *, chunks: int = 0, rows: int = 0, size: int = 0, sinks: Collection[str] = ()) -> None:
+        """Segment `seq` is in the log, and with it what was read in the windows that closed there. `sinks`: as of ClosedWindow."""
+        for name, sink in self._sinks.items():
+            sink.wrote(Written(seq, at_s, rows + chunks, size) if _receives(name, sinks) else Written(seq, at_s, 0, 0))
 
     def hear(self, accepted: Seq | None, sinks: Sequence[SinkDelivery], told: ReportTimes | None, *, now_s: float) -> None:
         """How far all sinks are, and each by itself; where none is told by itself, all are one."""
@@ -297,13 +307,20 @@ class Controller:
     def room(self, demand: Demand) -> DumpRoom:
         """What a dump may have open now."""
         self._bound = Bound(demand.delivery_bound_s, demand.strict_bound)
-        rooms = {name: sink.take(demand, self._bound) for name, sink in self._sinks.items()}
-        least = min(rooms, key=lambda name: rooms[name].rows)
+        receiving = [name for name in self._sinks if _receives(name, demand.sinks)] or list(self._sinks)
+        beside = {name: sink for name, sink in self._sinks.items() if name not in receiving}
+        for sink in self._sinks.values():
+            sink.beside = False
+        for sink in beside.values():
+            sink.beside = demand.open_rows > 0
+        share, tight = min(((sink.gain.value, name) for name, sink in beside.items()), default=(1.0, ""))
+        rooms = {name: self._sinks[name].take(demand, self._bound, share=min(share, 1.0)) for name in receiving}
+        least = tight if share < 1.0 else min(rooms, key=lambda name: rooms[name].rows)
         self._holds = least if demand.held else None
         if demand.held:
             self._sinks[least].gain.held = True
-        queued = any(sink.queued_rows for sink in self._sinks.values())
-        rows, size = rooms[least].rows, min(room.bytes for room in rooms.values())
+        queued = any(self._sinks[name].queued_rows for name in receiving)
+        rows, size = min(room.rows for room in rooms.values()), min(room.bytes for room in rooms.values())
         rows = 0 if self.starting else rows if queued else max(rows, 1)
         return DumpRoom(rows, size, min(room.width_rows for room in rooms.values()))
 
@@ -322,3 +339,8 @@ class Controller:
             for name, sink in self._sinks.items()
             if name
         )  # fmt: skip
+
+
+def _receives(sink: str, asked: Collection[str]) -> bool:
+    """A dump for these sinks. Of a sink without a name nobody has reported yet."""
+    return not asked or not sink or sink in asked

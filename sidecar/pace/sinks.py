@@ -1,10 +1,12 @@
-"""What the merge worker tells of each sink: how far it is, and what its batches cost. The sensor of a dump's pace (P3)."""
+"""What the merge worker reports of each sink: how far it is, which tables it has whole, and what its batches cost. The sensor of a dump's
+pace (P3)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from sidecar.core.model import FIRST_SEQ, Seq
+from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 
 BATCHES_KEPT = 64
 """Of a sink, told in each report: more than it accepts between two reads of the report."""
@@ -27,15 +29,40 @@ class BatchDone:
 
 @dataclass(frozen=True, slots=True)
 class SinkDelivery:
-    """`sink`: its URI without secrets. `accepted`: its last segment, None before the first. `batches`: the last BATCHES_KEPT of this
-    worker, oldest first. `error`: why it does not go on, empty while it does. `began`: the first segment that it received, where the log
-    had no earlier ones any more when it began; 0: it received the log from its beginning, or no report says more."""
+    """`sink`: its name. `accepted`: its last segment, None before the first. `batches`: the last BATCHES_KEPT of this worker, oldest
+    first. `error`: why it does not go on, empty while it does. `began`: the first segment that it received, where the log had no earlier
+    ones any more when it began; 0: it received the log from its beginning, or that is not known. `tables_seq`: `SinkTables.seq` as its file
+    was written last, None where there is none yet."""
 
     sink: str
     accepted: Seq | None
     batches: tuple[BatchDone, ...] = ()
     error: str = ""
     began: Seq = FIRST_SEQ
+    tables_seq: Seq | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTables:
+    """From where on a sink has which tables whole, as of segment `seq`, which is counted in. `sink`: its name; `output`: its URI without
+    secrets. `began_seq`: the first segment that it is known to have received; `began_ts`: where that segment begins, None for a sink that
+    had earlier ones, of which nothing is known. `upto_ts`: the end of segment `seq`, None where that is not known. `complete`: the
+    commit-ts from which on it has all rows of a table. A table that is not in it lacks rows, as far as is known. `epoch`, `incarnation`: of
+    the worker that wrote it."""
+
+    sink: str
+    output: str
+    began_seq: Seq
+    began_ts: CommitTs | None
+    seq: Seq
+    upto_ts: CommitTs | None
+    complete: Mapping[TableName, CommitTs] = field(default_factory=dict)
+    epoch: int = 0
+    incarnation: int = 0
+
+    def incomplete(self, tables: Iterable[TableName]) -> list[TableName]:
+        """Those of `tables`, by name."""
+        return sorted(table for table in tables if table not in self.complete)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from importlib import metadata, util
 from pathlib import Path
@@ -27,7 +28,7 @@ from msgspec import Struct
 from sidecar.config import ChangefeedSection, Config, ControlSection, SparkSection, read_secret
 from sidecar.control.answers import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, CallFailed
 from sidecar.control.client import Access, ControlClient
-from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.model import Seq, TableName, TableSchema, carried, complete_since
 from sidecar.errors import ConfigError, SinkError, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.apart import check_apart
@@ -36,15 +37,18 @@ from sidecar.log.identity import CHANGEFEED_NAME, known_id, name_of
 from sidecar.log.layout import manifest_name, read_manifest
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
+from sidecar.log.sink_tables import read_sink_tables
 from sidecar.log.spill import folder_problem
 from sidecar.log.storage import Folder
 from sidecar.process.addresses import ANSWER_S, AddressHolder, address
 from sidecar.process.checks import CheckFinding, CheckSkipped, Told, failed, of_error, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.run.beginning import check_beginning
+from sidecar.run.completing import completing_dump, named
+from sidecar.ticdc.changefeed import ChangefeedName
 from spark_merge.follow import check_has
-from spark_merge.read import kept
-from spark_merge.sinks.registry import holds_rows, misfits, open_sink
+from spark_merge.read import kept, read_schemas
+from spark_merge.sinks.registry import holds_rows, misfits, open_sink, outputs_of
 from spark_merge.sinks.registry import name_of as shown
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -190,6 +194,8 @@ def sinks(config: Config, log_id: str) -> Told[None]:
     """Whether each output can go on with this log: it is this log's, or new."""
     try:
         check_apart(config.log.uri, config.sinks)
+        with suppress(SinkError):  # of one sink, which says so itself below
+            outputs_of(config.sinks)
     except ConfigError as error:
         yield of_error(error, setting="log.uri, sinks")
         return
@@ -207,11 +213,15 @@ def sinks(config: Config, log_id: str) -> Told[None]:
             yield of_error(error, setting=setting)
             continue
         fit += 1
-        yield (
-            _begins(folder, f"sink {number} ({shown(uri)})", setting)
-            if accepted is None
-            else ok(f"sink {number} ({shown(uri)}): has accepted segment {accepted.seq}")
-        )
+        told = f"sink {number} ({shown(uri)})"
+        if accepted is None:
+            yield _begins(folder, told, shown(uri), setting)
+            continue
+        yield ok(f"{told}: has accepted segment {accepted.seq}")
+        try:
+            yield _tables_of(folder, told, shown(uri), config.changefeed, setting)
+        except SinkError as error:
+            yield of_error(error, setting="log.uri")
     if fit == len(config.sinks) and last_manifest(folder) is None:
         try:
             check_beginning(config, log_id, lambda uri, log_id: holds_rows(uri, log_id=log_id))
@@ -219,14 +229,31 @@ def sinks(config: Config, log_id: str) -> Told[None]:
             yield of_error(error, setting="kafka.begin, push.begin")
 
 
-def _begins(log: Folder, sink: str, setting: str) -> CheckFinding:
+def _tables_of(log: Folder, told: str, sink: str, changefeed: ChangefeedSection, setting: str) -> CheckFinding:
+    """Of a sink that has segments: which tables it has whole, by what its worker has recorded."""
+    known = read_sink_tables(log, [sink]).get(sink)
+    last = last_manifest(log)
+    if known is None or last is None:
+        return warning(
+            f"{told}: which tables it has whole is not recorded yet", setting=setting, hint="start the sidecar, then check again"
+        )
+    tables = carried(read_schemas(log, last.next_schemas or last.schemas))
+    if lacking := known.incomplete(tables):
+        name = ChangefeedName(changefeed.cluster, changefeed.namespace, changefeed.id)
+        what = f"{told}: {len(lacking):,} of {len(tables):,} tables are not complete: {named(lacking)}"
+        return warning(what, setting=setting, hint=completing_dump(name, sink, lacking))
+    each = named([f"{table} {complete_since(known.complete[table])}" for table in tables])
+    return ok(f"{told}: all {len(tables):,} tables are complete: {each}")
+
+
+def _begins(log: Folder, told: str, sink: str, setting: str) -> CheckFinding:
     """Of a sink that has nothing of this log."""
     if not (first := kept(log).start):
-        return ok(f"{sink}: new")
+        return ok(f"{told}: new")
     return warning(
-        f"{sink}: new, and the log has segments from {first} on only: its tables will lack the rows from before",
+        f"{told}: new, and the log has segments from {first} on only: its tables will lack the rows from before",
         setting=setting,
-        hint="start a dump of the tables that it is to have, once the sidecar runs with it; a dump goes to all sinks",
+        hint=f"once the sidecar runs with it, start a dump of the tables that it is to have: dumpstart --sink {shlex.quote(sink)}",
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -73,9 +73,17 @@ SLOW_READS_S = 5.0
 
 class Sidecar:
     """One process for one changefeed. `run` returns when told to stop, and raises what ends it. `hindered`: what keeps it from serving
-    the changefeed, as far as it is not a standby. `spool`: what subscribers read."""
+    the changefeed, as far as it is not a standby. `spool`: what subscribers read. `sinks`: their names."""
 
-    def __init__(self, config: Config, config_path: Path, *, holds_rows: HoldsRows = lambda *_: False, spool: Spool | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        config_path: Path,
+        *,
+        holds_rows: HoldsRows = lambda *_: False,
+        spool: Spool | None = None,
+        sinks: Collection[str] = (),
+    ) -> None:
         check_listening("control", config.control.listen, config.control.tls, has_token=bool(read_token("control", config.control)))
         storage.log_folder(config.log.uri)
         self.spill = FileSpill(config.log.spill_folder or None)
@@ -89,7 +97,7 @@ class Sidecar:
         self.requests = QueuedRequests()
         self.tally = MetricsTally()
         self.clock = MonotonicClock()
-        self._config_path, self._holds_rows, self._spool = config_path, holds_rows, spool
+        self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks
         self._parts = ExitStack()
         self._checks: list[Callable[[], object]] = []
         self._worker: MergeProcess | None = None
@@ -166,6 +174,7 @@ class Sidecar:
             rows_per_s_before=lambda: self._rows_per_s,
             hindered=lambda: self.hindered,
             case_sensitive=self.changefeed.filter.case_sensitive,
+            sinks=self._sinks,
             slow_reads=partial(slow_reads, self.config.source, max_s=SLOW_READS_S),
             spool=self._spool,
         )

@@ -13,7 +13,7 @@ from functools import partial
 from threading import Event
 
 from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, SidecarStatus, waiting_for
-from sidecar.core.model import CommitTs, Ddl, Lane, TableName, physical_ms
+from sidecar.core.model import CommitTs, Ddl, Lane, TableName, TableSchema, carried, physical_ms
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.schema_step import Beside, Rewrites
 from sidecar.errors import TicdcDumpError
@@ -81,6 +81,8 @@ class Gauge:
         self._samples: deque[_Sample] = deque()
         self._moved: dict[Lane, tuple[CommitTs | None, float]] = {}
         self._due_s = 0.0
+        self._tables: Mapping[TableName, TableSchema] = {}
+        self._carried: tuple[TableName, ...] = ()
 
     def due(self, now_s: float) -> bool:
         if now_s < self._due_s:
@@ -133,7 +135,16 @@ class Gauge:
             skipped_rows=report.skipped if report else 0,
             ambiguous_timestamps=report.guessed if report else 0,
             source_away_s=measured.source_away_s,
+            carried=self._tables_carried(),
+            sink_tables=self._deliveries.tables,
         )
+
+    def _tables_carried(self) -> tuple[TableName, ...]:
+        """Made again after a DDL only: there may be tens of thousands."""
+        if self._tables is not self._pipeline.tables:
+            self._tables = self._pipeline.tables
+            self._carried = carried(self._tables)
+        return self._carried
 
     def _measured(self, now_s: float, wall_ms: float, lanes: Sequence[LaneStatus], sinks: Sequence[SinkState], *, worker: str) -> Measured:
         pipeline = self._pipeline

@@ -33,6 +33,8 @@ from sidecar.process.background import Background
 TABLES_MAX = 1000
 """Series a metric by table: what is above is summed under the table `…`."""
 REST = "…"
+SINK_TABLES_MAX = 300
+"""Of a changefeed with more tables, each sink's are only counted."""
 CONNECTIONS_MAX = 16
 """More than scrapers and probes hold: each asks one question and goes."""
 SILENT_MAX_S = 5.0
@@ -129,6 +131,7 @@ def _dump(status: SidecarStatus) -> Iterator[Metric]:
     waiting.add_metric([status.waiting_for.partition(":")[0] or "nothing"], float(bool(status.waiting_for)))
     yield waiting
     yield from _sinks(status)
+    yield from _sink_tables(status)
     rows = GaugeMetricFamily("ticdc_dump_table_rows", "Rows of the dump in the log", labels=["schema", "table"])
     complete = GaugeMetricFamily("ticdc_dump_table_complete", "1 once the table is complete", labels=["schema", "table"])
     tables = status.progress.tables if status.progress is not None else ()
@@ -139,6 +142,21 @@ def _dump(status: SidecarStatus) -> Iterator[Metric]:
         rows.add_metric([REST, REST], sum(table.rows for table in rest))
         complete.add_metric([REST, REST], float(all(table.complete_at is not None for table in rest)))
     yield rows
+    yield complete
+
+
+def _sink_tables(status: SidecarStatus) -> Iterator[Metric]:
+    lacking = GaugeMetricFamily(
+        "ticdc_dump_sink_incomplete_tables", "Tables that the sink lacks rows of, as far as is known", labels=["sink"]
+    )
+    complete = GaugeMetricFamily(
+        "ticdc_dump_sink_complete", "1 while the sink has all rows of the table", labels=["sink", "schema", "table"]
+    )
+    for sink, known in status.sink_tables.items():
+        lacking.add_metric([sink], len(status.incomplete(sink)))
+        for table in status.carried if len(status.carried) <= SINK_TABLES_MAX else ():
+            complete.add_metric([sink, *table], float(table in known.complete))
+    yield lacking
     yield complete
 
 

@@ -30,6 +30,7 @@ from sidecar.log.delivered import DeliveryReport
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.kept_secrets import without_secrets
 from sidecar.process.secret_files import MEND, unprotected
+from sidecar.run.completing import completing_dump, named
 from sidecar.run.merge_process import Death
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 
@@ -88,7 +89,7 @@ def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], s
         "log": str(storage.log_folder(config.log.uri)),
         "segments": status.segments,
         "resolved": utc(status.resolved_ts),
-        "sinks": ", ".join(map(without_secrets, config.sinks)),
+        "sinks": ", ".join(without_secrets(uri, but=("format", "name")) for uri in config.sinks),
         "merge_worker": "managed" if config.spark.managed else "external",
     }
     return NewsLine("attached", values | _given(standby_s=round(waited_s)))
@@ -162,7 +163,7 @@ class News:
         self._stands: dict[str, str] = {}
         self._skipped = self._guessed = 0
         self._above: set[tuple[str, str]] = set()
-        self._late: set[str] = set()
+        self._judged: set[str] = set()
         self._dump: _DumpSeen | None = None
         self._segments: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
 
@@ -176,6 +177,7 @@ class News:
         lines = [] if before else [self._attached(status)]
         lines += [
             *self._worker(before, status, report, at_s),
+            *self._lacking(status),
             *self._first_delivery(status, at_s),
             *_ddls(before, status),
             *_rewrites(before, status),
@@ -209,9 +211,16 @@ class News:
             if sink.error != self._stands.get(sink.sink, ""):
                 self._stands[sink.sink] = sink.error
                 yield _sink_stands(sink) if sink.error else NewsLine("sink goes on", {"sink": sink.sink})
-            if sink.began and sink.sink not in self._late:
-                self._late.add(sink.sink)
-                yield _began_late(sink)
+
+    def _lacking(self, now: SidecarStatus) -> Iterator[NewsLine]:
+        """Once for each sink, when it is known which tables it has whole."""
+        judged = [sink for sink in now.sinks if sink.sink in now.sink_tables and sink.sink not in self._judged]
+        self._judged |= {sink.sink for sink in judged}
+        for sink in judged:
+            if tables := now.incomplete(sink.sink):
+                values = {"sink": sink.sink, "tables": f"{len(tables)}/{len(now.carried)}", "not_complete": named(tables)}
+                hint = completing_dump(now.changefeed, sink.sink, tables)
+                yield NewsLine("sink lacks rows", values | _given(began_segment=sink.began) | {"hint": hint}, "warning")
 
     def _above_bounds(self, now: SidecarStatus) -> Iterator[NewsLine]:
         """Once for each dump and sink."""
@@ -328,14 +337,6 @@ def _sink_stands(sink: SinkDelivery) -> NewsLine:
     return NewsLine("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
 
 
-def _began_late(sink: SinkDelivery) -> NewsLine:
-    text = (
-        f"it has the log from segment {sink.began} on only: its tables lack the rows from before that no later change or dump has brought"
-    )
-    hint = "unless a dump has run since, start one of the tables that it is to have whole"
-    return NewsLine("sink began late", {"sink": sink.sink, "segment": sink.began, "text": text, "hint": hint}, "warning")
-
-
 def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
     """A status knows the newest: those before it within half a second are counted."""
     passed = now.ddls - (before.ddls if before else 0)
@@ -353,7 +354,8 @@ def _rewrites(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[News
 
 
 def _outline(dump: Progress) -> dict[str, object]:
-    return {"dump": dump.dump_id, "tables": _tables(dump), "brackets": str(dump.brackets), "chunk_rows": dump.chunk_rows}
+    values = {"dump": dump.dump_id, "tables": _tables(dump), "brackets": str(dump.brackets), "chunk_rows": dump.chunk_rows}
+    return values | _given(sinks=", ".join(dump.sinks))
 
 
 def _taken_over(dump: Progress) -> NewsLine:

@@ -38,6 +38,7 @@ _REGEX_HINT = "write a Go regex (RE2); to leave names out, add a rule with !: sh
 
 _ALNUM = frozenset(ascii_letters + digits)
 _PIECES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\{[0-9,]+\}", re.DOTALL)
+_PLAIN = re.compile(r"[A-Za-z0-9_]+")
 _NOT_GO = re.compile(r"\\C|\{.*[0-9]{10}.*\}")
 """Of such pieces those that RE2 takes and Go refuses: one byte, and a count that RE2 takes for letters."""
 
@@ -346,3 +347,8 @@ def _found(cursor: _Cursor, regex: str, how: _How, start: int, hint: str) -> Pat
         why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
         raise cursor.refused(f"no Go regex: {why}", at=start, hint=hint) from error
     return lambda name: compiled.search(name.encode(errors="replace")) is not None
+
+
+def exact_rule(table: TableName) -> str:
+    """The rule that matches this table alone."""
+    return ".".join(name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"' for name in table)

@@ -248,3 +248,28 @@ def commit_interval() -> float:
         "The next batch begins this long after the last commit, and has everything that arrived meanwhile. `0s`: at once. The pace of a "
         "dump counts it as the sink's time.",
     )
+
+
+_NAME = unset_or(
+    matching(
+        re.compile(r"[A-Za-z0-9_.-]{1,64}"),
+        "name of a sink",
+        values="letters, digits, `-`, `_`, `.`; at most 64",
+        hint="write {name}={default}: up to 64 letters, digits, '-', '_' and '.'",
+    ),
+    "lake",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommonOptions:
+    """Those of every sink, which the registry reads (registry.py)."""
+
+    name: str | None = option(
+        "name",
+        _NAME,
+        None,
+        "What the sink is called in `dumpquery`, `check`, log lines and metrics, and in `dumpstart --sink`. Choose it when the sink is new:"
+        " under another name, what it has is not known.",
+        shown="the URI",
+    )

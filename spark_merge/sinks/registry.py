@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from sidecar.core.model import TableSchema
 from sidecar.errors import ConfigError, SinkError
@@ -31,6 +31,7 @@ from spark_merge.sinks.http.uri import HTTP
 from spark_merge.sinks.kafka.uri import KAFKA
 from spark_merge.sinks.kind import ENTRY_POINTS, SinkKind, SinkUri
 from spark_merge.sinks.mysql.sink import MYSQL
+from spark_merge.sinks.options import CommonOptions, names_of, read
 from spark_merge.sinks.spool.uri import GRPC
 from spark_merge.sinks.sqlite.sink import SQLITE
 
@@ -70,6 +71,9 @@ _OPTIONAL: dict[str, _Optional] = {
     "opensearch+ssl": _Optional("opensearch.sink:OPENSEARCH", "opensearch"),
 }
 
+COMMON_PARAMETERS = names_of(CommonOptions)
+"""Of every sink, also of a third party's, which does not see them."""
+
 _PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ENCODE = "in a password, and in a parameter's value, write '?' as %3F, '#' as %23, '/' as %2F, '@' as %40, '&' as %26, '[' as %5B"
 """What is told of no such name: it may be a part of a password."""
@@ -80,12 +84,22 @@ _TELL_APART = frozenset({"format", "position-schema", "position-topic", "positio
 
 
 def open_sinks(uris: Sequence[str], *, log_id: str) -> dict[str, Sink]:
-    """Each by its name. Raises ConfigError where two are one output, and as `open_sink`."""
+    """Each by its name. Raises as `open_sink` and `outputs_of`."""
     opened = [open_sink(uri, log_id=log_id) for uri in uris]
-    sinks = dict(zip(map(name_of, uris), opened, strict=True))
-    if len(sinks) < len(uris):
-        raise ConfigError(f"sinks names one output twice: {', '.join(map(name_of, uris))}", hint="name each output once")
-    return sinks
+    return dict(zip(outputs_of(uris), opened, strict=True))
+
+
+def outputs_of(uris: Sequence[str]) -> dict[str, str]:
+    """What each output is, by the sink's name. Raises ConfigError where two sinks are one output or have one name, and SinkError for a name
+    that is none."""
+    outputs = list(map(output_of, uris))
+    if len(set(outputs)) < len(uris):
+        raise ConfigError(f"sinks names one output twice: {', '.join(outputs)}", hint="name each output once")
+    found = dict(zip(map(name_of, uris), outputs, strict=True))
+    if len(found) < len(uris):
+        names = ", ".join(map(name_of, uris))
+        raise ConfigError(f"two sinks have one name: {names}", hint="give each sink another name=, or none: its URI is its name then")
+    return found
 
 
 def open_sink(uri: str, *, log_id: str) -> Sink:
@@ -113,25 +127,37 @@ def misfits(uri: str, schemas: Sequence[TableSchema], *, log_id: str) -> list[tu
 
 
 def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
-    try:
-        parts = urlsplit(uri)
-    except ValueError as error:
-        raise SinkError(f"the URI of a {uri.partition(':')[0]}: sink is none", hint=_ENCODE) from error
+    parts = _parts(uri)
     scheme = parts.scheme or "file"
     kind = _KINDS.get(scheme) or _optional(scheme) or _installed(scheme)
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     if odd := sum(not _PARAMETER.fullmatch(name) for name in parameters):
         raise SinkError(f"a {scheme}: sink has {odd} parameters without a name of one behind its '?'", hint=_ENCODE)
-    if unknown := sorted(parameters.keys() - kind.parameters):
-        known = _listed(kind.parameters) or "none"
+    if unknown := sorted(parameters.keys() - kind.parameters - COMMON_PARAMETERS):
+        known = _listed(kind.parameters | COMMON_PARAMETERS)
         raise SinkError(f"a {scheme}: sink has no parameter {_listed(unknown)}", hint=f"known parameters: {known}")
     if parts.fragment:
         raise SinkError(f"a {scheme}: sink's URI has a '#'", hint=f"name a folder without '#'; {_ENCODE}")
-    return kind, SinkUri(uri, parts, parameters, log_id)
+    read(CommonOptions, parameters)
+    own = {name: value for name, value in parameters.items() if name in kind.parameters}
+    return kind, SinkUri(uri, parts, own, log_id)
+
+
+def _parts(uri: str) -> SplitResult:
+    try:
+        return urlsplit(uri)
+    except ValueError as error:
+        raise SinkError(f"the URI of a {uri.partition(':')[0]}: sink is none", hint=_ENCODE) from error
 
 
 def name_of(uri: str) -> str:
-    """A sink's URI as it may be shown: its other parameters may be secrets. Two of one name are one output."""
+    """What a sink is called wherever it is shown. Raises SinkError for a name that is none, and for a URI that is none."""
+    given = dict(parse_qsl(_parts(uri).query, keep_blank_values=True))
+    return read(CommonOptions, given).name or output_of(uri)
+
+
+def output_of(uri: str) -> str:
+    """A sink's URI as it may be shown: its other parameters may be secrets. Two of which it is the same are one output."""
     return without_secrets(uri, but=_TELL_APART)
 
 

@@ -300,8 +300,8 @@ DUMPS = [
     Mutation(
         "the width of the fastest sink holds",
         "sidecar/pace/controller.py",
-        "least = min(rooms, key",
-        "least = max(rooms, key",
+        "rows, size = min(room.rows for room in",
+        "rows, size = max(room.rows for room in",
         "tests/unit/pace/test_controller.py::test_the_least_of_all_sinks_holds_and_is_named",
     ),
     Mutation(

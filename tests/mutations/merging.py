@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import SIMULATION, SINKS, Mutation
 
 EDGES = "tests/unit/merge/test_merge.py::test_a_window_is_open_at_its_low_edge_and_closed_at_its_high_one"
+RECORD = "tests/unit/merge/test_sink_record.py"
 WATCHDOG = "tests/unit/merge/test_watchdog.py"
 MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the_rules[0]"
 SPOOL = "tests/unit/sinks/test_spool.py"
@@ -21,6 +22,27 @@ MERGING = [
         'pc.greater(changes["commit_ts"], low_ts)',
         'pc.and_(pc.greater(changes["commit_ts"], low_ts), pc.not_equal(changes["op"], "delete"))',
         MERGE,
+    ),
+    Mutation(
+        "a sink receives the dumps of others",
+        "spark_merge/complete.py",
+        "if not window.sinks or sink in window.sinks)",
+        "if window.chunks or sink in window.sinks)",
+        f"{RECORD}::test_a_late_sink_is_incomplete_until_a_dump_for_it_and_then_equals_the_others",
+    ),
+    Mutation(
+        "a pass that began before the sink completes a table",
+        "spark_merge/complete.py",
+        "one.since_seq >= tables.began_seq",
+        "one.since_seq >= 0",
+        "tests/unit/merge/test_complete.py::test_a_pass_that_began_before_the_sink_did_completes_nothing",
+    ),
+    Mutation(
+        "what a sink has is recorded with the next change only",
+        "spark_merge/sink_record.py",
+        "self.passed(self._still_there(range(found.seq + 1, accepted.seq + 1)), owner)",
+        "pass",
+        f"{RECORD}::test_a_worker_that_dies_between_accept_and_the_file_loses_nothing",
     ),
     Mutation(
         "tasks' window from low_ts on, not after it",

@@ -16,7 +16,7 @@ from spark_merge.sinks.iceberg import uri as iceberg
 from spark_merge.sinks.kafka import uri as kafka
 from spark_merge.sinks.mysql import uri as mysql
 from spark_merge.sinks.opensearch import uri as opensearch
-from spark_merge.sinks.options import Declarations, Option, options_in
+from spark_merge.sinks.options import CommonOptions, Declarations, Option, options_in
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.sqlite import sink as sqlite
 from spark_merge.sinks.storage import options as storage
@@ -37,13 +37,15 @@ TABLES: dict[str, tuple[Declarations, ...]] = {
     "grpc": (Bounds,),
     "sqlite": (sqlite.SqliteSettings,),
 }
-"""By the names in the markers; `s3` has the parameters that all sinks on S3 share."""
+"""By the names in the markers; `s3` has the parameters that all sinks on S3 share. The others' tables end with those of every sink."""
 
 _TABLE = re.compile(r"(?<=<!-- options: )([a-z0-9]+)( -->\n).*?(?=<!-- /options -->)", re.DOTALL)
 
 
 def table(declarations: Iterable[Declarations]) -> str:
-    lines = [line for declared in declarations for line in _lines(declared)]
+    declared_all = tuple(declarations)
+    common = () if declared_all == (S3_PARAMETERS,) else (CommonOptions,)
+    lines = [line for declared in (*declared_all, *common) for line in _lines(declared)]
     return "".join(("| parameter | values | default | meaning |\n|---|---|---|---|\n", *lines))
 
 

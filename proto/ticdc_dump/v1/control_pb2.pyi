@@ -78,7 +78,7 @@ class Changefeed(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
 
 class StartRequest(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "table_rules", "brackets", "chunk_rows", "where", "keys", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds", "strict_bound")
+    __slots__ = ("changefeed", "dump_id", "table_rules", "brackets", "chunk_rows", "where", "keys", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds", "strict_bound", "sinks")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_RULES_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,7 @@ class StartRequest(_message.Message):
     BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_BOUND_SECONDS_FIELD_NUMBER: _ClassVar[int]
     STRICT_BOUND_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
     table_rules: _containers.RepeatedScalarFieldContainer[str]
@@ -103,7 +104,8 @@ class StartRequest(_message.Message):
     bytes_per_second: int
     delivery_bound_seconds: float
     strict_bound: bool
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., chunk_rows: _Optional[int] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[TableKeys, _Mapping]]] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., delivery_bound_seconds: _Optional[float] = ..., strict_bound: _Optional[bool] = ...) -> None: ...
+    sinks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., chunk_rows: _Optional[int] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[TableKeys, _Mapping]]] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., delivery_bound_seconds: _Optional[float] = ..., strict_bound: _Optional[bool] = ..., sinks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DumpSettings(_message.Message):
     __slots__ = ("chunk_rows", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds", "strict_bound")
@@ -164,18 +166,20 @@ class Key(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DumpPreview(_message.Message):
-    __slots__ = ("tables", "refusals", "seconds", "outside", "unasked")
+    __slots__ = ("tables", "refusals", "seconds", "outside", "unasked", "sinks")
     TABLES_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     OUTSIDE_FIELD_NUMBER: _ClassVar[int]
     UNASKED_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
     tables: _containers.RepeatedCompositeFieldContainer[TablePreview]
     refusals: _containers.RepeatedScalarFieldContainer[str]
     seconds: float
     outside: int
     unasked: int
-    def __init__(self, tables: _Optional[_Iterable[_Union[TablePreview, _Mapping]]] = ..., refusals: _Optional[_Iterable[str]] = ..., seconds: _Optional[float] = ..., outside: _Optional[int] = ..., unasked: _Optional[int] = ...) -> None: ...
+    sinks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tables: _Optional[_Iterable[_Union[TablePreview, _Mapping]]] = ..., refusals: _Optional[_Iterable[str]] = ..., seconds: _Optional[float] = ..., outside: _Optional[int] = ..., unasked: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TablePreview(_message.Message):
     __slots__ = ("schema", "table", "rows", "bytes", "read_by", "refused", "slow")
@@ -316,7 +320,7 @@ class TableStatus(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., chunks: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., complete_at_tso: _Optional[int] = ...) -> None: ...
 
 class DumpStatus(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "ambiguous_timestamps")
+    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "ambiguous_timestamps")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -347,6 +351,7 @@ class DumpStatus(_message.Message):
     SINKS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBERS_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    DUMP_SINKS_FIELD_NUMBER: _ClassVar[int]
     AMBIGUOUS_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
@@ -378,11 +383,12 @@ class DumpStatus(_message.Message):
     sinks: _containers.RepeatedCompositeFieldContainer[SinkStatus]
     subscribers: _containers.RepeatedCompositeFieldContainer[SubscriberStatus]
     skipped_rows: int
+    dump_sinks: _containers.RepeatedScalarFieldContainer[str]
     ambiguous_timestamps: int
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., ambiguous_timestamps: _Optional[int] = ...) -> None: ...
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., ambiguous_timestamps: _Optional[int] = ...) -> None: ...
 
 class SinkStatus(_message.Message):
-    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s", "began_seq")
+    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s", "began_seq", "began_tso", "tables_known", "tables")
     SINK_FIELD_NUMBER: _ClassVar[int]
     LIVE_S_FIELD_NUMBER: _ClassVar[int]
     BOUND_S_FIELD_NUMBER: _ClassVar[int]
@@ -394,6 +400,9 @@ class SinkStatus(_message.Message):
     LIMIT_S_FIELD_NUMBER: _ClassVar[int]
     FIXED_S_FIELD_NUMBER: _ClassVar[int]
     BEGAN_SEQ_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_TSO_FIELD_NUMBER: _ClassVar[int]
+    TABLES_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
     sink: str
     live_s: float
     bound_s: float
@@ -405,7 +414,20 @@ class SinkStatus(_message.Message):
     limit_s: float
     fixed_s: float
     began_seq: int
-    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ..., limit_s: _Optional[float] = ..., fixed_s: _Optional[float] = ..., began_seq: _Optional[int] = ...) -> None: ...
+    began_tso: int
+    tables_known: bool
+    tables: _containers.RepeatedCompositeFieldContainer[SinkTableStatus]
+    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ..., limit_s: _Optional[float] = ..., fixed_s: _Optional[float] = ..., began_seq: _Optional[int] = ..., began_tso: _Optional[int] = ..., tables_known: _Optional[bool] = ..., tables: _Optional[_Iterable[_Union[SinkTableStatus, _Mapping]]] = ...) -> None: ...
+
+class SinkTableStatus(_message.Message):
+    __slots__ = ("schema", "table", "complete_since_tso")
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_SINCE_TSO_FIELD_NUMBER: _ClassVar[int]
+    schema: str
+    table: str
+    complete_since_tso: int
+    def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., complete_since_tso: _Optional[int] = ...) -> None: ...
 
 class SubscriberStatus(_message.Message):
     __slots__ = ("name", "next_seq", "segments", "heard_s", "connected")

@@ -84,6 +84,15 @@ def test_the_picture_says_what_was_set_and_what_each_sink_leaves() -> None:
         assert part in text, part
 
 
+def test_the_picture_says_for_whom_the_dump_is_and_which_tables_each_sink_has_whole() -> None:
+    tables = [pb.SinkTableStatus(schema="shop", table="a", complete_since_tso=TSO), pb.SinkTableStatus(schema="shop", table="b")]
+    sinks = [pb.SinkStatus(sink="lake", tables_known=True, tables=tables), pb.SinkStatus(sink="new")]
+    found = picture(status(dump_sinks=["lake"], sinks=sinks))
+    assert "brackets, for lake only" in found
+    assert "lake: 1 of 2 complete; shop.b not complete, shop.a complete since 470000000000000000 (2026-10-25" in found
+    assert "new: " not in found, "it has received nothing yet"
+
+
 def test_the_picture_says_how_far_each_subscriber_is() -> None:
     found = pb.DumpStatus(
         subscribers=[

@@ -25,6 +25,7 @@ from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationCommand, OperationKind, OperationScope
 from sidecar.pace.controller import SinkState
+from sidecar.pace.sinks import SinkTables
 from sidecar.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -46,6 +47,7 @@ STATUS = SidecarStatus(
         tables=(TableProgress(ORDERS, spans=(), chunks=3, rows=30, bytes=300, complete_at=TS),),
         reason="denied",
         pace=Pace(0, 21, 22, 2.5),
+        sinks=("file:///out",),
     ),
     resolved_ts=TS,
     delivered_ts=CommitTs(TS - 1),
@@ -74,6 +76,10 @@ STATUS = SidecarStatus(
     ambiguous_timestamps=18,
     sinks=(SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, True, lag_s=0.7, error="no leader", limit_s=0.9, fixed_s=0.2, began=Seq(3)),),
     source_away_s=84.0,
+    carried=(ORDERS, TableName("shop", "parts")),
+    sink_tables={
+        "file:///out": SinkTables("file:///out", "file:///out", Seq(3), CommitTs(TS - 3), Seq(5), CommitTs(TS), {ORDERS: CommitTs(TS - 1)})
+    },
 )
 
 
@@ -89,7 +95,7 @@ def test_every_value_of_a_status_is_on_the_wire_or_for_metrics_only() -> None:
 
 def test_every_field_of_the_wire_is_filled() -> None:
     wire = dump_status(STATUS)
-    for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0], wire.settings, wire.sinks[0]):
+    for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0], wire.settings, wire.sinks[0], wire.sinks[0].tables[0]):
         empty = {field.name for field in message.DESCRIPTOR.fields if not getattr(message, field.name)}
         assert empty <= {"subscribers"}, f"{type(message).__name__}: of these alone the service tells by itself"
 
@@ -100,6 +106,13 @@ def test_the_dump_is_told_of_the_process_that_owns_the_changefeed_now() -> None:
     assert (wire.resolved_tso, wire.delivered_tso, wire.last_ddl_tso) == (TS, TS - 1, TS - 2)
     assert (wire.rows_per_second, wire.bytes_per_second, wire.eta_s) == (100.0, 1000.0, 7.0)
     assert (wire.tables[0].rows_estimated, wire.tables[0].complete_at_tso) == (40, TS)
+
+
+def test_each_sink_says_of_each_table_from_where_on_it_is_complete() -> None:
+    (sink,) = dump_status(STATUS).sinks
+    assert [(one.schema, one.table, one.complete_since_tso) for one in sink.tables] == [("shop", "orders", TS - 1), ("shop", "parts", 0)]
+    (new,) = dump_status(replace(STATUS, sink_tables={})).sinks
+    assert (new.tables_known, list(new.tables)) == (False, [])
 
 
 def test_the_settings_told_are_those_in_force() -> None:

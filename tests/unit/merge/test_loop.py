@@ -20,6 +20,7 @@ from spark_merge.contract import Batch, Delivered, Outcome
 from spark_merge.delivery import JobSettings
 from spark_merge.loop import SinkLoop
 from spark_merge.read import new_manifests
+from spark_merge.sink_record import SinkId
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log
 from spark_merge.testing.places import Here
@@ -51,7 +52,7 @@ class Story:
         return FileSink(open_folder(str(self.folder / name)), log_id="cf", file_format="jsonl")
 
     def start(self, sink: FileSink, *, epoch: int | None = None) -> SinkLoop:
-        loop = SinkLoop("out", sink, JobSettings(self.log, epoch_max=epoch), Here(), self.told.append)
+        loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(self.log, epoch_max=epoch), Here(), self.told.append)
         loop.start()
         self.running.append(loop)
         return loop
@@ -128,7 +129,7 @@ def test_an_error_is_told_until_something_has_succeeded(story: Story) -> None:
     """Not only until the sink is opened again: it may take minutes until it comes to the same place."""
     sink = failing(story, FeedUnsuitable("unreadable", hint="skip it"), 2)
     told: list[str] = []
-    loop = SinkLoop("out", sink, JobSettings(story.log), Here(), lambda _: told.append(loop.standing().error))
+    loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(story.log), Here(), lambda _: told.append(loop.standing().error))
     story.running.append(loop)
     loop.start()
     story.wait_for(loop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -20,8 +19,7 @@ from sidecar.pace.sinks import SinkDelivery
 from spark_merge import worker as workers
 from spark_merge.contract import Rows
 from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks
-from spark_merge.sinks.console.sink import ConsoleSink
+from spark_merge.job import SparkJob
 from spark_merge.worker import Worker, WorkerSettings
 
 
@@ -78,13 +76,6 @@ def test_what_was_told_of_another_log_is_not_told_of_this_one(log: Folder) -> No
         worker_of(log, "nowhere://x").run()
     assert (report(log).seq, report(log).log) == (None, "")
     assert "nowhere" in report(log).error
-
-
-def test_where_a_sink_began_is_reported_by_the_next_worker_too(log: Folder) -> None:
-    sinks = {"file:///a": ConsoleSink(StringIO()), "file:///b": ConsoleSink(StringIO())}
-    before = (SinkDelivery("file:///a", Seq(5), began=Seq(4)), SinkDelivery("file:///gone", Seq(5), began=Seq(3)))
-    job = SparkJob(cast(SparkTasks, None), sinks, JobSettings(log), before=before)
-    assert [(sink.sink, sink.began) for sink in job.sinks()] == [("file:///a", 4), ("file:///b", 0)]
 
 
 def test_a_report_that_cannot_be_written_hides_no_error(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

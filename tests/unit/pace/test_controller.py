@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.core.dump_start import Demand
 from sidecar.core.model import Seq
-from sidecar.pace.controller import GAIN_DOWN_MIN, GROWTH, NARROW_ROWS, ROUND_BATCHES, ROUND_S, Controller, Gain, Live
+from sidecar.pace.controller import GAIN_DOWN_MIN, GAIN_MIN, GROWTH, NARROW_ROWS, ROUND_BATCHES, ROUND_S, Controller, Gain, Live
 from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
 
 SINK = "file:///out"
@@ -165,3 +165,34 @@ def test_where_a_dumps_batch_by_itself_is_beyond_the_bound_its_rows_may_still_ad
         batches = (*batches, batch(seq, seconds=1.0 + rows * 1e-5, dump_rows=rows))
         hear(controller, *batches, now_s=seq + 1.0)
     assert controller.room(Demand()).width_rows > 500, "a bound of 0.5 s, and a second of each batch that no width makes less"
+
+
+def beside(*, slow_s: float, seqs: int = 40) -> int:
+    """Rows that a dump for the sink may have open, whose other sink takes `slow_s` for each segment while the dump runs."""
+    controller = Controller()
+    ours: list[BatchDone] = []
+    others: list[BatchDone] = []
+    demand = Demand(open_rows=100, held=True, delivery_bound_s=1.0, sinks=(SINK,))
+    for seq in range(seqs):
+        rows = 1_000 if seq >= 10 else 0
+        controller.room(demand if rows else Demand(delivery_bound_s=1.0))
+        controller.wrote(Seq(seq), float(seq), chunks=rows > 0, rows=rows, sinks=(SINK,) if rows else ())
+        ours.append(batch(seq, seconds=0.02 + rows * 1e-5, dump_rows=rows))
+        mine = SinkDelivery(SINK, Seq(seq), tuple(ours))
+        controller.hear(None, [mine, SinkDelivery("other", None, tuple(others))], None, now_s=seq + 0.05)
+        others.append(batch(seq, seconds=0.02))
+        controller.hear(None, [mine, SinkDelivery("other", Seq(seq), tuple(others))], None, now_s=seq + (slow_s if rows else 0.05))
+    return controller.room(demand).width_rows
+
+
+def test_a_sink_beside_a_dump_narrows_it_only_where_it_comes_near_its_own_bound() -> None:
+    """Its rows are not counted: it has none of the dump's."""
+    near, far = beside(slow_s=0.95), beside(slow_s=0.05)
+    assert far > NARROW_ROWS
+    assert GAIN_MIN <= near / far < 0.5
+
+
+def test_a_dump_for_a_sink_that_is_there_no_more_is_held_by_the_others() -> None:
+    controller = Controller()
+    hear(controller, now_s=1.0)
+    assert controller.room(Demand(sinks=("gone",))).rows == NARROW_ROWS

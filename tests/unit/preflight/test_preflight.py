@@ -22,14 +22,16 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.cli.check import EXIT_DEFECT, EXIT_FAILED, exit_code, lines, summary
 from sidecar.config import ChangefeedSection, Config, EtcdSection, KafkaSection, LogSection, SourceSection
 from sidecar.core.messages import Brackets
-from sidecar.core.model import MARK_TABLE, Column, Lane, Seq, TableName, TableSchema, ts_at
+from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema, ts_at
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.errors import ConfigError
 from sidecar.feeds.encoded.checks import of_hidden_ddls
 from sidecar.feeds.kafka import checks as kafka_checks
 from sidecar.feeds.kafka.checks import lag, of_beginning, others, sharing
 from sidecar.feeds.kafka.tail import Tail
+from sidecar.log.identity import name_of, own_id
 from sidecar.log.segment_log import FolderLog
+from sidecar.log.sink_tables import write_sink_tables
 from sidecar.log.storage import open_folder
 from sidecar.ports import TableEstimate
 from sidecar.preflight import changefeed, here
@@ -54,9 +56,13 @@ from sidecar.process.checks import (
 )
 from sidecar.rowcodec.table_info import table_schema
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
+from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.read import kept
+from spark_merge.sink_record import SinkId
 from spark_merge.sinks.files.sink import FileSink
+from spark_merge.sinks.registry import open_sink, output_of
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log
+from spark_merge.testing.places import Here
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTidb, Refused
 
@@ -460,6 +466,39 @@ def test_a_sink_is_told_without_its_secrets_and_one_that_cannot_be_meant_leaves_
     findings = list(here.sinks(msgspec.convert(found, Config), "cf/1"))
     assert [finding.status for finding in findings] == [CheckStatus.FAILED, CheckStatus.OK]
     assert findings[1].what == "sink 2 (s3://bucket/out?format=jsonl): new"
+
+
+def test_a_check_says_which_tables_a_sink_has_whole_and_what_completes_it(tmp_path: Path) -> None:
+    log = open_folder(f"{tmp_path}/log")
+    write_log(log, random_history(Random(1)))
+    uri = f"file://{tmp_path}/out?format=jsonl&name=lake"
+    found = {"sinks": [uri], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    config = msgspec.convert(found | {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}, Config)
+    name = name_of("cf/1", own_id(log))
+    delivery = Delivery(open_sink(uri, log_id=name), JobSettings(log), Here(), sink_id=SinkId("lake", output_of(uri)))
+    while delivery.deliver():
+        pass
+    accepted, tables = here.sinks(config, "cf/1")
+    assert accepted.what == f"sink 1 (lake): has accepted segment {SEGMENTS - 1}"
+    assert tables.status is CheckStatus.WARNING
+    assert "12 of 12 tables are not complete: s.t0, s.t1, s.t10" in tables.what
+    assert tables.hint == "ticdc-dump dumpstart -c cf --sink lake"
+    assert delivery.record is not None
+    known = delivery.record.tables
+    assert known is not None
+    write_sink_tables(log, replace(known, complete={TableName("s", f"t{n}"): CommitTs(7) for n in range(12)}), log_id=own_id(log))
+    _, tables = here.sinks(config, "cf/1")
+    assert tables.status is CheckStatus.OK
+    assert "all 12 tables are complete: s.t0 complete since 7 (" in tables.what
+
+
+def test_two_sinks_of_one_name_fail(tmp_path: Path) -> None:
+    sinks = [f"file://{tmp_path}/{folder}?format=jsonl&name=lake" for folder in "ab"]
+    found = {"sinks": sinks, "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    config = msgspec.convert(found | {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}, Config)
+    (finding,) = here.sinks(config, "cf/1")
+    assert finding.status is CheckStatus.FAILED
+    assert "two sinks have one name" in finding.what
 
 
 def test_a_sink_that_is_new_to_a_log_without_its_beginning_is_warned_of(tmp_path: Path) -> None:

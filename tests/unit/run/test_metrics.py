@@ -21,8 +21,9 @@ from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import ConfigError
+from sidecar.pace.sinks import SinkTables
 from sidecar.run import metrics
-from sidecar.run.metrics import CONNECTIONS_MAX, TABLES_MAX, MetricsServer, MetricsTally
+from sidecar.run.metrics import CONNECTIONS_MAX, SINK_TABLES_MAX, TABLES_MAX, MetricsServer, MetricsTally
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S, eventually
 
@@ -56,6 +57,21 @@ def test_the_room_on_the_logs_volume_is_told_by_a_standby_too_and_not_where_ther
     stage.tally.log_volume_bytes = (3 << 40, 5 << 40)
     found = stage.samples()
     assert (found[("ticdc_dump_log_volume_free_bytes",)], found[("ticdc_dump_log_volume_size_bytes",)]) == (3 << 40, 5 << 40)
+
+
+def test_each_sink_says_which_tables_it_has_whole_and_of_many_only_how_many_it_has_not(stage: Stage) -> None:
+    a, b = TableName("shop", "a"), TableName("shop", "b")
+    known = SinkTables("lake", "lake", Seq(0), CommitTs(1), Seq(5), CommitTs(9), {a: CommitTs(7)})
+    stage.status = SidecarStatus(NAME, 3, "host:1", carried=(a, b), sink_tables={"lake": known})
+    found = stage.samples()
+    assert found[("ticdc_dump_sink_incomplete_tables", "lake")] == 1
+    each = {labels[-1]: value for (name, *labels), value in found.items() if name == "ticdc_dump_sink_complete"}
+    assert each == {"a": 1, "b": 0}
+    many = tuple(TableName("shop", str(number)) for number in range(SINK_TABLES_MAX + 1))
+    stage.status = SidecarStatus(NAME, 3, "host:1", carried=many, sink_tables={"lake": known})
+    found = stage.samples()
+    assert found[("ticdc_dump_sink_incomplete_tables", "lake")] == SINK_TABLES_MAX + 1
+    assert not any(name == "ticdc_dump_sink_complete" for name, *_ in found)
 
 
 def test_a_standby_is_healthy_and_says_that_it_is_one(stage: Stage) -> None:

@@ -18,7 +18,8 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import FeedLost, LogBroken, OwnershipLost, with_hint
 from sidecar.log.delivered import DeliveryReport
-from sidecar.pace.sinks import SinkDelivery
+from sidecar.pace.controller import SinkState
+from sidecar.pace.sinks import SinkDelivery, SinkTables
 from sidecar.run import news
 from sidecar.run.merge_process import Death
 from sidecar.run.news import DDL_CHARS_MAX, MINUTE_S, TABLES_TOLD_MAX, News, NewsLine
@@ -191,14 +192,26 @@ def test_the_first_delivery_of_a_term_is_told_once() -> None:
     assert told(replace(later, delivered_ts=CommitTs(AT + (2000 << 18)))) == []
 
 
-def test_a_sink_that_began_late_is_told_once_with_what_makes_it_whole() -> None:
+def test_a_sink_that_lacks_rows_is_told_once_with_the_dump_that_brings_them() -> None:
     told = Told(report=report(5))
     assert told(BASE) == []
-    told.report = report(sinks=(SinkDelivery("file:///0", Seq(5), began=Seq(3)),))
-    line = told.one(BASE)
-    assert (line.event, line.level, line.values["segment"]) == ("sink began late", "warning", 3)
-    assert "start one of the tables" in str(line.values["hint"])
-    assert told(BASE) == []
+    a, b = TableName("shop", "a"), TableName("shop", "b")
+    late, whole = (
+        SinkTables(name, name, Seq(3), CommitTs(5), Seq(9), CommitTs(9), {table: CommitTs(7) for table in complete})
+        for name, complete in (("late", (b,)), ("whole", (a, b)))
+    )
+    sinks = tuple(SinkState(one.sink, 0.1, 0.5, 0.1, 0, holds=False, began=one.began_seq) for one in (late, whole))
+    known = replace(BASE, carried=(a, b), sinks=sinks, sink_tables={"late": late, "whole": whole})
+    line = told.one(known)
+    assert (line.event, line.level) == ("sink lacks rows", "warning")
+    assert line.values == {
+        "sink": "late",
+        "tables": "1/2",
+        "not_complete": "shop.a",
+        "began_segment": 3,
+        "hint": "ticdc-dump dumpstart -c orders --sink late --tables shop.a",
+    }
+    assert told(known) == []
 
 
 def test_a_sink_that_stands_is_told_with_the_way_out_and_when_it_goes_on() -> None:

@@ -7,7 +7,7 @@ import pytest
 from sidecar.errors import ConfigError, SinkError
 from spark_merge.sinks.console.sink import ConsoleSink
 from spark_merge.sinks.files.sink import FileSink
-from spark_merge.sinks.registry import holds_rows, name_of, open_sink, open_sinks
+from spark_merge.sinks.registry import holds_rows, name_of, open_sink, open_sinks, output_of
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_console_by_uri(uri: str) -> None:
         ("file:///x?format=csv", "format='csv' is none of jsonl, parquet"),
         ("file:///x?fromat=jsonl", "no parameter fromat.*known parameters: .*format"),
         ("file:///x?region=x", "no parameter region"),
-        ("console:?format=jsonl", "no parameter format.*none"),
+        ("console:?format=jsonl", "no parameter format.*name"),
         ("file://var/out", "whole path"),
         ("file:out", "whole path"),
         ("file://", "whole path"),
@@ -115,3 +115,24 @@ def test_two_outputs_at_one_server_have_names_of_their_own() -> None:
         open_sinks([first, first.replace("a.*", "b.*")], log_id="log-1")
     topics = [f"kafka://b:9092/t?sasl-password=secret&position-topic={name}" for name in ("one", "two")]
     assert list(map(name_of, topics)) == ["kafka://b:9092/t?position-topic=one", "kafka://b:9092/t?position-topic=two"]
+
+
+def test_a_sink_is_called_by_its_name_or_else_by_its_uri_without_secrets() -> None:
+    assert name_of("s3://me:hush@b/out?format=jsonl&secret-access-key=hush") == "s3://b/out?format=jsonl"
+    assert name_of("s3://b/out?format=jsonl&name=lake") == "lake"
+    assert output_of("s3://b/out?format=jsonl&name=lake") == "s3://b/out?format=jsonl"
+    assert list(open_sinks(["file:///a?format=jsonl&name=a.b-c_1", "console:"], log_id="x")) == ["a.b-c_1", "console:"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "x" * 65])
+def test_a_name_that_is_none_is_refused_with_what_one_may_be(name: str) -> None:
+    with pytest.raises(SinkError, match="no name of a sink") as raised:
+        open_sink(f"console:?name={name}", log_id="x")
+    assert "name=lake: up to 64 letters" in raised.value.hint
+
+
+def test_two_sinks_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two sinks have one name: lake, lake"):
+        open_sinks(["file:///a?format=jsonl&name=lake", "file:///b?format=jsonl&name=lake"], log_id="x")
+    with pytest.raises(ConfigError, match="names one output twice"):
+        open_sinks(["file:///a?format=jsonl&name=lake", "file:///a?format=jsonl&name=sea"], log_id="x")

@@ -1,0 +1,77 @@
+"""From where on a sink has a table whole, counted over the segments that it receives, one after another. Pure: manifests in, tables out.
+
+    a dump is done with the table     complete from there on, if the pass began when the sink received segments already, and read all rows
+    CREATE TABLE, TRUNCATE            complete from there on: the table has no rows then, and the sink receives each later one
+    renamed inside the changefeed     as before, under its other name
+    rows that the feed does not bring incomplete: EXCHANGE PARTITION, RECOVER, a table that comes from outside, another key
+    dropped                           not there
+
+- It follows tables as the pipeline does (sidecar/core/schema_step.py), by their ids. Only that a table has no rows is said by the
+  statement alone; where the changefeed hides it, the table counts as incomplete.
+- A dump of some keys or of a predicate completes nothing. One that failed or was stopped completes the tables that it was done with.
+- A table that was complete before a dump of it stays complete from the earlier commit-ts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from sidecar.core.model import CommitTs, TableName
+from sidecar.core.schema_step import SchemaFate, Tables, steps
+from sidecar.errors import UnsupportedDdl
+from sidecar.log.layout import completed_tables
+from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.pace.sinks import SinkTables
+from sidecar.schema.ddl import Action
+from sidecar.ticdc.ddl_text import action_of
+
+_EMPTYING = frozenset({Action.CREATE_TABLE, Action.TRUNCATE_TABLE})
+
+
+def received(manifest: Manifest, sink: str) -> Manifest:
+    """What the sink of this name receives of the segment: neither windows nor progress of a dump that is for others."""
+    sinks = (manifest.progress or {}).get("sinks") or (sink,)
+    if sink in sinks and all(not window.sinks or sink in window.sinks for window in manifest.windows):
+        return manifest
+    windows = tuple(window for window in manifest.windows if not window.sinks or sink in window.sinks)
+    return replace(manifest, windows=windows, progress=manifest.progress if sink in sinks else None)
+
+
+def followed(tables: SinkTables, segment: Manifest, schemas: Callable[[str], Tables]) -> SinkTables:
+    """`tables` with the next segment counted in, as its sink receives it (`received`). `schemas`: a schemas file of the log by its name.
+    Raises LogBroken for a segment whose progress is none."""
+    complete = tables.complete
+    if segment.next_schemas is not None:
+        complete = _over_ddls(complete, segment, schemas(segment.schemas), schemas(segment.next_schemas))
+    done = {one.table: one.at for one in completed_tables(segment) if one.whole and one.since_seq >= tables.began_seq}
+    if done.keys() - complete.keys():
+        complete = {**done, **complete}
+    return replace(tables, seq=segment.seq, upto_ts=segment.upto_ts, complete=complete)
+
+
+def _over_ddls(complete: Mapping[TableName, CommitTs], segment: Manifest, before: Tables, after: Tables) -> dict[TableName, CommitTs]:
+    found = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in segment.ddls})
+    emptied = set(_emptied(segment.ddls))
+    gone = {step.before for step in found}
+    then = {table: since_ts for table, since_ts in complete.items() if table not in gone}
+    for step in found:
+        if step.after is None:
+            continue
+        if step.fate is SchemaFate.KEPT and step.before is not None:
+            if step.before in complete:
+                then[step.after] = complete[step.before]
+        elif step.after in emptied:
+            then[step.after] = segment.upto_ts
+    return then
+
+
+def _emptied(ddls: tuple[DdlRecord, ...]) -> Iterator[TableName]:
+    """Tables that have no rows after such a statement of theirs, by its text."""
+    for ddl in ddls:
+        try:
+            action = action_of(ddl.query)
+        except UnsupportedDdl:
+            continue
+        if action in _EMPTYING:
+            yield TableName(ddl.schema, ddl.table)

@@ -1,0 +1,68 @@
+"""The file of a sink's tables: what was written is read, and what cannot be read is never taken for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.errors import SinkError
+from sidecar.log import storage
+from sidecar.log.identity import own_id
+from sidecar.log.layout import sink_tables_name
+from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
+from sidecar.log.storage import Folder, open_folder
+from sidecar.pace.sinks import SinkTables
+
+NAMES = ["lake", "kafka://b1:9092/topic", "file:///var/out?format=jsonl", "x" * 300, "a/b", "a_b", "..", "."]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Folder:
+    return open_folder(str(tmp_path))
+
+
+def tables_of(sink: str) -> SinkTables:
+    complete = {TableName("shop", "a"): CommitTs(2**63), TableName("s.x", 'b"'): CommitTs(7)}
+    return SinkTables(sink, "file:///out", Seq(3), CommitTs(2**63), Seq(9), CommitTs(2**63 + 1), complete, 4, 5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_written_is_read(log: Folder, name: str) -> None:
+    for tables in (tables_of(name), SinkTables(name, "x", Seq(0), None, Seq(-1), None)):
+        write_sink_tables(log, tables, log_id=own_id(log))
+        assert read_sink_tables(log, [name, "another"]) == {name: tables}
+
+
+def test_each_sink_has_a_file_of_its_own_below_the_log(log: Folder) -> None:
+    files = {sink_tables_name(name) for name in NAMES}
+    assert len(files) == len(NAMES)
+    assert all(file.count("/") == 1 and len(file) < 120 for file in files)
+    assert sink_tables_name("lake") == "sinks/lake.json"
+
+
+def test_a_file_of_another_log_is_none(log: Folder) -> None:
+    own_id(log)
+    write_sink_tables(log, tables_of("lake"), log_id="0" * 32)
+    assert read_sink_tables(log, ["lake"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "told", "way_out"),
+    [
+        ((b'"version":1', b'"version":2'), "format version 2", "run the version that wrote it"),
+        ((b'"complete"', b'"complete2"'), "is not readable", "remove it"),
+        ((b'"seq":9', b'"seq":"x"'), "is not readable", "remove it"),
+        ((b'{', b'['), "is not readable", "remove it"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_an_error_with_the_way_out(log: Folder, change: tuple[bytes, bytes], told: str, way_out: str) -> None:
+    write_sink_tables(log, tables_of("lake"), log_id=own_id(log))
+    name = sink_tables_name("lake")
+    data = storage.read_file(log, name).replace(b" ", b"")
+    assert change[0] in data
+    storage.write_atomically(log, name, data.replace(*change, 1))
+    with pytest.raises(SinkError, match=told) as raised:
+        read_sink_tables(log, ["lake"])
+    assert way_out in raised.value.hint
