@@ -41,12 +41,13 @@ _SCALED = frozenset({"decimal", "time", "datetime", "timestamp"})
 
 @dataclass(frozen=True, slots=True)
 class SqlPart:
-    """The rows of these SELECTs, one after another. Picklable."""
+    """The rows of these SELECTs, one after another. `first`: statements that each connection executes before. Picklable."""
 
     server: SqlServer
     table: TableName
     columns: tuple[Column, ...]
     statements: tuple[str, ...]
+    first: tuple[str, ...] = ()
 
     def __call__(self) -> Iterator[RowsRead]:
         with closing(SqlSession(self.server)) as session:
@@ -68,6 +69,8 @@ class SqlPart:
             raise sink_error(error, self.server, doing) from error
 
     def _begun(self, session: SqlSession, sql: str) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch | None]:
+        for statement in self.first:
+            session.rows(statement)
         blocks = read_blocks(session, sql, len(self.columns))
         with may_take(self.server.answer_s):
             return blocks, next(blocks, None)
@@ -84,15 +87,22 @@ def reading(settings: SqlSettings, schema: TableSchema, *, log_id: str, parts: i
             return Reading(None, exact=False, parts=())
         texts = SqlTexts(schema, target_table(schema, name, found, session.flavour))
         if keys is not None:
-            statements = _of_keys(schema, name, texts, keys)
+            statements = of_keys(schema, name, texts, keys)
             return Reading(accepted, exact=False, parts=(SqlPart(settings.server, name, schema.columns, statements),))
         assert found is not None, "it is checked"
-        key = _read_key(schema, name, found)
-        cuts = retried(session, lambda _: _cuts(session, key, parts), doing=f"reading the keys of {name}")
-        bounds = zip([None, *cuts], [*cuts, None], strict=True)
-        selects = [f"{_select(schema, name)}{between(key, after=after, upper=upper)}" for after, upper in bounds]
-        made: list[ReadPart] = [SqlPart(settings.server, name, schema.columns, (sql,)) for sql in selects]
+        made: list[ReadPart] = [*of_ranges(session, settings.server, schema, name, found, parts=parts)]
         return Reading(accepted, exact=False, parts=tuple(made))
+
+
+def of_ranges(
+    session: SqlSession, server: SqlServer, schema: TableSchema, name: TableName, found: FoundTable, *, parts: int
+) -> list[SqlPart]:
+    """All rows of table `name`, which the server has as `found`, by ranges of its key."""
+    key = _read_key(schema, name, found)
+    cuts = retried(session, lambda _: _cuts(session, key, parts), doing=f"reading the keys of {name}")
+    bounds = zip([None, *cuts], [*cuts, None], strict=True)
+    selects = [f"{_select(schema, name)}{between(key, after=after, upper=upper)}" for after, upper in bounds]
+    return [SqlPart(server, name, schema.columns, (sql,)) for sql in selects]
 
 
 def _select(schema: TableSchema, name: TableName) -> str:
@@ -100,7 +110,7 @@ def _select(schema: TableSchema, name: TableName) -> str:
     return f"SELECT {selected} FROM {read_as(name)}"
 
 
-def _of_keys(schema: TableSchema, name: TableName, texts: SqlTexts, keys: pa.Table) -> tuple[str, ...]:
+def of_keys(schema: TableSchema, name: TableName, texts: SqlTexts, keys: pa.Table) -> tuple[str, ...]:
     """As many rows in a statement as the sink deletes by one."""
     columns = [keys.column(column).to_pylist() if column in schema.key else [""] * keys.num_rows for column in schema.column_names()]
     wheres = texts.keys(columns)
@@ -135,7 +145,7 @@ def _cuts(session: SqlSession, key: ReadKey, parts: int) -> Sequence[Key]:
 
 
 def _walked(session: SqlSession, key: ReadKey, parts: int) -> Sequence[Key]:
-    step, cuts = max(_row_count(session, key.table) // parts, PART_ROWS_MIN), list[Key]()
+    step, cuts = max(row_count(session, key.table) // parts, PART_ROWS_MIN), list[Key]()
     while len(cuts) < parts - 1:
         after = between(key, after=cuts[-1] if cuts else None, upper=None)
         found = session.rows(key_select(key, f"{after}{order_by(key)} LIMIT 1 OFFSET {step}"))
@@ -145,7 +155,7 @@ def _walked(session: SqlSession, key: ReadKey, parts: int) -> Sequence[Key]:
     return cuts
 
 
-def _row_count(session: SqlSession, name: TableName) -> int:
+def row_count(session: SqlSession, name: TableName) -> int:
     """By the server's statistics."""
     if session.flavour is SqlFlavour.MYSQL:
         try:

@@ -1,0 +1,96 @@
+"""Digests of two places, bucket by bucket: which keys differ.
+
+    source, sink ─► of a sink with versions the newest of each key ─► count and sum equal? ─► else key by key
+
+- A bucket whose number of rows and sum of 128-bit hashes are equal on both sides has no difference. Only others are compared by key.
+- What is found is a difference between the two readings. Whether the log explains it is for who knows the positions (moving.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.log.storage import Folder
+from spark_merge.verify.digest import read_bucket
+
+
+class Sum(NamedTuple):
+    """Of some rows: how many, and the sum of their hashes, each half modulo 2^64. Independent of their order."""
+
+    rows: int = 0
+    high: int = 0
+    low: int = 0
+
+    def plus(self, other: Sum) -> Sum:
+        return Sum(self.rows + other.rows, (self.high + other.high) % (1 << 64), (self.low + other.low) % (1 << 64))
+
+
+@dataclass(frozen=True, slots=True)
+class BucketDifference:
+    """Of one bucket: what both sides have, and the keys (merge.key_text) that differ. `missing`: of the source alone; `extra`: of the sink
+    alone; `different`: of both, with other values."""
+
+    source: Sum
+    sink: Sum
+    missing: pa.Array
+    extra: pa.Array
+    different: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWork:
+    """Compares one bucket. Picklable; runs anywhere."""
+
+    folder: Folder
+    source: tuple[str, ...]
+    sink: tuple[str, ...]
+    bucket: int
+
+    def __call__(self) -> BucketDifference:
+        return compared(read_bucket(self.folder, self.source, self.bucket), read_bucket(self.folder, self.sink, self.bucket))
+
+
+def compared(source: pa.Table, sink: pa.Table) -> BucketDifference:
+    """`source` has each key once; `sink` may have versions (digest.DIGESTS)."""
+    there = newest_digests(sink)
+    sums = sum_of(source), sum_of(there)
+    none = pa.array([], pa.string())
+    if sums[0] == sums[1]:
+        return BucketDifference(*sums, none, none, none)
+    ours, theirs = source["key"].combine_chunks(), there["key"].combine_chunks()
+    at = pc.index_in(ours, value_set=theirs)
+    missing, extra = ours.filter(at.is_null()), theirs.filter(pc.invert(pc.is_in(theirs, value_set=ours)))
+    both = source.filter(at.is_valid())
+    met = there.take(at.drop_null())
+    same = pc.and_(pc.equal(both["high"], met["high"]), pc.equal(both["low"], met["low"]))
+    return BucketDifference(*sums, missing, extra, both["key"].filter(pc.invert(same)).combine_chunks())
+
+
+def newest_digests(rows: pa.Table) -> pa.Table:
+    """Of each key the greatest version, without deleted ones."""
+    if rows.num_rows == 0:
+        return rows
+    codes: Any = rows["key"].combine_chunks().dictionary_encode().indices.to_numpy()
+    order = np.lexsort([rows["rank"].to_numpy(), rows["commit_ts"].to_numpy(), codes])
+    last = order[np.flatnonzero(np.append(np.diff(codes[order]) != 0, True))]
+    deleted = rows["deleted"].to_numpy()
+    kept = last[~deleted[last]]
+    return rows if len(kept) == rows.num_rows else rows.take(pa.array(kept))
+
+
+def sum_of(rows: pa.Table) -> Sum:
+    high, low = (int(np.add.reduce(rows[name].to_numpy(), dtype=np.uint64)) for name in ("high", "low"))
+    return Sum(rows.num_rows, high, low)
+
+
+def total(sums: Sequence[Sum]) -> Sum:
+    found = Sum()
+    for one in sums:
+        found = found.plus(one)
+    return found

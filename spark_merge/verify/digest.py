@@ -1,0 +1,143 @@
+"""Rows as digests: what two places must have in common for a row to be equal, in a few bytes.
+
+    rows in canonical text ─► normalised ─► key, two 64-bit hashes of the row ─► by bucket of the key's hash ─► a file
+
+- A digest has the key's text, so that a difference can be named without reading again, and 128 bits of the whole row.
+- Equal values have equal digests, also where one value has several texts (sidecar/core/canonical.py): floats and JSON are normalised first.
+- A file has one record batch for each bucket, in their order, also an empty one: whoever compares a bucket reads that batch of each file.
+- The digests of a row are the same on every machine of one version of polars; they are kept only while a verification runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import Column, TableSchema
+from sidecar.log import storage
+from sidecar.log.storage import Folder
+from spark_merge.merge import key_text
+from spark_merge.readable import RowsRead
+
+DIGESTS = pa.schema(
+    [
+        ("key", pa.string()), ("high", pa.uint64()), ("low", pa.uint64()), ("commit_ts", pa.int64()), ("rank", pa.int32()),
+        ("deleted", pa.bool_()),
+    ]
+)  # fmt: skip
+"""`key`: merge.key_text of the handle key. `commit_ts`, `rank`, `deleted`: as readable.Versions; 0, 0 and false where each key is there
+once. A deleted row's hashes are 0."""
+
+FILE_ROWS = 500_000
+"""Digests that are held before a file is written: some 40 MB."""
+
+_HIGH_SEED, _LOW_SEED, _BUCKET_SEED = 0x7469, 0x6463, 0x6475
+
+
+def digests(schema: TableSchema, found: RowsRead) -> pa.Table:
+    """One a row. `found.rows` has the schema's columns."""
+    rows = found.rows.select(list(schema.column_names()))
+    key = key_text([rows.column(name) for name in schema.key]) if rows.num_rows else pa.chunked_array([[]], pa.string())
+    high, low = _hashes(schema, rows)
+    count = rows.num_rows
+    if found.versions is None:
+        commit_ts, rank, deleted = (
+            pa.array(np.zeros(count, np.int64)),
+            pa.array(np.zeros(count, np.int32)),
+            pa.array(np.zeros(count, np.bool_)),
+        )
+    else:
+        commit_ts, rank, deleted = found.versions
+        gone = deleted.to_numpy(zero_copy_only=False)
+        high, low = np.where(gone, 0, high), np.where(gone, 0, low)
+    return pa.table([key, pa.array(high, pa.uint64()), pa.array(low, pa.uint64()), commit_ts, rank, deleted], schema=DIGESTS)
+
+
+def buckets_of(keys: pa.ChunkedArray | pa.Array, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The bucket of each key, from 0."""
+    series = pl.from_arrow(keys)
+    assert isinstance(series, pl.Series)
+    return (series.hash(seed=_BUCKET_SEED) % count).to_numpy().astype(np.int64)
+
+
+def write_digests(folder: Folder, path: str, schema: TableSchema, found: Iterator[RowsRead], *, buckets: int) -> list[tuple[str, int]]:
+    """Files `{path}-{number}.arrow`, each with its rows. Writing again replaces them."""
+    written: list[tuple[str, int]] = []
+    held: list[pa.Table] = []
+    rows = 0
+    for piece in found:
+        held.append(digests(schema, piece))
+        rows += held[-1].num_rows
+        if rows >= FILE_ROWS:
+            written.append(_write(folder, f"{path}-{len(written)}.arrow", pa.concat_tables(held), buckets))
+            held, rows = [], 0
+    if rows:
+        written.append(_write(folder, f"{path}-{len(written)}.arrow", pa.concat_tables(held), buckets))
+    return written
+
+
+def read_bucket(folder: Folder, names: Sequence[str], bucket: int) -> pa.Table:
+    """The digests of one bucket out of these files."""
+    found = []
+    for name in names:
+        with storage.open_to_read(folder, name) as file, pa.ipc.open_file(file) as reader:
+            found.append(reader.get_batch(bucket))
+    return pa.Table.from_batches(found, DIGESTS)
+
+
+def _write(folder: Folder, name: str, rows: pa.Table, buckets: int) -> tuple[str, int]:
+    bucket = buckets_of(rows["key"], buckets)
+    order = np.argsort(bucket, kind="stable")
+    ends = np.searchsorted(bucket[order], np.arange(buckets), side="right")
+    (batch,) = rows.take(pa.array(order)).combine_chunks().to_batches()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with storage.new_file(folder, name, durable=False) as out, pa.ipc.new_file(out, DIGESTS, options=options) as writer:
+        for start, end in pairwise([0, *ends.tolist()]):
+            writer.write_batch(batch.slice(start, end - start))
+    return name, rows.num_rows
+
+
+# ---- hashes ---------------------------------------------------------------------------------------------------------
+
+
+def _hashes(schema: TableSchema, rows: pa.Table) -> tuple[Any, Any]:
+    """Two uint64 for each row."""
+    columns = [_normalised(column, rows.column(column.name)) for column in schema.columns]
+    frame = pl.from_arrow(pa.table(columns, [f"c{place}" for place in range(len(columns))]))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.hash_rows(seed=_HIGH_SEED).to_numpy(), frame.hash_rows(seed=_LOW_SEED).to_numpy()
+
+
+def _normalised(column: Column, texts: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """One form for each value of a kind that has several texts."""
+    match column.kind:
+        case "float":
+            return pc.cast(pc.cast(pc.cast(texts, pa.float64()), pa.float32()), pa.float64())
+        case "double":
+            return pc.cast(texts, pa.float64())
+        case "json":
+            return pa.array([None if text is None else json_form(text) for text in texts.to_pylist()], pa.string())
+        case _:
+            return texts
+
+
+def json_form(text: str) -> str:
+    """Equal for equal JSON values: fields sorted, a whole number without a point."""
+    return json.dumps(_plain(json.loads(text)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

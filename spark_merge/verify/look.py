@@ -1,0 +1,61 @@
+"""Rows of some keys in both places, compared value by value: the second look at what differs.
+
+A key is a difference when it has differed at two positions, and nothing in the log changed it between the positions at which the two sides
+were read. A key that is equal once is no difference. One that changes each time that it is looked at is moving.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from sidecar.core.canonical import equal_text
+from sidecar.core.model import TableSchema
+from spark_merge.merge import key_text
+from spark_merge.readable import Reading, newest
+from spark_merge.verify.report import CellDifference, RowDifference
+from spark_merge.verify.source import SourcePart
+
+Row = tuple[str | None, ...]
+
+
+def key_of(text: str) -> tuple[str, ...]:
+    """The columns of a `merge.key_text`."""
+    return tuple(json.loads(text, strict=False))
+
+
+def source_rows(schema: TableSchema, part: SourcePart) -> dict[str, Row]:
+    """By `merge.key_text`."""
+    return by_key(schema, [found.rows for found in part()])
+
+
+def sink_rows(schema: TableSchema, reading: Reading, wanted: Iterable[str]) -> dict[str, Row]:
+    """As `source_rows`; a sink may give more than was asked for."""
+    found = by_key(schema, [newest(reading, schema)])
+    return {key: found[key] for key in wanted if key in found}
+
+
+def by_key(schema: TableSchema, tables: Sequence[pa.Table]) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    for rows in tables:
+        if rows.num_rows:
+            keys = key_text([rows.column(name) for name in schema.key]).to_pylist()
+            images = zip(*(rows.column(name).to_pylist() for name in schema.column_names()), strict=True)
+            found.update(zip(keys, images, strict=True))
+    return found
+
+
+def difference(schema: TableSchema, key: str, source: Row | None, sink: Row | None) -> RowDifference | None:
+    """None: both have the same, or neither has the row."""
+    if source is None or sink is None:
+        if source is sink:
+            return None
+        return RowDifference("missing" if sink is None else "extra", key_of(key))
+    cells = tuple(
+        CellDifference(column.name, ours, theirs)
+        for column, ours, theirs in zip(schema.columns, source, sink, strict=True)
+        if not equal_text(column.kind, ours, theirs)
+    )
+    return RowDifference("different", key_of(key), cells) if cells else None

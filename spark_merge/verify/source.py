@@ -1,0 +1,78 @@
+"""The source's rows for a comparison: a table's key ranges and keys, read at a TSO where the server has snapshots.
+
+It reads as the SQL sink reads its target back (sinks/mysql/reading.py): the source speaks the same protocol. Nothing is locked or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.readable import RowForm, RowsRead
+from spark_merge.sinks.mysql.reading import SqlPart, of_keys, of_ranges, row_count
+from spark_merge.sinks.mysql.session import SqlFlavour, SqlServer, SqlSession, retried
+from spark_merge.sinks.mysql.statements import SqlTexts
+from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """A part of the source's rows in the form that the sink promises. `ReadPart`."""
+
+    part: SqlPart
+    form: RowForm | None = None
+
+    def __call__(self) -> Iterator[RowsRead]:
+        for found in self.part():
+            yield found if self.form is None else RowsRead(self.form(found.rows))
+
+    def at(self, ts: CommitTs | None) -> SourcePart:
+        """As of this TSO; None: the present."""
+        return self if ts is None else replace(self, part=replace(self.part, first=(f"SET @@tidb_snapshot = '{ts}'",)))
+
+
+class SqlSource:
+    """`server`: the changefeed's upstream."""
+
+    def __init__(self, server: SqlServer) -> None:
+        self.server = server
+        self._has_snapshots: bool | None = None
+
+    def has_snapshots(self) -> bool:
+        """Whether it reads as of a TSO."""
+        if self._has_snapshots is None:
+            with closing(SqlSession(self.server)) as session:
+                self._has_snapshots = retried(session, lambda _: session.flavour, doing="asking the source what it is") is SqlFlavour.TIDB
+        return self._has_snapshots
+
+    def rows(self, schema: TableSchema) -> int:
+        """About, by the server's statistics."""
+        with closing(SqlSession(self.server)) as session:
+            return retried(session, lambda _: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
+
+    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None) -> list[SourcePart]:
+        """All rows, in about so many parts. Raises SinkError where the table is not as the log has it."""
+        with closing(SqlSession(self.server)) as session:
+            return [SourcePart(part, form) for part in of_ranges(session, self.server, schema, *self._found(session, schema), parts=parts)]
+
+    def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None) -> SourcePart:
+        with closing(SqlSession(self.server)) as session:
+            name, found = self._found(session, schema)
+            texts = SqlTexts(schema, target_table(schema, name, found, session.flavour))
+            return SourcePart(SqlPart(self.server, name, schema.columns, of_keys(schema, name, texts, keys)), form)
+
+    def _found(self, session: SqlSession, schema: TableSchema) -> tuple[TableName, FoundTable]:
+        found = retried(session, lambda _: read_table(session, schema.name), doing=f"reading what {schema.name} has")
+        if found is None:
+            raise SinkError(f"the source has no table {schema.name}", hint="a DDL has removed it, or source.user has no SELECT on it")
+        return schema.name, found
+
+
+def key_table(schema: TableSchema, keys: Sequence[Sequence[str]]) -> pa.Table:
+    """Keys as `Readable.reading` takes them."""
+    return pa.table({name: pa.array([key[place] for key in keys], pa.string()) for place, name in enumerate(schema.key)})

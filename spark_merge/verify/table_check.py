@@ -1,0 +1,297 @@
+"""One table in one sink, compared with the source while both change.
+
+    the sink's position ─► digests of its rows ─► digests of the source's ranges, each as of where the log ends then ─► buckets
+        ─► keys that the log changed meanwhile are moving ─► a second look at these and at each difference, at later positions
+
+- The two sides are read at different moments, and the log has every change between: `moving.Moving` follows it from the sink's position,
+  which is read first, to beyond the last moment at which the source was read.
+- Without snapshots (a server that is no TiDB) a range is read in the present: it is as of some moment up to `AHEAD_MS` from then.
+- A DDL that changes the table meanwhile: it is compared again from the beginning, TRIES_MAX times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, ts_at
+from sidecar.errors import SinkError
+from sidecar.log.storage import Folder
+from spark_merge.contract import Accepted, Sink
+from spark_merge.delivery import JobSettings
+from spark_merge.read import LoggedSchemas, new_manifests
+from spark_merge.readable import Readable, ReadPart
+from spark_merge.verify.compare import BucketDifference, BucketWork, total
+from spark_merge.verify.digest import write_digests
+from spark_merge.verify.look import Row, difference, key_of, sink_rows, source_rows
+from spark_merge.verify.moving import Moving
+from spark_merge.verify.report import EXAMPLES_MAX, CheckState, RowDifference, TableReport
+from spark_merge.verify.source import SqlSource, key_table
+
+R = TypeVar("R")
+
+PART_ROWS = 100_000
+"""Of the source, about, in a range: seconds of a SELECT."""
+
+PARTS_MAX = 10_000
+
+BUCKET_ROWS = 250_000
+"""Of both sides, about, in a bucket: some 30 MB in a task."""
+
+AHEAD_MS = 2_000
+"""How far the source's clock may be ahead of this machine's."""
+
+LOOKS_MAX, LOOK_WAIT_S, LOOK_WAIT_MAX_S = 12, 0.5, 10.0
+"""Second looks at a table's keys, and the waits between them, which double."""
+
+LOOKED_KEYS_MAX = 100_000
+"""Of a table: beyond, differences are what the first look found."""
+
+KEYS_AT_ONCE = 5_000
+TRIES_MAX = 3
+
+
+class Altered(Exception):
+    """A DDL changed the table while it was compared."""
+
+
+class Hands(Protocol):
+    """Where the work is done: in this process, or by Spark."""
+
+    @property
+    def cores(self) -> int: ...
+
+    def run(self, work: Sequence[Callable[[], R]]) -> list[R]:
+        """All of it, in any order; each piece is picklable. Raises what one of them raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class DigestWork:
+    """Writes the digests of one part: the files, each with its rows. Picklable."""
+
+    folder: Folder
+    path: str
+    schema: TableSchema
+    part: ReadPart
+    buckets: int
+
+    def __call__(self) -> list[tuple[str, int]]:
+        return write_digests(self.folder, self.path, self.schema, self.part(), buckets=self.buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a comparison works with. `folder`: for its files. `gate`: called before each piece of work; it waits while live delivery is late,
+    and raises what ends the verification. `told`: after each piece, with the report so far."""
+
+    job: JobSettings
+    folder: Folder
+    source: SqlSource
+    hands: Hands
+    gate: Callable[[], None]
+    told: Callable[[TableReport], None] = lambda _: None
+    wait: Callable[[float], object] = time.sleep
+
+
+class ReadableSink(Sink, Readable, Protocol):
+    """A sink that can be read back."""
+
+
+@dataclass
+class TableCheck:
+    """`name`: the sink's. `path`: of the files below the folder, for this table and sink alone."""
+
+    place: Place
+    name: str
+    sink: ReadableSink
+    table: TableName
+    path: str
+    report: TableReport = field(init=False)
+    differences: list[RowDifference] = field(default_factory=list)
+    _upto_ts: CommitTs = CommitTs(0)
+
+    def __post_init__(self) -> None:
+        self.report = TableReport(self.name, str(self.table))
+
+    def run(self) -> TableReport:
+        """Raises what reading the source, the log and the sink raises."""
+        began_s = time.monotonic()
+        for left in reversed(range(TRIES_MAX)):
+            self.report, self.differences = TableReport(self.name, str(self.table), CheckState.RUNNING), []
+            try:
+                self._compare()
+                break
+            except (Altered, SinkError) as error:  # a table that does not fit its schema is one that a DDL is changing
+                if not left:
+                    if isinstance(error, SinkError):
+                        raise
+                    self.report.state, self.report.why = CheckState.SKIPPED, "DDLs change the table again and again"
+                    return self.report
+                self.place.wait(LOOK_WAIT_S)
+        report = self.report
+        report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
+        report.equal = report.rows - report.missing - report.different
+        report.seconds = time.monotonic() - began_s
+        return report
+
+    # ---- the first look ----------------------------------------------------------------------------------------------
+
+    def _compare(self) -> None:
+        accepted = self._accepted()
+        schema = self._schema_after(accepted)
+        reading = self.sink.reading(schema, parts=max(1, self.place.hands.cores))
+        moving = Moving(self.place.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
+        rows = self.place.source.rows(schema)
+        parts = self.place.source.ranges(schema, parts=min(max(1, rows // PART_ROWS), PARTS_MAX), form=reading.form)
+        buckets = max(1, min(2 * rows // BUCKET_ROWS, 4096))
+        self.report.parts = len(reading.parts) + len(parts)
+        works = [DigestWork(self.place.folder, f"{self.path}/sink-{n}", schema, part, buckets) for n, part in enumerate(reading.parts)]
+        sink_files = self._in_waves(works)
+        high_ts = moving.follow()
+        source_files: list[str] = []
+        for start in range(0, len(parts), self.place.hands.cores):
+            at_ts = moving.follow() if self.place.source.has_snapshots() else None
+            wave = parts[start : start + self.place.hands.cores]
+            source_files += self._in_waves(
+                [
+                    DigestWork(self.place.folder, f"{self.path}/source-{start + n}", schema, part.at(at_ts), buckets)
+                    for n, part in enumerate(wave)
+                ]
+            )
+            high_ts = max(high_ts, self._present_ts() if at_ts is None else at_ts)
+        self._await(moving, high_ts)
+        if moving.altered:
+            raise Altered
+        self.report.low_tso, self.report.high_tso = str(accepted.upto_ts or 0), str(moving.upto_ts)
+        works_of_buckets = [BucketWork(self.place.folder, tuple(source_files), tuple(sink_files), bucket) for bucket in range(buckets)]
+        self._conclude(schema, self._run(works_of_buckets), moving)
+
+    def _conclude(self, schema: TableSchema, found: Sequence[BucketDifference], moving: Moving) -> None:
+        self.report.rows = total([one.source for one in found]).rows
+        pending: dict[str, int] = {}
+        beyond: list[tuple[str, str]] = []
+        for kind in ("missing", "extra", "different"):
+            keys = pa.concat_arrays([getattr(one, kind) for one in found] or [pa.array([], pa.string())])
+            touched = pc.is_in(keys, value_set=moving.keys).to_pylist()
+            for key, moved in zip(keys.to_pylist(), touched, strict=True):
+                if len(pending) < LOOKED_KEYS_MAX:
+                    pending[key] = 0 if moved else 1
+                elif not moved:
+                    beyond.append((kind, key))
+        self._upto_ts = moving.upto_ts
+        for kind, key in beyond:
+            self._count(RowDifference(kind, key_of(key)))
+        self.report.unlooked = len(beyond)
+        self._look_again(schema, pending)
+
+    # ---- the second look ---------------------------------------------------------------------------------------------
+
+    def _look_again(self, schema: TableSchema, pending: dict[str, int]) -> None:
+        """`pending`: how often each key has differed so far."""
+        wait_s = LOOK_WAIT_S
+        for _ in range(LOOKS_MAX):
+            if not pending:
+                return
+            self.report.moving = len(pending)
+            self.place.told(self.report)
+            keys = list(pending)
+            for start in range(0, len(keys), KEYS_AT_ONCE):
+                self.place.gate()
+                self._look(schema, pending, keys[start : start + KEYS_AT_ONCE])
+            if pending:
+                self.place.wait(wait_s)
+                wait_s = min(2 * wait_s, LOOK_WAIT_MAX_S)
+        self.report.moving = len(pending)
+
+    def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
+        """Only once the sink has what the look before has seen: a change of the key between the two may be in the log alone else."""
+        accepted = self._accepted()
+        if (accepted.upto_ts or 0) < self._upto_ts:
+            return
+        asked = key_table(schema, [key_of(key) for key in keys])
+        moving = Moving(self.place.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
+        reading = self.sink.reading(schema, parts=1, keys=asked)
+        theirs = sink_rows(schema, reading, keys)
+        at_ts = moving.follow() if self.place.source.has_snapshots() else None
+        ours = source_rows(schema, self.place.source.by_keys(schema, asked, form=reading.form).at(at_ts))
+        self._await(moving, self._present_ts() if at_ts is None else at_ts)
+        if moving.altered:
+            raise Altered
+        self._judge(schema, pending, keys, ours, theirs, set(moving.keys.to_pylist()))
+
+    def _judge(
+        self,
+        schema: TableSchema,
+        pending: dict[str, int],
+        keys: Sequence[str],
+        ours: dict[str, Row],
+        theirs: dict[str, Row],
+        moved: set[str],
+    ) -> None:
+        for key in keys:
+            found = difference(schema, key, ours.get(key), theirs.get(key))
+            if found is None:
+                del pending[key]
+            elif key not in moved:
+                pending[key] += 1
+                if pending[key] >= 2:
+                    del pending[key]
+                    self._count(found)
+
+    def _count(self, found: RowDifference) -> None:
+        report = self.report
+        setattr(report, found.kind, getattr(report, found.kind) + 1)
+        for cell in found.cells:
+            report.columns[cell.column] = report.columns.get(cell.column, 0) + 1
+        self.differences.append(found)
+        if len(report.examples) < EXAMPLES_MAX:
+            report.examples.append(found)
+
+    # ---- positions ---------------------------------------------------------------------------------------------------
+
+    def _accepted(self) -> Accepted:
+        found = self.sink.look()
+        if found is None:
+            raise SinkError(f"sink {self.name} has accepted nothing yet", hint="wait until it has: see dumpquery")
+        return found
+
+    def _schema_after(self, accepted: Accepted) -> TableSchema:
+        """The table in the sink. Raises Altered where the log has none."""
+        before = new_manifests(self.place.job.log, after=Seq(accepted.seq - 1), limit=1)
+        if not before:
+            raise SinkError(f"segment {accepted.seq}, which sink {self.name} ends with, is not in the log", hint="try again")
+        name = before[0].next_schemas or before[0].schemas if before[0].seq == accepted.seq else before[0].schemas
+        found = LoggedSchemas(self.place.job.log, name).get(self.table)
+        if found is None or not found.key:
+            raise Altered
+        return found
+
+    def _present_ts(self) -> CommitTs:
+        return ts_at(int(time.time() * 1000) + AHEAD_MS)
+
+    def _await(self, moving: Moving, ts: CommitTs) -> None:
+        """Until the log has everything up to `ts`."""
+        while moving.follow() < ts:
+            self.place.gate()
+            self.place.wait(0.05)
+
+    # ---- work --------------------------------------------------------------------------------------------------------
+
+    def _in_waves(self, works: Sequence[DigestWork]) -> list[str]:
+        """As many at once as there are cores; the files."""
+        names: list[str] = []
+        for start in range(0, len(works), self.place.hands.cores):
+            wave = works[start : start + self.place.hands.cores]
+            names += [name for files in self._run(wave) for name, _ in files]
+            self.report.parts_done += len(wave)
+            self.place.told(self.report)
+        return names
+
+    def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:
+        self.place.gate()
+        return self.place.hands.run(works) if works else []
