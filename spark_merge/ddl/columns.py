@@ -56,7 +56,7 @@ def column_effects(before: TableSchema, after: TableSchema, statements: Iterable
     own = [one for one in statements if one.columns and one.tables()[0].folded() == before.name.folded()]
     names = _names_before(before, after, own)
     return tuple(
-        ColumnEffect(column, old[names[column.name]]) if column.name in names else _added(column, after) for column in after.columns
+        ColumnEffect(column, old[names[column.name]]) if column.name in names else added_column(column, after) for column in after.columns
     )
 
 
@@ -100,7 +100,8 @@ def _by_statement(statements: Iterable[Statement]) -> Mapping[str, str]:
     return found
 
 
-def _added(column: Column, after: TableSchema) -> ColumnEffect:
+def added_column(column: Column, after: TableSchema) -> ColumnEffect:
+    """What rows from before it was added have in this column of `after`."""
     definitions = after.definition.columns if after.definition else ()
     made = next((one for one in definitions if one.name == column.name), None)
     if made is not None and made.generated:

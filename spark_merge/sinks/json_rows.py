@@ -1,0 +1,87 @@
+"""JSON lines (encode/json_lines.py) back to columns: what the files and the http: sinks write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+
+from sidecar.core.model import Column
+from sidecar.errors import SinkError
+from spark_merge.ddl.eras import Era
+from spark_merge.readable import RowsRead, Versions
+from spark_merge.sinks.row_versions import ranks, rows_read
+
+BLOCK_BYTES = 8 << 20
+"""Of lines that are read at a time; a longer one is read alone."""
+
+
+def line_blocks(file: IO[bytes], end: bytes = b"\n") -> Iterator[bytes]:
+    """Whole lines. Raises SinkError for a last one without its end."""
+    left = b""
+    while data := file.read(BLOCK_BYTES):
+        data = left + data
+        cut = data.rfind(end) + len(end)
+        if cut < len(end):
+            left = data
+            continue
+        left = data[cut:]
+        yield data[:cut]
+    if left:
+        raise SinkError("the last line has no end", hint="restore the file, or deliver to a new output and dump again")
+
+
+def json_rows(lines: bytes, era: Era, *, types: Mapping[str, Column] | None = None) -> RowsRead | None:
+    """`lines`: all of `era`. None: there are none. Raises SinkError for what are no such lines."""
+    if not lines:
+        return None
+    names = [one.name for one in era.columns if one.name is not None]
+    era.check()
+    try:
+        _check_columns(lines, names, era)
+        frame = pl.read_ndjson(lines, schema=_schema(names))
+    except (pl.exceptions.PolarsError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise SinkError(f"lines of {era.name} are no rows: {error}", hint=_RESTORE) from error
+    deleted = frame["op"] == "delete"
+    images = frame["after"].struct
+    columns = {name: images.field(name) for name in names}
+    if deleted.any():
+        old = frame["before"].struct
+        columns = {name: old.field(name).zip_with(deleted, column) for name, column in columns.items()}
+    gone = _arrow(deleted, pa.bool_())
+    commit_ts = _arrow(frame["commit_ts"], pa.string()).cast(pa.int64())
+    versions = Versions(commit_ts, ranks(gone, _arrow(frame["origin"] == "dump", pa.bool_())), gone)
+    return rows_read(era, {name: _arrow(column, pa.string()) for name, column in columns.items()}, versions, types=types)
+
+
+_RESTORE = "restore the output, or deliver to a new one and dump again"
+
+
+class _Row(msgspec.Struct):
+    op: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+def _check_columns(lines: bytes, names: list[str], era: Era) -> None:
+    """Of the first line: where it has not these columns, polars would read NULL."""
+    row = msgspec.json.decode(lines[: lines.index(b"\n")], type=_Row)
+    there = (row.before if row.op == "delete" else row.after) or {}
+    if missing := [name for name in names if name not in there]:
+        raise SinkError(
+            f"{era.schema.name} cannot be read back: rows up to {era.upto_ts} have no column {missing[0]}, and no DDL of the output tells"
+            " since when it is there",
+            hint="deliver to a new output and dump the table into it",
+        )
+
+
+def _schema(names: list[str]) -> dict[str, pl.DataType]:
+    image = pl.Struct({name: pl.String() for name in names})
+    return {"commit_ts": pl.String(), "op": pl.String(), "origin": pl.String(), "before": image, "after": image}
+
+
+def _arrow(series: pl.Series, kind: pa.DataType) -> pa.Array:
+    return series.to_arrow().cast(kind)
