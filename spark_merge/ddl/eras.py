@@ -84,10 +84,15 @@ class Era:
         for one in there:
             if one.redefined and one.column.kind in _BY_NUMBER:
                 raise _refused(self.schema.name, f"rows of column {one.column.name} are from before {one.redefined!r}")
-        names = {one.column.name: one.name for one in there}
-        columns = tuple(replace(one.column, name=one.name, nullable=True) for one in there if one.name is not None)
-        key = tuple(names[name] or "" for name in self.schema.key)
-        return TableSchema(self.name, columns, key)
+        names = {one.column.name: one.name for one in there if one.name is not None}
+        if added := [name for name in self.schema.key if name not in names]:
+            raise _refused(self.schema.name, f"its key has column {added[0]}, which older rows do not have")
+        columns = tuple(replace(one.column, name=names[one.column.name]) for one in there)
+        return TableSchema(self.name, columns, tuple(names[name] for name in self.schema.key))
+
+    def decoded(self) -> Era:
+        """As it is for rows whose decoding has told what became of their values."""
+        return replace(self, columns=tuple(replace(one, redefined="") for one in self.columns))
 
     def present(self, rows: Mapping[str, pa.Array], count: int, *, types: Mapping[str, Column] | None = None) -> list[pa.Array]:
         """The columns of `schema`, of `count` rows. `rows`: canonical text by the era's names. `types`: what these were, where the output

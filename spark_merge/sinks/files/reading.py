@@ -88,15 +88,19 @@ class FilesPart:
 
     def __call__(self) -> Iterator[RowsRead]:
         for file, era in self.files:
+            place = f"{self.folder}/{file.path}"
             try:
-                with storage_errors(f"{self.folder}/{file.path}"), storage.open_to_read(self.folder, file.path) as data:
-                    if file.path.endswith(".jsonl"):
-                        for lines in line_blocks(data):
-                            if (rows := json_rows(lines, era)) is not None:
-                                yield rows
-                    else:
-                        yield from parquet_rows(data, era)
-            except storage.Absent as error:
-                raise _gone(self.folder, file.path) from error
+                with storage_errors(place):
+                    yield from self._rows(file, era)
             except SinkError as error:
-                raise SinkError(f"{self.folder}/{file.path}: {error.message}", hint=error.hint) from error
+                raise SinkError(f"{place}: {error.message}", hint=error.hint) from error
+
+    def _rows(self, file: DeliveredFile, era: Era) -> Iterator[RowsRead]:
+        try:
+            with storage.open_to_read(self.folder, file.path) as data:
+                if file.path.endswith(".jsonl"):
+                    yield from (rows for lines in line_blocks(data) if (rows := json_rows(lines, era)) is not None)
+                else:
+                    yield from parquet_rows(data, era)
+        except storage.Absent as error:
+            raise _gone(self.folder, file.path) from error
