@@ -289,4 +289,5 @@ def _last_change(statement: Statement, name: str) -> ColumnChange | None:
     """That made the column which has this name after the statement. A name that it drops and adds is added."""
     own = [one for one in statement.changes if lowered(one.after) == lowered(name) and one.word is not ColumnWord.DROP]
     making = [one for one in own if one.word is not ColumnWord.DEFAULT]
-    return (making or own or [None])[-1]
+    found = making or own
+    return found[-1] if found else None

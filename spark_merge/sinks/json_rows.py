@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
-from sidecar.core.model import Column
+from sidecar.core.model import Column, TableName
 from sidecar.errors import SinkError
-from spark_merge.ddl.eras import Era
+from spark_merge.ddl.eras import Era, era_of
 from spark_merge.readable import RowsRead, Versions
 from spark_merge.sinks.row_versions import ranks, rows_read
 
@@ -32,6 +32,36 @@ def line_blocks(file: IO[bytes], end: bytes = b"\n") -> Iterator[bytes]:
         yield data[:cut]
     if left:
         raise SinkError("the last line has no end", hint="restore the file, or deliver to a new output and dump again")
+
+
+def split_by_era(lines: bytes, found: Sequence[Era]) -> Iterator[tuple[bytes, Era]]:
+    """`lines`: of one name, in order of commit_ts. Those of no era are left out."""
+    if not lines:
+        return
+    first, last = (_era_of(line, found) for line in (lines[: lines.index(b"\n")], lines[lines.rfind(b"\n", 0, -1) + 1 :]))
+    if first is last:
+        if first is not None:
+            yield lines, first
+        return
+    middle = lines.find(b"\n", len(lines) // 2) + 1
+    if middle in (0, len(lines)):
+        middle = lines.rfind(b"\n", 0, -1) + 1
+    yield from split_by_era(lines[:middle], found)
+    yield from split_by_era(lines[middle:], found)
+
+
+class _Place(msgspec.Struct):
+    schema: str
+    table: str
+    commit_ts: str
+
+
+def _era_of(line: bytes, found: Sequence[Era]) -> Era | None:
+    try:
+        place = msgspec.json.decode(line, type=_Place)
+        return era_of(found, TableName(place.schema, place.table), int(place.commit_ts))
+    except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
+        raise SinkError(f"a line is no row: {error}", hint=_RESTORE) from error
 
 
 def json_rows(lines: bytes, era: Era, *, types: Mapping[str, Column] | None = None) -> RowsRead | None:

@@ -70,15 +70,21 @@ def _as_logged(changes: Sequence[Change], era: Era) -> pa.Table:
     )
 
 
-class LocalTimes(NamedTuple):
-    """`RowForm` of an output whose TIMESTAMPs are texts in a time zone: of the hour that its clocks have twice, the first one counts."""
+class MessageForm(NamedTuple):
+    """`RowForm`. TIMESTAMPs are texts in a time zone: of the hour that its clocks have twice, the first one counts. `unsigned_zeros`:
+    floating-point columns whose -0.0 is 0.0, as JSON's number -0 has no sign."""
 
     time_zone: str
-    columns: tuple[str, ...]
+    times: tuple[str, ...]
+    unsigned_zeros: tuple[str, ...] = ()
 
     def __call__(self, rows: pa.Table) -> pa.Table:
+        for name in self.unsigned_zeros:
+            column = rows.column(name)
+            zeros = pc.if_else(pc.equal(column, "-0.0"), "0.0", column)
+            rows = rows.set_column(rows.schema.get_field_index(name), name, zeros)
         zone, back = zone_of(self.time_zone), ServerZone(self.time_zone, "first")
-        for name in self.columns:
+        for name in self.times:
             place = rows.schema.get_field_index(name)
             there = rows.column(name).combine_chunks()
             local = local_texts(there, zone).dictionary_encode()
@@ -87,7 +93,8 @@ class LocalTimes(NamedTuple):
         return rows
 
 
-def form_of(columns: Sequence[Column], time_zone: str) -> RowForm | None:
-    """None where the texts hold every moment."""
-    times = tuple(column.name for column in columns if column.kind == "timestamp")
-    return LocalTimes(time_zone, times) if times and time_zone != UTC.key else None
+def form_of(columns: Sequence[Column], time_zone: str, *, unsigned_zeros: bool = False) -> RowForm | None:
+    """None where the texts hold every value."""
+    times = tuple(column.name for column in columns if column.kind == "timestamp" and time_zone != UTC.key)
+    zeros = tuple(column.name for column in columns if column.kind in ("float", "double") and unsigned_zeros)
+    return MessageForm(time_zone, times, zeros) if times or zeros else None

@@ -28,6 +28,7 @@ from spark_merge.sinks.json_rows import json_rows, line_blocks
 from spark_merge.sinks.row_versions import spread_over
 
 _RESTORE = "restore the folder, or deliver to a new one and dump again"
+_SHORTENED = "deliver to a new folder and dump again: an output that others shorten cannot be compared"
 
 
 def read_back(folder: Folder, schema: TableSchema, *, parts: int) -> Reading:
@@ -39,8 +40,14 @@ def read_back(folder: Folder, schema: TableSchema, *, parts: int) -> Reading:
     segments = _segments(folder, accepted.seq, () if last is None else last.segments)
     if last is not None and last.first is not None and segments[0].seq > last.first:
         raise SinkError(
-            f"{folder}: segments {last.first} to {segments[0].seq - 1} were removed by somebody, so the rows that they brought are not there",
-            hint="deliver to a new folder and dump again: an output that others shorten cannot be compared",
+            f"{folder}: segments {last.first} to {segments[0].seq - 1} were removed by somebody, with the rows that they brought",
+            hint=_SHORTENED,
+        )
+    if (last is None or last.first is None) and segments[0].seq:
+        raise SinkError(
+            f"{folder} begins with segment {segments[0].seq}, and ticdc-dump 0.4 or before, which began it, did not record whether it had"
+            " earlier ones",
+            hint=_SHORTENED,
         )
     found = eras(schema, _ddls(folder, segments))
     files = [

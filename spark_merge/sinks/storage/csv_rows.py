@@ -7,7 +7,7 @@ parameter that made them (`check_form`).
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 import polars as pl
