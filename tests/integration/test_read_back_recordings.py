@@ -52,7 +52,7 @@ OUTPUTS: dict[str, Uri] = {
     "kafka open-protocol": _kafka("open-protocol"),
     "kafka canal-json": _kafka("canal-json"),
 }  # fmt: skip
-READABLE_MIN = 5
+READABLE_MIN = 9
 """Tables of the recording that each output reads back over its schema changes, at the least."""
 
 
@@ -76,7 +76,8 @@ def test_what_is_read_back_over_schema_changes_is_the_source(
             reading = sink.reading(schema, parts=2)
             rows = newest(reading, schema)
         except SinkError as error:
-            assert error.hint == WAY_OUT, error
+            if error.hint != WAY_OUT:
+                raise
             refused[table] = error.message
             continue
         assert reading.exact
@@ -90,4 +91,5 @@ def test_what_is_read_back_over_schema_changes_is_the_source(
         read.add(table)
     sink.close()
     assert len(read) >= READABLE_MIN, refused
-    print(name, len(read), "read", *(f"\n  {table}: {why}" for table, why in refused.items()))
+    assert all("cannot be read back: " in why for why in refused.values())
+    assert {table.table for table in refused} >= {"ledger", "swap_me"}, "rows came and went with partitions"
