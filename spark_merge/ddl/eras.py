@@ -42,6 +42,8 @@ WAY_OUT = "deliver to a new output and dump the table into it: an output whose r
 _UTC = ServerZone()
 _BY_NUMBER = frozenset({"enum", "set", "binary"})
 """Kinds whose values formats write by what the column was: by number, or without padding."""
+_OF_LENGTH = frozenset({"decimal", "time", "datetime", "timestamp", "binary"})
+"""Kinds whose canonical text has the column's length or scale in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ class Era:
         return rows[one.name]
 
     def _converted(self, one: FormerColumn, texts: pa.Array, before: Column) -> pa.Array:
-        way = conversion(before, one.column)
+        same = before.kind == one.column.kind and before.kind not in _OF_LENGTH
+        way = Conversion.UNCHANGED if same else conversion(before, one.column)
         try:
             if way is Conversion.PADDED:
                 return from_texts(texts, one.column, _UTC)
@@ -190,7 +193,8 @@ class _Backwards:
         return self._name.folded() in {name.folded() for name in _changed(statement)}
 
     def _renamed(self, statement: Statement, source: TableName) -> None:
-        if source in statement.assumed and not set(statement.tables()) <= statement.assumed:
+        own_name = source.folded() == self._name.folded()  # `RENAME TABLE t TO other.t`, told for the schema `other`
+        if own_name or (source in statement.assumed and not set(statement.tables()) <= statement.assumed):
             self._unreadable = f"{statement.text!r} does not tell of which schema the table was"
         self._name = source
 
