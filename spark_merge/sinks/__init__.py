@@ -11,6 +11,7 @@
     folder       an output folder and its position;  errors  what a storage's errors mean
     options      a sink's options, declared once;  server  a server to connect to;  durations, passwords  values in a URI
     folders      a folder's URI to a sink of files;  folder_uri  the folder of a URI
+    row_versions, json_rows, message_rows   rows of outputs that keep rows of all times, read back
     table_ddl    what tables of `mode=merge` cannot follow
 
 README.md lists every step of a new sink. A sink's folder imports its own driver only, and no other sink. spark_merge/contract.py defines

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import msgspec
-import polars as pl
-import pyarrow as pa
 
 from sidecar.core.model import Column, TableName
 from sidecar.errors import SinkError
 from spark_merge.ddl.eras import Era, era_of
+from spark_merge.encode.json_columns import json_columns
 from spark_merge.readable import RowsRead, Versions
 from spark_merge.sinks.row_versions import ranks, rows_read
 
@@ -72,19 +71,11 @@ def json_rows(lines: bytes, era: Era, *, types: Mapping[str, Column] | None = No
     era.check()
     try:
         _check_columns(lines, names, era)
-        frame = pl.read_ndjson(lines, schema=_schema(names))
-    except (pl.exceptions.PolarsError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        found = json_columns(lines, names)
+    except ValueError as error:  # msgspec's are
         raise SinkError(f"lines of {era.name} are no rows: {error}", hint=_RESTORE) from error
-    deleted = frame["op"] == "delete"
-    images = frame["after"].struct
-    columns = {name: images.field(name) for name in names}
-    if deleted.any():
-        old = frame["before"].struct
-        columns = {name: old.field(name).zip_with(deleted, column) for name, column in columns.items()}
-    gone = _arrow(deleted, pa.bool_())
-    commit_ts = _arrow(frame["commit_ts"], pa.string()).cast(pa.int64())
-    versions = Versions(commit_ts, ranks(gone, _arrow(frame["origin"] == "dump", pa.bool_())), gone)
-    return rows_read(era, {name: _arrow(column, pa.string()) for name, column in columns.items()}, versions, types=types)
+    versions = Versions(found.commit_ts, ranks(found.deleted, found.from_dump), found.deleted)
+    return rows_read(era, found.images, versions, types=types)
 
 
 _RESTORE = "restore the output, or deliver to a new one and dump again"
@@ -106,12 +97,3 @@ def _check_columns(lines: bytes, names: list[str], era: Era) -> None:
             " since when it is there",
             hint="deliver to a new output and dump the table into it",
         )
-
-
-def _schema(names: list[str]) -> dict[str, pl.DataType]:
-    image = pl.Struct({name: pl.String() for name in names})
-    return {"commit_ts": pl.String(), "op": pl.String(), "origin": pl.String(), "before": image, "after": image}
-
-
-def _arrow(series: pl.Series, kind: pa.DataType) -> pa.Array:
-    return series.to_arrow().cast(kind)

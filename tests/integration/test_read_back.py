@@ -17,7 +17,11 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import open_folder
 from spark_merge.readable import Readable
+from spark_merge.sinks.files.reading import FilesPart
+from spark_merge.sinks.http.reading import ReceiverPart
+from spark_merge.sinks.kafka.reading import KafkaPart
 from spark_merge.sinks.registry import open_sink, why_not_readable
+from spark_merge.sinks.storage.reading import StoragePart
 from tests.contract.test_protocols import EVERY_TYPE
 from tests.support.deliveries import ORDERS, Segments, change, chunk, deliver, write_chunk
 from tests.support.kafka_feeds import new_topic
@@ -54,6 +58,7 @@ def _http(request: pytest.FixtureRequest, folder: Path) -> str:
 
 SMALL = replace(table([("id", "int(11)"), ("name", "varchar(20)")]), name=ORDERS)
 CSV = "protocol=csv&csv.include-commit-ts=true"
+PARTS = (FilesPart, StoragePart, KafkaPart, ReceiverPart)
 PADDED = 4
 TABLE = replace(
     EVERY_TYPE, columns=tuple(replace(one, length=PADDED) if f" binary({PADDED})" in one.name else one for one in EVERY_TYPE.columns)
@@ -104,6 +109,8 @@ def test_every_value_is_read_back_as_the_source_has_it(request: pytest.FixtureRe
     for parts in (1, 4):
         reading = reading_of(uri, TABLE, log_id=LOG, parts=parts)
         assert reading.exact
+        assert reading.parts
+        assert all(isinstance(part, PARTS) for part in reading.parts)
         promised = truth if reading.form is None else reading.form(truth)
         assert sorted(texts_of(reading, TABLE), key=repr) == sorted(rows_of(promised), key=repr)
 
@@ -161,6 +168,24 @@ def test_files_that_somebody_removed_are_an_error_and_never_fewer_rows(tmp_path:
         read(uri)
     storage.remove(folder, ["_segments/00000000000000000001.json"])
     with pytest.raises(SinkError, match="segments 1 to 2 were removed"):
+        read(uri)
+
+
+@pytest.mark.parametrize("query", [CSV, "protocol=canal-json&date-separator=none"])
+def test_stored_files_that_somebody_removed_are_an_error_and_never_fewer_rows(tmp_path: Path, query: str) -> None:
+    uri = f"file://{tmp_path}/out?{query}"
+    filled(uri, tmp_path)
+    folder = open_folder(f"{tmp_path}/out")
+    kept = {name: storage.read_file(folder, name) for name in storage.list_names(folder, deep=True) if "/CDC0" in name}
+    assert len(kept) == 3
+    for gone in kept:
+        storage.remove(folder, [gone])
+        with pytest.raises(SinkError, match="somebody has removed it"):
+            read(uri)
+        storage.write_all(folder, kept)
+    assert read(uri) == [("1", "x"), ("2", "x"), ("3", "x")]
+    storage.write_atomically(folder, next(iter(kept)), b"cut")
+    with pytest.raises(SinkError, match="has no end"):
         read(uri)
 
 

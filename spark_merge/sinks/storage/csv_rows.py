@@ -6,11 +6,9 @@ parameter that made them (`check_form`).
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -18,10 +16,8 @@ import pyarrow.csv as pa_csv
 from sidecar.core.model import Column
 from sidecar.errors import SinkError
 from spark_merge.ddl.eras import Era
-from spark_merge.decode.values import UnfitValue, from_bytes, from_floats, parse_floats
-from spark_merge.decode.zone import ServerZone
 from spark_merge.encode.csv_lines import CsvForm
-from spark_merge.encode.zone import UTC
+from spark_merge.encode.csv_texts import canonical_texts
 from spark_merge.readable import RowsRead, Versions
 from spark_merge.sinks.json_rows import BLOCK_BYTES
 from spark_merge.sinks.row_versions import ranks, rows_read
@@ -107,34 +103,6 @@ def _parsed(data: bytes, names: Sequence[str], form: CsvForm, *, skip: int) -> p
 
 def _text(column: Column, values: pa.Array, form: CsvForm, era: Era) -> pa.Array:
     try:
-        return _canonical(column, values, form)
-    except (UnfitValue, pa.ArrowInvalid, binascii.Error, pl.exceptions.PolarsError) as error:
+        return canonical_texts(column, values, form)
+    except ValueError as error:
         raise SinkError(f"column {column.name} of {era.name} holds a text that is no {column.kind}: {error}", hint=_RESTORE) from error
-
-
-def _canonical(column: Column, values: pa.Array, form: CsvForm) -> pa.Array:
-    match column.kind:
-        case "year":
-            return pc.utf8_lpad(values, 4, "0")
-        case "float" | "double":
-            return from_floats(parse_floats(values), column)
-        case "binary":
-            return from_bytes(_bytes(values, form), column)
-        case "timestamp":
-            return values if form.zone.key == UTC.key else _moments(values, form.zone.key)
-        case _:
-            return values
-
-
-def _bytes(values: pa.Array, form: CsvForm) -> pa.Array:
-    found: Any = pl.Series(pl.from_arrow(values), dtype=pl.String)
-    decoded = found.str.decode("base64" if form.base64 else "hex", strict=True)
-    return decoded.to_arrow().cast(pa.binary())
-
-
-def _moments(values: pa.Array, zone: str) -> pa.Array:
-    """Each text once: a table has few of the hours in which zones change, and Python's zones know them all."""
-    server = ServerZone(zone, "first")
-    encoded = values.dictionary_encode()
-    texts = [None if text is None else server.utc_text(text) for text in encoded.dictionary.to_pylist()]
-    return pa.array(texts, pa.string()).take(encoded.indices)
