@@ -23,8 +23,9 @@ from spark_merge.encode.messages import Architecture, Encoder
 class DecoderModule(Protocol):
     """`spark_merge/decode/NAME.py`."""
 
-    def read(self, values: Sequence[bytes], schema: TableSchema, zone: ServerZone) -> Images:
-        """The images of rows of one table, from `Change.value` of each. Raises RowUnusable."""
+    def read(self, values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
+        """The images of rows of one table, from `Change.value` of each. `whole` False: columns that the schema does not have are passed
+        over. Raises RowUnusable."""
 
 
 class EncoderModule(Protocol):

@@ -13,6 +13,8 @@ import sqlite3
 import ssl
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+LINES_AT_ONCE = 20_000  # that are read back
+
 TABLES = """
 CREATE TABLE IF NOT EXISTS state (output TEXT PRIMARY KEY, text TEXT NOT NULL, seq INTEGER);
 CREATE TABLE IF NOT EXISTS record (n INTEGER PRIMARY KEY, output TEXT NOT NULL, seq INTEGER, kind TEXT NOT NULL, line TEXT NOT NULL);
@@ -33,10 +35,10 @@ class Receiver(BaseHTTPRequestHandler):
 
     def do_GET(self):
         if self.may():
-            db = connect(self.db)
-            mine = state_of(db, self.path)
+            db, asked = connect(self.db), self.headers.get("Ticdc-Dump-Read")
+            found = lines_of(db, self.path, **json.loads(asked)) if asked else state_of(db, self.path)
             db.close()
-            self.answer(200 if mine else 204, mine)
+            self.answer(200 if found or asked else 204, found, "x-ndjson" if asked else "json")
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -66,11 +68,11 @@ class Receiver(BaseHTTPRequestHandler):
         self.answer(401, json.dumps({"reason": "another token is needed"}))
         return False
 
-    def answer(self, status, text=""):
+    def answer(self, status, text="", kind="json"):
         data = text.encode()
         self.send_response(status)
         if status != 204:
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", f"application/{kind}")
             self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -86,6 +88,19 @@ def connect(path):
 def state_of(db, output):
     found = db.execute("SELECT text FROM state WHERE output = ?", (output,)).fetchone()
     return found[0] if found else ""
+
+
+def lines_of(db, output, after=0, upto=None, kind=None, schema=None, table=None, seq=None):
+    """What a verification asks for, and no sink: numbers of the lines up to segment `seq`; or some lines, each behind its number."""
+    if seq is not None:
+        first, last = db.execute("SELECT min(n), max(n) FROM record WHERE output = ? AND seq <= ?", (output, seq)).fetchone()
+        return json.dumps({"first": first, "last": last}) + "\n"
+    sql = "SELECT n, line FROM record WHERE n > ? AND n <= ? AND +output = ? AND kind = ?"
+    values = [after, upto, output, kind]
+    if table is not None:
+        sql += " AND lower(line->>'schema') = lower(?) AND lower(line->>'table') = lower(?)"
+        values += [schema, table]
+    return "".join(f"{n} {line}\n" for n, line in db.execute(f"{sql} ORDER BY n LIMIT {LINES_AT_ONCE}", values))
 
 
 def records(output, body):

@@ -29,6 +29,7 @@ class TicdcProtocol:
     `needs_extension`: without `enable-tidb-extension`, which is off by default, there is no commit_ts and no resolved mark.
     `options_section`: the section of a changefeed's [sink] with `output-old-value`; empty: old values are always sent.
     `names_partitions`: a row of a partitioned table carries the physical id of its partition.
+    `unsigned_zeros`: a floating-point -0.0 is a number of JSON, which its readers take for 0.
     `ddls_to_first_partition`: a DDL goes to partition 0 of its topic, not to all partitions.
     """
 
@@ -39,6 +40,7 @@ class TicdcProtocol:
     needs_extension: bool = False
     options_section: str = ""
     names_partitions: bool = False
+    unsigned_zeros: bool = False
     ddls_to_first_partition: bool = False
 
     @property
@@ -48,7 +50,14 @@ class TicdcProtocol:
 
 
 PROTOCOLS = (
-    TicdcProtocol("open-protocol", open_protocol, aliases=("open", "default"), options_section="open", names_partitions=True),
+    TicdcProtocol(
+        "open-protocol",
+        open_protocol,
+        aliases=("open", "default"),
+        options_section="open",
+        names_partitions=True,
+        unsigned_zeros=True,
+    ),
     TicdcProtocol("canal-json", canal_json, needs_extension=True, ddls_to_first_partition=True),
     TicdcProtocol("simple", names_partitions=True),
     TicdcProtocol("debezium", needs_extension=True, options_section="debezium"),

@@ -9,7 +9,7 @@ from sidecar.core.model import TableName
 from spark_merge.ddl.column_syntax import Charset, column, condition, default, element, placement, table_option
 from spark_merge.ddl.partition_syntax import definitions, partition_by
 from spark_merge.ddl.reader import TokenReader
-from spark_merge.ddl.statement import Feature, Partitions, Pieces, Statement, StatementKind
+from spark_merge.ddl.statement import ColumnChange, ColumnWord, Feature, Partitions, Pieces, Statement, StatementKind
 
 
 def alter_table(reader: TokenReader) -> Statement:
@@ -25,8 +25,7 @@ def alter_table(reader: TokenReader) -> Statement:
         (" ALTER TABLE", *head),
         items,
         moves=tuple(found.renames),
-        columns=tuple(found.columns),
-        added=tuple(found.added),
+        changes=tuple(found.columns),
         partitions=found.partitions,
     )
     if found.exchanged is None:
@@ -42,8 +41,7 @@ class _Alter:
         self.items: list[Pieces] = []
         self.exchanged: tuple[str, TableName] | None = None
         self.renames: list[tuple[TableName, TableName]] = []
-        self.columns: list[tuple[str, str]] = []
-        self.added: list[str] = []
+        self.columns: list[ColumnChange] = []
         self.partitions = Partitions.UNTOUCHED
 
     def changes(self) -> None:
@@ -91,11 +89,11 @@ class _Alter:
         reader.take("COLUMN")
         condition(reader)
         if not reader.take("("):
-            self.added.append(column(reader))
+            self._column(ColumnWord.ADD)
             return self._position()
         while True:
             if not element(reader):
-                self.added.append(column(reader))
+                self._column(ColumnWord.ADD)
             if not reader.take(","):
                 return reader.need(")")
 
@@ -116,10 +114,13 @@ class _Alter:
         if reader.skip_any(("CHECK", "CONSTRAINT")):
             reader.made()
             return reader.feature("check", reader.option())
-        if not reader.take_any(("INDEX|KEY", "FOREIGN KEY")):
+        of_column = not reader.take_any(("INDEX|KEY", "FOREIGN KEY"))
+        if of_column:
             reader.take("COLUMN")
         condition(reader)
-        reader.name()
+        name = reader.name()
+        if of_column:
+            self.columns.append(ColumnChange(ColumnWord.DROP, name, name))
         reader.skip("RESTRICT|CASCADE")
         return None
 
@@ -136,7 +137,8 @@ class _Alter:
                 reader.refuse("VISIBLE or INVISIBLE")
             return reader.feature("index visibility", " " + reader.option())
         reader.take("COLUMN")
-        reader.name()
+        name = reader.name()
+        self.columns.append(ColumnChange(ColumnWord.DEFAULT, name, name))
         if reader.take("DROP DEFAULT"):
             return None
         reader.need("SET DEFAULT")
@@ -146,15 +148,19 @@ class _Alter:
         reader = self._reader
         reader.take("COLUMN")
         condition(reader)
-        column(reader)
+        self._column(ColumnWord.MODIFY)
         self._position()
+
+    def _column(self, word: ColumnWord) -> None:
+        name = column(self._reader)
+        self.columns.append(ColumnChange(word, name, name))
 
     def _change_column(self) -> None:
         reader = self._reader
         reader.take("COLUMN")
         condition(reader)
         before = reader.name()
-        self.columns.append((before, column(reader)))
+        self.columns.append(ColumnChange(ColumnWord.CHANGE, before, column(reader)))
         self._position()
 
     def _position(self) -> None:
@@ -168,7 +174,7 @@ class _Alter:
         if reader.take("COLUMN"):
             before = reader.name()
             reader.need("TO")
-            self.columns.append((before, reader.name()))
+            self.columns.append(ColumnChange(ColumnWord.RENAME, before, reader.name()))
         elif reader.take("INDEX|KEY"):
             reader.name()
             reader.need("TO")

@@ -101,6 +101,7 @@ def moved_columns(statements: Iterable[Statement]) -> Mapping[str, str]:
 
 
 def added_column(column: Column, after: TableSchema) -> ColumnEffect:
+    """What rows from before it was added have in this column of `after`."""
     definitions = after.definition.columns if after.definition else ()
     made = next((one for one in definitions if one.name == column.name), None)
     if made is not None and made.generated:

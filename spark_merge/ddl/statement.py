@@ -64,13 +64,33 @@ Piece: TypeAlias = "str | TableName | SchemaPiece | Feature"
 Pieces: TypeAlias = tuple[Piece, ...]
 
 
+class ColumnWord(Enum):
+    """What an ALTER TABLE says of a column."""
+
+    ADD = "ADD"
+    DROP = "DROP"
+    RENAME = "RENAME"
+    CHANGE = "CHANGE"
+    """Its type and name."""
+    MODIFY = "MODIFY"
+    """Its type."""
+    DEFAULT = "SET DEFAULT"
+
+
+class ColumnChange(NamedTuple):
+    """The column's names before and after the statement, as written; of an added or dropped one they are equal."""
+
+    word: ColumnWord
+    before: str
+    after: str
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """`head items tail`; the items are separated by commas, and one of which a target needs nothing is left out. Of an ALTER TABLE without
     items left, nothing is carried out. `text` is the source's. `moves`: of RENAME each (from, to) in turn, of EXCHANGE the partitioned
-    table and the other one; `partition`: the one that is exchanged. `columns`: of ALTER TABLE the columns that CHANGE and RENAME COLUMN
-    name, (before, after) as written, in the order of the text; `added`: those of ADD COLUMN. `assumed`: the names that had no schema in
-    the text."""
+    table and the other one; `partition`: the one that is exchanged. `changes`: of ALTER TABLE, in the order of the text. `assumed`: the
+    names that had no schema in the text."""
 
     kind: StatementKind
     text: str
@@ -79,10 +99,19 @@ class Statement:
     tail: Pieces = ()
     moves: tuple[tuple[TableName, TableName], ...] = ()
     partition: str = ""
-    columns: tuple[tuple[str, str], ...] = ()
-    added: tuple[str, ...] = ()
+    changes: tuple[ColumnChange, ...] = ()
     partitions: Partitions = Partitions.UNTOUCHED
     assumed: frozenset[TableName] = frozenset()
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Those that CHANGE and RENAME COLUMN name, (before, after)."""
+        return tuple((one.before, one.after) for one in self.changes if one.word in (ColumnWord.CHANGE, ColumnWord.RENAME))
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Those of ADD COLUMN."""
+        return tuple(one.after for one in self.changes if one.word is ColumnWord.ADD)
 
     def pieces(self) -> Iterator[Piece]:
         yield from self.head

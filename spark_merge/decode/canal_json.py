@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import methodcaller
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -38,6 +38,9 @@ _TABLES_MAX = 4096
 
 _JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+_RowType: TypeAlias = "tuple[Any, Callable[[bytes], Any]]"
+"""A table's row as a struct, and its parser."""
+
 _KINDS: dict[str, Kind] = {
     "tinyint": "int", "smallint": "int", "mediumint": "int", "int": "int", "bigint": "int", "float": "float", "double": "double",
     "decimal": "decimal", "char": "text", "varchar": "text", "tinytext": "text", "text": "text", "mediumtext": "text",
@@ -48,13 +51,13 @@ _KINDS: dict[str, Kind] = {
 """Kinds by the first word of `mysqlType`."""
 
 
-def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone) -> Images:
-    """Decode rows of one table. Raises RowUnusable."""
-    row_type, decode = _row_type(schema)
+def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
+    """Decode rows of one table. `whole` False: columns that the schema does not have are passed over. Raises RowUnusable."""
+    row_type, decode = _row_type(schema, whole)
     try:
         rows = [decode(value) for value in values]
     except _JSON_ERRORS:
-        rows = [_read_slowly(number, value, schema, row_type, decode) for number, value in enumerate(values)]
+        rows = [_read_slowly(number, value, schema, (row_type, decode), whole=whole) for number, value in enumerate(values)]
     images, before, after = _images(rows)
     _refuse_types(rows, schema)
     columns: list[pa.Array] = []
@@ -67,12 +70,12 @@ def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone) -> Imag
 
 
 @lru_cache(maxsize=_TABLES_MAX)
-def _row_type(schema: TableSchema) -> tuple[Any, Callable[[bytes], Any]]:
+def _row_type(schema: TableSchema, whole: bool) -> _RowType:
     """A struct {type, data, old, types} of images whose fields c0, c1, … are the schema's columns; and its parser. Types can be hashed."""
     texts: list[tuple[str, Any]] = [(f"c{number}", str | None) for number in range(len(schema.columns))]
     names = {f"c{number}": column.name for number, column in enumerate(schema.columns)}
-    image: Any = msgspec.defstruct("Image", texts, rename=names, forbid_unknown_fields=True, gc=False)
-    types: Any = msgspec.defstruct("Types", texts, rename=names, forbid_unknown_fields=True, gc=False, frozen=True)
+    image: Any = msgspec.defstruct("Image", texts, rename=names, forbid_unknown_fields=whole, gc=False)
+    types: Any = msgspec.defstruct("Types", texts, rename=names, forbid_unknown_fields=whole, gc=False, frozen=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
         ("type", Literal["INSERT", "UPDATE", "DELETE"]),
         ("data", tuple[image]),
@@ -118,13 +121,14 @@ def _refuse_types(rows: Sequence[Any], schema: TableSchema) -> None:
     """Rows have the same types but where columns were added or left out, so each set of types is looked at once."""
     for types in {row.types for row in rows}:
         for column, mysql_type in zip(schema.columns, msgspec.structs.astuple(types), strict=True):
-            if mysql_type is not None and _kind(mysql_type) != column.kind:
+            if mysql_type is not None and kind_of(mysql_type) != column.kind:
                 number = next(number for number, row in enumerate(rows) if row.types == types)
                 raise schema_differs(number, f"column {column.name}: type {shown(mysql_type)} does not fit kind {column.kind}")
 
 
 @lru_cache(maxsize=_TABLES_MAX)
-def _kind(mysql_type: str) -> Kind | None:
+def kind_of(mysql_type: str) -> Kind | None:
+    """Of a type as `mysqlType` has it; None: it is unknown."""
     kind = _KINDS.get(mysql_type.partition("(")[0].partition(" ")[0])
     return "uint" if kind == "int" and " unsigned" in mysql_type else kind
 
@@ -132,8 +136,9 @@ def _kind(mysql_type: str) -> Kind | None:
 # ---- rows that the parser refuses -----------------------------------------------------------------------------------
 
 
-def _read_slowly(number: int, value: bytes, schema: TableSchema, row_type: Any, decode: Callable[[bytes], Any]) -> Any:
+def _read_slowly(number: int, value: bytes, schema: TableSchema, of_table: _RowType, *, whole: bool) -> Any:
     """The row, with what `old` or a delete leaves out filled in; or the reason why it is refused."""
+    row_type, decode = of_table
     try:
         return decode(value)
     except _JSON_ERRORS as refusal:
@@ -143,7 +148,7 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, row_type: Any, 
             raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
         if not _is_row(found):
             raise unreadable(number, f"the value is not a row of canal-json: {shown(value)}") from refusal
-        return msgspec.convert(_whole_row(number, found, schema), row_type)
+        return msgspec.convert(_whole_row(number, found, schema, whole=whole), row_type)
 
 
 def _is_row(found: Any) -> bool:
@@ -161,9 +166,12 @@ def _is_one_object(found: Any) -> bool:
     return isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict)
 
 
-def _whole_row(number: int, found: dict[str, Any], schema: TableSchema) -> dict[str, Any]:
+def _whole_row(number: int, found: dict[str, Any], schema: TableSchema, *, whole: bool) -> dict[str, Any]:
     nulls = dict.fromkeys(schema.column_names())
     data, old, types = found["data"][0], found["old"][0] if found.get("old") else None, found["mysqlType"]
+    if not whole:
+        data, types = ({name: value for name, value in image.items() if name in nulls} for image in (data, types))
+        old = None if old is None else {name: value for name, value in old.items() if name in nulls}
     for part, image in (("data", data), ("old", old or {}), ("mysqlType", types)):
         _refuse_cells(number, part, image, nulls)
     of_key_alone = found["type"] == "DELETE" and set(data) == set(schema.key)

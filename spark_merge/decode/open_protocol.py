@@ -19,7 +19,7 @@ from __future__ import annotations
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -43,6 +43,9 @@ from spark_merge.decode.zone import ServerZone
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""
+
+_RowType: TypeAlias = "tuple[Any, Callable[[bytes], Any]]"
+"""A table's row as a struct, and its parser."""
 
 _BASE64_TYPES = frozenset({249, 250, 251, 252})
 _BINARY_FLAG = 1
@@ -132,13 +135,13 @@ _CELLS: dict[Kind, type[msgspec.Struct]] = {
 }  # fmt: skip
 
 
-def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone) -> Images:
-    """Decode rows of one table. Raises RowUnusable."""
-    row_type, decode = _row_type(schema)
+def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
+    """Decode rows of one table. `whole` False: columns that the schema does not have are passed over. Raises RowUnusable."""
+    row_type, decode = _row_type(schema, whole)
     try:
         rows = [decode(value) for value in values]
     except _JSON_ERRORS:
-        rows = [_read_slowly(number, value, schema, row_type, decode) for number, value in enumerate(values)]
+        rows = [_read_slowly(number, value, schema, (row_type, decode), whole=whole) for number, value in enumerate(values)]
     images, before, after = _images(rows)
     columns: list[pa.Array] = []
     for column, cells in zip(schema.columns, by_column(images, len(schema.columns)), strict=True):
@@ -150,11 +153,11 @@ def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone) -> Imag
 
 
 @lru_cache(maxsize=_TABLES_MAX)
-def _row_type(schema: TableSchema) -> tuple[Any, Callable[[bytes], Any]]:
+def _row_type(schema: TableSchema, whole: bool) -> _RowType:
     """A struct {u, p, d} of images whose fields c0, c1, … are the schema's columns; and its parser."""
     fields = [(f"c{number}", _CELLS[column.kind]) for number, column in enumerate(schema.columns)]
     names = {f"c{number}": column.name for number, column in enumerate(schema.columns)}
-    image = msgspec.defstruct("Image", fields, rename=names, forbid_unknown_fields=True, gc=False)
+    image = msgspec.defstruct("Image", fields, rename=names, forbid_unknown_fields=whole, gc=False)
     optional: Any = image | None
     row = msgspec.defstruct("Row", [(part, optional, None) for part in "upd"], forbid_unknown_fields=True, gc=False)
     return row, msgspec.json.Decoder(row).decode
@@ -238,8 +241,9 @@ def _unbase64(text: str) -> bytes:
 # ---- rows that the parser refuses -----------------------------------------------------------------------------------
 
 
-def _read_slowly(number: int, value: bytes, schema: TableSchema, row_type: Any, decode: Callable[[bytes], Any]) -> Any:
+def _read_slowly(number: int, value: bytes, schema: TableSchema, of_table: _RowType, *, whole: bool) -> Any:
     """The row, with what a delete of the key alone leaves out as null; or the reason why it is refused."""
+    row_type, decode = of_table
     try:
         return decode(value)
     except _JSON_ERRORS as refusal:
@@ -249,10 +253,13 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, row_type: Any, 
             raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
         if not isinstance(found, dict) or not all(part in ("u", "p", "d") and isinstance(image, dict) for part, image in found.items()):
             raise unreadable(number, f"the value is not a row of open-protocol: {shown(value)}") from refusal
-        whole = {part: _whole_image(number, part, image, schema) for part, image in found.items()}
-        for part, image in whole.items():
+        if not whole:
+            known = frozenset(schema.column_names())
+            found = {part: {name: cell for name, cell in image.items() if name in known} for part, image in found.items()}
+        images = {part: _whole_image(number, part, image, schema) for part, image in found.items()}
+        for part, image in images.items():
             _refuse_cell(number, part, image, schema)
-        return msgspec.convert(whole, row_type)
+        return msgspec.convert(images, row_type)
 
 
 def _whole_image(number: int, part: str, image: dict[str, Any], schema: TableSchema) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,11 @@ class _Group:
     key_after: pa.Array
 
 
-def decode(rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchema], server_tz: str | ServerZone = "UTC") -> pa.Table:
+def decode(
+    rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchema], server_tz: str | ServerZone = "UTC", whole: bool = True
+) -> pa.Table:
     """`rows` has manifest.DATA_COLUMNS and `seq`, null where they are of no log. `server_tz` is the TiCDC server's time zone (`--tz`); a
-    name refuses ambiguous hours.
+    name refuses ambiguous hours. `whole` False, of a protocol of CARRIERS: columns that a schema does not have are passed over.
 
     Raises MessageUnreadable for bytes that do not follow the protocol, FeedUnsuitable for a row or a table that does not
     fit `schemas`; the text names lane, position, table, column and value.
@@ -82,6 +85,8 @@ def decode(rows: pa.Table, *, codec: str, schemas: Mapping[TableName, TableSchem
     reader, rows_max = _READERS.get(codec, (None, 0))
     if reader is None:
         raise FeedUnsuitable(f"rows of codec {codec} are not decoded here", hint=f"use one of {', '.join(_READERS)} as the protocol")
+    if not whole:
+        reader = _reader_of_values(partial(decoder_module(codec).read, whole=False))
     zone = server_tz if isinstance(server_tz, ServerZone) else ServerZone(server_tz)
     parts = [CHANGES.empty_table()]
     for name, group in _by_table(rows.select(_COLUMNS)):

@@ -40,10 +40,12 @@ class SinkKind:
     """`open` makes the sink; it reads and writes nothing, and raises SinkError for a URI that cannot be meant. `parameters`: the names that
     may stand behind the `?`; the registry rejects others. `holds_rows`: whether the target has rows that no log of ours brought, for a sink
     that can tell; writes nothing. `misfits`: what keeps the target from having rows of these tables, each with the way out; writes nothing.
-    `leaves`: for who takes a sidecar away, what is ours beside the output, and how it is removed; asks nobody."""
+    `leaves`: for who takes a sidecar away, what is ours beside the output, and how it is removed; asks nobody. `unreadable`: why its rows
+    cannot be read back, for a sink without a reader (spark_merge/readable.py)."""
 
     open: Callable[[SinkUri], Sink]
     parameters: frozenset[str] = frozenset()
     holds_rows: Callable[[SinkUri], bool] | None = None
     misfits: Callable[[SinkUri, Sequence[TableSchema]], Iterable[tuple[str, str]]] | None = None
     leaves: Callable[[SinkUri], str] | None = None
+    unreadable: str = "this sink has no reader"

@@ -25,6 +25,7 @@ from sidecar.core.model import TableSchema
 from sidecar.errors import ConfigError, SinkError
 from sidecar.process.kept_secrets import without_secrets
 from spark_merge.contract import Sink
+from spark_merge.readable import Readable
 from spark_merge.sinks.console.sink import CONSOLE
 from spark_merge.sinks.folders import FILE, S3
 from spark_merge.sinks.http.uri import HTTP
@@ -148,6 +149,12 @@ def _parts(uri: str) -> SplitResult:
         return urlsplit(uri)
     except ValueError as error:
         raise SinkError(f"the URI of a {uri.partition(':')[0]}: sink is none", hint=_ENCODE) from error
+
+
+def why_not_readable(uri: str, *, log_id: str) -> str:
+    """Why the rows of its output cannot be read back, whatever is in it; empty for a sink with a reader. Raises as `open_sink`."""
+    kind, found = _read(uri, log_id)
+    return "" if isinstance(kind.open(found), Readable) else kind.unreadable
 
 
 def name_of(uri: str) -> str:

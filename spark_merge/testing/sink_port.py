@@ -138,6 +138,17 @@ class SinkPort:
         assert (again.owner.epoch, unknown.owner.epoch) == (5, 5)
         assert story.place.sink().open(epoch=6).owner == (6, 1)
 
+    def test_what_is_read_back_is_each_keys_newest_row(self, story: Story) -> None:
+        """Before the first batch, beside one whose tasks have run, and at the end; in one part and in several. A sink that cannot be read
+        has no `reading`."""
+        story.check_read_back()
+        for segments_max in (1, 2, 2):
+            story.delivery(segments_max=segments_max).deliver()
+            story.begin_and_die()
+            story.check_read_back()
+        story.finish()
+        story.check_read_back(end=True)
+
     def test_looking_takes_nothing_over(self, story: Story) -> None:
         delivery = story.delivery(segments_max=1)
         delivery.deliver()

@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import TableName
+from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
 from spark_merge.contract import Accepted, Batch, Outcome, Sink, Standing
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, TaskWork
+from spark_merge.readable import Readable, Reading
+from spark_merge.readable import newest as newest_rows
 from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place, Shown, accepted
 
@@ -229,6 +231,23 @@ class Story:
             at = next((at for at in range(least, len(before)) if before[at] == found.get(key)), None)
             assert at is not None, f"row {key} of {table} goes back to {found.get(key)}, or never was so"
             self.shown[table, key] = at
+
+    def check_read_back(self, *, end: bool = False) -> None:
+        """By the sink's own reader: rows as of its position, or, where it says so, as of a later one."""
+        sink = self.place.sink()
+        if not isinstance(sink, Readable):
+            return
+        for table in sorted(self.tables):
+            schema = TableSchema(table, histories.COLUMNS, ("id", "part"), definition=histories.DEFINITION)
+            for parts in (1, 3):
+                reading: Reading = pickle.loads(pickle.dumps(sink.reading(schema, parts=parts)))
+                upto = -1 if reading.accepted is None else reading.accepted.seq
+                assert not end or upto == histories.SEGMENTS - 1
+                expected = newest([row for row in self.expected(table) if row[0] <= upto])
+                found = {row[:2]: row for row in zip(*(column.to_pylist() for column in newest_rows(reading, schema)), strict=True)}
+                assert not reading.exact or found == expected, (table, parts)
+                assert not end or found == expected, (table, parts)
+        sink.close()
 
     def begin(self, sink: Sink, *, epoch: int | None = None) -> tuple[Batch, list[TaskWork]]:
         """The first batch of a sink and its tasks, stage after stage, none of them run."""

@@ -35,6 +35,8 @@ from spark_merge.verify.source import SqlSource, key_table
 
 R = TypeVar("R")
 
+NO_TS = CommitTs(0)
+
 PART_ROWS = 100_000
 """Of the source, about, in a range: seconds of a SELECT."""
 
@@ -86,8 +88,8 @@ class DigestWork:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a comparison works with. `folder`: for its files. `gate`: called before each piece of work; it waits while live delivery is late,
-    and raises what ends the verification. `told`: after each piece, with the report so far."""
+    """What a comparison works with. `folder`: for its files. `gate`: called before each piece of work; it waits while live delivery is
+    late, and raises what ends the verification. `told`: after each piece, with the report so far."""
 
     job: JobSettings
     folder: Folder
@@ -113,7 +115,7 @@ class TableCheck:
     path: str
     report: TableReport = field(init=False)
     differences: list[RowDifference] = field(default_factory=list)
-    _upto_ts: CommitTs = CommitTs(0)
+    _upto_ts: CommitTs = NO_TS
 
     def __post_init__(self) -> None:
         self.report = TableReport(self.name, str(self.table))

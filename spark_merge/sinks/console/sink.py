@@ -61,4 +61,4 @@ def _line(head: Head, tables: Mapping[TableName, Rows]) -> str:
     return f"segment {head.seq} up to {head.upto_ts}  " + ("; ".join(parts) or "no rows")
 
 
-CONSOLE = SinkKind(lambda _: ConsoleSink())
+CONSOLE = SinkKind(lambda _: ConsoleSink(), unreadable="it prints how many rows there are, and keeps none")

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sidecar.core.model import Seq
+import pyarrow as pa
+
+from sidecar.core.model import Seq, TableSchema
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.cut import spread, units
+from spark_merge.readable import Reading
+from spark_merge.sinks.files.reading import read_back
 from spark_merge.sinks.files.writer import FileWriter
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, DeliveredFile, FileFormat, FolderIdentity
 from spark_merge.sinks.folder.output import OutputFolder, segment_of
@@ -44,6 +48,10 @@ class FileSink:
             for seq, file in outcome.note:
                 files[seq].append(file)
         self._output.accept(batch.heads, [segment_of(head, files[head.seq]) for head in batch.heads])
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - files have no index
+        self._output.look()
+        return read_back(self.folder, schema, parts=parts)
 
     def close(self) -> None:
         """Nothing is held."""

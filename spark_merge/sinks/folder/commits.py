@@ -91,7 +91,8 @@ class FolderPositions:
                 self._repeat_for_readers(version.last.segments)
         assert version is not None
         number = version.last.number + 1 if version.last else 0
-        commit = FolderCommit(number, after.owner, self._by, after.accepted and after.accepted.seq, tuple(payload or ()))
+        accepted, segments = after.accepted and after.accepted.seq, tuple(payload or ())
+        commit = FolderCommit(number, after.owner, self._by, accepted, segments, _first(before, version.last, segments))
         if not self._create(commit):
             return Missed.CONFLICT
         if opening:
@@ -198,6 +199,14 @@ def _numbers(folder: Folder) -> list[int]:
     with storage_errors(folder):
         names = storage.list_names(replace(folder, root=folder.path(COMMITS)), deep=False)
     return [int(number) for number in map(seq_of, names) if number is not None]
+
+
+def _first(before: Stored[None] | None, last: FolderCommit | None, segments: Sequence[DeliveredSegment]) -> Seq | None:
+    """The first segment that the output ever accepted."""
+    if last is not None and last.first is not None:
+        return last.first
+    begins = bool(segments) and (before is None or before.state.accepted is None)
+    return segments[0].seq if begins else None
 
 
 def _version(stored: Stored[None] | None) -> FolderVersion | None:

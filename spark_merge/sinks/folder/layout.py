@@ -109,13 +109,15 @@ class FolderIdentity:
 @dataclass(frozen=True, slots=True)
 class FolderCommit:
     """`by`: drawn by the process that made it, so that two who open at once can tell whose it is. `accepted`: the last segment that is
-    accepted from here on. `segments`: those that this one accepts; none: `owner` opened."""
+    accepted from here on. `segments`: those that this one accepts; none: `owner` opened. `first`: the first segment that the output ever
+    accepted, None before it; and where 0.4 or before began the output, for it did not say."""
 
     number: int
     owner: Owner
     by: str
     accepted: Seq | None
     segments: tuple[DeliveredSegment, ...] = ()
+    first: Seq | None = None
 
 
 def table_folder(table: TableName) -> str:
@@ -229,6 +231,7 @@ def commit_to_json(commit: FolderCommit) -> bytes:
             "owner": list(commit.owner),
             "by": commit.by,
             "accepted": commit.accepted,
+            "first": commit.first,
             "segments": [_segment_to_plain(segment) for segment in commit.segments],
         }
     )
@@ -242,7 +245,8 @@ def commit_from_json(data: bytes, *, name: str) -> FolderCommit:
         epoch, incarnation = found["owner"]
         accepted = None if found["accepted"] is None else Seq(int(found["accepted"]))
         segments = tuple(_segment_of(segment, name) for segment in found["segments"])
-        return FolderCommit(int(found["number"]), Owner(int(epoch), int(incarnation)), str(found["by"]), accepted, segments)
+        first = None if found.get("first") is None else Seq(int(found["first"]))
+        return FolderCommit(int(found["number"]), Owner(int(epoch), int(incarnation)), str(found["by"]), accepted, segments, first)
 
 
 def head_to_json(number: int) -> bytes:

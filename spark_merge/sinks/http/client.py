@@ -10,12 +10,14 @@ would take the token elsewhere; proxies of the environment are not asked. No tex
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from random import random
+from typing import NamedTuple
 
 import msgspec
 import stamina
@@ -39,6 +41,9 @@ STEPS = 3
 """Of a request, each within the receiver's timeout: to connect, to send, to read the answer."""
 
 ANSWER_BYTES_MAX = 64 << 10
+LINES_BYTES_MAX = 1 << 30
+"""Of lines that are read back: a receiver gives some at a time, and a row may be as large as TiDB has them."""
+
 REASON_CHARS_MAX = 300
 GZIP_LEVEL = 1
 
@@ -46,7 +51,8 @@ SECRET_KIND = "http"
 PASSES = frozenset({408, 425, 429})
 TOO_LARGE = 413
 
-AFTER, STATE = "Ticdc-Dump-After", "Ticdc-Dump-State"
+AFTER, STATE, READ = "Ticdc-Dump-After", "Ticdc-Dump-State", "Ticdc-Dump-Read"
+LINES_TYPE = "application/x-ndjson"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,14 @@ class Body:
     told: str = "a body"
 
 
+class Answer(NamedTuple):
+    """`text`: of a 409 the reason. `kind`: its Content-Type."""
+
+    status: int
+    text: str
+    kind: str
+
+
 class Client:
     """Several threads may use one. Opens connections when they are needed, and keeps them."""
 
@@ -105,10 +119,12 @@ class Client:
 
     def state(self) -> str | None:
         """What the receiver keeps, letter by letter; None: nothing. Raises SinkError."""
-        status, text = self._asked("GET", {}, None, "asking for its state")
-        if status == 409:
-            raise SinkError(f"{self.receiver}: GET is answered with 409: {text}", hint=_CONTRACT)
-        return text or None
+        return self._got({}, "asking for its state").text or None
+
+    def lines(self, asked: Mapping[str, object]) -> str | None:
+        """Lines that the receiver has, as deploy/HTTP-SINK.md says; None: it gives none back. Raises SinkError."""
+        answer = self._got({READ: json.dumps(asked)}, "asking for its lines", bytes_max=LINES_BYTES_MAX)
+        return answer.text if answer.kind == LINES_TYPE else None
 
     def post(self, body: Body, *, after: str | None, state: str) -> Conflict | None:
         """None: the receiver has the body, and keeps `state`. Raises SinkError."""
@@ -118,8 +134,8 @@ class Client:
         if self.receiver.gzip and data:
             data = gzip.compress(data, GZIP_LEVEL, mtime=0)
             headers["Content-Encoding"] = "gzip"
-        status, text = self._asked("POST", headers, data, f"sending {body.told} of {len(body.data):,} bytes")
-        return Conflict(text) if status == 409 else None
+        answer = self._asked("POST", headers, data, f"sending {body.told} of {len(body.data):,} bytes")
+        return Conflict(answer.text) if answer.status == 409 else None
 
     def close(self) -> None:
         """Never raises. What is asked later connects anew."""
@@ -128,8 +144,16 @@ class Client:
 
     # ---- a request -------------------------------------------------------------------------------------------------------
 
-    def _asked(self, method: str, headers: Mapping[str, str], data: bytes | None, doing: str) -> tuple[int, str]:
-        """The answer, 2xx or 409: status, and its text, of a 409 the reason."""
+    def _got(self, headers: Mapping[str, str], doing: str, *, bytes_max: int = ANSWER_BYTES_MAX) -> Answer:
+        answer = self._asked("GET", headers, None, doing, bytes_max=bytes_max)
+        if answer.status == 409:
+            raise SinkError(f"{self.receiver}: GET is answered with 409: {answer.text}", hint=_CONTRACT)
+        return answer
+
+    def _asked(
+        self, method: str, headers: Mapping[str, str], data: bytes | None, doing: str, *, bytes_max: int = ANSWER_BYTES_MAX
+    ) -> Answer:
+        """2xx or 409."""
         secrets = self._authorization()
         sent = {"User-Agent": "ticdc-dump", "Accept": "application/json", **secrets, **headers}
         attempts = stamina.retry_context(
@@ -138,18 +162,18 @@ class Client:
         try:
             for attempt in attempts:
                 with attempt, may_take(STEPS * self.receiver.timeout_s):
-                    return self._once(method, sent, data, doing)
+                    return self._once(method, sent, data, doing, bytes_max)
         except Passing as error:
             raise SinkError(f"{self.receiver}: {doing}: {error}", hint=_AWAY) from error
         raise AssertionError("it is tried until it is given up")
 
-    def _once(self, method: str, headers: Mapping[str, str], data: bytes | None, doing: str) -> tuple[int, str]:
+    def _once(self, method: str, headers: Mapping[str, str], data: bytes | None, doing: str, bytes_max: int) -> Answer:
         try:
             answer = self._pool.request(
                 method, self.receiver.url, body=data, headers=headers, retries=False, redirect=False, preload_content=False
             )
-            found = answer.read(ANSWER_BYTES_MAX + 1)
-            if len(found) > ANSWER_BYTES_MAX:
+            found = answer.read(bytes_max + 1)
+            if len(found) > bytes_max:
                 answer.close()
             answer.release_conn()
         except LocationValueError as error:
@@ -160,14 +184,16 @@ class Client:
             raise Passing(_one_line(str(error))) from error
         except HTTPError as error:
             raise Passing(_one_line(f"no answer: {error}")) from error
-        return self._meant(answer.status, answer.headers.get("Retry-After"), found.decode(errors="replace"), doing)
+        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return self._meant(Answer(answer.status, found.decode(errors="replace"), kind), answer.headers.get("Retry-After"), doing)
 
-    def _meant(self, status: int, retry_after: str | None, text: str, doing: str) -> tuple[int, str]:
+    def _meant(self, answer: Answer, retry_after: str | None, doing: str) -> Answer:
+        status, text, _ = answer
         if 200 <= status < 300:
-            return status, text
+            return answer
         reason = self._without_secrets(_reason(text))
         if status == 409:
-            return status, reason
+            return answer._replace(text=reason)
         told = f"{status}{f': {reason}' if reason else ''}"
         if status in PASSES or status >= 500:
             raise Passing(told, None if retry_after is None else _seconds(retry_after))

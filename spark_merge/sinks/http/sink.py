@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
+from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task, Unit
+from spark_merge.readable import Reading
 from spark_merge.sinks.fence import check_next
 from spark_merge.sinks.http.client import Receiver, client_of
 from spark_merge.sinks.http.position import ReceiverPositions
+from spark_merge.sinks.http.reading import read_back
 from spark_merge.sinks.http.records import ending_of
 from spark_merge.sinks.http.state import ReceiverState
 from spark_merge.sinks.http.writer import BodyLimits, HttpWriter, mine
@@ -63,6 +68,12 @@ class HttpSink:
                 f"{self.receiver} has accepted {found.accepted}, and the tasks up to {last} are done", hint="start the worker again"
             )
         self._state = found
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - lines have no index
+        state = self._position.look()
+        if state is None or state.accepted is None:
+            return Reading(None, True, ())
+        return read_back(self.receiver, state.accepted, schema, parts=parts)
 
     def close(self) -> None:
         client_of(self.receiver).close()

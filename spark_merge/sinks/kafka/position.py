@@ -66,10 +66,10 @@ class PositionReader:
 
     def ends(self, topic: str, partitions: Sequence[int]) -> tuple[int, ...]:
         """Of each the offset after its last committed record."""
-        return tuple(self._edges(topic, partition)[1] for partition in partitions)
+        return tuple(self.edges(topic, partition)[1] for partition in partitions)
 
     def is_empty(self, topic: str) -> bool:
-        return all(low == high for low, high in (self._edges(topic, number) for number in range(self.partitions(topic))))
+        return all(low == high for low, high in (self.edges(topic, number) for number in range(self.partitions(topic))))
 
     def control(self) -> Control | None:
         """The last state, None where there is none. Raises SinkError."""
@@ -83,7 +83,7 @@ class PositionReader:
         slots_from = {} if partition is None else {partition: start}
         low, back = 0, LOOK_BACK
         if self._seen is None:
-            low, end = self._edges(self.name, CONTROL)
+            low, end = self.edges(self.name, CONTROL)
             self._seen = max(low, end - back)
         while True:
             records = list(self._since({CONTROL: self._seen, **slots_from}))
@@ -110,7 +110,7 @@ class PositionReader:
     def _asked(self, call: Callable[[float], Any], what: str) -> Any:
         return patiently(self._cluster, self._consumer, call, what)
 
-    def _edges(self, topic: str, partition: int) -> tuple[int, int]:
+    def edges(self, topic: str, partition: int) -> tuple[int, int]:
         """The offset of its first record and the one behind its last."""
         place, what = TopicPartition(topic, partition), f"the offsets of {topic}/{partition}"
         edges: tuple[int, int] = self._asked(lambda timeout_s: self._consumer.get_watermark_offsets(place, timeout_s), what)

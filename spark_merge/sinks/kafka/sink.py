@@ -17,14 +17,19 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
+from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.cut import stages
+from spark_merge.readable import Reading
 from spark_merge.sinks.kafka.control_store import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.ending import endings
 from spark_merge.sinks.kafka.output import LIVE, Output
 from spark_merge.sinks.kafka.partitions import verify
 from spark_merge.sinks.kafka.position_records import TopicBatch
+from spark_merge.sinks.kafka.reading import read_back
 from spark_merge.sinks.kafka.topics import partitions_of
 from spark_merge.sinks.kafka.writer import KafkaWriter, TaskPlace
 from spark_merge.sinks.position import PositionKeeper
@@ -35,6 +40,8 @@ FEW_ROWS = 30_000
 SLOTS_FROM_EVERY_BATCHES = 500
 """So often `slots_from` moves to the end of the slots: a task that takes an id reads the slots of at most so many batches."""
 
+REMEDY = "give another log another topic, and dump again; or another position-topic, if both shall write one topic"
+
 ROUTED_MAX = 8
 """Sets of tables whose topics are kept."""
 
@@ -43,8 +50,8 @@ class KafkaSink:
     def __init__(self, output: Output, *, log_id: str) -> None:
         self.output = output
         self._store = ControlStore(output)
-        remedy = "give another log another topic, and dump again; or another position-topic, if both shall write one topic"
-        self._position = PositionKeeper(self._store, log_id=log_id, remedy=remedy)
+        self._log_id = log_id
+        self._position = PositionKeeper(self._store, log_id=log_id, remedy=REMEDY)
         self._slots_from: tuple[int, ...] = ()
         self._batches = 0
         self._routed: dict[tuple[str, str], frozenset[str]] = {}
@@ -83,6 +90,18 @@ class KafkaSink:
                 hint="start the worker again",
             )
         self._position.accept(last, first=batch.heads[0].seq, detail=replace(progress, begun=None))
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - a topic has no index
+        """By connections of its own."""
+        store = ControlStore(self.output)
+        try:
+            state = PositionKeeper(store, log_id=self._log_id, remedy=REMEDY).look()
+            if state is None or state.accepted is None:
+                return Reading(None, True, ())
+            partitions = (state.detail or TopicProgress()).partitions
+            return read_back(self.output, store.reader, state.accepted, partitions, schema, parts=parts)
+        finally:
+            store.close()
 
     def close(self) -> None:
         self._store.close()

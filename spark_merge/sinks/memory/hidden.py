@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from sidecar.core.model import TableSchema
 from spark_merge.contract import RANK_CHUNK, Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
 from spark_merge.cut import spread, units
+from spark_merge.readable import Reading
 from spark_merge.rule import OutputRow
+from spark_merge.sinks.memory.reading import read_back
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import target
 
@@ -43,6 +48,9 @@ class HiddenSink:
             rows = [row for outcome in outcomes for row in to.aside.get((self._owner, outcome.note), ())]
             to.advance(self._owner, batch)
             to.rows += sorted(rows, key=_place)
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - rows are in one list
+        return read_back(self._name, self._log_id, schema, parts=parts)
 
     def close(self) -> None:
         """Nothing is held."""

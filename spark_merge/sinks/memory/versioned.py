@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from sidecar.core.model import TableSchema
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
 from spark_merge.cut import spread, units
+from spark_merge.readable import Reading
+from spark_merge.sinks.memory.reading import read_back
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import target
 
@@ -36,6 +41,9 @@ class VersionedSink:
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
         target(self._name, self._log_id).advance(self._owner, batch)
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - rows are in one list
+        return read_back(self._name, self._log_id, schema, parts=parts)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -34,7 +34,11 @@ def _open(uri: SinkUri) -> Sink:
     return SpoolSink(open_folder(uri.text), log_id=uri.log_id, bounds=read(Bounds, uri.parameters))
 
 
-GRPC = SinkKind(_open, names_of(Bounds, S3_PARAMETERS))
+GRPC = SinkKind(
+    _open,
+    names_of(Bounds, S3_PARAMETERS),
+    unreadable="its rows are where its subscribers keep them, and the spool holds no more than they have yet to receive",
+)
 
 
 def spool_of(sinks: Sequence[str], log: Folder) -> SpoolReader | None:

@@ -20,10 +20,11 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.model import ColumnDefinition, TableName, TableSchema
+from sidecar.core.model import Column, ColumnDefinition, TableName, TableSchema
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.ticdc.ddl_text import action_of
+from spark_merge.decode.canal_json import kind_of
 from spark_merge.encode.go_json import string
 from spark_merge.encode.messages import Architecture, definition_of
 from spark_merge.sinks.storage.layout import schema_path
@@ -135,6 +136,17 @@ def default_text(column: ColumnDefinition) -> str | None:
     if sql.startswith("'"):
         return _ESCAPED.sub(lambda found: {"0": "\0"}.get(found[1], found[1]) if found[1] else "'", sql[1:-1])
     return sql[1:-1] if sql.startswith("(") and sql.endswith(")") else sql
+
+
+def column_of(told: dict[str, Any]) -> Column:
+    """What a column's fields say of its values. Labels are not in files of the classic architecture."""
+    words = str(told["ColumnType"]).lower()
+    kind = kind_of(words)
+    if kind is None:
+        raise ValueError(f"type {words}")
+    scale = int(told.get("ColumnScale") or 0) if kind in ("decimal", "time", "datetime", "timestamp") else 0
+    length = int(told.get("ColumnPrecision") or -1) if words.partition(" ")[0] in ("binary", "bit", "decimal") else -1
+    return Column(str(told["ColumnName"]), kind, length=length, scale=scale, elements=tuple(told.get("ColumnElems") or ()))
 
 
 # ---- JSON as Go's MarshalIndent ------------------------------------------------------------------------------------------

@@ -15,12 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+import pyarrow as pa
+
+from sidecar.core.model import TableSchema
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from sidecar.partition.ids import is_partitioned
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
 from spark_merge.cut import spread, units
 from spark_merge.encode.split import RAW_KEY_VALUES
+from spark_merge.readable import Reading
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import ANOTHER_FOLDER
 from spark_merge.sinks.position import PositionKeeper
@@ -28,6 +32,7 @@ from spark_merge.sinks.storage.commits import StoragePositions
 from spark_merge.sinks.storage.layout import STAGED, staged_by
 from spark_merge.sinks.storage.names import Staged, StorageNames, named
 from spark_merge.sinks.storage.options import StorageOptions
+from spark_merge.sinks.storage.reading import StoredOutput, read_back
 from spark_merge.sinks.storage.writer import StorageWriter
 
 
@@ -66,6 +71,12 @@ class StorageSink:
         appearing = named(names, batch.heads, staged, self._options, date=self._date())
         detail = names.after(appearing.change)
         self._position.accept(Accepted.of(last.manifest), first=first.seq, detail=detail, payload=appearing)
+
+    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - files have no index
+        state = self._position.look()
+        if state is None or state.accepted is None:
+            return Reading(None, True, ())
+        return read_back(StoredOutput(self._folder, self._options, state.detail or StorageNames()), state.accepted, schema, parts=parts)
 
     def close(self) -> None:
         """Nothing is held."""

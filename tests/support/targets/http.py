@@ -6,20 +6,20 @@ that the source's tables were read at; no row goes back. Lines tell DDLs and the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, CommitTs, TableName
 from sidecar.core.progress import progress_from_json
 from sidecar.log.manifest import Manifest
 from sidecar.verify import table_replay
 from sidecar.verify.verify import replay
 from tests.integration.test_ddl_recordings import wrong_in_ticdc
-from tests.support.recorded_target import Case, RecordedLog, Texts
+from tests.support.read_back import read_back
+from tests.support.recorded_target import Case, RecordedLog
 from tests.support.replaying import Stage
 from tests.support.services.http_receiver import HttpReceiver
 from tests.support.targets.target import Place, RecordedSink, Target, numbers
@@ -31,17 +31,12 @@ def target(place: Place) -> Iterator[Target]:
     output = f"recorded{next(numbers)}"
     if not place.amid_schema_changes:
         uri = receiver.uri(output, body_rows="20", body_bytes="30000")
-        yield Target(uri, partial(newest, receiver, output), partial(check, receiver, output))
+        yield Target(uri, read_back(uri), partial(check, receiver, output))
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_replay, "SAMPLES_MAX", 10_000)
         uri = receiver.uri(output, body_rows="500", compression="gzip")
-        yield Target(uri, partial(newest, receiver, output), partial(check_amid_schema_changes, receiver, output))
-
-
-def newest(receiver: HttpReceiver, output: str, schema: TableSchema) -> list[Texts]:
-    sql = 'SELECT "row" FROM newest WHERE output = ? AND "schema" = ? AND "table" = ?'
-    return [tuple(json.loads(row).values()) for (row,) in receiver.query(sql, (f"/{output}", *schema.name))]
+        yield Target(uri, read_back(uri), partial(check_amid_schema_changes, receiver, output))
 
 
 def check_amid_schema_changes(receiver: HttpReceiver, output: str, made: Stage, log: RecordedLog) -> None:

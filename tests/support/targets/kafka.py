@@ -1,5 +1,5 @@
 """The Kafka sink into a real broker: an independent consumer reads what the files sink has, each row once, and of live changes the bytes
-that TiCDC sent. The tables that the consumer keeps end as the truth."""
+that TiCDC sent. The rows that the sink reads back end as the truth."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sidecar.core.model import TableName, TableSchema
+from sidecar.core.model import TableName
 from sidecar.log.storage import open_folder
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.testing.places import Shown
 from tests.support.kafka_feeds import new_topic
-from tests.support.kafka_output import Output, decoded, newest, read_all
-from tests.support.recorded_target import Case, RecordedLog, Texts, deliver
+from tests.support.kafka_output import Output, decoded, read_all
+from tests.support.read_back import read_back
+from tests.support.recorded_target import Case, RecordedLog, deliver
 from tests.support.recordings import recording
 from tests.support.replaying import Stage
 from tests.support.services.kafka import KafkaBroker
@@ -68,17 +69,13 @@ def target(place: Place) -> Iterator[Target]:
         topics = [name for name in broker.admin().list_topics().topics if name.startswith(topic)]
         return decoded(read_all(broker.bootstrap, topics), protocol, schemas)
 
-    def rows(schema: TableSchema) -> list[Texts]:
-        found.append(found[0] if found else consumed())
-        return list(newest(found[0]).get(schema.name, {}).values())
-
     def check(made: Stage, log: RecordedLog) -> None:
+        found = consumed()
         deliver(log.folder, f"file://{place.folder}/files?format=jsonl", seed=0, deaths=0)
-        check_output(found[0], made, place.folder / "files")
-        assert {record.topic for record, _ in found[0].changes} >= ({topic, f"{topic}_shop_customer"} if dispatched else {topic})
+        check_output(found, made, place.folder / "files")
+        assert {record.topic for record, _ in found.changes} >= ({topic, f"{topic}_shop_customer"} if dispatched else {topic})
 
-    found: list[Output] = []
-    yield Target(uri, rows, check)
+    yield Target(uri, read_back(uri), check)
 
 
 def check_output(output: Output, made: Stage, files: Path) -> None:

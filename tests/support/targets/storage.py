@@ -1,6 +1,6 @@
 """The storage sink into a folder, read by a consumer that goes by TiCDC's rules.
 
-- Without schema changes the consumer's tables end as the truth.
+- Without schema changes the rows that the sink reads back end as the truth.
 - Over schema changes the output is a log of rows and statements, which only a database can carry out: it is held against the files sink's
   output of the same log, which others hold against the truth: the same rows of each table in their order, each in the folder of the version
   that the statements before it made, and each statement at its commit_ts.
@@ -17,9 +17,10 @@ from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.log.storage import open_folder
 from sidecar.verify.rows import equal_rows
 from spark_merge.sinks.files.reader import read_output
+from tests.support.read_back import read_back
 from tests.support.recorded_target import Case, RecordedLog, Texts, deliver
 from tests.support.replaying import Stage
-from tests.support.storage_place import Read, ddls_read, output, rows_read, table_at_end
+from tests.support.storage_place import Read, ddls_read, output, rows_read
 from tests.support.storage_reader import Form, Line, Output
 from tests.support.targets.target import Place, RecordedSink, Target
 
@@ -36,11 +37,6 @@ def target(place: Place) -> Iterator[Target]:
     forms = FORMS[:2] if place.amid_schema_changes else FORMS
     parameters, form = forms[place.case.seed % len(forms)]
     uri = f"file://{place.folder}/out?{parameters}"
-    there: list[Output] = []
-
-    def rows(schema: TableSchema) -> list[Texts]:
-        there[:] = there or [output(uri, form)]
-        return table_at_end(there[0], schema)
 
     def check(made: Stage, log: RecordedLog) -> None:
         found = output(uri, form)
@@ -51,7 +47,7 @@ def target(place: Place) -> Iterator[Target]:
             assert found.checkpoint >= made.recording.end_ts
             assert not [path for path in found.files if path.startswith(MARK_TABLE.schema)]
 
-    yield Target(uri, rows, check)
+    yield Target(uri, read_back(uri), check)
 
 
 def check_log(there: Output, made: Stage, log: RecordedLog, folder: Path) -> None:

@@ -1,0 +1,297 @@
+"""A table's rows in an output that keeps rows of all times: what they are in the table's present columns.
+
+An **era** lies between two DDLs of the table. It is worked out backwards from the present schema, by the statements alone: an output
+tells its DDLs, and seldom what its tables were.
+
+    CREATE, TRUNCATE, DROP, of a name that the table takes   rows from before are not the table's: its first era begins here
+    RENAME, EXCHANGE PARTITION                               another name before; rows that came with no change event: unreadable
+    ADD, DROP, RENAME, CHANGE, MODIFY COLUMN                 a column's rows from before are under another name, or have the default
+    DROP, TRUNCATE PARTITION, another handle key,            rows from before cannot be read: which of them are still there, or which
+    a statement that is not understood                       row one replaces, is not in the output
+
+A DDL comes after the rows of its commit_ts. What reads rows of an era raises, if there are any, what this module says of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema, lowered
+from sidecar.errors import SinkError, UnsupportedDdl
+from sidecar.log.manifest import DdlRecord
+from spark_merge.ddl.columns import added_column
+from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.names import table_of
+from spark_merge.ddl.parser import parsed
+from spark_merge.ddl.statement import ColumnChange, ColumnWord, Partitions, Statement, StatementKind
+from spark_merge.decode.values import UnfitValue, from_texts
+from spark_merge.decode.zone import ServerZone
+
+TS_MAX = CommitTs((1 << 63) - 1)
+
+WAY_OUT = "deliver to a new output and dump the table into it: an output whose rows of this table are all younger can be read"
+
+_UTC = ServerZone()
+_BY_NUMBER = frozenset({"enum", "set", "binary"})
+"""Kinds whose values formats write by what the column was: by number, or without padding."""
+_OF_LENGTH = frozenset({"decimal", "time", "datetime", "timestamp", "binary"})
+"""Kinds whose canonical text has the column's length or scale in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormerColumn:
+    """Of a column of the present schema: what it was called; None: it was added since, and older rows have `existing`. `redefined`: the
+    last later statement that may have made its values others, `defaulted` one that gave it another default; empty for none."""
+
+    column: Column
+    name: str | None
+    existing: str | None = None
+    redefined: str = ""
+    defaulted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """Rows of the table `name` with `after_ts < commit_ts <= upto_ts`. `columns`: one for each of the present `schema`, in its order.
+    `unreadable`: why these rows cannot be read, empty if they can."""
+
+    schema: TableSchema
+    name: TableName
+    after_ts: CommitTs
+    upto_ts: CommitTs
+    columns: tuple[FormerColumn, ...]
+    unreadable: str = ""
+
+    def has(self, name: TableName, commit_ts: int) -> bool:
+        return self.after_ts < commit_ts <= self.upto_ts and name.folded() == self.name.folded()
+
+    def check(self) -> None:
+        """Raises SinkError where its rows cannot be read."""
+        if self.unreadable:
+            raise _refused(self.schema.name, self.unreadable)
+
+    def former_schema(self) -> TableSchema:
+        """What rows are decoded by where they do not tell their types: of the present kinds, without columns that were dropped since.
+        Raises SinkError where a statement may have changed what a value is written as."""
+        self.check()
+        there = [one for one in self.columns if one.name is not None]
+        for one in there:
+            if one.redefined and one.column.kind in _BY_NUMBER:
+                raise _refused(self.schema.name, f"rows of column {one.column.name} are from before {one.redefined!r}")
+        names = {one.column.name: one.name for one in there if one.name is not None}
+        if added := [name for name in self.schema.key if name not in names]:
+            raise _refused(self.schema.name, f"its key has column {added[0]}, which older rows do not have")
+        columns = tuple(replace(one.column, name=names[one.column.name]) for one in there)
+        return TableSchema(self.name, columns, tuple(names[name] for name in self.schema.key))
+
+    def decoded(self) -> Era:
+        """As it is for rows whose decoding has told what became of their values."""
+        return replace(self, columns=tuple(replace(one, redefined="") for one in self.columns))
+
+    def present(self, rows: Mapping[str, pa.Array], count: int, *, types: Mapping[str, Column] | None = None) -> list[pa.Array]:
+        """The columns of `schema`, of `count` rows. `rows`: canonical text by the era's names. `types`: what these were, where the output
+        tells. Raises SinkError for a value that is not known to be the same in the present type."""
+        self.check()
+        return [self._column(one, rows, count, types) for one in self.columns]
+
+    def _column(self, one: FormerColumn, rows: Mapping[str, pa.Array], count: int, types: Mapping[str, Column] | None) -> pa.Array:
+        if one.name is None:
+            return pa.repeat(pa.scalar(one.existing, pa.string()), count)
+        if one.name not in rows:
+            raise _refused(
+                self.schema.name, f"rows up to {self.upto_ts} have no column {one.name}, and no DDL of the output tells since when"
+            )
+        if types is not None:
+            return self._converted(one, rows[one.name], types[one.name])
+        if one.redefined:
+            raise _refused(self.schema.name, f"rows of column {one.column.name} are from before {one.redefined!r}")
+        return rows[one.name]
+
+    def _converted(self, one: FormerColumn, texts: pa.Array, before: Column) -> pa.Array:
+        same = before.kind == one.column.kind and before.kind not in _OF_LENGTH
+        way = Conversion.UNCHANGED if same else conversion(before, one.column)
+        try:
+            if way is Conversion.PADDED:
+                return from_texts(texts, one.column, _UTC)
+            if way is not None and before.kind == "year" and one.column.kind in ("int", "uint"):
+                return pc.cast(pc.cast(texts, pa.int64()), pa.string())
+        except (UnfitValue, pa.ArrowInvalid) as error:
+            raise _refused(self.schema.name, f"column {one.column.name}: {error}") from error
+        if way is None:
+            by = f"before {one.redefined!r}" if one.redefined else f"of type {before.kind}"
+            raise _refused(self.schema.name, f"rows of column {one.column.name} are from {by}, which may have made other values of them")
+        return texts
+
+
+def eras(schema: TableSchema, ddls: Sequence[DdlRecord]) -> tuple[Era, ...]:
+    """The last one first; between them they have every row of the table. `ddls`: all of the output, of any table, in any order; one may be
+    there several times."""
+    walk = _Backwards(schema)
+    in_order = sorted(dict.fromkeys(ddls), key=attrgetter("commit_ts"), reverse=True)
+    for commit_ts, records in groupby(in_order, key=attrgetter("commit_ts")):
+        if not walk.passed(commit_ts, list(records)):
+            break
+    else:
+        walk.ended(CommitTs(0))
+    return tuple(walk.found)
+
+
+def era_of(found: Sequence[Era], name: TableName, commit_ts: int) -> Era | None:
+    """None: the row is of no table, or of another one."""
+    return next((one for one in found if one.has(name, commit_ts)), None)
+
+
+def _refused(table: TableName, why: str) -> SinkError:
+    return SinkError(f"{table} cannot be read back: {why}", hint=WAY_OUT)
+
+
+class _Backwards:
+    def __init__(self, schema: TableSchema) -> None:
+        self._schema = schema
+        self._name, self._upto_ts = schema.name, TS_MAX
+        self._columns = tuple(FormerColumn(column, column.name) for column in schema.columns)
+        self._unreadable = ""
+        indexes = schema.definition.indexes if schema.definition else ()
+        self._has_primary = schema.definition is None or any(index.primary for index in indexes)
+        self.found: list[Era] = []
+
+    def ended(self, after_ts: CommitTs) -> None:
+        self.found.append(Era(self._schema, self._name, after_ts, self._upto_ts, self._columns, self._unreadable))
+        self._upto_ts = after_ts
+
+    def passed(self, commit_ts: CommitTs, records: Sequence[DdlRecord]) -> bool:
+        """Those of one moment. False: the table begins with them."""
+        read = [_read(record, self._name) for record in records if record.query]
+        own = [one for one in read if isinstance(one, Statement) and self._is_about(one)]
+        not_read = [one for one in read if isinstance(one, str)]
+        if not own and not not_read:
+            return True
+        self.ended(commit_ts)
+        moving = [one for one in own if one.moves and one.kind in (StatementKind.RENAME, StatementKind.ALTER_TABLE)]
+        sources = [(one, source) for one in moving if (source := _source(one, self._name)) is not None]
+        if any(one.kind in _BEGIN for one in own) or (moving and not sources):
+            return False
+        self._unreadable = next(iter(not_read), self._unreadable)
+        if sources:
+            self._renamed(*sources[0])
+        for one in own:
+            if one not in moving or (sources and one == sources[0][0]):
+                self._change(one)
+        return True
+
+    def _is_about(self, statement: Statement) -> bool:
+        if statement.kind is StatementKind.DROP_SCHEMA:
+            return lowered(self._name.schema) in map(lowered, statement.schemas())
+        return self._name.folded() in {name.folded() for name in _changed(statement)}
+
+    def _renamed(self, statement: Statement, source: TableName) -> None:
+        own_name = source.folded() == self._name.folded()  # `RENAME TABLE t TO other.t`, told for the schema `other`
+        if own_name or (source in statement.assumed and not set(statement.tables()) <= statement.assumed):
+            self._unreadable = f"{statement.text!r} does not tell of which schema the table was"
+        self._name = source
+
+    def _change(self, statement: Statement) -> None:
+        if statement.partitions is Partitions.ROWS_LEAVE:
+            self._unreadable = f"{statement.text!r} moved rows without a change event of each"
+        if self._changes_key(statement):
+            self._unreadable = f"{statement.text!r} may have changed the handle key"
+        if statement.changes:
+            self._columns = tuple(self._before(one, statement) for one in self._columns)
+
+    def _changes_key(self, statement: Statement) -> bool:
+        text = statement.text.upper()
+        if statement.kind is not StatementKind.ALTER_TABLE and self._has_primary:
+            return False
+        if re.search(r"\bPRIMARY\b", text):
+            return True
+        key = set(map(lowered, self._schema.key))
+        of_key = any(one.word is not ColumnWord.DEFAULT and lowered(one.after) in key for one in statement.changes)
+        return not self._has_primary and (of_key or re.search(r"\bUNIQUE\b|\bDROP\s+(INDEX|KEY)\b", text) is not None)
+
+    def _before(self, one: FormerColumn, statement: Statement) -> FormerColumn:
+        if one.name is None:
+            return one
+        change = _last_change(statement, one.name)
+        if change is None:
+            return one
+        match change.word:
+            case ColumnWord.ADD:
+                return self._added(one, statement)
+            case ColumnWord.RENAME:
+                return replace(one, name=change.before)
+            case ColumnWord.CHANGE:
+                return replace(one, name=change.before, redefined=one.redefined or statement.text)
+            case ColumnWord.MODIFY:
+                return replace(one, redefined=one.redefined or statement.text)
+            case ColumnWord.DEFAULT:
+                return replace(one, defaulted=one.defaulted or statement.text)
+            case ColumnWord.DROP:
+                return one
+
+    def _added(self, one: FormerColumn, statement: Statement) -> FormerColumn:
+        effect = added_column(one.column, self._schema)
+        later = one.redefined or ("" if self._schema.layout else one.defaulted)
+        why = effect.unknown or (f"a default that {later!r} may have changed" if later else "")
+        if why:
+            self._unreadable = self._unreadable or f"rows from before {statement.text!r} have {why} in column {one.column.name}"
+        return replace(one, name=None, existing=effect.existing)
+
+
+_BEGIN = frozenset(
+    {
+        StatementKind.CREATE_TABLE, StatementKind.CREATE_LIKE, StatementKind.TRUNCATE, StatementKind.DROP_TABLE, StatementKind.DROP_SCHEMA,
+    }
+)  # fmt: skip
+
+
+def _read(record: DdlRecord, name: TableName) -> Statement | str | None:
+    """A text: why a statement that may concern the table is not understood."""
+    try:
+        return _parsed(record.query, record.schema)
+    except UnsupportedDdl as error:
+        told = TableName(record.schema, record.table).folded()
+        about = told in (name.folded(), TableName(name.schema, "").folded()) or lowered(name.table) in lowered(record.query)
+        return error.message if about else None
+
+
+@lru_cache(4096)
+def _parsed(text: str, schema: str) -> Statement:
+    return parsed(text, schema)
+
+
+def _changed(statement: Statement) -> Iterator[TableName]:
+    """The tables that it makes, ends or changes, by their names after it; of RENAME those before it, too."""
+    if statement.moves and statement.kind is not StatementKind.CREATE_LIKE:
+        for move in statement.moves:
+            yield from move
+    elif statement.kind is StatementKind.DROP_TABLE:
+        yield from statement.tables()
+    elif (table := table_of(statement)) is not None:
+        yield table
+
+
+def _source(statement: Statement, name: TableName) -> TableName | None:
+    """What the table of this name was called before; None: it had another table's name then, or was not there."""
+    found = name
+    for before, after in reversed(statement.moves):
+        if after.folded() == found.folded():
+            found = before
+        elif before.folded() == found.folded():
+            return None
+    return found
+
+
+def _last_change(statement: Statement, name: str) -> ColumnChange | None:
+    """That made the column which has this name after the statement. A name that it drops and adds is added."""
+    own = [one for one in statement.changes if lowered(one.after) == lowered(name) and one.word is not ColumnWord.DROP]
+    making = [one for one in own if one.word is not ColumnWord.DEFAULT]
+    found = making or own
+    return found[-1] if found else None

@@ -1,0 +1,113 @@
+"""Reading a files sink's rows back (spark_merge/readable.py): JSON lines and Parquet files, by the accepted segments and the files that
+they name.
+
+- The position is that of the last commit; of what came after it no file is read. So the rows are exactly those of the position.
+- Rows from before a schema change are mapped by the DDLs in the output (ddl/eras.py). A Parquet file has its columns' types besides.
+- An output whose first segments were removed by somebody else is not read: its rows would be fewer, and nothing would say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sidecar.core.model import Seq, TableSchema
+from sidecar.errors import SinkError
+from sidecar.log import storage
+from sidecar.log.manifest import DdlRecord
+from sidecar.log.storage import Folder
+from spark_merge.ddl.eras import Era, era_of, eras
+from spark_merge.readable import Reading, RowsRead
+from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.files.parquet_rows import parquet_rows
+from spark_merge.sinks.files.reader import read_segments
+from spark_merge.sinks.folder.commits import accepted_by, last_commit
+from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, ddls_from_json
+from spark_merge.sinks.json_rows import json_rows, line_blocks
+from spark_merge.sinks.row_versions import spread_over
+
+_RESTORE = "restore the folder, or deliver to a new one and dump again"
+_SHORTENED = "deliver to a new folder and dump again: an output that others shorten cannot be compared"
+
+
+def read_back(folder: Folder, schema: TableSchema, *, parts: int) -> Reading:
+    """Raises SinkError."""
+    last = last_commit(folder)
+    accepted = accepted_by(folder, last)
+    if accepted is None:
+        return Reading(None, True, ())
+    segments = _segments(folder, accepted.seq, () if last is None else last.segments)
+    if last is not None and last.first is not None and segments[0].seq > last.first:
+        raise SinkError(
+            f"{folder}: segments {last.first} to {segments[0].seq - 1} were removed by somebody, with the rows that they brought",
+            hint=_SHORTENED,
+        )
+    if (last is None or last.first is None) and segments[0].seq:
+        raise SinkError(
+            f"{folder} begins with segment {segments[0].seq}, and ticdc-dump 0.4 or before, which began it, did not record whether it had"
+            " earlier ones",
+            hint=_SHORTENED,
+        )
+    found = eras(schema, _ddls(folder, segments))
+    files = [
+        (file, era)
+        for segment in segments
+        for file in segment.files
+        if file.from_log + file.from_dump and (era := era_of(found, file.table, segment.upto_ts)) is not None
+    ]
+    for _, era in files:
+        era.check()
+    groups = spread_over(files, lambda one: one[0].from_log + one[0].from_dump, parts)
+    return Reading(accepted, True, tuple(FilesPart(folder, group) for group in groups))
+
+
+def _segments(folder: Folder, accepted: Seq, last: Sequence[DeliveredSegment]) -> list[DeliveredSegment]:
+    """Those up to the position. What the last commit accepted may be yet to be repeated for readers."""
+    there = {segment.seq: segment for segment in [*read_segments(folder), *last] if segment.seq <= accepted}
+    for before, after in pairwise([*sorted(there), accepted + 1]):
+        if after != before + 1:
+            raise SinkError(f"{folder}: segment {before + 1} is missing, {accepted} is accepted", hint=_RESTORE)
+    if not there:
+        raise SinkError(f"{folder}: no segment is there, {accepted} is accepted", hint=_RESTORE)
+    return [there[seq] for seq in sorted(there)]
+
+
+def _ddls(folder: Folder, segments: Sequence[DeliveredSegment]) -> list[DdlRecord]:
+    paths = [segment.ddl for segment in segments if segment.ddl is not None]
+    with storage_errors(folder):
+        found = storage.read_files(folder, paths)
+    if missing := set(paths) - found.keys():
+        raise _gone(folder, min(missing))
+    return [ddl for path, data in found.items() for ddl in ddls_from_json(data, name=f"{folder}/{path}")]
+
+
+def _gone(folder: Folder, path: str) -> SinkError:
+    return SinkError(f"{folder}/{path} is gone, and its segment is accepted", hint=_RESTORE)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesPart:
+    """Some files of one table, each of an era."""
+
+    folder: Folder
+    files: tuple[tuple[DeliveredFile, Era], ...]
+
+    def __call__(self) -> Iterator[RowsRead]:
+        for file, era in self.files:
+            place = f"{self.folder}/{file.path}"
+            try:
+                with storage_errors(place):
+                    yield from self._rows(file, era)
+            except SinkError as error:
+                raise SinkError(f"{place}: {error.message}", hint=error.hint) from error
+
+    def _rows(self, file: DeliveredFile, era: Era) -> Iterator[RowsRead]:
+        try:
+            with storage.open_to_read(self.folder, file.path) as data:
+                if file.path.endswith(".jsonl"):
+                    yield from (rows for lines in line_blocks(data) if (rows := json_rows(lines, era)) is not None)
+                else:
+                    yield from parquet_rows(data, era)
+        except storage.Absent as error:
+            raise _gone(self.folder, file.path) from error

@@ -1,0 +1,93 @@
+"""Reading a receiver's rows back (spark_merge/readable.py), where it gives its lines back as deploy/http/receiver.py does.
+
+    GET with Ticdc-Dump-Read: {…}     the lines' numbers up to a segment; or lines of a kind and table after a number, some at a time
+
+The contract does not ask this of a receiver. One that passes over the header answers with its state, and cannot be read. The rows are those
+of the segments up to the position, which is read first: so they are exactly its.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.errors import SinkError
+from sidecar.log.manifest import DdlRecord
+from sidecar.process.progress import progressed
+from spark_merge.contract import Accepted
+from spark_merge.ddl.eras import Era, eras
+from spark_merge.readable import Reading, RowsRead
+from spark_merge.sinks.http.client import Receiver, client_of
+from spark_merge.sinks.json_rows import json_rows, split_by_era
+
+
+def read_back(receiver: Receiver, accepted: Accepted, schema: TableSchema, *, parts: int) -> Reading:
+    """Raises SinkError."""
+    found: dict[str, Any] = _decoded(receiver, _asked(receiver, {"seq": accepted.seq}))
+    first, last = found.get("first"), found.get("last")
+    if not isinstance(first, int) or not isinstance(last, int):
+        raise SinkError(f"{receiver} has accepted segment {accepted.seq}, and has no lines", hint=_RESTORE)
+    told = _pages(receiver, {"after": first - 1, "upto": last, "kind": "ddl"})
+    found_eras = eras(schema, [_ddl(receiver, line) for page in told for line in page.splitlines()])
+    edges = sorted({first - 1 + (last - first + 1) * number // parts for number in range(parts + 1)})
+    names = dict.fromkeys(era.name for era in found_eras)
+    read = (ReceiverPart(receiver, found_eras, name, *edge) for name in names for edge in pairwise(edges))
+    return Reading(accepted, True, tuple(read))
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverPart:
+    """Lines of the table `name` after line `after` up to line `upto`."""
+
+    receiver: Receiver
+    eras: tuple[Era, ...]
+    name: TableName
+    after: int
+    upto: int
+
+    def __call__(self) -> Iterator[RowsRead]:
+        asked = {"after": self.after, "upto": self.upto, "kind": "row", "schema": self.name.schema, "table": self.name.table}
+        for page in _pages(self.receiver, asked):
+            for lines, era in split_by_era(page, self.eras):
+                if (rows := json_rows(lines, era)) is not None:
+                    yield rows
+
+
+_RESTORE = "restore what the receiver had, or name another output and dump again"
+
+
+def _asked(receiver: Receiver, asked: Mapping[str, object]) -> str:
+    found = client_of(receiver).lines(asked)
+    if found is None:
+        raise SinkError(
+            f"{receiver} cannot be read back: it does not answer GET with Ticdc-Dump-Read",
+            hint="let it give its lines back as deploy/http/receiver.py does (deploy/HTTP-SINK.md), or leave this sink out with --sink",
+        )
+    progressed()
+    return found
+
+
+def _pages(receiver: Receiver, asked: Mapping[str, object]) -> Iterator[bytes]:
+    """Lines without their numbers."""
+    after = asked["after"]
+    while found := _asked(receiver, {**asked, "after": after}):
+        numbered = [line.partition(" ") for line in found.split("\n")[:-1]]
+        after = int(numbered[-1][0])
+        yield "".join(f"{line}\n" for _, _, line in numbered).encode()
+
+
+def _ddl(receiver: Receiver, line: bytes) -> DdlRecord:
+    found = _decoded(receiver, line.decode())
+    return DdlRecord(CommitTs(int(found["commit_ts"])), found["schema"], found["table"], found["query"])
+
+
+def _decoded(receiver: Receiver, line: str) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise SinkError(f"{receiver} answers with a line that is none of ours: {error}", hint=_RESTORE) from error

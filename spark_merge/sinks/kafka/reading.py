@@ -1,0 +1,223 @@
+"""Reading a Kafka sink's rows back (spark_merge/readable.py): slices of the partitions of each topic that the table's rows are in.
+
+    position ─► DDLs (partition 0 of each topic) ─► eras ─► topics of the names that the table had ─► slices of their partitions
+
+- The position comes first, and the header of each record says of which segment it is: so the rows are exactly those of the position. A
+  record without the header is TiCDC's own, from before the sink continued its topic.
+- The last slice of a partition ends at the resolved mark of the position, so it has all of it, also what is yet to become visible.
+- A partition that has lost its first records is not read: its rows would be fewer, and nothing would say so.
+- Rows from before a schema change are read by the present types; in the messages there are no others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from sidecar.codecs.contract import Codec
+from sidecar.codecs.registry import CARRIERS, codec_for
+from sidecar.core.model import Change, Ddl, Envelope, Lane, Message, Seq, TableName, TableSchema
+from sidecar.errors import FeedError, SinkError
+from sidecar.log.manifest import DdlRecord
+from sidecar.process.progress import progressed
+from spark_merge.contract import Accepted
+from spark_merge.ddl.eras import Era, eras
+from spark_merge.readable import Reading, RowsRead
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, passing, raised
+from spark_merge.sinks.kafka.ending import HEADER
+from spark_merge.sinks.kafka.output import Output
+from spark_merge.sinks.kafka.position import PositionReader
+from spark_merge.sinks.message_rows import StoredChange, form_of, message_rows
+
+MESSAGES_AT_ONCE = 10_000
+_MARK, _DDL, _ROWS = "resolved", ("ddl", ""), ("log", "dump", "")
+_RESTORE = "deliver to a new topic and dump again: a topic that is shortened cannot be compared (cleanup.policy=delete, retention.ms)"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSlice:
+    """Records from offset `start` on, up to `end`; with `mark` to the resolved mark of that segment, wherever it is."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    mark: Seq | None = None
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+def read_back(
+    output: Output, reader: PositionReader, accepted: Accepted, partitions: Mapping[str, int], schema: TableSchema, *, parts: int
+) -> Reading:
+    """`partitions`: by topic, as written. Raises SinkError."""
+    current = {output.topic, output.router.topic(schema.name)}
+    ddls = [
+        ddl
+        for topic in sorted(partitions)
+        for ddl in _ddls(output, _whole(reader, topic, 0, accepted.seq if topic in current else None), accepted.seq)
+    ]
+    found = eras(schema, ddls)
+    topics = {topic for era in found if (topic := output.router.topic(era.name)) in partitions}
+    whole = [
+        _whole(reader, topic, number, accepted.seq if topic in current else None)
+        for topic in sorted(topics)
+        for number in range(partitions[topic])
+    ]
+    records = sum(one.end - one.start for one in whole)
+    pieces = [piece for one in whole for piece in _cut(one, max(1, round(parts * (one.end - one.start) / max(1, records))))]
+    form = form_of(schema.columns, output.router.hashing.zone, unsigned_zeros=CARRIERS[output.protocol].unsigned_zeros)
+    return Reading(accepted, True, tuple(KafkaPart(output, found, accepted.seq, piece) for piece in pieces), form)
+
+
+def _whole(reader: PositionReader, topic: str, partition: int, mark: Seq | None) -> TopicSlice:
+    low, high = reader.edges(topic, partition)
+    if low:
+        raise SinkError(f"topic {topic}/{partition} has lost its records before offset {low}", hint=_RESTORE)
+    return TopicSlice(topic, partition, low, high, mark)
+
+
+def _cut(whole: TopicSlice, count: int) -> Iterator[TopicSlice]:
+    edges = [whole.start + (whole.end - whole.start) * number // count for number in range(count + 1)]
+    for number, (start, end) in enumerate(pairwise(edges)):
+        last = number == count - 1
+        if start < end or (last and whole.mark is not None):
+            yield TopicSlice(whole.topic, whole.partition, start, end, whole.mark if last else None)
+
+
+def _ddls(output: Output, piece: TopicSlice, accepted: Seq) -> Iterator[DdlRecord]:
+    codec = _codec(output)
+    for batch in _batches(output, piece):
+        for record in batch:
+            if record.seq <= accepted and record.kind in _DDL:
+                yield from (
+                    DdlRecord(found.commit_ts, found.schema, found.table, found.query)
+                    for found in _envelopes(codec, piece, record)
+                    if isinstance(found, Ddl)
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaPart:
+    output: Output
+    eras: tuple[Era, ...]
+    accepted: Seq
+    piece: TopicSlice
+
+    def __call__(self) -> Iterator[RowsRead]:
+        codec, places = _codec(self.output), _Places(self.eras)
+        for batch in _batches(self.output, self.piece):
+            by_era: dict[int, list[StoredChange]] = {}
+            for record in batch:
+                if record.seq <= self.accepted and record.kind in _ROWS:
+                    for found in _envelopes(codec, self.piece, record):
+                        if isinstance(found, Change) and (number := places.number(found)) is not None:
+                            by_era.setdefault(number, []).append(StoredChange(found, record.kind == "dump"))
+            for number, changes in by_era.items():
+                zone = self.output.router.hashing.zone
+                yield from message_rows(changes, self.eras[number], protocol=self.output.protocol, time_zone=zone)
+
+
+class _Places:
+    """The number of a change's era. A topic has millions of changes and few tables."""
+
+    def __init__(self, found: Sequence[Era]) -> None:
+        self._eras = found
+        self._by_name: dict[tuple[str, str], list[tuple[int, Era]]] = {}
+
+    def number(self, change: Change) -> int | None:
+        place = change.schema, change.table
+        if (own := self._by_name.get(place)) is None:
+            folded = TableName(*place).folded()
+            own = self._by_name[place] = [(number, era) for number, era in enumerate(self._eras) if era.name.folded() == folded]
+        return next((number for number, era in own if era.after_ts < change.commit_ts <= era.upto_ts), None)
+
+
+# ---- records ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """`kind`: the first word of the header; empty for TiCDC's own, whose `seq` is -1."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    kind: str
+    seq: int
+
+
+def _codec(output: Output) -> Codec:
+    return codec_for(output.protocol, tidb_extension=True, compression="")
+
+
+def _envelopes(codec: Codec, piece: TopicSlice, record: _Record) -> Sequence[Envelope]:
+    try:
+        return codec.envelopes(Message(Lane(str(piece)), record.offset, record.key, record.value))
+    except FeedError as error:
+        raise SinkError(f"topic {piece}, offset {record.offset}: {error.message}", hint=error.hint) from error
+
+
+def _batches(output: Output, piece: TopicSlice) -> Iterator[list[_Record]]:
+    if piece.start >= piece.end and piece.mark is None:
+        return
+    consumer: Any = output.cluster.connect(
+        Consumer,
+        {
+            "group.id": output.position_topic,
+            "enable.auto.commit": "false",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": "true",
+            "auto.offset.reset": "error",
+        },
+    )
+    try:
+        consumer.assign([TopicPartition(piece.topic, piece.partition, piece.start)])
+        yield from _consumed(consumer, output, piece)
+    finally:
+        consumer.close()
+
+
+def _consumed(consumer: Any, output: Output, piece: TopicSlice) -> Iterator[list[_Record]]:
+    until_s = time.monotonic() + OUTAGE_MAX_S
+    while True:
+        found, ended = [], False
+        for message in consumer.consume(MESSAGES_AT_ONCE, timeout=0.2):
+            error = message.error()
+            if error is None:
+                record = _record(message)
+                ended = ended or (record.offset >= piece.end if piece.mark is None else record.kind == _MARK and record.seq >= piece.mark)
+                if not ended:
+                    found.append(record)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended = ended or (piece.mark is None and message.offset() >= piece.end)
+            elif not passing(error):
+                raise raised(error, f"topic {piece}")
+        if found:
+            progressed()
+            until_s = time.monotonic() + OUTAGE_MAX_S
+            yield found
+        if ended:
+            return
+        if time.monotonic() > until_s:
+            raise SinkError(
+                f"Kafka at {output.cluster.brokers} has nothing of topic {piece} up to {_upto(piece)} for {OUTAGE_MAX_S:.0f} s",
+                hint="start the brokers; a transaction that a dead worker left open ends within ten minutes; a topic that was made again"
+                " does not have its records: deliver to a new one and dump again",
+            )
+
+
+def _upto(piece: TopicSlice) -> str:
+    return f"offset {piece.end}" if piece.mark is None else f"the resolved mark of segment {piece.mark}"
+
+
+def _record(message: Any) -> _Record:
+    words = next((value.split() for name, value in message.headers() or () if name == HEADER), None)
+    kind, seq = ("", -1) if words is None else (words[0].decode(), int(words[1]))
+    return _Record(message.offset(), message.key(), message.value(), kind, seq)

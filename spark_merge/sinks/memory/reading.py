@@ -1,0 +1,58 @@
+"""Reading a twin's rows back (spark_merge/readable.py). Rows that a batch shows before it is accepted are left out. The versioned kind has
+none but the newest: there they are as of a later position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sidecar.core.model import TableSchema
+from sidecar.errors import SinkError
+from spark_merge.contract import Accepted
+from spark_merge.readable import Reading, RowsRead, Versions
+from spark_merge.rule import OutputRow
+from spark_merge.sinks.memory.target import target
+
+
+def read_back(name: str, log_id: str, schema: TableSchema, *, parts: int) -> Reading:
+    to = target(name, log_id)
+    with to.lock:
+        accepted, exact = to.accepted, not to.newest
+    found = tuple(TwinPart(name, log_id, schema, accepted, number, parts) for number in range(parts))
+    return Reading(accepted, exact, found if accepted is not None or not exact else ())
+
+
+@dataclass(frozen=True, slots=True)
+class TwinPart:
+    """Every `of`-th row, from `number` on. In this process alone."""
+
+    name: str
+    log_id: str
+    schema: TableSchema
+    accepted: Accepted | None
+    number: int
+    of: int
+
+    def __call__(self) -> Iterator[RowsRead]:
+        to = target(self.name, self.log_id)
+        with to.lock:
+            upto = -1 if self.accepted is None else self.accepted.seq
+            rows = [*(row for row in to.rows if row.seq <= upto), *to.newest.values()]
+        own = [row for row in rows if row.table == self.schema.name][self.number :: self.of]
+        if own:
+            yield self._rows_read(own)
+
+    def _rows_read(self, own: list[OutputRow]) -> RowsRead:
+        images = [(row.before if row.after is None else row.after) or () for row in own]
+        names = self.schema.column_names()
+        if any(len(image) != len(names) for image in images):
+            raise SinkError(
+                f"{self.schema.name} cannot be read back: the twin has rows of other columns than {', '.join(names)}",
+                hint="twins keep no schema changes: use another target",
+            )
+        rows = pa.table({name: pa.array([image[place] for image in images], pa.string()) for place, name in enumerate(names)})
+        commit_ts = pa.array([row.commit_ts for row in own], pa.int64())
+        rank = pa.array([row.rank for row in own], pa.int32())
+        return RowsRead(rows, Versions(commit_ts, rank, pa.array([row.after is None for row in own])))

@@ -1,0 +1,100 @@
+"""Messages of TiCDC's protocols back to rows: what the Kafka sink and the storage sink's canal-json hold.
+
+The log's own decoders read them (spark_merge/decode). An update that changes the handle key is one message there, and two rows here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import Change, Column, Rank
+from sidecar.errors import FeedError, SinkError
+from spark_merge.ddl.eras import WAY_OUT, Era
+from spark_merge.decode.rows import decode
+from spark_merge.decode.zone import ServerZone
+from spark_merge.encode.block import image_columns, of_changes
+from spark_merge.encode.zone import UTC, local_texts, zone_of
+from spark_merge.readable import RowForm, RowsRead, Versions
+from spark_merge.sinks.row_versions import ranks, rows_read
+
+
+class StoredChange(NamedTuple):
+    change: Change
+    from_dump: bool = False
+
+
+def message_rows(changes: Sequence[StoredChange], era: Era, *, protocol: str, time_zone: str) -> Iterator[RowsRead]:
+    """`changes`: all of `era`. `time_zone`: in which TIMESTAMPs were written. Raises SinkError."""
+    if not changes:
+        return
+    schema = era.former_schema()
+    try:
+        rows = decode(
+            _as_logged([one.change for one in changes], era),
+            codec=protocol,
+            schemas={era.name: schema},
+            server_tz=ServerZone(time_zone, "first"),
+            whole=False,
+        )
+    except FeedError as error:
+        raise SinkError(f"{era.schema.name} cannot be read back: {error.message}", hint=WAY_OUT) from error
+    from_dump = pa.array([one.from_dump for one in changes])
+    for batch in rows.combine_chunks().to_batches():
+        block = of_changes(schema, 0, batch)
+        gone = pc.equal(block.op, "delete")
+        columns = dict(zip(schema.column_names(), image_columns(block), strict=True))
+        versions = Versions(block.commit_ts, ranks(gone, from_dump.take(block.ordinal)), gone)
+        yield rows_read(era.decoded(), columns, versions)
+
+
+def _as_logged(changes: Sequence[Change], era: Era) -> pa.Table:
+    """As decode/rows.py takes them; of `ordinal` the place in `changes`. The table has the era's name, whatever its case in a message."""
+    count = len(changes)
+    return pa.table(
+        {
+            "seq": pa.nulls(count, pa.int64()),
+            "commit_ts": pa.array([change.commit_ts for change in changes], pa.int64()),
+            "op": pa.array(["delete" if change.rank is Rank.DELETE else "put" for change in changes], pa.string()),
+            "schema": pa.repeat(era.name.schema, count),
+            "table": pa.repeat(era.name.table, count),
+            "key": pa.array([change.key for change in changes], pa.binary()),
+            "value": pa.array([change.value for change in changes], pa.binary()),
+            "lane": pa.array([change.lane for change in changes], pa.string()),
+            "position": pa.array([change.position for change in changes], pa.int64()),
+            "ordinal": pa.array(range(count), pa.int64()),
+        }
+    )
+
+
+class MessageForm(NamedTuple):
+    """`RowForm`. TIMESTAMPs are texts in a time zone: of the hour that its clocks have twice, the first one counts. `unsigned_zeros`:
+    floating-point columns whose -0.0 is 0.0, as JSON's number -0 has no sign."""
+
+    time_zone: str
+    times: tuple[str, ...]
+    unsigned_zeros: tuple[str, ...] = ()
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        for name in self.unsigned_zeros:
+            column = rows.column(name)
+            zeros = pc.if_else(pc.equal(column, "-0.0"), "0.0", column)
+            rows = rows.set_column(rows.schema.get_field_index(name), name, zeros)
+        zone, back = zone_of(self.time_zone), ServerZone(self.time_zone, "first")
+        for name in self.times:
+            place = rows.schema.get_field_index(name)
+            there = rows.column(name).combine_chunks()
+            local = local_texts(there, zone).dictionary_encode()
+            moments = pa.array([None if text is None else back.utc_text(text) for text in local.dictionary.to_pylist()], pa.string())
+            rows = rows.set_column(place, name, moments.take(local.indices))
+        return rows
+
+
+def form_of(columns: Sequence[Column], time_zone: str, *, unsigned_zeros: bool = False) -> RowForm | None:
+    """None where the texts hold every value."""
+    times = tuple(column.name for column in columns if column.kind == "timestamp" and time_zone != UTC.key)
+    zeros = tuple(column.name for column in columns if column.kind in ("float", "double") and unsigned_zeros)
+    return MessageForm(time_zone, times, zeros) if times or zeros else None

@@ -1,0 +1,53 @@
+"""Rows of an output that has a stream of versions, as a reader of it gets them (spark_merge/readable.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import Column, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
+from spark_merge.ddl.eras import Era
+from spark_merge.readable import RowsRead, Versions
+
+_T = TypeVar("_T")
+
+
+def ranks(deleted: pa.Array, from_dump: pa.Array | None = None) -> pa.Array:
+    live = pc.if_else(deleted, pa.scalar(RANK_DELETE, pa.int32()), pa.scalar(RANK_PUT, pa.int32()))
+    return live if from_dump is None else pc.if_else(from_dump, pa.scalar(RANK_CHUNK, pa.int32()), live)
+
+
+def rows_read(era: Era, rows: Mapping[str, pa.Array], versions: Versions, *, types: Mapping[str, Column] | None = None) -> RowsRead:
+    """Rows of `era`, as `Era.present`. Raises SinkError for a row without its key, too."""
+    schema = era.schema
+    columns = era.present(rows, len(versions.commit_ts), types=types)
+    found = pa.table(columns, names=list(schema.column_names()))
+    check_keys(schema, found)
+    return RowsRead(found, versions)
+
+
+def check_keys(schema: TableSchema, rows: pa.Table) -> None:
+    for name in schema.key:
+        if rows.column(name).null_count:
+            raise SinkError(
+                f"{schema.name} cannot be read back: a row has no value of {name}, which is in its key",
+                hint="somebody else has changed the output: restore it, or deliver to a new output and dump the table into it",
+            )
+
+
+def spread_over(items: Sequence[_T], sizes: Callable[[_T], int], parts: int) -> list[tuple[_T, ...]]:
+    """In order, in at most `parts` groups of about the same size; none is empty."""
+    whole = sum(map(sizes, items))
+    groups: list[list[_T]] = []
+    size = 0
+    for item in items:
+        if not groups or size * parts >= whole * len(groups):
+            groups.append([])
+        groups[-1].append(item)
+        size += sizes(item)
+    return [tuple(group) for group in groups]

@@ -1,0 +1,172 @@
+"""What an output's rows of all times are in a table's present columns, by its DDLs alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema
+from sidecar.errors import SinkError
+from sidecar.log.manifest import DdlRecord
+from spark_merge.ddl.eras import WAY_OUT, Era, era_of, eras
+from tests.unit.encode.open_tables import changed, table
+
+T = TableName("shop", "t")
+SCHEMA = table([("id", "int(11)"), ("a", "varchar(20)"), ("n", "bigint(20) unsigned")])
+DEFAULTED = changed(SCHEMA, "n", default="'7'", nullable=False)
+
+
+def ddl(commit_ts: int, query: str, schema: str = "shop", name: str = "t") -> DdlRecord:
+    return DdlRecord(CommitTs(commit_ts), schema, name, query)
+
+
+def texts(**columns: str | None) -> dict[str, pa.Array]:
+    return {name: pa.array([text], pa.string()) for name, text in columns.items()}
+
+
+def present(era: Era, types: dict[str, Column] | None = None, **columns: str | None) -> list[str | None]:
+    return [column[0].as_py() for column in era.present(texts(**columns), 1, types=types)]
+
+
+def spans(found: tuple[Era, ...]) -> list[tuple[str, int]]:
+    return [(str(era.name), era.after_ts) for era in found]
+
+
+def test_a_table_without_ddls_is_one_era() -> None:
+    (era,) = eras(SCHEMA, [ddl(10, "ALTER TABLE u ADD COLUMN x INT", name="u")])
+    assert era_of([era], TableName("SHOP", "T"), 1) is era
+    assert era_of([era], TableName("shop", "u"), 1) is None
+    assert present(era, id="1", a=None, n="2") == ["1", None, "2"]
+    assert era.former_schema().column_names() == SCHEMA.column_names()
+
+
+def test_a_row_at_a_ddls_commit_ts_is_from_before_it() -> None:
+    found = eras(DEFAULTED, [ddl(10, "ALTER TABLE t ADD COLUMN n BIGINT UNSIGNED NOT NULL DEFAULT '7'")])
+    assert [era_of(found, T, ts) for ts in (10, 11)] == [found[1], found[0]]
+    assert present(found[1], id="1", a="x") == ["1", "x", "7"]
+
+
+@pytest.mark.parametrize(
+    ("query", "begins"),
+    [
+        ("TRUNCATE TABLE t", True),
+        ("DROP TABLE t, u", True),
+        ("DROP DATABASE shop", True),
+        ("CREATE TABLE t (id INT PRIMARY KEY)", True),
+        ("CREATE TABLE t LIKE u", True),
+        ("CREATE TABLE u LIKE t", False),
+        ("DROP DATABASE store", False),
+        ("TRUNCATE TABLE u", False),
+    ],
+)
+def test_rows_from_before_a_table_begins_are_not_its_rows(query: str, begins: bool) -> None:
+    found = eras(SCHEMA, [ddl(10, query)])
+    assert (era_of(found, T, 10) is None) == begins
+
+
+def test_a_renamed_tables_rows_are_under_each_of_its_names() -> None:
+    found = eras(
+        SCHEMA,
+        [ddl(10, "RENAME TABLE shop.x TO shop.y"), ddl(20, "ALTER TABLE shop.y RENAME TO shop.t"), ddl(5, "CREATE TABLE x (id INT)")],
+    )
+    assert spans(found) == [("shop.t", 20), ("shop.y", 10), ("shop.x", 5)]
+
+
+def test_tables_that_change_names_are_told_apart() -> None:
+    """In one statement, and as TiCDC tells it: each by itself, at one commit_ts."""
+    other = replace(SCHEMA, name=TableName("shop", "u"))
+    swap = "RENAME TABLE shop.t TO shop.aside, shop.u TO shop.t, shop.aside TO shop.u"
+    told = ["RENAME TABLE shop.t TO shop.u", "RENAME TABLE shop.u TO shop.t"]
+    for records in ([ddl(10, swap)], [ddl(10, one) for one in told], [ddl(10, one) for one in reversed(told)]):
+        assert spans(eras(SCHEMA, records)) == [("shop.t", 10), ("shop.u", 0)]
+        assert spans(eras(other, records)) == [("shop.u", 10), ("shop.t", 0)]
+    moved_away = eras(SCHEMA, [ddl(10, "RENAME TABLE shop.t TO shop.z"), ddl(11, "CREATE TABLE t (id INT)")])
+    assert spans(moved_away) == [("shop.t", 11)]
+
+
+def test_columns_are_followed_by_their_names() -> None:
+    records = [
+        ddl(10, "ALTER TABLE t RENAME COLUMN b TO c, ADD COLUMN n BIGINT UNSIGNED NOT NULL DEFAULT 7"),
+        ddl(20, "ALTER TABLE t CHANGE c a VARCHAR(20), DROP COLUMN gone"),
+    ]
+    last, middle, first = eras(DEFAULTED, records)
+    assert present(last, id="1", a="x", n="2") == ["1", "x", "2"]
+    assert middle.former_schema().column_names() == ("id", "c", "n")
+    assert first.former_schema().column_names() == ("id", "b")
+    assert present(first.decoded(), id="1", b="x", gone="y") == ["1", "x", "7"]
+    swapped = eras(SCHEMA, [ddl(10, "ALTER TABLE t RENAME COLUMN a TO n, RENAME COLUMN n TO a")])[1]
+    assert present(swapped, id="1", a="2", n="x") == ["1", "x", "2"]
+
+
+def test_a_column_that_was_dropped_and_added_again_has_its_default() -> None:
+    for records in (
+        [ddl(10, "ALTER TABLE t DROP COLUMN n"), ddl(11, "ALTER TABLE t ADD COLUMN n BIGINT UNSIGNED NOT NULL DEFAULT 7")],
+        [ddl(10, "ALTER TABLE t DROP COLUMN n, ADD COLUMN n BIGINT UNSIGNED NOT NULL DEFAULT 7")],
+    ):
+        assert present(eras(DEFAULTED, records)[-1], id="1", a="x", n="2") == ["1", "x", "7"]
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("ALTER TABLE t TRUNCATE PARTITION p", "moved rows without a change event"),
+        ("ALTER TABLE t DROP PARTITION p", "moved rows without a change event"),
+        ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t", "moved rows without a change event"),
+        ("ALTER TABLE t DROP PRIMARY KEY", "may have changed the handle key"),
+        ("ALTER TABLE t ADD COLUMN id INT PRIMARY KEY", "may have changed the handle key"),
+        ("RECOVER TABLE t", "is not understood"),
+        ("FLASHBACK DATABASE shop TO TIMESTAMP '2024-01-01'", "is not understood"),
+    ],
+)
+def test_rows_from_before_what_cannot_be_followed_are_refused_by_its_text(query: str, why: str) -> None:
+    name = "" if "DATABASE" in query else "t"
+    last, first = eras(SCHEMA, [ddl(10, query, name=name)])
+    last.check()
+    for act in (first.check, first.former_schema, lambda: present(first, id="1", a="x", n="2")):
+        with pytest.raises(SinkError, match=why) as refused:
+            act()
+        assert query in refused.value.message
+        assert refused.value.hint == WAY_OUT
+
+
+def test_a_default_that_may_have_been_another_one_is_refused() -> None:
+    records = [ddl(10, "ALTER TABLE t ADD COLUMN n BIGINT UNSIGNED DEFAULT 3"), ddl(11, "ALTER TABLE t ALTER COLUMN n SET DEFAULT 7")]
+    with pytest.raises(SinkError, match="SET DEFAULT 7' may have changed in column n"):
+        eras(DEFAULTED, records)[-1].check()
+    computed = changed(SCHEMA, "a", default="(uuid())")
+    with pytest.raises(SinkError, match="computed default"):
+        eras(computed, [ddl(10, "ALTER TABLE t ADD COLUMN a VARCHAR(20) DEFAULT (uuid())")])[-1].check()
+
+
+def test_values_from_before_a_change_of_type_are_converted_where_their_type_is_known() -> None:
+    schema = TableSchema(T, (Column("id", "int"), Column("d", "decimal", length=10, scale=3)), ("id",))
+    first = eras(schema, [ddl(10, "ALTER TABLE t MODIFY d DECIMAL(10,3)")])[1]
+    ident = Column("id", "int")
+    assert present(first, {"id": ident, "d": Column("d", "decimal", scale=1)}, id="1", d="2.5") == ["1", "2.500"]
+    assert present(first, {"id": ident, "d": Column("d", "int")}, id="1", d="-2") == ["1", "-2.000"]
+    years = replace(schema, columns=(ident, Column("d", "int")))
+    assert present(eras(years, [])[0], {"id": ident, "d": Column("d", "year")}, id="1", d="0000") == ["1", "0"]
+    for types in (None, {"id": ident, "d": Column("d", "text")}, {"id": ident, "d": Column("d", "decimal", scale=5)}):
+        with pytest.raises(SinkError, match=r"before .*MODIFY d"):
+            present(first, types, id="1", d="2.5")
+
+
+def test_labels_are_not_read_by_numbers_of_another_type() -> None:
+    schema = TableSchema(T, (Column("id", "int"), Column("e", "enum", elements=("b", "a"))), ("id",))
+    first = eras(schema, [ddl(10, "ALTER TABLE t MODIFY e ENUM('b','a')")])[1]
+    with pytest.raises(SinkError, match="rows of column e are from before"):
+        first.former_schema()
+
+
+def test_a_column_that_no_ddl_tells_of_is_refused() -> None:
+    with pytest.raises(SinkError, match="have no column n, and no DDL of the output tells"):
+        present(eras(SCHEMA, [])[0], id="1", a="x")
+
+
+def test_a_name_without_its_schema_is_not_guessed() -> None:
+    renamed = replace(SCHEMA, name=TableName("archive", "t"))
+    first = eras(renamed, [ddl(10, "RENAME TABLE t TO archive.t", schema="archive")])[1]
+    with pytest.raises(SinkError, match="does not tell of which schema"):
+        first.check()
