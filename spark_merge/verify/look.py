@@ -14,9 +14,8 @@ import pyarrow as pa
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import TableSchema
 from spark_merge.merge import key_text
-from spark_merge.readable import Reading, newest
+from spark_merge.readable import Reading, ReadPart, newest
 from spark_merge.verify.report import CellDifference, RowDifference
-from spark_merge.verify.source import SourcePart
 
 Row = tuple[str | None, ...]
 
@@ -26,7 +25,7 @@ def key_of(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text, strict=False))
 
 
-def source_rows(schema: TableSchema, part: SourcePart) -> dict[str, Row]:
+def source_rows(schema: TableSchema, part: ReadPart) -> dict[str, Row]:
     """By `merge.key_text`."""
     return by_key(schema, [found.rows for found in part()])
 

@@ -8,21 +8,45 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.readable import RowForm, RowsRead
+from spark_merge.readable import ReadPart, RowForm, RowsRead
 from spark_merge.sinks.mysql.reading import SqlPart, of_keys, of_ranges, row_count
 from spark_merge.sinks.mysql.session import SqlFlavour, SqlServer, SqlSession, retried
 from spark_merge.sinks.mysql.statements import SqlTexts
 from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
 
 
+class TimedPart(ReadPart, Protocol):
+    """Some rows of the source, in the form that a sink promises. Picklable."""
+
+    def at(self, ts: CommitTs | None) -> ReadPart:
+        """As of this TSO; None: the present."""
+
+
+class ComparedSource(Protocol):
+    """The source of a verification. Raises SinkError: its server is one of the SQL sink's."""
+
+    def has_snapshots(self) -> bool:
+        """Whether it reads as of a TSO."""
+
+    def rows(self, schema: TableSchema) -> int:
+        """Of the table, about."""
+
+    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None) -> Sequence[TimedPart]:
+        """All rows, in about so many parts."""
+
+    def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None) -> TimedPart:
+        """The rows with these handle keys (columns named and ordered as `schema.key`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """A part of the source's rows in the form that the sink promises. `ReadPart`."""
+    """`TimedPart`."""
 
     part: SqlPart
     form: RowForm | None = None
@@ -32,31 +56,27 @@ class SourcePart:
             yield found if self.form is None else RowsRead(self.form(found.rows))
 
     def at(self, ts: CommitTs | None) -> SourcePart:
-        """As of this TSO; None: the present."""
         return self if ts is None else replace(self, part=replace(self.part, first=(f"SET @@tidb_snapshot = '{ts}'",)))
 
 
 class SqlSource:
-    """`server`: the changefeed's upstream."""
+    """`ComparedSource`. `server`: the changefeed's upstream."""
 
     def __init__(self, server: SqlServer) -> None:
         self.server = server
         self._has_snapshots: bool | None = None
 
     def has_snapshots(self) -> bool:
-        """Whether it reads as of a TSO."""
         if self._has_snapshots is None:
             with closing(SqlSession(self.server)) as session:
                 self._has_snapshots = retried(session, lambda _: session.flavour, doing="asking the source what it is") is SqlFlavour.TIDB
         return self._has_snapshots
 
     def rows(self, schema: TableSchema) -> int:
-        """About, by the server's statistics."""
         with closing(SqlSession(self.server)) as session:
             return retried(session, lambda _: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
 
     def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None) -> list[SourcePart]:
-        """All rows, in about so many parts. Raises SinkError where the table is not as the log has it."""
         with closing(SqlSession(self.server)) as session:
             return [SourcePart(part, form) for part in of_ranges(session, self.server, schema, *self._found(session, schema), parts=parts)]
 

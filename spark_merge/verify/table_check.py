@@ -31,7 +31,7 @@ from spark_merge.verify.digest import write_digests
 from spark_merge.verify.look import Row, difference, key_of, sink_rows, source_rows
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.report import EXAMPLES_MAX, CheckState, RowDifference, TableReport
-from spark_merge.verify.source import SqlSource, key_table
+from spark_merge.verify.source import ComparedSource, key_table
 
 R = TypeVar("R")
 
@@ -89,15 +89,17 @@ class DigestWork:
 @dataclass(frozen=True, slots=True)
 class Place:
     """What a comparison works with. `folder`: for its files. `gate`: called before each piece of work; it waits while live delivery is
-    late, and raises what ends the verification. `told`: after each piece, with the report so far."""
+    late, and raises what ends the verification. `told`: after each piece, with the report so far. `present_ts`: what has committed at the
+    source by this moment is at or below it."""
 
     job: JobSettings
     folder: Folder
-    source: SqlSource
+    source: ComparedSource
     hands: Hands
     gate: Callable[[], None]
     told: Callable[[TableReport], None] = lambda _: None
     wait: Callable[[float], object] = time.sleep
+    present_ts: Callable[[], CommitTs] = lambda: ts_at(int(time.time() * 1000) + AHEAD_MS)
 
 
 class ReadableSink(Sink, Readable, Protocol):
@@ -165,7 +167,7 @@ class TableCheck:
                     for n, part in enumerate(wave)
                 ]
             )
-            high_ts = max(high_ts, self._present_ts() if at_ts is None else at_ts)
+            high_ts = max(high_ts, self.place.present_ts() if at_ts is None else at_ts)
         self._await(moving, high_ts)
         if moving.altered:
             raise Altered
@@ -221,7 +223,7 @@ class TableCheck:
         theirs = sink_rows(schema, reading, keys)
         at_ts = moving.follow() if self.place.source.has_snapshots() else None
         ours = source_rows(schema, self.place.source.by_keys(schema, asked, form=reading.form).at(at_ts))
-        self._await(moving, self._present_ts() if at_ts is None else at_ts)
+        self._await(moving, self.place.present_ts() if at_ts is None else at_ts)
         if moving.altered:
             raise Altered
         self._judge(schema, pending, keys, ours, theirs, set(moving.keys.to_pylist()))
@@ -272,9 +274,6 @@ class TableCheck:
         if found is None or not found.key:
             raise Altered
         return found
-
-    def _present_ts(self) -> CommitTs:
-        return ts_at(int(time.time() * 1000) + AHEAD_MS)
 
     def _await(self, moving: Moving, ts: CommitTs) -> None:
         """Until the log has everything up to `ts`."""

@@ -1,0 +1,180 @@
+"""A table that changes, its log, and sinks that follow it: a sink can be compared with the source at any moment, and spoilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+import pyarrow as pa
+
+from sidecar.core.model import Change, CommitTs, Seq, TableName, TableSchema
+from sidecar.log.manifest import Manifest
+from sidecar.log.segment_log import FolderLog
+from sidecar.log.storage import open_folder
+from spark_merge.contract import Sink
+from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.readable import ReadPart, RowForm, RowsRead
+from spark_merge.rule import Image
+from spark_merge.testing.histories import COLUMNS, DEFINITION, change_of
+from spark_merge.testing.places import Here
+from spark_merge.verify.table_check import Place
+
+R = TypeVar("R")
+TABLE = TableName("s", "t")
+SCHEMA = TableSchema(TABLE, COLUMNS, ("id", "part"), definition=DEFINITION)
+Rows = dict[Image, Image]
+
+
+class InOrder:
+    """`Hands` of this process."""
+
+    cores = 2
+
+    def run(self, work: Sequence[Callable[[], R]]) -> list[R]:
+        return [one() for one in work]
+
+
+@dataclass
+class World:
+    """`keys`: how many there may be. `snapshots`: whether the source reads as of a TSO."""
+
+    folder: Path
+    rng: Random
+    keys: int = 40
+    snapshots: bool = True
+    ts: int = 1000
+    rows: Rows = field(default_factory=dict)
+    states: list[tuple[int, Rows]] = field(default_factory=list)
+    waiting: list[Change] = field(default_factory=list)
+    changed: list[tuple[int, Image]] = field(default_factory=list)
+    seq: int = 0
+    upto_ts: int = 0
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.job = JobSettings(open_folder(str(self.folder / "log")))
+        self.log = FolderLog(self.job.log)
+        self.log.recover(epoch=1)
+        self.schemas = self.log.write_schemas({TABLE: SCHEMA})
+        self.deliveries: list[Delivery] = []
+        for number in range(self.keys):
+            if number % 4:
+                self._put(self.key(number))
+        self.append()
+
+    # ---- the source --------------------------------------------------------------------------------------------------
+
+    def key(self, number: int) -> Image:
+        return (f"k{number // 2}", str(number % 2))
+
+    def _put(self, key: Image) -> None:
+        self.ts += 1
+        old, new = self.rows.get(key), (*key, self.rng.choice([None, "", "x", f"v{self.ts}"]))
+        self.rows[key] = new
+        self.waiting.append(change_of(TABLE, CommitTs(self.ts), "INSERT" if old is None else "UPDATE", new=new, old=old))
+        self._changed(key)
+
+    def _changed(self, key: Image) -> None:
+        self.states.append((self.ts, dict(self.rows)))
+        self.changed.append((self.ts, key))
+
+    def transact(self) -> None:
+        key = self.key(self.rng.randrange(self.keys))
+        if key in self.rows and self.rng.random() < 0.3:
+            self.ts += 1
+            self.waiting.append(change_of(TABLE, CommitTs(self.ts), "DELETE", new=self.rows.pop(key), old=None))
+            self._changed(key)
+        else:
+            self._put(key)
+
+    def at(self, ts: int | None) -> Rows:
+        return self.rows if ts is None else next((rows for since, rows in reversed(self.states) if since <= ts), {})
+
+    # ---- the log and the sinks ---------------------------------------------------------------------------------------
+
+    def append(self) -> None:
+        """A segment with all that has committed."""
+        data = self.log.write_data(Seq(self.seq), epoch=1, codec="canal-json", changes=self.waiting)
+        self.ts += 1
+        after, upto = CommitTs(self.upto_ts), CommitTs(self.ts)
+        manifest = Manifest(
+            Seq(self.seq), 1, after, upto, data.name, data.rows, data.bytes, {}, self.schemas, "canal-json", id=str(self.seq),
+            open_from=None, table_rows=data.table_rows,
+        )  # fmt: skip
+        self.log.commit(manifest)
+        self.waiting, self.seq, self.upto_ts = [], self.seq + 1, self.ts
+
+    def follow(self, sink: Sink) -> None:
+        """The sink's worker, from here on."""
+        self.deliveries.append(Delivery(sink, self.job, Here()))
+        self.deliver()
+
+    def deliver(self) -> None:
+        for delivery in self.deliveries:
+            while delivery.deliver():
+                pass
+
+    def live(self) -> None:
+        """Something happens, or nothing."""
+        for _ in range(self.rng.randrange(3)):
+            self.transact()
+        if self.rng.random() < 0.6:
+            self.append()
+        if self.rng.random() < 0.5:
+            self.deliver()
+
+    def place(self, **options: object) -> Place:
+        """While a comparison works or waits, the world lives."""
+
+        def wait(_: float) -> None:
+            self.append()
+            self.deliver()
+
+        source = WorldSource(self)
+        folder = open_folder(str(self.folder / "verify"))
+        return replace(
+            Place(self.job, folder, source, InOrder(), self.live, wait=wait, present_ts=lambda: CommitTs(self.ts)),
+            **options,  # type: ignore[arg-type]  # a test's own
+        )
+
+
+@dataclass(frozen=True)
+class WorldPart:
+    """`TimedPart`."""
+
+    world: World
+    wanted: Callable[[Image], bool]
+    form: RowForm | None
+    ts: int | None = None
+
+    def __call__(self) -> Iterator[RowsRead]:
+        self.world.live()
+        found = [row for key, row in self.world.at(self.ts).items() if self.wanted(key)]
+        rows = pa.table({column.name: pa.array([row[n] for row in found], pa.string()) for n, column in enumerate(COLUMNS)})
+        yield RowsRead(rows if self.form is None else self.form(rows))
+
+    def at(self, ts: CommitTs | None) -> ReadPart:
+        return replace(self, ts=ts)
+
+
+@dataclass
+class WorldSource:
+    """`ComparedSource`."""
+
+    world: World
+
+    def has_snapshots(self) -> bool:
+        return self.world.snapshots
+
+    def rows(self, schema: TableSchema) -> int:  # there is one
+        return len(self.world.rows)
+
+    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None) -> list[WorldPart]:  # there is one
+        return [WorldPart(self.world, lambda key, n=n: hash(key) % 3 == n, form) for n in range(3)]  # type: ignore[misc]  # bound now
+
+    def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None) -> WorldPart:  # there is one
+        wanted = set(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+        return WorldPart(self.world, lambda key: key in wanted, form)
