@@ -199,10 +199,10 @@ class TableCheck:
         """`pending`: how often each key has differed so far."""
         wait_s = LOOK_WAIT_S
         for _ in range(LOOKS_MAX):
-            if not pending:
-                return
             self.report.moving = len(pending)
             self.place.told(self.report)
+            if not pending:
+                return
             keys = list(pending)
             for start in range(0, len(keys), KEYS_AT_ONCE):
                 self.place.gate()
