@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import TableSchema
+from sidecar.log.verification import CellDifference, RowDifference
 from spark_merge.merge import key_text
 from spark_merge.readable import Reading, ReadPart, newest
-from spark_merge.verify.report import CellDifference, RowDifference
 
 Row = tuple[str | None, ...]
 

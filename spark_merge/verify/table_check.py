@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, ts_at
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
+from sidecar.log.verification import EXAMPLES_MAX, CheckState, RowDifference, TableReport
 from spark_merge.contract import Accepted, Sink
 from spark_merge.delivery import JobSettings
 from spark_merge.read import LoggedSchemas, new_manifests
@@ -30,7 +31,6 @@ from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.digest import write_digests
 from spark_merge.verify.look import Row, difference, key_of, sink_rows, source_rows
 from spark_merge.verify.moving import Moving
-from spark_merge.verify.report import EXAMPLES_MAX, CheckState, RowDifference, TableReport
 from spark_merge.verify.source import ComparedSource, key_table
 
 R = TypeVar("R")
@@ -53,6 +53,9 @@ LOOKS_MAX, LOOK_WAIT_S, LOOK_WAIT_MAX_S = 12, 0.5, 10.0
 
 LOOKED_KEYS_MAX = 100_000
 """Of a table: beyond, differences are what the first look found."""
+
+SINK_WAIT_S = 600.0
+"""For the sink to accept what the look before has seen in the log."""
 
 KEYS_AT_ONCE = 5_000
 TRIES_MAX = 3
@@ -203,6 +206,7 @@ class TableCheck:
             self.place.told(self.report)
             if not pending:
                 return
+            self._await_sink()
             keys = list(pending)
             for start in range(0, len(keys), KEYS_AT_ONCE):
                 self.place.gate()
@@ -213,10 +217,7 @@ class TableCheck:
         self.report.moving = len(pending)
 
     def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
-        """Only once the sink has what the look before has seen: a change of the key between the two may be in the log alone else."""
         accepted = self._accepted()
-        if (accepted.upto_ts or 0) < self._upto_ts:
-            return
         asked = key_table(schema, [key_of(key) for key in keys])
         moving = Moving(self.place.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         reading = self.sink.reading(schema, parts=1, keys=asked)
@@ -227,6 +228,19 @@ class TableCheck:
         if moving.altered:
             raise Altered
         self._judge(schema, pending, keys, ours, theirs, set(moving.keys.to_pylist()))
+
+    def _await_sink(self) -> None:
+        """Until the sink has what the look before has seen: else a change of a key between the two may be in the log alone. Raises
+        SinkError."""
+        until_s = time.monotonic() + SINK_WAIT_S
+        while (self._accepted().upto_ts or 0) < self._upto_ts:
+            if time.monotonic() > until_s:
+                raise SinkError(
+                    f"sink {self.name} has not reached {self._upto_ts} within {SINK_WAIT_S:g} s, so {self.table} cannot be compared",
+                    hint="see dumpquery for what holds the sink up, then verify again",
+                )
+            self.place.gate()
+            self.place.wait(LOOK_WAIT_S)
 
     def _judge(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TypeVar
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -126,17 +127,16 @@ class World:
         if self.rng.random() < 0.5:
             self.deliver()
 
+    def wait(self, _: float) -> None:
+        self.append()
+        self.deliver()
+
     def place(self, **options: object) -> Place:
         """While a comparison works or waits, the world lives."""
-
-        def wait(_: float) -> None:
-            self.append()
-            self.deliver()
-
         source = WorldSource(self)
         folder = open_folder(str(self.folder / "verify"))
         return replace(
-            Place(self.job, folder, source, InOrder(), self.live, wait=wait, present_ts=lambda: CommitTs(self.ts)),
+            Place(self.job, folder, source, InOrder(), self.live, wait=self.wait, present_ts=lambda: CommitTs(self.ts)),
             **options,  # type: ignore[arg-type]  # a test's own
         )
 
@@ -173,7 +173,7 @@ class WorldSource:
         return len(self.world.rows)
 
     def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None) -> list[WorldPart]:  # there is one
-        return [WorldPart(self.world, lambda key, n=n: hash(key) % 3 == n, form) for n in range(3)]  # type: ignore[misc]  # bound now
+        return [WorldPart(self.world, lambda key, n=n: crc32(repr(key).encode()) % 3 == n, form) for n in range(3)]  # type: ignore[misc]  # bound now
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None) -> WorldPart:  # there is one
         wanted = set(zip(*(column.to_pylist() for column in keys.columns), strict=True))

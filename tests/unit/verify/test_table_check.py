@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
+from sidecar.log.verification import CheckState
 from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
-from spark_merge.verify.report import CheckState
 from spark_merge.verify.table_check import TableCheck
 from tests.support.verified import TABLE, World
 

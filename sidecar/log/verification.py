@@ -1,13 +1,67 @@
-"""What a verification found, as it is shown and stored. JSON by msgspec; every TSO is a decimal string there."""
+"""The files of a verification beside the segments: what is asked of the merge worker, and what it has found.
+
+    verify/{id}/request.json        written by the sidecar, exclusively          verify/{id}/stop    the sidecar asks for its end
+    verify/{id}/report.json         written by the worker, again after each piece of work
+    verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
+    verify/{id}/work/…              digests, while a table is compared
+
+JSON by msgspec; every TSO is a decimal string there.
+"""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 import msgspec
 
+from sidecar.core.model import TableName
+
+REQUEST_NAME = re.compile(r"verify/([0-9a-zA-Z]{1,64})/request\.json")
 EXAMPLES_MAX = 100
 """Of a table; all differences are in files beside the report."""
+
+
+def verify_folder(operation_id: str) -> str:
+    return f"verify/{operation_id}"
+
+
+def request_name(operation_id: str) -> str:
+    return f"{verify_folder(operation_id)}/request.json"
+
+
+def report_name(operation_id: str) -> str:
+    return f"{verify_folder(operation_id)}/report.json"
+
+
+def stop_name(operation_id: str) -> str:
+    return f"{verify_folder(operation_id)}/stop"
+
+
+def differences_name(operation_id: str, table: int) -> str:
+    return f"{verify_folder(operation_id)}/differences-{table}.jsonl"
+
+
+class VerifyRequest(msgspec.Struct, frozen=True):
+    """`sinks`: their names. `tables`: schema and table of each, as they are called in the log."""
+
+    id: str
+    sinks: tuple[str, ...]
+    tables: tuple[tuple[str, str], ...]
+
+    def names(self) -> list[TableName]:
+        return [TableName(*table) for table in self.tables]
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def request_from_json(data: bytes) -> VerifyRequest:
+    """Raises ValueError for what is not one."""
+    try:
+        return msgspec.json.decode(data, type=VerifyRequest)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"not a request for a verification: {error}") from error
 
 
 class CheckState(StrEnum):
@@ -17,6 +71,7 @@ class CheckState(StrEnum):
     DIFFERENT = "different"
     SKIPPED = "skipped"
     FAILED = "failed"
+    STOPPED = "stopped"
 
 
 class CellDifference(msgspec.Struct, frozen=True):

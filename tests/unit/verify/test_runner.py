@@ -1,0 +1,92 @@
+"""Verifications of a worker: what is asked, table by table, over a death, and how one is ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from threading import Event
+
+import pytest
+
+from sidecar.core.model import TableName
+from sidecar.log import storage
+from sidecar.log.verification import CheckState, VerifyRequest, differences_name, request_name, stop_name
+from spark_merge.sinks.registry import open_sink
+from spark_merge.verify.runner import Verifications, VerifySettings
+from tests.support.verified import TABLE, InOrder, World, WorldSource
+from tests.unit.verify.test_table_check import Sqlite, world_of
+
+
+def settings_of(world: World, **sinks: str) -> VerifySettings:
+    made = {name: partial(open_sink, uri, log_id="log-1") for name, uri in sinks.items()}
+    return VerifySettings(world.job, WorldSource(world), InOrder(), made, now_ms=lambda: 7, wait=world.wait)
+
+
+def asked(world: World, *sinks: str, tables: tuple[TableName, ...] = (TABLE,), operation_id: str = "v1") -> VerifyRequest:
+    request = VerifyRequest(operation_id, sinks, tables)
+    storage.write_atomically(world.job.log, request_name(operation_id), request.to_json())
+    return request
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return world_of(tmp_path, 3, f"sqlite:///{tmp_path}/out.db", snapshots=True)
+
+
+def test_a_verification_has_a_report_and_its_differences_in_a_file(world: World) -> None:
+    spoilt = Sqlite(world.folder / "out.db").spoil(world, Random(1))
+    verifications = Verifications(settings_of(world, mine=f"sqlite:///{world.folder}/out.db"))
+    request = asked(world, "mine")
+    assert [one.id for one in verifications.due()] == ["v1"]
+    before = set(storage.list_names(world.job.log, deep=True))
+    verifications.carry_out(request, Event())
+    report = verifications.report("v1")
+    assert report is not None
+    assert (report.state, report.ended_ms) == (CheckState.DIFFERENT, 7)
+    [table] = report.tables
+    assert table.why == ""
+    lines = storage.read_file(world.job.log, differences_name("v1", 0)).splitlines()
+    assert 0 < len(lines) == table.differences <= len(spoilt)
+    assert not list(verifications.due())
+    left = storage.list_names(world.job.log, deep=True)
+    assert not [name for name in left if "/work/" in name], "digests are removed"
+    assert before <= set(left), "and nothing else"
+
+
+def test_a_sink_that_cannot_be_read_or_is_unknown_says_why_and_the_others_are_compared(world: World) -> None:
+    settings = settings_of(world, mine=f"sqlite:///{world.folder}/out.db", shown="console:")
+    settings = replace(settings, unreadable=lambda name: "it keeps nothing" if name == "shown" else "")
+    report = Verifications(settings).carry_out(asked(world, "shown", "mine", "other"), Event())
+    assert [(one.state, one.why) for one in report.tables] == [
+        (CheckState.SKIPPED, "it keeps nothing"), (CheckState.EQUAL, ""), (CheckState.SKIPPED, "there is no sink other"),
+    ]  # fmt: skip
+
+
+def test_a_worker_that_ends_in_a_table_leaves_the_others_to_the_next_one(world: World) -> None:
+    settings, request, ending = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine", "mine"), Event()
+
+    def end() -> float:
+        ending.set()
+        return 0.0
+
+    first = Verifications(replace(settings, late_s=end))
+    assert first.carry_out(request, ending).state is CheckState.RUNNING
+    assert [one.id for one in first.due()] == ["v1"]
+    assert Verifications(settings).carry_out(request, Event()).state is CheckState.EQUAL
+
+
+def test_an_operator_ends_it(world: World) -> None:
+    request = asked(world, "mine")
+    storage.write_atomically(world.job.log, stop_name("v1"), b"")
+    verifications = Verifications(settings_of(world, mine=f"sqlite:///{world.folder}/out.db"))
+    assert verifications.carry_out(request, Event()).state is CheckState.STOPPED
+    assert not list(verifications.due())
+
+
+def test_it_waits_while_live_changes_are_late(world: World) -> None:
+    late = iter([9.0, 5.0, 0.1])
+    settings = replace(settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), late_s=lambda: next(late, 0.0))
+    assert Verifications(settings).carry_out(asked(world, "mine"), Event()).state is CheckState.EQUAL
+    assert next(late, None) is None
