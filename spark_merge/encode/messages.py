@@ -62,8 +62,8 @@ def changes_of(piece: ChunkPiece, schema: TableSchema) -> pa.Table:
     key = key_text([rows.column(name) for name in schema.key]) if schema.key and len(rows) else pa.nulls(len(rows), pa.string())
     ordinals = piece.survivors.ordinals
     schema_name, table = schema.name
-    fixed = {"seq": due.seq, "commit_ts": due.high_ts, "rank": RANK_CHUNK, "schema": schema_name, "table": table}
-    fixed["op"] = "delete" if piece.deletes else "insert"
+    op = "delete" if piece.deletes else "insert"
+    fixed = {"seq": due.seq, "commit_ts": due.high_ts, "rank": RANK_CHUNK, "schema": schema_name, "table": table, "op": op}
     filled = {name: pa.repeat(pa.scalar(value, CHANGES.field(name).type), len(rows)) for name, value in fixed.items()}
     there, none = ("before", "after") if piece.deletes else ("after", "before")
     filled |= {"ordinal": ordinals, "key": key, there: _lists(columns, len(rows)), none: pa.nulls(len(rows), TEXTS)}

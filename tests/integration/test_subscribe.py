@@ -317,7 +317,8 @@ def test_the_client_of_the_page_gets_every_row_as_written(owner: Owner, tmp_path
         if len(found) == len(expected):
             raise Enough
 
-    expected = [(row[2].table, row[1], row[5], row[6]) for row in output.expected()]  # type: ignore[attr-defined]  # a TableName
+    rows = output.history.merged(output.manifests)
+    expected = [(row.table.table, row.commit_ts, row.before or (None if row.after else (*row.key, None)), row.after) for row in rows]
     names: dict[str, Any] = {"apply": apply}
     exec(take_apart, names)
     with serving(owner, output.reader) as server, suppress(Enough):

@@ -150,7 +150,7 @@ FEEDS = [
         "sidecar/core/sequence.py",
         "if not lanes or any(lane not in self.resolved for lane in lanes):",
         "lanes = [lane for lane in lanes if lane in self.resolved]\n        if not lanes:",
-        SIMULATION,
+        SIMULATION.replace("[0]", "[50]"),
     ),
     Mutation(
         "a later lane of one's name begins where the one that has ended was",

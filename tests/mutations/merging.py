@@ -7,7 +7,7 @@ from tests.mutations.mutation import SIMULATION, SINKS, Mutation
 EDGES = "tests/unit/merge/test_merge.py::test_a_window_is_open_at_its_low_edge_and_closed_at_its_high_one"
 RECORD = "tests/unit/merge/test_sink_record.py"
 WATCHDOG = "tests/unit/merge/test_watchdog.py"
-MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the_rules[0]"
+MERGE = "tests/unit/merge/test_merge.py::test_every_row_of_random_windows_is_the_rules[5]"
 SPOOL = "tests/unit/sinks/test_spool.py"
 LAKES = "tests/contract/test_merged_lakes.py"
 COLUMNS = "tests/unit/ddl/test_columns.py::test_a_column_is_followed_by_id_statement_and_name"

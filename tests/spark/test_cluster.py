@@ -67,7 +67,7 @@ class Story:
     storage: S3
     name: str
     folder: Path
-    history: RandomHistory = field(default_factory=lambda: random_history(Random(9)))
+    history: RandomHistory = field(default_factory=lambda: random_history(Random(15)))
     manifests: list[Manifest] = field(default_factory=list)
 
     def __post_init__(self) -> None:

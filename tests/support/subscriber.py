@@ -48,6 +48,9 @@ def _rows(seq: int, batch: pb.RowBatch, table: pb.TableColumns) -> Iterator[Row]
         assert image is not None
         assert len(image) == len(names)
         name = TableName(table.schema, table.table)
+        if before is not None and batch.dump_id:
+            assert all(text is None for at, text in enumerate(before) if at not in key), "of the row no more is known than its key"
+            before = None
         yield Row(seq, commit_ts, ordinal, name, OPS[op], tuple(image[at] for at in key), before, after, batch.dump_id)
     assert not befores
     assert not afters

@@ -29,7 +29,7 @@ Notice = Callable[[str], object]
 
 
 def read_history(client: EtcdClient, root: str, notice: Notice) -> list[HistoryEntry]:
-    """Newest first. For everybody: reading needs no ownership. `notice`: hears of each key that is not an entry, which is left out."""
+    """Newest first. For everybody: reading needs no ownership. `notice`: hears of each key that is not an entry, which is omitted."""
     found = sorted(client.get_prefix(f"{root}/history/"), key=_place, reverse=True)
     return [entry for one in found if (entry := _decoded(one, notice)) is not None]
 

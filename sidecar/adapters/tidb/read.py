@@ -155,8 +155,8 @@ class ChunkReader:
             fitted = known is not None or asked(lambda: has_columns_of(session, schema))
             if fitted:
                 in_force.keys[command.table] = learned
-            read = self._read_keys if command.keys else self._read
-            found = read(session, command, schema, *learned, in_force=in_force, asked=asked, doing=doing)
+            read = _Read(session, command, schema, in_force, asked, doing)
+            found = read.keys(handle_read_key(schema, learned[1])) if command.keys else read.range(*learned)
             # told after the SELECT, whose own error says more: a missing right hides columns too
             return found if fitted else Misfit(f"{doing}: {_changed(schema)}")
         except SourceError as error:
@@ -168,66 +168,66 @@ class ChunkReader:
                 raise  # the table is as it was told: the predicate is wrong
             return Misfit(error.message)
 
-    def _read(
-        self,
-        session: TidbSession,
-        command: ReadChunk,
-        schema: TableSchema,
-        key: ReadKey,
-        facts: TableFacts,
-        *,
-        in_force: _InForce,
-        asked: _Asked,
-        doing: str,
-    ) -> SelectedChunk | Misfit:
-        _check_brackets(command, asked(lambda: session.flavour), doing=doing)
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One command on one session. `doing`: how an error begins. All raise SourceError."""
+
+    session: TidbSession
+    command: ReadChunk
+    schema: TableSchema
+    in_force: _InForce
+    asked: _Asked
+    doing: str
+
+    def range(self, key: ReadKey, facts: TableFacts) -> SelectedChunk | Misfit:
+        command, schema = self.command, self.schema
         try:  # one row more than asked for tells whether any is left
             sql = chunk_select(schema, key, after=command.after, upper=command.upper, where=command.where, rows_max=command.rows_max + 1)
         except NotAKey as error:
-            raise SourceError(f"{doing}: {error}", hint="the table's key has changed: restart the dump") from error
-        found, read_tso, read_s = asked(lambda: _select(session, sql, len(schema.columns) + key.by_rowid, command.brackets))
-        if not asked(lambda: has_columns_of(session, schema)):
-            return Misfit(f"{doing}: {_changed(schema)}")
+            raise SourceError(f"{self.doing}: {error}", hint="the table's key has changed: restart the dump") from error
+        selected = self._selected(sql, len(schema.columns) + key.by_rowid)
+        if isinstance(selected, Misfit):
+            return selected
+        found, read_tso, read_s = selected
         rows = found.slice(0, command.rows_max)
-        last = _last_key(key, schema, rows, where=doing) if rows.num_rows else command.after
+        last = _last_key(key, schema, rows, where=self.doing) if rows.num_rows else command.after
         exhausted = found.num_rows <= command.rows_max
         bounds: tuple[Key, ...] = ()
         if command.bounds_max > 0 and not exhausted and last is not None:
             pieces = _pieces(facts, command)
-            bounds = asked(lambda: bounds_above(session, key, last, upper=command.upper, count=pieces))
-        return SelectedChunk(rows, schema.columns, in_force, last, read_tso, exhausted, bounds, read_s)
+            bounds = self.asked(lambda: bounds_above(self.session, key, last, upper=command.upper, count=pieces))
+        return SelectedChunk(rows, schema.columns, self.in_force, last, read_tso, exhausted, bounds, read_s)
 
-    def _read_keys(
-        self,
-        session: TidbSession,
-        command: ReadChunk,
-        schema: TableSchema,
-        key: ReadKey,  # noqa: ARG002  # of ranges
-        facts: TableFacts,
-        *,
-        in_force: _InForce,
-        asked: _Asked,
-        doing: str,
-    ) -> SelectedChunk | Misfit:
-        _check_brackets(command, asked(lambda: session.flavour), doing=doing)
+    def keys(self, key: ReadKey) -> SelectedChunk | Misfit:
+        """`key`: the handle key. The server may find the row of `a` for `A`, which another list of keys may ask for: only rows with exactly
+        these keys are of the chunk."""
+        command, schema = self.command, self.schema
         try:
-            sql = keys_select(schema, handle_read_key(schema, facts), command.keys, where=command.where)
+            sql = keys_select(schema, key, command.keys, where=command.where)
         except NotAKey as error:
-            raise SourceError(f"{doing}: {error}", hint="the table's key has changed: start a dump of its present keys") from error
-        found, read_tso, read_s = asked(lambda: _select(session, sql, len(schema.columns) + 1, command.brackets))
-        if not asked(lambda: has_columns_of(session, schema)):
-            return Misfit(f"{doing}: {_changed(schema)}")
-        texts = canonical(found, schema.columns, where=doing)
-        there = set(zip(*(texts.column(name).to_pylist() for name in schema.key), strict=True))
-        absent = tuple(one for one in command.keys if one not in there)
-        rows = found.filter(pc.equal(found.column(len(schema.columns)), "1"))
-        return SelectedChunk(rows, schema.columns, in_force, None, read_tso, True, (), read_s, schema.key, absent)
+            raise SourceError(f"{self.doing}: {error}", hint="the table's key has changed: start a dump of its present keys") from error
+        selected = self._selected(sql, len(schema.columns) + 1)
+        if isinstance(selected, Misfit):
+            return selected
+        found, read_tso, read_s = selected
+        texts = canonical(found, schema.columns, where=self.doing)
+        there = list(zip(*(texts.column(name).to_pylist() for name in schema.key), strict=True))
+        wanted, keys = set(command.keys), set(there)
+        asked_for = pc.and_(pa.array([one in wanted for one in there], pa.bool_()), pc.equal(found.column(len(schema.columns)), "1"))
+        absent = tuple(one for one in command.keys if one not in keys)
+        return SelectedChunk(found.filter(asked_for), schema.columns, self.in_force, None, read_tso, True, (), read_s, schema.key, absent)
 
-
-def _check_brackets(command: ReadChunk, flavour: SourceFlavour, *, doing: str) -> None:
-    """Raises SourceError."""
-    if command.brackets is Brackets.SNAPSHOT and flavour is not SourceFlavour.TIDB:
-        raise SourceError(f"{doing}: {flavour.value} does not tell a snapshot's timestamp", hint="dump with --brackets watermark")
+    def _selected(self, sql: str, columns: int) -> tuple[pa.Table, CommitTs | None, float] | Misfit:
+        """As `_select`, of a table that is as the schema in force says."""
+        brackets, flavour = self.command.brackets, self.asked(lambda: self.session.flavour)
+        if brackets is Brackets.SNAPSHOT and flavour is not SourceFlavour.TIDB:
+            what = f"{flavour.value} has no timestamp of a snapshot"
+            raise SourceError(f"{self.doing}: {what}", hint="dump with --brackets watermark")
+        found = self.asked(lambda: _select(self.session, sql, columns, brackets))
+        if not self.asked(lambda: has_columns_of(self.session, self.schema)):
+            return Misfit(f"{self.doing}: {_changed(self.schema)}")
+        return found
 
 
 def _select(session: TidbSession, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:

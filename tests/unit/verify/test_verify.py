@@ -156,6 +156,13 @@ def test_a_stale_dump_row_went_back_even_if_it_is_overwritten_before_the_next_sn
     assert "is stale: v 'old' ≠ 'new'" in verdict.went_back.samples[0].what
 
 
+def test_a_dumps_delete_of_a_key_that_is_not_shown_is_no_step_back_and_one_of_a_row_that_is_shown_went_back() -> None:
+    absent = row(130, "9", None, op="delete", dump=True)
+    assert judged([*GOOD[:2], absent, *GOOD[2:]]).equal
+    verdict = judged([*GOOD[:3], row(160, "3", None, op="delete", dump=True), GOOD[3]])
+    assert "deletes a row that the output shows" in verdict.went_back.samples[0].what
+
+
 def test_a_dump_row_that_revives_a_deleted_key_went_back() -> None:
     rows = [GOOD[0], row(120, "2", "b", dump=True), GOOD[1], row(130, "2", None, op="delete"), *GOOD[2:]]
     verdict = judged(rows)
