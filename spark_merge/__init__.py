@@ -9,6 +9,7 @@
     places     in the worker's process or on Spark;  job  tasks on Spark: SESSIONS ARE MADE HERE ONLY
     daemon, task_errors, greeting   Spark's Python workers, our errors out of them, and what Spark prints
     readable   the part of a sink's port that reads its rows back
+    verify/    compares the source with the sinks while both change
     watchdog   ends a process that hangs;  undecodable  rows that an operator can leave out;  latest  the newest row of a key
     ddl/       schema changes, read once for all sinks
     decode/    bytes to canonical text, columns at a time;  encode/  text to what sinks write

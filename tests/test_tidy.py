@@ -84,7 +84,7 @@ WALLS = {
     "typer": "sidecar.cli",
     "rich": "sidecar.cli",
     "prometheus_client": "sidecar.run.metrics sidecar.pump.metrics",
-    "polars": "spark_merge.encode",
+    "polars": "spark_merge.encode spark_merge.verify",
     "clickhouse_connect": "spark_merge.sinks.clickhouse",
     "re2": "sidecar.ticdc",
     "urllib3": "spark_merge.sinks.http spark_merge.sinks.clickhouse",
@@ -154,6 +154,11 @@ TESTED_THROUGH = {
     "spark_merge.sinks.kafka.rows": "tests/integration/test_kafka_sink.py",
     "spark_merge.sinks.iceberg.fold": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.merge_writer": "tests/contract/test_iceberg_merge.py",
+    "spark_merge.verify.compare": "tests/unit/verify/test_table_check.py",
+    "spark_merge.verify.digest": "tests/unit/verify/test_table_check.py",
+    "spark_merge.verify.look": "tests/unit/verify/test_table_check.py",
+    "spark_merge.verify.moving": "tests/unit/verify/test_table_check.py",
+    "spark_merge.verify.source": "tests/unit/verify/test_table_check.py",
 }
 """Parts of a module that only that module uses, each with the test of the module that goes through it: one step, no more."""
 

@@ -39,7 +39,7 @@ from spark_merge.contract import Sink
 from spark_merge.delivery import JobSettings
 from spark_merge.readable import Readable
 from spark_merge.verify.source import ComparedSource
-from spark_merge.verify.table_check import Hands, Place, TableCheck
+from spark_merge.verify.table_check import CheckContext, Hands, TableCheck
 
 LATE_S = 2.0
 """Live changes that a sink has not delivered after so long are late."""
@@ -132,11 +132,11 @@ class Verifications:
             return TableReport(sink, str(table), CheckState.SKIPPED, why=why)
         told = partial(self._told, report, number)
         settings = self._settings
-        place = Place(
+        context = CheckContext(
             settings.job, self._log, settings.source, settings.hands, partial(self._gate, request.id, ending), told, settings.wait
         )
         opened = settings.sinks[sink]()
-        check = TableCheck(place, sink, opened, table, _work(request.id, number))  # type: ignore[arg-type]  # it can be read
+        check = TableCheck(context, sink, opened, table, _work(request.id, number))  # type: ignore[arg-type]  # it can be read
         try:
             found = check.run()
             self._write_differences(request.id, number, check)

@@ -90,7 +90,7 @@ class DigestWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckContext:
     """What a comparison works with. `folder`: for its files. `gate`: called before each piece of work; it waits while live delivery is
     late, and raises what ends the verification. `told`: after each piece, with the report so far. `present_ts`: what has committed at the
     source by this moment is at or below it."""
@@ -113,7 +113,7 @@ class ReadableSink(Sink, Readable, Protocol):
 class TableCheck:
     """`name`: the sink's. `path`: of the files below the folder, for this table and sink alone."""
 
-    place: Place
+    context: CheckContext
     name: str
     sink: ReadableSink
     table: TableName
@@ -139,7 +139,7 @@ class TableCheck:
                         raise
                     self.report.state, self.report.why = CheckState.SKIPPED, "DDLs change the table again and again"
                     return self.report
-                self.place.wait(LOOK_WAIT_S)
+                self.context.wait(LOOK_WAIT_S)
         report = self.report
         report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
         report.equal = report.rows - report.missing - report.different
@@ -151,31 +151,31 @@ class TableCheck:
     def _compare(self) -> None:
         accepted = self._accepted()
         schema = self._schema_after(accepted)
-        reading = self.sink.reading(schema, parts=max(1, self.place.hands.cores))
-        moving = Moving(self.place.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
-        rows = self.place.source.rows(schema)
-        parts = self.place.source.ranges(schema, parts=min(max(1, rows // PART_ROWS), PARTS_MAX), form=reading.form)
+        reading = self.sink.reading(schema, parts=max(1, self.context.hands.cores))
+        moving = Moving(self.context.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
+        rows = self.context.source.rows(schema)
+        parts = self.context.source.ranges(schema, parts=min(max(1, rows // PART_ROWS), PARTS_MAX), form=reading.form)
         buckets = max(1, min(2 * rows // BUCKET_ROWS, 4096))
         self.report.parts = len(reading.parts) + len(parts)
-        works = [DigestWork(self.place.folder, f"{self.path}/sink-{n}", schema, part, buckets) for n, part in enumerate(reading.parts)]
+        works = [DigestWork(self.context.folder, f"{self.path}/sink-{n}", schema, part, buckets) for n, part in enumerate(reading.parts)]
         sink_files = self._in_waves(works)
         high_ts = moving.follow()
         source_files: list[str] = []
-        for start in range(0, len(parts), self.place.hands.cores):
-            at_ts = moving.follow() if self.place.source.has_snapshots() else None
-            wave = parts[start : start + self.place.hands.cores]
+        for start in range(0, len(parts), self.context.hands.cores):
+            at_ts = moving.follow() if self.context.source.has_snapshots() else None
+            wave = parts[start : start + self.context.hands.cores]
             source_files += self._in_waves(
                 [
-                    DigestWork(self.place.folder, f"{self.path}/source-{start + n}", schema, part.at(at_ts), buckets)
+                    DigestWork(self.context.folder, f"{self.path}/source-{start + n}", schema, part.at(at_ts), buckets)
                     for n, part in enumerate(wave)
                 ]
             )
-            high_ts = max(high_ts, self.place.present_ts() if at_ts is None else at_ts)
+            high_ts = max(high_ts, self.context.present_ts() if at_ts is None else at_ts)
         self._await(moving, high_ts)
         if moving.altered:
             raise Altered
         self.report.low_tso, self.report.high_tso = str(accepted.upto_ts or 0), str(moving.upto_ts)
-        works_of_buckets = [BucketWork(self.place.folder, tuple(source_files), tuple(sink_files), bucket) for bucket in range(buckets)]
+        works_of_buckets = [BucketWork(self.context.folder, tuple(source_files), tuple(sink_files), bucket) for bucket in range(buckets)]
         self._conclude(schema, self._run(works_of_buckets), moving)
 
     def _conclude(self, schema: TableSchema, found: Sequence[BucketDifference], moving: Moving) -> None:
@@ -203,28 +203,28 @@ class TableCheck:
         wait_s = LOOK_WAIT_S
         for _ in range(LOOKS_MAX):
             self.report.moving = len(pending)
-            self.place.told(self.report)
+            self.context.told(self.report)
             if not pending:
                 return
             self._await_sink()
             keys = list(pending)
             for start in range(0, len(keys), KEYS_AT_ONCE):
-                self.place.gate()
+                self.context.gate()
                 self._look(schema, pending, keys[start : start + KEYS_AT_ONCE])
             if pending:
-                self.place.wait(wait_s)
+                self.context.wait(wait_s)
                 wait_s = min(2 * wait_s, LOOK_WAIT_MAX_S)
         self.report.moving = len(pending)
 
     def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
         accepted = self._accepted()
         asked = key_table(schema, [key_of(key) for key in keys])
-        moving = Moving(self.place.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
+        moving = Moving(self.context.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         reading = self.sink.reading(schema, parts=1, keys=asked)
         theirs = sink_rows(schema, reading, keys)
-        at_ts = moving.follow() if self.place.source.has_snapshots() else None
-        ours = source_rows(schema, self.place.source.by_keys(schema, asked, form=reading.form).at(at_ts))
-        self._await(moving, self.place.present_ts() if at_ts is None else at_ts)
+        at_ts = moving.follow() if self.context.source.has_snapshots() else None
+        ours = source_rows(schema, self.context.source.by_keys(schema, asked, form=reading.form).at(at_ts))
+        self._await(moving, self.context.present_ts() if at_ts is None else at_ts)
         if moving.altered:
             raise Altered
         self._judge(schema, pending, keys, ours, theirs, set(moving.keys.to_pylist()))
@@ -239,8 +239,8 @@ class TableCheck:
                     f"sink {self.name} has not reached {self._upto_ts} within {SINK_WAIT_S:g} s, so {self.table} cannot be compared",
                     hint="see dumpquery for what holds the sink up, then verify again",
                 )
-            self.place.gate()
-            self.place.wait(LOOK_WAIT_S)
+            self.context.gate()
+            self.context.wait(LOOK_WAIT_S)
 
     def _judge(
         self,
@@ -280,11 +280,11 @@ class TableCheck:
 
     def _schema_after(self, accepted: Accepted) -> TableSchema:
         """The table in the sink. Raises Altered where the log has none."""
-        before = new_manifests(self.place.job.log, after=Seq(accepted.seq - 1), limit=1)
+        before = new_manifests(self.context.job.log, after=Seq(accepted.seq - 1), limit=1)
         if not before:
             raise SinkError(f"segment {accepted.seq}, which sink {self.name} ends with, is not in the log", hint="try again")
         name = before[0].next_schemas or before[0].schemas if before[0].seq == accepted.seq else before[0].schemas
-        found = LoggedSchemas(self.place.job.log, name).get(self.table)
+        found = LoggedSchemas(self.context.job.log, name).get(self.table)
         if found is None or not found.key:
             raise Altered
         return found
@@ -292,21 +292,21 @@ class TableCheck:
     def _await(self, moving: Moving, ts: CommitTs) -> None:
         """Until the log has everything up to `ts`."""
         while moving.follow() < ts:
-            self.place.gate()
-            self.place.wait(0.05)
+            self.context.gate()
+            self.context.wait(0.05)
 
     # ---- work --------------------------------------------------------------------------------------------------------
 
     def _in_waves(self, works: Sequence[DigestWork]) -> list[str]:
         """As many at once as there are cores; the files."""
         names: list[str] = []
-        for start in range(0, len(works), self.place.hands.cores):
-            wave = works[start : start + self.place.hands.cores]
+        for start in range(0, len(works), self.context.hands.cores):
+            wave = works[start : start + self.context.hands.cores]
             names += [name for files in self._run(wave) for name, _ in files]
             self.report.parts_done += len(wave)
-            self.place.told(self.report)
+            self.context.told(self.report)
         return names
 
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:
-        self.place.gate()
-        return self.place.hands.run(works) if works else []
+        self.context.gate()
+        return self.context.hands.run(works) if works else []

@@ -21,7 +21,7 @@ from spark_merge.readable import ReadPart, RowForm, RowsRead
 from spark_merge.rule import Image
 from spark_merge.testing.histories import COLUMNS, DEFINITION, change_of
 from spark_merge.testing.places import Here
-from spark_merge.verify.table_check import Place
+from spark_merge.verify.table_check import CheckContext
 
 R = TypeVar("R")
 TABLE = TableName("s", "t")
@@ -131,12 +131,12 @@ class World:
         self.append()
         self.deliver()
 
-    def place(self, **options: object) -> Place:
+    def context(self, **options: object) -> CheckContext:
         """While a comparison works or waits, the world lives."""
         source = WorldSource(self)
         folder = open_folder(str(self.folder / "verify"))
         return replace(
-            Place(self.job, folder, source, InOrder(), self.live, wait=self.wait, present_ts=lambda: CommitTs(self.ts)),
+            CheckContext(self.job, folder, source, InOrder(), self.live, wait=self.wait, present_ts=lambda: CommitTs(self.ts)),
             **options,  # type: ignore[arg-type]  # a test's own
         )
 

@@ -18,7 +18,7 @@ from tests.support.verified import TABLE, World
 
 def check_of(world: World, uri: str) -> TableCheck:
     sink = open_sink(uri, log_id="log-1")
-    return TableCheck(world.place(), "mine", sink, TABLE, "one")  # type: ignore[arg-type]  # it can be read
+    return TableCheck(world.context(), "mine", sink, TABLE, "one")  # type: ignore[arg-type]  # it can be read
 
 
 def world_of(tmp_path: Path, seed: int, uri: str, *, snapshots: bool) -> World:
