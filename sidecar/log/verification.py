@@ -1,6 +1,6 @@
 """The files of a verification beside the segments: what is asked of the merge worker, and what it has found.
 
-    verify/{id}/request.json        written by the sidecar, exclusively          verify/{id}/stop    the sidecar asks for its end
+    verify/{id}/request.json        written by the sidecar          verify/{id}/stop    the sidecar asks for its end
     verify/{id}/report.json         written by the worker, again after each piece of work
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
@@ -11,13 +11,23 @@ JSON by msgspec; every TSO is a decimal string there.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
 from sidecar.core.model import TableName
+from sidecar.errors import LogBroken
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import Folder
+
+R = TypeVar("R")
 
 REQUEST_NAME = re.compile(r"verify/([0-9a-zA-Z]{1,64})/request\.json")
+TEXT_CHARACTERS_MAX = 200
+"""Of a value in an example: the whole value is in the file of differences."""
 EXAMPLES_MAX = 100
 """Of a table; all differences are in files beside the report."""
 
@@ -42,15 +52,28 @@ def differences_name(operation_id: str, table: int) -> str:
     return f"{verify_folder(operation_id)}/differences-{table}.jsonl"
 
 
+class AskedTable(msgspec.Struct, frozen=True):
+    """A table, as it is called in the log. `where`: an SQL predicate of the source's rows that are compared; empty: all of them."""
+
+    schema: str
+    table: str
+    where: str = ""
+
+    @property
+    def name(self) -> TableName:
+        return TableName(self.schema, self.table)
+
+
 class VerifyRequest(msgspec.Struct, frozen=True):
-    """`sinks`: their names. `tables`: schema and table of each, as they are called in the log."""
+    """`sinks`: their names. `sample`: of each table the part whose rows are compared, 1 for all. `left_out`: why other sinks are not read,
+    by name. `asked_ms`: since 1970; verifications are carried out in this order."""
 
     id: str
     sinks: tuple[str, ...]
-    tables: tuple[tuple[str, str], ...]
-
-    def names(self) -> list[TableName]:
-        return [TableName(*table) for table in self.tables]
+    tables: tuple[AskedTable, ...]
+    sample: float = 1.0
+    left_out: dict[str, str] = {}
+    asked_ms: int = 0
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -65,6 +88,8 @@ def request_from_json(data: bytes) -> VerifyRequest:
 
 
 class CheckState(StrEnum):
+    """Of a table or a verification. EQUAL, DIFFERENT, SKIPPED, FAILED and STOPPED are ends."""
+
     WAITING = "waiting"
     RUNNING = "running"
     EQUAL = "equal"
@@ -89,16 +114,33 @@ class RowDifference(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
     cells: tuple[CellDifference, ...] = ()
 
+    def shortened(self) -> RowDifference:
+        """With the beginnings of long values."""
+        key = tuple(_beginning(text) for text in self.key)
+        cells = tuple(CellDifference(one.column, _shortened(one.source), _shortened(one.sink)) for one in self.cells)
+        return RowDifference(self.kind, key, cells)
+
+
+def _shortened(text: str | None) -> str | None:
+    return None if text is None else _beginning(text)
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}… ({len(text):,} characters)"
+
 
 class TableReport(msgspec.Struct):
-    """One table in one sink. `rows`: of the source that were compared. `moving`: keys that changed each time that they were looked at.
+    """One table in one sink. `rows`: of the source that were compared; `rows_total`: those that there are, by the source's
+    statistics. `moving`: keys that changed each time that they were looked at.
     `columns`: how many rows differ in each column. `unlooked`: of the differences, how many were seen once only, because there are too many
-    to look at each again. `why`: of a table that was skipped or failed."""
+    to look at each again. `partial`: only rows of a predicate or a sample were compared, so extra rows were not looked for. `why`: of a
+    table that was skipped or failed."""
 
     sink: str
     table: str
     state: CheckState = CheckState.WAITING
     rows: int = 0
+    rows_total: int = 0
     equal: int = 0
     missing: int = 0
     extra: int = 0
@@ -111,6 +153,7 @@ class TableReport(msgspec.Struct):
     columns: dict[str, int] = {}
     examples: list[RowDifference] = []
     why: str = ""
+    partial: bool = False
     parts: int = 0
     parts_done: int = 0
 
@@ -120,7 +163,8 @@ class TableReport(msgspec.Struct):
 
 
 class VerifyReport(msgspec.Struct):
-    """`id`: the verification's. Times in milliseconds since 1970."""
+    """`id`: the verification's. Times in milliseconds since 1970. `needs_from`: the first segment of the log that is still to be read, and
+    must not be removed; None: there is none."""
 
     id: str
     state: CheckState
@@ -128,6 +172,7 @@ class VerifyReport(msgspec.Struct):
     ended_ms: int = 0
     error: str = ""
     tables: list[TableReport] = []
+    needs_from: int | None = None
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
@@ -139,3 +184,32 @@ def report_from_json(data: bytes) -> VerifyReport:
         return msgspec.json.decode(data, type=VerifyReport)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"not a verification's report: {error}") from error
+
+
+OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.FAILED, CheckState.STOPPED})
+"""Of a verification."""
+
+
+def read_report(log: Folder, operation_id: str) -> VerifyReport | None:
+    """None: no worker has begun. Raises LogBroken for a file that is not a report, and the errors of the log's storage."""
+    return _read(log, report_name(operation_id), report_from_json)
+
+
+def read_request(log: Folder, operation_id: str) -> VerifyRequest | None:
+    """As `read_report`."""
+    return _read(log, request_name(operation_id), request_from_json)
+
+
+def request_ids(log: Folder) -> list[str]:
+    with storage_errors(log):
+        names = storage.list_names(log, deep=True, beginning="verify/")
+    return [found[1] for found in map(REQUEST_NAME.fullmatch, names) if found]
+
+
+def _read(log: Folder, name: str, decoded: Callable[[bytes], R]) -> R | None:
+    with storage_errors(log):
+        data = storage.read_files(log, [name]).get(name)
+    try:
+        return None if data is None else decoded(data)
+    except ValueError as error:
+        raise LogBroken(f"{name} in {log}: {error}", hint="remove the folder of that verification, and verify again") from error

@@ -3,7 +3,8 @@
     verify/{id}/request.json ─► each sink's tables ─► report.json, after each piece of work
 
 - The report is all that it remembers. A worker that starts again continues with the first table that the report does not have.
-- It yields to delivery: before each piece of work it waits while a sink delivers live changes later than LATE_S.
+- The report says which segments are still to be read, and the sidecar keeps them (`needs_from`).
+- It yields to delivery (`Pauses`).
 - A table that cannot be compared has its reason in the report, and the others go on.
 """
 
@@ -11,27 +12,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
 
 import msgspec
 
-from sidecar.core.model import TableName
+from sidecar.core.model import Seq
 from sidecar.errors import TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.log.verification import (
-    REQUEST_NAME,
+    OVER,
+    AskedTable,
     CheckState,
     TableReport,
     VerifyReport,
     VerifyRequest,
     differences_name,
-    report_from_json,
+    read_report,
+    read_request,
     report_name,
-    request_from_json,
+    request_ids,
     stop_name,
     verify_folder,
 )
@@ -39,15 +43,17 @@ from spark_merge.contract import Sink
 from spark_merge.delivery import JobSettings
 from spark_merge.readable import Readable
 from spark_merge.verify.source import ComparedSource
-from spark_merge.verify.table_check import CheckContext, Hands, TableCheck
+from spark_merge.verify.table_check import CheckContext, TableCheck, TaskRunner
 
-LATE_S = 2.0
-"""Live changes that a sink has not delivered after so long are late."""
+LATE_S = 0.5
+"""A sink whose batches take longer delivers live changes late."""
+
+PAUSE_MAX = 4.0
+"""The longest pause, as a multiple of the work before it: where a sink is always slow, a fifth of the time is the verification's."""
 
 LOOK_EVERY_S = 1.0
-WAIT_S = 0.1
+WAIT_S = 0.05
 
-OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.FAILED, CheckState.STOPPED})
 DONE = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.SKIPPED, CheckState.FAILED})
 """Of a table."""
 
@@ -62,15 +68,15 @@ class Ending(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
-    """`sinks`: makes each by its name, for reading alone. `unreadable`: why a sink of this name cannot be read; empty where it can.
-    `late_s`: for how long the oldest live change waits that a sink has not delivered."""
+    """`sinks`: makes each by its name, for reading alone. `batch_s`: how long the slowest sink's last batch took, or the one that is under
+    way has taken. `late_s`: what it may take without a pause of the verification."""
 
     job: JobSettings
     source: ComparedSource
-    hands: Hands
+    runner: TaskRunner
     sinks: Mapping[str, Callable[[], Sink]]
-    unreadable: Callable[[str], str] = lambda _: ""
-    late_s: Callable[[], float] = lambda: 0.0
+    batch_s: Callable[[], float] = lambda: 0.0
+    late_s: float = LATE_S
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     wait: Callable[[float], object] = time.sleep
 
@@ -89,108 +95,127 @@ class Verifications:
                 self.carry_out(request, ending)
 
     def due(self) -> Iterator[VerifyRequest]:
-        """Those that are not over, in the order of their ids."""
-        with storage_errors(self._log):
-            names = sorted(filter(REQUEST_NAME.fullmatch, storage.list_names(self._log, deep=True, beginning="verify/")))
-            found = storage.read_files(self._log, names)
-        for name in names:
-            request = request_from_json(found[name])
-            report = self.report(request.id)
-            if report is None or report.state not in OVER:
-                yield request
+        """Those that are not over, in the order in which they were asked for."""
+        waiting = []
+        for operation_id in request_ids(self._log):
+            report, request = self.report(operation_id), read_request(self._log, operation_id)
+            if request is not None and (report is None or report.state not in OVER):
+                waiting.append(request)
+        yield from sorted(waiting, key=lambda one: (one.asked_ms, one.id))
 
     def report(self, operation_id: str) -> VerifyReport | None:
-        with storage_errors(self._log):
-            data = storage.read_files(self._log, [report_name(operation_id)]).get(report_name(operation_id))
-        return None if data is None else report_from_json(data)
+        return read_report(self._log, operation_id)
 
     def carry_out(self, request: VerifyRequest, ending: Event) -> VerifyReport:
         report = self.report(request.id) or VerifyReport(request.id, CheckState.RUNNING, self._settings.now_ms())
+        return _Verification(self._settings, request, report, ending).run()
+
+
+class _Verification:
+    def __init__(self, settings: VerifySettings, request: VerifyRequest, report: VerifyReport, ending: Event) -> None:
+        self._settings, self._request, self._report, self._ending = settings, request, report, ending
+        self._log = settings.job.log
+        self._pauses = Pauses(settings)
+
+    def run(self) -> VerifyReport:
+        report, request = self._report, self._request
         done = {(one.sink, one.table): one for one in report.tables if one.state in DONE}
-        wanted = [(sink, table) for sink in request.sinks for table in request.names()]
-        report.tables = [done.get((sink, str(table))) or TableReport(sink, str(table)) for sink, table in wanted]
-        self._write(report)
+        wanted = [(sink, table) for sink in request.sinks for table in request.tables]
+        report.tables = [done.get((sink, str(table.name))) or TableReport(sink, str(table.name)) for sink, table in wanted]
+        self._write()
         try:
             for number, (sink, table) in enumerate(wanted):
-                if (sink, str(table)) not in done:
-                    report.tables[number] = self._checked(request, report, number, sink, table, ending)
-                    self._write(report)
-            different = any(one.state in (CheckState.DIFFERENT, CheckState.FAILED) for one in report.tables)
-            report.state = CheckState.DIFFERENT if different else CheckState.EQUAL
+                if (sink, str(table.name)) not in done:
+                    self._gate()
+                    report.tables[number] = self._checked(number, sink, table)
+                    self._write()
+            states = {one.state for one in report.tables}
+            ends = (CheckState.FAILED, CheckState.DIFFERENT, CheckState.SKIPPED)
+            end = next((state for state in ends if state in states), CheckState.EQUAL)
+            report.state = CheckState.FAILED if end is CheckState.SKIPPED else end  # what was not compared is not equal
         except Stopped:
             report.state = CheckState.STOPPED
+            for one in report.tables:
+                one.state = one.state if one.state in DONE else CheckState.STOPPED
         except Ending:
             return report
-        report.ended_ms = self._settings.now_ms()
-        self._write(report)
+        report.needs_from, report.ended_ms = None, self._settings.now_ms()
+        self._write()
         return report
 
-    def _checked(
-        self, request: VerifyRequest, report: VerifyReport, number: int, sink: str, table: TableName, ending: Event
-    ) -> TableReport:
-        if why := self._why_not(sink):
-            return TableReport(sink, str(table), CheckState.SKIPPED, why=why)
-        told = partial(self._told, report, number)
-        settings = self._settings
-        context = CheckContext(
-            settings.job, self._log, settings.source, settings.hands, partial(self._gate, request.id, ending), told, settings.wait
-        )
-        opened = settings.sinks[sink]()
-        check = TableCheck(context, sink, opened, table, _work(request.id, number))  # type: ignore[arg-type]  # it can be read
-        try:
-            found = check.run()
-            self._write_differences(request.id, number, check)
-            return found
-        except TicdcDumpError as error:
-            return msgspec.structs.replace(check.report, state=CheckState.FAILED, why=str(error))
-        finally:
-            opened.close()
-            self._forget(request.id, number)
-
-    def _why_not(self, sink: str) -> str:
-        make = self._settings.sinks.get(sink)
+    def _checked(self, number: int, sink: str, table: AskedTable) -> TableReport:
+        settings, name = self._settings, str(table.name)
+        make = settings.sinks.get(sink)
         if make is None:
-            return f"there is no sink {sink}"
-        if why := self._settings.unreadable(sink):
-            return why
-        opened = make()
-        try:
-            return "" if isinstance(opened, Readable) else "its rows cannot be read back"
-        finally:
-            opened.close()
+            return TableReport(sink, name, CheckState.SKIPPED, why=f"there is no sink {sink}")
+        work = f"{verify_folder(self._request.id)}/work/{number}"
+        context = CheckContext(
+            settings.job, self._log, settings.source, settings.runner, self._gate, partial(self._told, number), self._needs, settings.wait
+        )
+        with closing(make()) as opened:
+            if not isinstance(opened, Readable):
+                return TableReport(sink, name, CheckState.SKIPPED, why="its rows cannot be read back")
+            check = TableCheck(context, sink, opened, table, work, self._request.sample)
+            try:
+                found = check.run()
+                self._write_differences(number, check)
+                return found
+            except TicdcDumpError as error:
+                return msgspec.structs.replace(check.report, state=CheckState.FAILED, why=str(error))
+            finally:
+                self._forget(f"{work}/")
 
-    def _told(self, report: VerifyReport, number: int, table: TableReport) -> None:
-        report.tables[number] = table
-        self._write(report)
+    def _told(self, number: int, table: TableReport) -> None:
+        self._report.tables[number] = table
+        self._write()
 
-    def _gate(self, operation_id: str, ending: Event) -> None:
-        while True:
-            if ending.is_set():
-                raise Ending
-            if storage.exists(self._log, stop_name(operation_id)):
+    def _needs(self, after: Seq) -> None:
+        self._report.needs_from = after + 1
+
+    def _gate(self) -> None:
+        """Before each piece of work. Raises Ending and Stopped."""
+        self._check_goes_on()
+        for _ in self._pauses.due():
+            self._check_goes_on()
+            self._settings.wait(WAIT_S)
+
+    def _check_goes_on(self) -> None:
+        if self._ending.is_set():
+            raise Ending
+        with storage_errors(self._log):
+            if storage.exists(self._log, stop_name(self._request.id)):
                 raise Stopped
-            if self._settings.late_s() <= LATE_S:
-                return
-            ending.wait(WAIT_S)
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
-    def _write(self, report: VerifyReport) -> None:
+    def _write(self) -> None:
         with storage_errors(self._log):
-            storage.write_atomically(self._log, report_name(report.id), report.to_json())
+            storage.write_atomically(self._log, report_name(self._report.id), self._report.to_json())
 
-    def _write_differences(self, operation_id: str, number: int, check: TableCheck) -> None:
+    def _write_differences(self, number: int, check: TableCheck) -> None:
         if check.differences:
             lines = b"".join(msgspec.json.encode(one) + b"\n" for one in check.differences)
             with storage_errors(self._log):
-                storage.write_atomically(self._log, differences_name(operation_id, number), lines)
+                storage.write_atomically(self._log, differences_name(self._request.id, number), lines)
 
-    def _forget(self, operation_id: str, number: int) -> None:
-        work = f"{_work(operation_id, number)}/"
+    def _forget(self, work: str) -> None:
         with storage_errors(self._log):
             names = storage.list_names(self._log, deep=True, beginning=work)  # which may give others too
             storage.remove(self._log, [name for name in names if name.startswith(work)])
 
 
-def _work(operation_id: str, number: int) -> str:
-    return f"{verify_folder(operation_id)}/work/{number}"
+class Pauses:
+    """When a verification waits for delivery: while a sink's batches take longer than `late_s`, but for no longer than PAUSE_MAX times what
+    the piece of work before took."""
+
+    def __init__(self, settings: VerifySettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
+        self._worked_since_s = clock()
+
+    def due(self) -> Iterator[None]:
+        """One for each short wait."""
+        began_s = self._clock()
+        until_s = began_s + PAUSE_MAX * (began_s - self._worked_since_s)
+        while self._settings.batch_s() > self._settings.late_s and self._clock() < until_s:
+            yield
+        self._worked_since_s = self._clock()

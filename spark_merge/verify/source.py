@@ -37,11 +37,11 @@ class ComparedSource(Protocol):
     def rows(self, schema: TableSchema) -> int:
         """Of the table, about."""
 
-    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None) -> Sequence[TimedPart]:
-        """All rows, in about so many parts."""
+    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None, where: str = "") -> Sequence[TimedPart]:
+        """All rows for which the SQL predicate `where` is true, in about so many parts."""
 
-    def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None) -> TimedPart:
-        """The rows with these handle keys (columns named and ordered as `schema.key`)."""
+    def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> TimedPart:
+        """The rows with these handle keys (columns named and ordered as `schema.key`), as far as the predicate is true for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +76,16 @@ class SqlSource:
         with closing(SqlSession(self.server)) as session:
             return retried(session, lambda _: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
 
-    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None) -> list[SourcePart]:
+    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None, where: str = "") -> list[SourcePart]:
         with closing(SqlSession(self.server)) as session:
-            return [SourcePart(part, form) for part in of_ranges(session, self.server, schema, *self._found(session, schema), parts=parts)]
+            found = of_ranges(session, self.server, schema, *self._found(session, schema), parts=parts, where=where)
+            return [SourcePart(part, form) for part in found]
 
-    def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None) -> SourcePart:
+    def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> SourcePart:
         with closing(SqlSession(self.server)) as session:
             name, found = self._found(session, schema)
             texts = SqlTexts(schema, target_table(schema, name, found, session.flavour))
-            return SourcePart(SqlPart(self.server, name, schema.columns, of_keys(schema, name, texts, keys)), form)
+            return SourcePart(SqlPart(self.server, name, schema.columns, of_keys(schema, name, texts, keys, where=where)), form)
 
     def _found(self, session: SqlSession, schema: TableSchema) -> tuple[TableName, FoundTable]:
         found = retried(session, lambda _: read_table(session, schema.name), doing=f"reading what {schema.name} has")

@@ -14,24 +14,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, ts_at
+from sidecar.core.model import CommitTs, Seq, TableSchema, ts_at
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
-from sidecar.log.verification import EXAMPLES_MAX, CheckState, RowDifference, TableReport
+from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, TableReport
 from spark_merge.contract import Accepted, Sink
 from spark_merge.delivery import JobSettings
 from spark_merge.read import LoggedSchemas, new_manifests
-from spark_merge.readable import Readable, ReadPart
+from spark_merge.readable import Readable, ReadPart, RowForm
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.digest import write_digests
 from spark_merge.verify.look import Row, difference, key_of, sink_rows, source_rows
 from spark_merge.verify.moving import Moving
-from spark_merge.verify.source import ComparedSource, key_table
+from spark_merge.verify.source import ComparedSource, TimedPart, key_table
 
 R = TypeVar("R")
 
@@ -41,6 +42,8 @@ PART_ROWS = 100_000
 """Of the source, about, in a range: seconds of a SELECT."""
 
 PARTS_MAX = 10_000
+SAMPLE_PARTS = 10
+"""Ranges of a sample, or more: where rows differ they often do so in a range, and one range would miss it."""
 
 BUCKET_ROWS = 250_000
 """Of both sides, about, in a bucket: some 30 MB in a task."""
@@ -65,7 +68,7 @@ class Altered(Exception):
     """A DDL changed the table while it was compared."""
 
 
-class Hands(Protocol):
+class TaskRunner(Protocol):
     """Where the work is done: in this process, or by Spark."""
 
     @property
@@ -92,15 +95,16 @@ class DigestWork:
 @dataclass(frozen=True, slots=True)
 class CheckContext:
     """What a comparison works with. `folder`: for its files. `gate`: called before each piece of work; it waits while live delivery is
-    late, and raises what ends the verification. `told`: after each piece, with the report so far. `present_ts`: what has committed at the
-    source by this moment is at or below it."""
+    late, and raises what ends the verification. `told`: after each piece, with the report so far. `needs`: the segments of the log after
+    this one are still to be read. `present_ts`: what has committed at the source by this moment is at or below it."""
 
     job: JobSettings
     folder: Folder
     source: ComparedSource
-    hands: Hands
+    runner: TaskRunner
     gate: Callable[[], None]
     told: Callable[[TableReport], None] = lambda _: None
+    needs: Callable[[Seq], None] = lambda _: None
     wait: Callable[[float], object] = time.sleep
     present_ts: Callable[[], CommitTs] = lambda: ts_at(int(time.time() * 1000) + AHEAD_MS)
 
@@ -111,25 +115,31 @@ class ReadableSink(Sink, Readable, Protocol):
 
 @dataclass
 class TableCheck:
-    """`name`: the sink's. `path`: of the files below the folder, for this table and sink alone."""
+    """`name`: the sink's. `path`: of the files below the folder, for this table and sink alone. `sample`: the part of the source's ranges
+    that is read."""
 
     context: CheckContext
     name: str
     sink: ReadableSink
-    table: TableName
+    table: AskedTable
     path: str
+    sample: float = 1.0
     report: TableReport = field(init=False)
     differences: list[RowDifference] = field(default_factory=list)
     _upto_ts: CommitTs = NO_TS
 
     def __post_init__(self) -> None:
-        self.report = TableReport(self.name, str(self.table))
+        self.report = self._blank()
+
+    def _blank(self) -> TableReport:
+        return TableReport(self.name, str(self.table.name), partial=bool(self.table.where) or self.sample < 1)
 
     def run(self) -> TableReport:
         """Raises what reading the source, the log and the sink raises."""
         began_s = time.monotonic()
         for left in reversed(range(TRIES_MAX)):
-            self.report, self.differences = TableReport(self.name, str(self.table), CheckState.RUNNING), []
+            self.report, self.differences = self._blank(), []
+            self.report.state = CheckState.RUNNING
             try:
                 self._compare()
                 break
@@ -149,40 +159,43 @@ class TableCheck:
     # ---- the first look ----------------------------------------------------------------------------------------------
 
     def _compare(self) -> None:
+        context = self.context
         accepted = self._accepted()
+        context.needs(accepted.seq)
         schema = self._schema_after(accepted)
-        reading = self.sink.reading(schema, parts=max(1, self.context.hands.cores))
-        moving = Moving(self.context.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
-        rows = self.context.source.rows(schema)
-        parts = self.context.source.ranges(schema, parts=min(max(1, rows // PART_ROWS), PARTS_MAX), form=reading.form)
+        reading = self.sink.reading(schema, parts=max(1, context.runner.cores))
+        moving = Moving(context.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
+        rows = context.source.rows(schema)
+        parts = self._sampled(schema, rows, reading.form)
         buckets = max(1, min(2 * rows // BUCKET_ROWS, 4096))
         self.report.parts = len(reading.parts) + len(parts)
-        works = [DigestWork(self.context.folder, f"{self.path}/sink-{n}", schema, part, buckets) for n, part in enumerate(reading.parts)]
-        sink_files = self._in_waves(works)
+        self.report.rows_total = int(rows * self.sample)
+        works = [DigestWork(context.folder, f"{self.path}/sink-{n}", schema, part, buckets) for n, part in enumerate(reading.parts)]
+        sink_files = [name for name, _ in self._in_waves(works)]
         high_ts = moving.follow()
         source_files: list[str] = []
-        for start in range(0, len(parts), self.context.hands.cores):
-            at_ts = moving.follow() if self.context.source.has_snapshots() else None
-            wave = parts[start : start + self.context.hands.cores]
-            source_files += self._in_waves(
-                [
-                    DigestWork(self.context.folder, f"{self.path}/source-{start + n}", schema, part.at(at_ts), buckets)
-                    for n, part in enumerate(wave)
-                ]
+        for start in range(0, len(parts), context.runner.cores):
+            at_ts = moving.follow() if context.source.has_snapshots() else None
+            wave = [part.at(at_ts) for part in parts[start : start + context.runner.cores]]
+            files = self._in_waves(
+                [DigestWork(context.folder, f"{self.path}/source-{start + n}", schema, part, buckets) for n, part in enumerate(wave)]
             )
-            high_ts = max(high_ts, self.context.present_ts() if at_ts is None else at_ts)
+            source_files += [name for name, _ in files]
+            self.report.rows += sum(rows for _, rows in files)
+            high_ts = max(high_ts, context.present_ts() if at_ts is None else at_ts)
+            self._follow(moving)
         self._await(moving, high_ts)
         if moving.altered:
             raise Altered
         self.report.low_tso, self.report.high_tso = str(accepted.upto_ts or 0), str(moving.upto_ts)
-        works_of_buckets = [BucketWork(self.context.folder, tuple(source_files), tuple(sink_files), bucket) for bucket in range(buckets)]
+        works_of_buckets = [BucketWork(context.folder, tuple(source_files), tuple(sink_files), bucket) for bucket in range(buckets)]
         self._conclude(schema, self._run(works_of_buckets), moving)
 
     def _conclude(self, schema: TableSchema, found: Sequence[BucketDifference], moving: Moving) -> None:
         self.report.rows = total([one.source for one in found]).rows
         pending: dict[str, int] = {}
         beyond: list[tuple[str, str]] = []
-        for kind in ("missing", "extra", "different"):
+        for kind in ("missing", "different") if self.report.partial else ("missing", "extra", "different"):
             keys = pa.concat_arrays([getattr(one, kind) for one in found] or [pa.array([], pa.string())])
             touched = pc.is_in(keys, value_set=moving.keys).to_pylist()
             for key, moved in zip(keys.to_pylist(), touched, strict=True):
@@ -223,7 +236,8 @@ class TableCheck:
         reading = self.sink.reading(schema, parts=1, keys=asked)
         theirs = sink_rows(schema, reading, keys)
         at_ts = moving.follow() if self.context.source.has_snapshots() else None
-        ours = source_rows(schema, self.context.source.by_keys(schema, asked, form=reading.form).at(at_ts))
+        part = self.context.source.by_keys(schema, asked, form=reading.form, where=self.table.where)
+        ours = source_rows(schema, part.at(at_ts))
         self._await(moving, self.context.present_ts() if at_ts is None else at_ts)
         if moving.altered:
             raise Altered
@@ -236,7 +250,7 @@ class TableCheck:
         while (self._accepted().upto_ts or 0) < self._upto_ts:
             if time.monotonic() > until_s:
                 raise SinkError(
-                    f"sink {self.name} has not reached {self._upto_ts} within {SINK_WAIT_S:g} s, so {self.table} cannot be compared",
+                    f"sink {self.name} has not reached {self._upto_ts} within {SINK_WAIT_S:g} s, so {self.table.name} cannot be compared",
                     hint="see dumpquery for what holds the sink up, then verify again",
                 )
             self.context.gate()
@@ -253,7 +267,7 @@ class TableCheck:
     ) -> None:
         for key in keys:
             found = difference(schema, key, ours.get(key), theirs.get(key))
-            if found is None:
+            if found is None or (self.report.partial and key not in ours):
                 del pending[key]
             elif key not in moved:
                 pending[key] += 1
@@ -268,7 +282,7 @@ class TableCheck:
             report.columns[cell.column] = report.columns.get(cell.column, 0) + 1
         self.differences.append(found)
         if len(report.examples) < EXAMPLES_MAX:
-            report.examples.append(found)
+            report.examples.append(found.shortened())
 
     # ---- positions ---------------------------------------------------------------------------------------------------
 
@@ -284,29 +298,42 @@ class TableCheck:
         if not before:
             raise SinkError(f"segment {accepted.seq}, which sink {self.name} ends with, is not in the log", hint="try again")
         name = before[0].next_schemas or before[0].schemas if before[0].seq == accepted.seq else before[0].schemas
-        found = LoggedSchemas(self.context.job.log, name).get(self.table)
+        found = LoggedSchemas(self.context.job.log, name).get(self.table.name)
         if found is None or not found.key:
             raise Altered
         return found
 
     def _await(self, moving: Moving, ts: CommitTs) -> None:
         """Until the log has everything up to `ts`."""
-        while moving.follow() < ts:
+        while self._follow(moving) < ts:
             self.context.gate()
             self.context.wait(0.05)
 
+    def _follow(self, moving: Moving) -> CommitTs:
+        upto_ts = moving.follow()
+        if moving.seq is not None:
+            self.context.needs(moving.seq)
+        return upto_ts
+
     # ---- work --------------------------------------------------------------------------------------------------------
 
-    def _in_waves(self, works: Sequence[DigestWork]) -> list[str]:
-        """As many at once as there are cores; the files."""
-        names: list[str] = []
-        for start in range(0, len(works), self.context.hands.cores):
-            wave = works[start : start + self.context.hands.cores]
-            names += [name for files in self._run(wave) for name, _ in files]
+    def _sampled(self, schema: TableSchema, rows: int, form: RowForm | None) -> Sequence[TimedPart]:
+        """Ranges of the source: all of them, or as many of them at random as make the sample."""
+        count = max(rows // PART_ROWS, round(SAMPLE_PARTS / self.sample) if self.sample < 1 else 1)
+        found = self.context.source.ranges(schema, parts=min(count, PARTS_MAX), form=form, where=self.table.where)
+        wanted = len(found) if self.sample >= 1 else max(1, round(len(found) * self.sample))
+        return Random(self.path).sample(found, wanted) if wanted < len(found) else found
+
+    def _in_waves(self, works: Sequence[DigestWork]) -> list[tuple[str, int]]:
+        """As many at once as there are cores; the files with their rows."""
+        files: list[tuple[str, int]] = []
+        for start in range(0, len(works), self.context.runner.cores):
+            wave = works[start : start + self.context.runner.cores]
+            files += [one for found in self._run(wave) for one in found]
             self.report.parts_done += len(wave)
             self.context.told(self.report)
-        return names
+        return files
 
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:
         self.context.gate()
-        return self.context.hands.run(works) if works else []
+        return self.context.runner.run(works) if works else []

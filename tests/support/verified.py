@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -30,7 +31,7 @@ Rows = dict[Image, Image]
 
 
 class InOrder:
-    """`Hands` of this process."""
+    """`TaskRunner` of this process."""
 
     cores = 2
 
@@ -172,9 +173,19 @@ class WorldSource:
     def rows(self, schema: TableSchema) -> int:  # there is one
         return len(self.world.rows)
 
-    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None) -> list[WorldPart]:  # there is one
-        return [WorldPart(self.world, lambda key, n=n: crc32(repr(key).encode()) % 3 == n, form) for n in range(3)]  # type: ignore[misc]  # bound now
+    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None, where: str = "") -> list[WorldPart]:  # there is one
+        at_n = partial(_is_of_part, where=where)
+        return [WorldPart(self.world, partial(at_n, n), form) for n in range(3)]
 
-    def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None) -> WorldPart:  # there is one
+    def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> WorldPart:  # there is one
         wanted = set(zip(*(column.to_pylist() for column in keys.columns), strict=True))
-        return WorldPart(self.world, lambda key: key in wanted, form)
+        return WorldPart(self.world, lambda key: key in wanted and _meets(where, key), form)
+
+
+def _is_of_part(number: int, key: Image, *, where: str) -> bool:
+    return crc32(repr(key).encode()) % 3 == number and _meets(where, key)
+
+
+def _meets(where: str, key: Image) -> bool:
+    """`where`: empty, or `part = '…'`."""
+    return not where or where == f"part = '{key[1]}'"

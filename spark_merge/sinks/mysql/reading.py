@@ -95,13 +95,14 @@ def reading(settings: SqlSettings, schema: TableSchema, *, log_id: str, parts: i
 
 
 def of_ranges(
-    session: SqlSession, server: SqlServer, schema: TableSchema, name: TableName, found: FoundTable, *, parts: int
+    session: SqlSession, server: SqlServer, schema: TableSchema, name: TableName, found: FoundTable, *, parts: int, where: str = ""
 ) -> list[SqlPart]:
-    """All rows of table `name`, which the server has as `found`, by ranges of its key."""
+    """All rows of table `name`, which the server has as `found`, by ranges of its key. `where`: an SQL predicate of the rows that are
+    read."""
     key = _read_key(schema, name, found)
     cuts = retried(session, lambda _: _cuts(session, key, parts), doing=f"reading the keys of {name}")
     bounds = zip([None, *cuts], [*cuts, None], strict=True)
-    selects = [f"{_select(schema, name)}{between(key, after=after, upper=upper)}" for after, upper in bounds]
+    selects = [f"{_select(schema, name)}{between(key, after=after, upper=upper, where=where)}" for after, upper in bounds]
     return [SqlPart(server, name, schema.columns, (sql,)) for sql in selects]
 
 
@@ -110,12 +111,13 @@ def _select(schema: TableSchema, name: TableName) -> str:
     return f"SELECT {selected} FROM {read_as(name)}"
 
 
-def of_keys(schema: TableSchema, name: TableName, texts: SqlTexts, keys: pa.Table) -> tuple[str, ...]:
-    """As many rows in a statement as the sink deletes by one."""
+def of_keys(schema: TableSchema, name: TableName, texts: SqlTexts, keys: pa.Table, *, where: str = "") -> tuple[str, ...]:
+    """As many rows in a statement as the sink deletes by one. `where` as of `of_ranges`."""
     columns = [keys.column(column).to_pylist() if column in schema.key else [""] * keys.num_rows for column in schema.column_names()]
     wheres = texts.keys(columns)
     groups = [wheres[start : start + ROWS_A_DELETE] for start in range(0, len(wheres), ROWS_A_DELETE)]
-    return tuple(f"{_select(schema, name)} WHERE {texts.condition(group)}" for group in groups)
+    also = f" AND ({where}\n)" if where else ""
+    return tuple(f"{_select(schema, name)} WHERE ({texts.condition(group)}){also}" for group in groups)
 
 
 def _read_key(schema: TableSchema, name: TableName, found: FoundTable) -> ReadKey:

@@ -10,11 +10,10 @@ from threading import Event
 
 import pytest
 
-from sidecar.core.model import TableName
 from sidecar.log import storage
-from sidecar.log.verification import CheckState, VerifyRequest, differences_name, request_name, stop_name
+from sidecar.log.verification import AskedTable, CheckState, VerifyRequest, differences_name, request_name, stop_name
 from spark_merge.sinks.registry import open_sink
-from spark_merge.verify.runner import Verifications, VerifySettings
+from spark_merge.verify.runner import PAUSE_MAX, Pauses, Verifications, VerifySettings
 from tests.support.verified import TABLE, InOrder, World, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, world_of
 
@@ -24,8 +23,8 @@ def settings_of(world: World, **sinks: str) -> VerifySettings:
     return VerifySettings(world.job, WorldSource(world), InOrder(), made, now_ms=lambda: 7, wait=world.wait)
 
 
-def asked(world: World, *sinks: str, tables: tuple[TableName, ...] = (TABLE,), operation_id: str = "v1") -> VerifyRequest:
-    request = VerifyRequest(operation_id, sinks, tables)
+def asked(world: World, *sinks: str, operation_id: str = "v1", asked_ms: int = 0) -> VerifyRequest:
+    request = VerifyRequest(operation_id, sinks, (AskedTable(*TABLE),), asked_ms=asked_ms)
     storage.write_atomically(world.job.log, request_name(operation_id), request.to_json())
     return request
 
@@ -57,21 +56,21 @@ def test_a_verification_has_a_report_and_its_differences_in_a_file(world: World)
 
 def test_a_sink_that_cannot_be_read_or_is_unknown_says_why_and_the_others_are_compared(world: World) -> None:
     settings = settings_of(world, mine=f"sqlite:///{world.folder}/out.db", shown="console:")
-    settings = replace(settings, unreadable=lambda name: "it keeps nothing" if name == "shown" else "")
     report = Verifications(settings).carry_out(asked(world, "shown", "mine", "other"), Event())
     assert [(one.state, one.why) for one in report.tables] == [
-        (CheckState.SKIPPED, "it keeps nothing"), (CheckState.EQUAL, ""), (CheckState.SKIPPED, "there is no sink other"),
+        (CheckState.SKIPPED, "its rows cannot be read back"), (CheckState.EQUAL, ""), (CheckState.SKIPPED, "there is no sink other"),
     ]  # fmt: skip
+    assert report.state is CheckState.FAILED, "what was not compared is not equal"
 
 
 def test_a_worker_that_ends_in_a_table_leaves_the_others_to_the_next_one(world: World) -> None:
     settings, request, ending = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine", "mine"), Event()
 
-    def end() -> float:
+    def end(seconds: float) -> None:
         ending.set()
-        return 0.0
+        world.wait(seconds)
 
-    first = Verifications(replace(settings, late_s=end))
+    first = Verifications(replace(settings, wait=end, batch_s=lambda: 9.0))
     assert first.carry_out(request, ending).state is CheckState.RUNNING
     assert [one.id for one in first.due()] == ["v1"]
     assert Verifications(settings).carry_out(request, Event()).state is CheckState.EQUAL
@@ -85,8 +84,42 @@ def test_an_operator_ends_it(world: World) -> None:
     assert not list(verifications.due())
 
 
-def test_it_waits_while_live_changes_are_late(world: World) -> None:
+def test_it_waits_while_live_changes_are_late_and_not_for_ever(world: World) -> None:
+    settings = replace(settings_of(world), batch_s=lambda: 9.0)
+    now_s = 0.0
+    pauses = Pauses(settings, lambda: now_s)
+    now_s = 10.0
+    waits = 0
+    for _ in pauses.due():
+        waits, now_s = waits + 1, now_s + 1.0
+    assert waits == PAUSE_MAX * 10, "the work took 10 s"
+    assert list(pauses.due()) == [], "no work, no pause"
     late = iter([9.0, 5.0, 0.1])
-    settings = replace(settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), late_s=lambda: next(late, 0.0))
-    assert Verifications(settings).carry_out(asked(world, "mine"), Event()).state is CheckState.EQUAL
-    assert next(late, None) is None
+    pauses = Pauses(replace(settings, batch_s=lambda: next(late)), lambda: now_s)
+    now_s += 10.0
+    assert len(list(pauses.due())) == 2, "until batches are quick again"
+
+
+def test_verifications_are_carried_out_in_the_order_in_which_they_were_asked_for(world: World) -> None:
+    for operation_id, asked_ms in (("b", 2), ("a", 3), ("c", 1)):
+        asked(world, "mine", operation_id=operation_id, asked_ms=asked_ms)
+    assert [one.id for one in Verifications(settings_of(world)).due()] == ["c", "b", "a"]
+
+
+def test_the_report_says_which_segments_are_still_to_be_read(world: World) -> None:
+    settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine")
+    verifications = Verifications(settings)
+    needed: list[int] = []
+    accepted = world.seq - 1
+
+    def note() -> float:
+        report = verifications.report("v1")
+        if report is not None and report.needs_from is not None:
+            needed.append(report.needs_from)
+        return 0.0
+
+    end = Verifications(replace(settings, batch_s=note)).carry_out(request, Event())
+    assert end.state is CheckState.EQUAL
+    assert end.needs_from is None, "they may be removed again"
+    assert needed == sorted(needed)
+    assert accepted < needed[0] <= needed[-1] <= world.seq

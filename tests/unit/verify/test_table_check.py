@@ -9,16 +9,17 @@ from random import Random
 
 import pytest
 
-from sidecar.log.verification import CheckState
+from sidecar.log.verification import AskedTable, CheckState
 from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify.table_check import TableCheck
 from tests.support.verified import TABLE, World
 
 
-def check_of(world: World, uri: str) -> TableCheck:
+def check_of(world: World, uri: str, *, where: str = "", sample: float = 1.0) -> TableCheck:
     sink = open_sink(uri, log_id="log-1")
-    return TableCheck(world.context(), "mine", sink, TABLE, "one")  # type: ignore[arg-type]  # it can be read
+    table = AskedTable(TABLE.schema, TABLE.table, where)
+    return TableCheck(world.context(), "mine", sink, table, "one", sample)  # type: ignore[arg-type]  # it can be read
 
 
 def world_of(tmp_path: Path, seed: int, uri: str, *, snapshots: bool) -> World:
@@ -84,3 +85,21 @@ def test_each_fault_is_named_and_nothing_else(tmp_path: Path, snapshots: bool) -
         assert {cell.column for one in check.differences for cell in one.cells} <= {"v"}
         named += len(found)
     assert named > 20
+
+
+@pytest.mark.parametrize(("where", "sample"), [("part = '1'", 1.0), ("", 0.3)])
+def test_of_a_part_of_the_rows_no_extra_ones_are_reported(tmp_path: Path, where: str, sample: float) -> None:
+    named = 0
+    for seed in range(6):
+        uri = f"sqlite:///{tmp_path}/{seed}/out.db"
+        world = world_of(tmp_path / str(seed), seed, uri, snapshots=bool(seed % 2))
+        spoilt = Sqlite(tmp_path / str(seed) / "out.db").spoil(world, Random(seed))
+        check = check_of(world, uri, where=where, sample=sample)
+        report = check.run()
+        assert report.partial
+        assert 0 < report.rows < len(world.rows)
+        found = {one.key: one.kind for one in check.differences}
+        assert found.items() <= {key: kind for key, kind in spoilt.items() if kind != "extra"}.items(), seed
+        assert all(key[1] == "1" for key in found if where)
+        named += len(found)
+    assert named > 2
