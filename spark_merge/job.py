@@ -167,6 +167,13 @@ class SparkTasks:
         self._jobs_s.append(max(monotonic() - began_s - max(max(took_s), sum(took_s) / self._parallel), 0.0))
         return [outcome for _, outcome in done]
 
+    def each(self, work: Sequence[Callable[[], R]]) -> list[R]:
+        """What each returns. Picklable work that is no sink's. Raises as `run`."""
+        context = self._session().sparkContext
+        with self._asking():
+            context.setLocalProperty("spark.scheduler.pool", current_thread().name)
+            return self._job(telling(partial(_called, self._hang_s)), work)
+
     def _session(self) -> SparkSession:
         while not self._ready.wait(0.1):
             self._starting.check()
@@ -264,6 +271,10 @@ class SparkJob:
         """Whether each sink's position is known, or why it is not."""
         return all(loop.opened or loop.error for loop in self._loops)
 
+    def batch_s(self) -> float:
+        """As `SinkLoop.batch_s`, of the sink that takes longest."""
+        return max((loop.batch_s() for loop in self._loops), default=0.0)
+
     def sinks(self) -> tuple[SinkDelivery, ...]:
         return tuple(loop.standing() for loop in self._loops)
 
@@ -325,6 +336,11 @@ def _carried_out(hang_s: float, work: TaskWork) -> tuple[float, Outcome]:
     with Watchdog(hang_s).watched():
         outcome = work.carry_out()
     return monotonic() - began_s, outcome
+
+
+def _called(hang_s: float, work: Callable[[], R]) -> R:
+    with Watchdog(hang_s).watched():
+        return work()
 
 
 def _nothing(_: int) -> None:

@@ -63,6 +63,8 @@ class SinkLoop:
         self._begins = FIRST_SEQ
         self._accepted: Seq | None = None
         self._batches: deque[BatchDone] = deque(maxlen=BATCHES_KEPT)
+        self._batch_began_s: float | None = None
+        self._batch_s = 0.0
         self._to_the_end = False
         self._running: Background | None = None
 
@@ -75,6 +77,11 @@ class SinkLoop:
             began = FIRST_SEQ if tables.began_ts is None else tables.began_seq
             tables_seq = record.written_seq
         return SinkDelivery(self.name, self._accepted, tuple(self._batches), str(self.error or ""), began, tables_seq)
+
+    def batch_s(self) -> float:
+        """How long the last batch took, or the one that is under way has taken."""
+        began_s = self._batch_began_s
+        return self._batch_s if began_s is None else max(self._batch_s, time.monotonic() - began_s)
 
     def check(self) -> None:
         """Raises what ended the loop."""
@@ -121,7 +128,7 @@ class SinkLoop:
             began_s = time.monotonic()
             if gathers and ending.wait(delivery.gather_s) and not self._to_the_end:
                 return
-            segments = delivery.deliver()
+            segments = self._timed(delivery)
             gathers = bool(segments) and not delivery.more
             if segments:
                 self._note(segments, delivery, time.monotonic() - began_s)
@@ -132,6 +139,13 @@ class SinkLoop:
                 return
             else:
                 ending.wait(IDLE_WAIT_S if self._settings.log.protocol == "file" else IDLE_WAIT_REMOTE_S)
+
+    def _timed(self, delivery: Delivery) -> list[Delivered]:
+        self._batch_began_s = began_s = time.monotonic()
+        try:
+            return delivery.deliver()
+        finally:
+            self._batch_s, self._batch_began_s = time.monotonic() - began_s, None
 
     def _note(self, segments: list[Delivered], delivery: Delivery, seconds: float) -> None:
         rows = Rows()

@@ -6,6 +6,7 @@
 - It delivers at once, while Spark still starts; only what must be Spark's waits for it (places.py).
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
+- Verifications run in a thread beside the deliveries (spark_merge/verify), and end none of them.
 - A sink that fails is tried again in its loop, and holds no other (loop.py). A report that cannot be written is tried again, too. On any
   other error the worker ends, and where something hangs in this process (watchdog.py): whoever minds it starts it again.
 - It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind.
@@ -27,10 +28,12 @@ from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_READY, SPARK_STARTING, STOPPED, DeliveryReport, report_from_json
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import own_of
+from sidecar.process.background import Background
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkJob, SparkTasks, session
 from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.registry import open_sinks, outputs_of
+from spark_merge.verify.on_spark import VerifySource, begin
 
 STDIN = 0
 
@@ -44,7 +47,8 @@ LOOK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """`log_id` names the log for ever, in every sink (sidecar/log/identity.py::name_of). `worker_rows`: places.py."""
+    """`log_id` names the log for ever, in every sink (sidecar/log/identity.py::name_of). `worker_rows`: places.py. `source`: what
+    the sinks are verified with; None: they are not."""
 
     job: JobSettings
     sinks: tuple[str, ...]
@@ -52,6 +56,7 @@ class WorkerSettings:
     master: str
     memory: str
     worker_rows: int = WORKER_ROWS
+    source: VerifySource | None = None
 
 
 class Worker:
@@ -77,17 +82,27 @@ class Worker:
         Spark died of. All of it is safe to start again, and the report beside the log says what it was."""
         self._former = self._former_report()
         job: SparkJob | None = None
+        verifying: Background | None = None
         try:
             job = self._job()
             job.start()
+            verifying = self._verifying(job)
             self._mind(job)
         except Exception as error:
             with suppress(LogError, LogUnreachable, StorageFull):  # what cannot be written beside the log is still raised
                 self._report(job, STOPPED, error=_error_text(error))
             raise
         finally:
+            if verifying is not None:
+                verifying.close(0)
             if job is not None:
                 job.close()
+
+    def _verifying(self, job: SparkJob) -> Background | None:
+        settings = self.settings
+        if settings.source is None:
+            return None
+        return begin(job, settings.job, settings.sinks, settings.log_id, settings.source, self._notice)
 
     def _job(self) -> SparkJob:
         settings = self.settings

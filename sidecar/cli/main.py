@@ -26,7 +26,8 @@ from sidecar.cli import check, dump_commands, pump, remove, skip
 from sidecar.errors import TicdcDumpError
 
 if TYPE_CHECKING:
-    from sidecar.config import Config
+    from sidecar.config import Config, SourceSection
+    from spark_merge.sinks.mysql.session import SqlServer
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
 
@@ -148,6 +149,28 @@ def _begun(path: Path) -> Config:
     return settings
 
 
+def source_server(source: SourceSection) -> SqlServer:
+    """The changefeed's upstream, as the SQL sink names a server: on a Spark cluster every host needs the files that it names."""
+    from sidecar.process.kept_secrets import keep
+    from spark_merge.sinks.mysql.session import SqlServer
+
+    tls, timeout_s = source.tls, max(int(source.statement_timeout_s), 1)
+    server = SqlServer(
+        ((source.host, source.port),),
+        user=source.user,
+        tls=bool(tls.ca_file),
+        password_file=source.password_file,
+        ssl_ca=tls.ca_file,
+        ssl_cert=tls.cert_file,
+        ssl_key=tls.key_file,
+        read_s=timeout_s,
+        write_s=timeout_s,
+    )
+    if not source.password_file:
+        keep(server.SECRET_KIND, str(server), "")
+    return server
+
+
 @app.command()
 def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: read it, deliver it to the sinks, and dump on request."""
@@ -156,7 +179,7 @@ def run(config: ConfigPath) -> None:
     from sidecar.process.signals import end_when_told
     from sidecar.run.app import Sidecar
     from sidecar.run.logs import defects_told
-    from spark_merge.sinks.registry import open_sinks, outputs_of
+    from spark_merge.sinks.registry import name_of, open_sinks, outputs_of, why_not_readable
     from spark_merge.sinks.spool.uri import spool_of
 
     def holds_rows(uri: str, log_id: str) -> bool:
@@ -169,7 +192,8 @@ def run(config: ConfigPath) -> None:
     if settings.spark.managed:
         open_sinks(settings.sinks, log_id="")  # what the worker could not open is told before it is started
     spool, names = spool_of(settings.sinks, log_folder(settings.log.uri)), outputs_of(settings.sinks).keys()
-    sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=names)
+    unreadable = {name_of(uri): why_not_readable(uri, log_id="") for uri in settings.sinks}
+    sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=names, unreadable=unreadable)
     end_when_told(sidecar.stop)
     with defects_told():
         try:
@@ -194,6 +218,8 @@ def merge(
     from sidecar.run.changefeed_watch import log_of
     from sidecar.run.logs import defects_told
     from spark_merge.delivery import JobSettings
+    from spark_merge.verify.on_spark import VerifySource
+    from spark_merge.verify.runner import LATE_S
     from spark_merge.watchdog import Watchdog
     from spark_merge.worker import Worker, WorkerSettings
     from spark_merge.worker import end_with_stdin as watch_stdin
@@ -205,8 +231,9 @@ def merge(
     log, kafka = log_folder(settings.log.uri), settings.kafka
     job = JobSettings(log, server_tz=kafka.server_tz, ambiguous=kafka.ambiguous, epoch_max=epoch)
     spark = settings.spark
+    source = VerifySource(source_server(settings.source), settings.dump.delivery_bound_s or LATE_S)
     worker = Worker(
-        WorkerSettings(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows),
+        WorkerSettings(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows, source),
         watched=Watchdog().watched,
         notice=logging.getLogger("ticdc-dump").warning,
     )

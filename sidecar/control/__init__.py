@@ -3,10 +3,11 @@
     service        the answers of one sidecar;  security  its server: TLS, token, health
     asker          who makes a call, for the history
     requests       requests on their way to the one thread that can carry them out
-    dump_scope     what a start request means, and everything against it;  predicate  what `--where` can ask
+    dump_scope     what a start request means, and everything against it;  preview  told beforehand;  predicate  what `--where` can ask
     status         what a sidecar is doing, as one value;  wire  our words and the wire's;  answers  exit codes and reasons
+    verifying      verifications: what is asked, and what is told
     subscribe      the deliveries of a spool, to subscribers
     client         finds the sidecar, follows it to the owner, retries until it answers
 
-It must not know Kafka, the log's files or Spark. The commands are in cli/.
+It must not know Kafka, Spark or the log's files, but for the records of verifications (log/verification.py). The commands are in cli/.
 """

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import BoundedSemaphore, Event, Lock
 from time import monotonic, time
@@ -33,9 +33,11 @@ import grpc
 from sidecar.config import DumpSection
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
 from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
+from sidecar.control.preview import preview
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Spool, Subscriptions
+from sidecar.control.verifying import Verifications, asked, expected, row_difference, verification
 from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
@@ -68,6 +70,7 @@ class Served:
     """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` tells what keeps it from
     that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
     `asker`: who makes a call. `history`: newest first. `sinks`: the names of those that are configured.
+    `verifications`: of this term, None without one; `unreadable`: why a sink's rows cannot be read back, by name.
     `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink."""
 
     status: Callable[[], SidecarStatus | None]
@@ -83,6 +86,8 @@ class Served:
     rows_per_s_before: Callable[[], float] = lambda: 0.0
     hindered: Callable[[], str] = lambda: ""
     slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
+    verifications: Callable[[], Verifications | None] = lambda: None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
     spool: Spool | None = None
 
 
@@ -190,6 +195,60 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 read = [found.table for found in scope.estimates if not found.refused and found.table not in scope.keys]
                 slow = self._served.slow_reads({table: scope.where.get(table, "") for table in read})
                 return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before(), slow=slow)
+
+    def Verify(self, request: pb.VerifyRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
+        with _errors_told(context):
+            self._owned(request.changefeed, context)
+            found = self._verifications(context)
+            if request.id and not request.dry_run and found.find(request.id) is not None:
+                return self._verification(found, request.changefeed, request.id)
+            served = self._served
+            start = pb.StartRequest(changefeed=request.changefeed, table_rules=request.table_rules, where=request.where)
+            with self._one_of_few(context) as caller:
+                scope = self._scope(start, caller)
+            wanted = asked(request, scope, sinks=served.sinks, unreadable=served.unreadable, asked_ms=int(time() * 1000))
+            if request.dry_run:
+                return expected(wanted, scope.estimates)
+            found.start(wanted, served.asker(context))
+            return self._verification(found, request.changefeed, request.id)
+
+    def VerifyQuery(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
+        with _errors_told(context):
+            self._owned(request.changefeed, context)
+            return self._verification(self._verifications(context), request.changefeed, request.id)
+
+    def VerifyStop(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
+        with _errors_told(context):
+            self._owned(request.changefeed, context)
+            found = self._verifications(context)
+            shown = self._verification(found, request.changefeed, request.id)
+            if shown.id:
+                found.stop(shown.id, self._served.asker(context))
+            return self._verification(found, request.changefeed, shown.id)
+
+    def Differences(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> Iterator[pb.Difference]:  # noqa: N802
+        with _errors_told(context):
+            self._owned(request.changefeed, context)
+            found = self._verifications(context)
+            shown = self._verification(found, request.changefeed, request.id)
+            for table, row in found.differences(shown.id):
+                yield pb.Difference(sink=table.sink, schema=table.schema, table=table.table, row=row_difference(row))
+
+    def _verifications(self, context: grpc.ServicerContext) -> Verifications:
+        found = self._served.verifications()
+        if found is None:
+            _abort(context, grpc.StatusCode.UNAVAILABLE, "this sidecar is attaching to the changefeed")
+        return found
+
+    def _verification(self, found: Verifications, changefeed: pb.Changefeed, operation_id: str) -> pb.Verification:
+        """`operation_id` empty: the last one. Raises RefusedRequest for one that is not there."""
+        wanted = operation_id or found.last_id()
+        there = found.find(wanted) if wanted else None
+        if there is None and operation_id:
+            raise RefusedRequest(f"there is no verification {operation_id}, or its report is removed", hint="see dumpverify --list")
+        shown = verification(*there) if there is not None else pb.Verification()
+        shown.changefeed.CopyFrom(changefeed)
+        return shown
 
     def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[delivery_pb2.Delivery]:  # noqa: N802
         if self._subscriptions.full():
@@ -302,39 +361,6 @@ class ControlService(control_pb2_grpc.ControlServicer):
             context.set_trailing_metadata(((OWNER_METADATA, owner),))
             _abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"this sidecar is a standby; the owner is {owner or 'not known yet'}")
         return status
-
-
-def preview(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float, slow: SlowReads) -> pb.DumpPreview:
-    """`rows_per_s_before`: what earlier dumps reached, 0 if unknown."""
-    found = [
-        pb.TablePreview(
-            schema=estimate.table.schema,
-            table=estimate.table.table,
-            rows=estimate.rows,
-            bytes=estimate.bytes or 0,
-            read_by=estimate.read_by,
-            refused=estimate.refused or "",
-            slow=slow.why.get(estimate.table, ""),
-        )
-        for estimate in scope.estimates
-    ]
-    left_out = [pb.TablePreview(schema=table.schema, table=table.table, refused=why) for table, why in scope.left_out.items()]
-    return pb.DumpPreview(
-        tables=found + left_out,
-        refusals=scope.refusals,
-        seconds=_seconds(scope, request, rows_per_s_before=rows_per_s_before),
-        outside=scope.outside,
-        unasked=slow.unasked,
-        sinks=request.sinks,
-    )
-
-
-def _seconds(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float) -> float:
-    """The slowest of what earlier dumps reached and the bounds of this one; 0: nothing is known."""
-    rows = sum(estimate.rows or 0 for estimate in scope.estimates)
-    size = sum(estimate.bytes or 0 for estimate in scope.estimates)
-    paces = ((rows, rows_per_s_before), (rows, request.rows_per_second), (size, request.bytes_per_second))
-    return max((amount / pace for amount, pace in paces if pace), default=0.0)
 
 
 def _is_set(settings: Settings, states: frozenset[DumpState], progress: Progress) -> bool:

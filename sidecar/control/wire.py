@@ -17,6 +17,7 @@ from sidecar.control.status import SidecarStatus
 from sidecar.core.messages import Asker, Brackets
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationKind, advanced
+from sidecar.log.verification import CheckState
 from sidecar.pace.controller import SinkState
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -28,11 +29,21 @@ STATES = {
     DumpState.STOPPED: pb.DUMP_STATE_STOPPED,
 }
 BRACKETS = {Brackets.WATERMARK: pb.BRACKETS_WATERMARK, Brackets.SNAPSHOT: pb.BRACKETS_SNAPSHOT}
+CHECKS = {
+    CheckState.WAITING: pb.CHECK_STATE_WAITING,
+    CheckState.RUNNING: pb.CHECK_STATE_RUNNING,
+    CheckState.EQUAL: pb.CHECK_STATE_EQUAL,
+    CheckState.DIFFERENT: pb.CHECK_STATE_DIFFERENT,
+    CheckState.SKIPPED: pb.CHECK_STATE_SKIPPED,
+    CheckState.FAILED: pb.CHECK_STATE_FAILED,
+    CheckState.STOPPED: pb.CHECK_STATE_STOPPED,
+}
 KINDS = {OperationKind.DUMP: pb.OPERATION_KIND_DUMP, OperationKind.VERIFICATION: pb.OPERATION_KIND_VERIFICATION}
 
 BRACKETS_ASKED = {pb.BRACKETS_UNSPECIFIED: Brackets.WATERMARK} | {wire: known for known, wire in BRACKETS.items()}
 """What a request means by its brackets."""
 STATE_NAMES: dict[pb.DumpState, str] = {pb.DUMP_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in STATES.items()}
+CHECK_NAMES: dict[pb.CheckState, str] = {pb.CHECK_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in CHECKS.items()}
 KIND_NAMES: dict[pb.OperationKind, str] = {pb.OPERATION_KIND_UNSPECIFIED: ""} | {wire: kind.value for kind, wire in KINDS.items()}
 BRACKETS_NAMES: dict[pb.Brackets, str] = {pb.BRACKETS_UNSPECIFIED: ""} | {wire: known.value for known, wire in BRACKETS.items()}
 
@@ -168,6 +179,16 @@ def status_json(status: pb.DumpStatus) -> dict[str, Any]:
 
 def preview_json(preview: pb.DumpPreview) -> dict[str, Any]:
     return _json(preview)
+
+
+def verification_json(found: pb.Verification) -> dict[str, Any]:
+    """Every field of Verification under its own name."""
+    tables = [_json(table) | {"state": CHECK_NAMES[table.state]} for table in found.tables]
+    return _json(found) | {"state": CHECK_NAMES[found.state], "tables": tables}
+
+
+def difference_json(found: pb.Difference) -> dict[str, Any]:
+    return _json(found)
 
 
 def _json(message: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@
     absent             rows of a chunk's file that are keys without a row
     inbox              messages of TiCDC's own sink that no segment has yet
     spill              sorted runs outside of memory, before there is a segment
-    verification       what a verification is asked, and what it has found
+    verification       what a verification is asked, and what it has found;  verification_files  its files
     sink_tables        which tables each sink has whole, as its worker writes it
     skips              rows that an operator left out;  reserve  room for a full volume
     float_texts        canonical text of floats, a column at a time

@@ -5,25 +5,17 @@
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
 
-JSON by msgspec; every TSO is a decimal string there.
+JSON by msgspec; every TSO is a decimal string there. What reads and writes these files is `verification_files`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from enum import StrEnum
-from typing import TypeVar
 
 import msgspec
 
 from sidecar.core.model import TableName
-from sidecar.errors import LogBroken
-from sidecar.log import storage
-from sidecar.log.errors import storage_errors
-from sidecar.log.storage import Folder
-
-R = TypeVar("R")
 
 REQUEST_NAME = re.compile(r"verify/([0-9a-zA-Z]{1,64})/request\.json")
 TEXT_CHARACTERS_MAX = 200
@@ -137,6 +129,7 @@ class TableReport(msgspec.Struct):
     table that was skipped or failed."""
 
     sink: str
+    schema: str
     table: str
     state: CheckState = CheckState.WAITING
     rows: int = 0
@@ -156,6 +149,10 @@ class TableReport(msgspec.Struct):
     partial: bool = False
     parts: int = 0
     parts_done: int = 0
+
+    @property
+    def name(self) -> TableName:
+        return TableName(self.schema, self.table)
 
     @property
     def differences(self) -> int:
@@ -188,28 +185,3 @@ def report_from_json(data: bytes) -> VerifyReport:
 
 OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.FAILED, CheckState.STOPPED})
 """Of a verification."""
-
-
-def read_report(log: Folder, operation_id: str) -> VerifyReport | None:
-    """None: no worker has begun. Raises LogBroken for a file that is not a report, and the errors of the log's storage."""
-    return _read(log, report_name(operation_id), report_from_json)
-
-
-def read_request(log: Folder, operation_id: str) -> VerifyRequest | None:
-    """As `read_report`."""
-    return _read(log, request_name(operation_id), request_from_json)
-
-
-def request_ids(log: Folder) -> list[str]:
-    with storage_errors(log):
-        names = storage.list_names(log, deep=True, beginning="verify/")
-    return [found[1] for found in map(REQUEST_NAME.fullmatch, names) if found]
-
-
-def _read(log: Folder, name: str, decoded: Callable[[bytes], R]) -> R | None:
-    with storage_errors(log):
-        data = storage.read_files(log, [name]).get(name)
-    try:
-        return None if data is None else decoded(data)
-    except ValueError as error:
-        raise LogBroken(f"{name} in {log}: {error}", hint="remove the folder of that verification, and verify again") from error

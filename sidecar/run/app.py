@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -36,14 +36,12 @@ from sidecar.control.security import ControlServer, serve
 from sidecar.control.service import ControlService, Served
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
-from sidecar.core.schema_step import Beside
 from sidecar.errors import LogTaken, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.kafka.checks import sharing
 from sidecar.feeds.registry import MAKES
 from sidecar.log import storage
 from sidecar.log.apart import check_apart
-from sidecar.log.delivered import DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.spill import FileSpill
@@ -54,12 +52,12 @@ from sidecar.run.beginning import HoldsRows, check_beginning
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
-from sidecar.run.merge_process import MergeProcess, unexplained
+from sidecar.run.merge_process import MergeProcess, unexplained, worker_state
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.run.news import News, NewsLine, cannot_begin, open_secrets, standby, started, stopped, term_ended, worker_died
-from sidecar.run.resumes import Resumes
-from sidecar.run.term import Term
-from sidecar.ticdc.changefeed import Changefeed
+from sidecar.run.resumes import Resumes, tells_no_gap
+from sidecar.run.term import Term, beside
+from sidecar.run.verifying import TermVerifications
 from sidecar.ticdc.scope import LiveScope
 
 ACQUIRE_S = 1.0
@@ -73,7 +71,8 @@ SLOW_READS_S = 5.0
 
 class Sidecar:
     """One process for one changefeed. `run` returns when told to stop, and raises what ends it. `hindered`: what keeps it from serving
-    the changefeed, as far as it is not a standby. `spool`: what subscribers read. `sinks`: their names."""
+    the changefeed, as far as it is not a standby. `spool`: what subscribers read. `sinks`: their names.
+    `unreadable`: why a sink's rows cannot be read back, by name."""
 
     def __init__(
         self,
@@ -83,6 +82,7 @@ class Sidecar:
         holds_rows: HoldsRows = lambda *_: False,
         spool: Spool | None = None,
         sinks: Collection[str] = (),
+        unreadable: Mapping[str, str] | None = None,
     ) -> None:
         check_listening("control", config.control.listen, config.control.tls, has_token=bool(read_token("control", config.control)))
         storage.log_folder(config.log.uri)
@@ -98,6 +98,8 @@ class Sidecar:
         self.tally = MetricsTally()
         self.clock = MonotonicClock()
         self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks
+        self._unreadable = unreadable or {}
+        self._verifications: TermVerifications | None = None
         self._parts = ExitStack()
         self._checks: list[Callable[[], object]] = []
         self._worker: MergeProcess | None = None
@@ -177,6 +179,8 @@ class Sidecar:
             sinks=self._sinks,
             slow_reads=partial(slow_reads, self.config.source, max_s=SLOW_READS_S),
             spool=self._spool,
+            verifications=lambda: self._verifications,
+            unreadable=self._unreadable,
         )
         return serve(ControlService(served), self.config.control)
 
@@ -241,9 +245,25 @@ class Sidecar:
             term.begin(partial(self._open, brought))
             for what in sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ():
                 note(what)
+            self._verifications = verifications = TermVerifications(
+                storage.log_folder(self.config.log.uri),
+                term.pipeline.outside.progress.history,
+                wall_ms,
+                lambda entry: say(ended_line(entry)),
+            )
+            ending.callback(verifications.close)
+            verifications.begin()
+            term.kept_from = verifications.needs_from
             if resumes is not None:
                 resumes.begin(new_log=term.pipeline.next_seq == 0)
             self._run_term(term, brought, watch, waited_s)
+
+    def _begin_verifications(self, term: Term, ending: ExitStack) -> None:
+        found = TermVerifications(storage.log_folder(self.config.log.uri), term.pipeline.outside.progress.history, wall_ms)
+        ending.callback(found.close)
+        found.begin()
+        term.kept_from = found.needs_from
+        self._verifications = found
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, waited_s: float) -> None:
         """Raises what ends the term."""
@@ -281,7 +301,7 @@ class Sidecar:
             ending.callback(self._end_worker, at_once=error is not None)
 
     def _disown(self) -> None:
-        self.status = None
+        self.status = self._verifications = None
         self.server.owner(owns=False)
         self.requests.abandon("this sidecar is no longer the owner of the changefeed")
 
@@ -367,8 +387,9 @@ class Sidecar:
         """Raises what anything of ours in the background ended with: an unknown error ends the process, and says so (P6)."""
         for check in self._checks:
             check()
-        if self._worker is not None:
-            self._worker.check()
+        for part in (self._worker, self._verifications):
+            if part is not None:
+                part.check()
 
     def _close_parts(self) -> None:
         self._checks.clear()
@@ -378,22 +399,3 @@ class Sidecar:
 def note(what: str) -> None:
     """Something that an operator should know."""
     say(NewsLine(what, {}, "warning"))
-
-
-def tells_no_gap(config: Config, changefeed: Changefeed) -> bool:
-    """Whether a resume from another checkpoint leaves the changefeed's incarnation as it is, and its messages without a word."""
-    return config.encoded and changefeed.new_architecture
-
-
-def beside(config: Config) -> Beside:
-    """Raw key-values are right where TiCDC's rows are not."""
-    if not config.encoded:
-        return Beside.RIGHT
-    return Beside.READ_AGAIN if config.dump.reread_rewritten else Beside.TOLD
-
-
-def worker_state(pid: int | None, report: DeliveryReport | None) -> str:
-    """Of the worker with process id `pid`: a report that another one left says nothing of it."""
-    if pid is None:
-        return "stopped"
-    return report.state if report is not None and report.pid == pid else "starting"

@@ -189,3 +189,10 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
     if child.stdin is not None:
         with suppress(OSError):
             child.stdin.close()
+
+
+def worker_state(pid: int | None, report: DeliveryReport | None) -> str:
+    """Of the worker with process id `pid`: a report that another one left says nothing of it."""
+    if pid is None:
+        return "stopped"
+    return report.state if report is not None and report.pid == pid else "starting"

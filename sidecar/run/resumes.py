@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from sidecar.adapters.etcd.changefeed import read_life
 from sidecar.adapters.etcd.client import EtcdClient, Put
+from sidecar.config import Config
 from sidecar.errors import Compacted
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.ticdc.resumes import check_resume
 
 
@@ -59,3 +60,8 @@ class Resumes:
             revision = now.revision if now is not None else 0
         self._client.transact([], [Put(self._key, str(revision).encode())])
         self._looked = revision
+
+
+def tells_no_gap(config: Config, changefeed: Changefeed) -> bool:
+    """Whether a resume from another checkpoint leaves the changefeed's incarnation as it is, and its messages without a word."""
+    return config.encoded and changefeed.new_architecture

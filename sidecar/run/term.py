@@ -22,6 +22,7 @@ from sidecar.adapters.tidb.source import mark_row_id
 from sidecar.config import Config
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.model import CommitTs, Seq
+from sidecar.core.schema_step import Beside
 from sidecar.errors import LogBroken, OwnershipLost, StorageFull, parted
 from sidecar.log import reserve, storage
 from sidecar.log.identity import claim_log
@@ -45,7 +46,8 @@ Opening = Callable[[SegmentLog, ExitStack], Outside]
 
 class Term:
     """`epoch` was just granted. `worker_epoch`: of the managed worker that an earlier term of this process has kept, if any. `pipeline` is
-    there once `begin` has returned. `full`: the log's volume has no room left."""
+    there once `begin` has returned. `kept_from`: the first segment that somebody else still reads. `full`: the log's
+    volume has no room left."""
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class Term:
         self.ownership = ownership
         self.epoch = epoch
         self.full = False
+        self.kept_from: Callable[[], Seq | None] = lambda: None
         self.pipeline: Pipeline
         self._folder = storage.log_folder(config.log.uri)
         self._log = FolderLog(self._folder, check_held=partial(check_held, ownership))
@@ -131,7 +134,8 @@ class Term:
 
     def _retain(self) -> int:
         delivered = self._delivered()
-        return 0 if delivered is None else self._log.retain(delivered=delivered, open_from=self.pipeline.dump.oldest_open_seq())
+        needed = [seq for seq in (self.pipeline.dump.oldest_open_seq(), self.kept_from()) if seq is not None]
+        return 0 if delivered is None else self._log.retain(delivered=delivered, open_from=min(needed, default=None))
 
     def _delivered(self) -> Seq | None:
         """What every sink has accepted, as a worker of ours has reported in this term. What was reported before, or by another owner's
@@ -198,3 +202,10 @@ def limits(config: Config, changefeed: Changefeed) -> PipelineLimits:
             strict_bound=dump.strict_bound,
         ),
     )
+
+
+def beside(config: Config) -> Beside:
+    """Raw key-values are right where TiCDC's rows are not."""
+    if not config.encoded:
+        return Beside.RIGHT
+    return Beside.READ_AGAIN if config.dump.reread_rewritten else Beside.TOLD

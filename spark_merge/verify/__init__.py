@@ -1,6 +1,7 @@
 """Comparing the source with a sink while both change. Read `table_check` first.
 
     table_check  one table in one sink: two looks, positions, what is moving;  runner  a worker's verifications
+    on_spark     these as a thread of the worker, with tasks of its Spark
     source       the source's rows by ranges and keys;  readable.py, above this package, is how a sink's rows are read
     digest       rows as digests in files, by bucket;  compare  two sides of a bucket
     moving       the keys that the log changed between two positions;  look  rows value by value

@@ -16,11 +16,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
+from traceback import format_exc
 
 import msgspec
 
 from sidecar.core.model import Seq
-from sidecar.errors import TicdcDumpError
+from sidecar.errors import LogUnreachable, SparkLost, StorageFull, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
@@ -32,13 +33,11 @@ from sidecar.log.verification import (
     VerifyReport,
     VerifyRequest,
     differences_name,
-    read_report,
-    read_request,
     report_name,
-    request_ids,
     stop_name,
     verify_folder,
 )
+from sidecar.log.verification_files import read_report, read_request, request_ids
 from spark_merge.contract import Sink
 from spark_merge.delivery import JobSettings
 from spark_merge.readable import Readable
@@ -69,7 +68,7 @@ class Ending(Exception):
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
     """`sinks`: makes each by its name, for reading alone. `batch_s`: how long the slowest sink's last batch took, or the one that is under
-    way has taken. `late_s`: what it may take without a pause of the verification."""
+    way has taken. `late_s`: what it may take without a pause of the verification. `notice`: hears of what an operator should know."""
 
     job: JobSettings
     source: ComparedSource
@@ -79,6 +78,7 @@ class VerifySettings:
     late_s: float = LATE_S
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     wait: Callable[[float], object] = time.sleep
+    notice: Callable[[str], object] = lambda _: None
 
 
 class Verifications:
@@ -89,10 +89,19 @@ class Verifications:
         self._log: Folder = settings.job.log
 
     def run(self, ending: Event) -> None:
-        """Until the worker ends. Raises what the log's storage raises."""
+        """Until the worker ends. No error of a verification ends deliveries, but one of Spark's session: raises SparkLost."""
+        told = ""
         while not ending.wait(LOOK_EVERY_S):
-            for request in self.due():
-                self.carry_out(request, ending)
+            try:
+                for request in self.due():
+                    self.carry_out(request, ending)
+                told = ""
+            except SparkLost:
+                raise
+            except TicdcDumpError as error:  # of the log's storage, or of a file of a verification
+                if str(error) != told:
+                    self._settings.notice(f"verifications do not go on, and are tried again: {error}")
+                told = str(error)
 
     def due(self) -> Iterator[VerifyRequest]:
         """Those that are not over, in the order in which they were asked for."""
@@ -119,13 +128,13 @@ class _Verification:
 
     def run(self) -> VerifyReport:
         report, request = self._report, self._request
-        done = {(one.sink, one.table): one for one in report.tables if one.state in DONE}
+        done = {(one.sink, one.name): one for one in report.tables if one.state in DONE}
         wanted = [(sink, table) for sink in request.sinks for table in request.tables]
-        report.tables = [done.get((sink, str(table.name))) or TableReport(sink, str(table.name)) for sink, table in wanted]
+        report.tables = [done.get((sink, table.name)) or TableReport(sink, *table.name) for sink, table in wanted]
         self._write()
         try:
             for number, (sink, table) in enumerate(wanted):
-                if (sink, str(table.name)) not in done:
+                if (sink, table.name) not in done:
                     self._gate()
                     report.tables[number] = self._checked(number, sink, table)
                     self._write()
@@ -144,24 +153,33 @@ class _Verification:
         return report
 
     def _checked(self, number: int, sink: str, table: AskedTable) -> TableReport:
-        settings, name = self._settings, str(table.name)
+        settings = self._settings
         make = settings.sinks.get(sink)
         if make is None:
-            return TableReport(sink, name, CheckState.SKIPPED, why=f"there is no sink {sink}")
+            return TableReport(sink, *table.name, CheckState.SKIPPED, why=f"there is no sink {sink}")
         work = f"{verify_folder(self._request.id)}/work/{number}"
         context = CheckContext(
             settings.job, self._log, settings.source, settings.runner, self._gate, partial(self._told, number), self._needs, settings.wait
         )
         with closing(make()) as opened:
             if not isinstance(opened, Readable):
-                return TableReport(sink, name, CheckState.SKIPPED, why="its rows cannot be read back")
+                return TableReport(sink, *table.name, CheckState.SKIPPED, why="its rows cannot be read back")
             check = TableCheck(context, sink, opened, table, work, self._request.sample)
             try:
                 found = check.run()
                 self._write_differences(number, check)
                 return found
+            except SparkLost as error:
+                raise Ending from error
+            except (LogUnreachable, StorageFull):
+                raise
             except TicdcDumpError as error:
                 return msgspec.structs.replace(check.report, state=CheckState.FAILED, why=str(error))
+            except (Ending, Stopped):
+                raise
+            except Exception as error:  # noqa: BLE001  # a defect, which may not end the deliveries of this process: it is told
+                self._settings.notice(f"verification {self._request.id} of {table.name} in {sink} met a defect: {format_exc()}")
+                return msgspec.structs.replace(check.report, state=CheckState.FAILED, why=f"a defect: {type(error).__name__}: {error}")
             finally:
                 self._forget(f"{work}/")
 
@@ -193,10 +211,11 @@ class _Verification:
             storage.write_atomically(self._log, report_name(self._report.id), self._report.to_json())
 
     def _write_differences(self, number: int, check: TableCheck) -> None:
-        if check.differences:
-            lines = b"".join(msgspec.json.encode(one) + b"\n" for one in check.differences)
-            with storage_errors(self._log):
-                storage.write_atomically(self._log, differences_name(self._request.id, number), lines)
+        if check.report.differences:
+            name = differences_name(self._request.id, number)
+            with storage_errors(self._log), storage.new_file(self._log, name, durable=False) as out:
+                for one in check.all_differences():
+                    out.write(msgspec.json.encode(one) + b"\n")
 
     def _forget(self, work: str) -> None:
         with storage_errors(self._log):

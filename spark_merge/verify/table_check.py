@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol, TypeVar
@@ -126,19 +126,22 @@ class TableCheck:
     sample: float = 1.0
     report: TableReport = field(init=False)
     differences: list[RowDifference] = field(default_factory=list)
+    """Those that were looked at twice."""
+    unlooked: list[tuple[str, pa.Array]] = field(default_factory=list)
+    """Keys (merge.key_text) of the others, by kind."""
     _upto_ts: CommitTs = NO_TS
 
     def __post_init__(self) -> None:
         self.report = self._blank()
 
     def _blank(self) -> TableReport:
-        return TableReport(self.name, str(self.table.name), partial=bool(self.table.where) or self.sample < 1)
+        return TableReport(self.name, *self.table.name, partial=bool(self.table.where) or self.sample < 1)
 
     def run(self) -> TableReport:
         """Raises what reading the source, the log and the sink raises."""
         began_s = time.monotonic()
         for left in reversed(range(TRIES_MAX)):
-            self.report, self.differences = self._blank(), []
+            self.report, self.differences, self.unlooked = self._blank(), [], []
             self.report.state = CheckState.RUNNING
             try:
                 self._compare()
@@ -194,19 +197,13 @@ class TableCheck:
     def _conclude(self, schema: TableSchema, found: Sequence[BucketDifference], moving: Moving) -> None:
         self.report.rows = total([one.source for one in found]).rows
         pending: dict[str, int] = {}
-        beyond: list[tuple[str, str]] = []
         for kind in ("missing", "different") if self.report.partial else ("missing", "extra", "different"):
             keys = pa.concat_arrays([getattr(one, kind) for one in found] or [pa.array([], pa.string())])
-            touched = pc.is_in(keys, value_set=moving.keys).to_pylist()
-            for key, moved in zip(keys.to_pylist(), touched, strict=True):
-                if len(pending) < LOOKED_KEYS_MAX:
-                    pending[key] = 0 if moved else 1
-                elif not moved:
-                    beyond.append((kind, key))
+            moved = pc.is_in(keys, value_set=moving.keys)
+            looked = LOOKED_KEYS_MAX - len(pending)
+            pending |= dict(zip(keys[:looked].to_pylist(), pc.if_else(moved[:looked], 0, 1).to_pylist(), strict=True))
+            self._count_unlooked(kind, keys[looked:].filter(pc.invert(moved[looked:])))
         self._upto_ts = moving.upto_ts
-        for kind, key in beyond:
-            self._count(RowDifference(kind, key_of(key)))
-        self.report.unlooked = len(beyond)
         self._look_again(schema, pending)
 
     # ---- the second look ---------------------------------------------------------------------------------------------
@@ -274,6 +271,16 @@ class TableCheck:
                 if pending[key] >= 2:
                     del pending[key]
                     self._count(found)
+
+    def all_differences(self) -> Iterator[RowDifference]:
+        yield from self.differences
+        for kind, keys in self.unlooked:
+            yield from (RowDifference(kind, key_of(key.as_py())) for key in keys)
+
+    def _count_unlooked(self, kind: str, keys: pa.Array) -> None:
+        self.unlooked.append((kind, keys))
+        self.report.unlooked += len(keys)
+        setattr(self.report, kind, getattr(self.report, kind) + len(keys))
 
     def _count(self, found: RowDifference) -> None:
         report = self.report

@@ -14,6 +14,17 @@ class Brackets(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BRACKETS_WATERMARK: _ClassVar[Brackets]
     BRACKETS_SNAPSHOT: _ClassVar[Brackets]
 
+class CheckState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHECK_STATE_UNSPECIFIED: _ClassVar[CheckState]
+    CHECK_STATE_WAITING: _ClassVar[CheckState]
+    CHECK_STATE_RUNNING: _ClassVar[CheckState]
+    CHECK_STATE_EQUAL: _ClassVar[CheckState]
+    CHECK_STATE_DIFFERENT: _ClassVar[CheckState]
+    CHECK_STATE_SKIPPED: _ClassVar[CheckState]
+    CHECK_STATE_FAILED: _ClassVar[CheckState]
+    CHECK_STATE_STOPPED: _ClassVar[CheckState]
+
 class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OPERATION_KIND_UNSPECIFIED: _ClassVar[OperationKind]
@@ -31,6 +42,14 @@ class DumpState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 BRACKETS_UNSPECIFIED: Brackets
 BRACKETS_WATERMARK: Brackets
 BRACKETS_SNAPSHOT: Brackets
+CHECK_STATE_UNSPECIFIED: CheckState
+CHECK_STATE_WAITING: CheckState
+CHECK_STATE_RUNNING: CheckState
+CHECK_STATE_EQUAL: CheckState
+CHECK_STATE_DIFFERENT: CheckState
+CHECK_STATE_SKIPPED: CheckState
+CHECK_STATE_FAILED: CheckState
+CHECK_STATE_STOPPED: CheckState
 OPERATION_KIND_UNSPECIFIED: OperationKind
 OPERATION_KIND_DUMP: OperationKind
 OPERATION_KIND_VERIFICATION: OperationKind
@@ -164,6 +183,152 @@ class Key(_message.Message):
     VALUES_FIELD_NUMBER: _ClassVar[int]
     values: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class VerifyRequest(_message.Message):
+    __slots__ = ("changefeed", "id", "table_rules", "where", "sinks", "sample", "dry_run")
+    CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_RULES_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    changefeed: Changefeed
+    id: str
+    table_rules: _containers.RepeatedScalarFieldContainer[str]
+    where: _containers.RepeatedCompositeFieldContainer[TablePredicate]
+    sinks: _containers.RepeatedScalarFieldContainer[str]
+    sample: float
+    dry_run: bool
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., sinks: _Optional[_Iterable[str]] = ..., sample: _Optional[float] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class VerificationRequest(_message.Message):
+    __slots__ = ("changefeed", "id")
+    CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    changefeed: Changefeed
+    id: str
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
+
+class Verification(_message.Message):
+    __slots__ = ("changefeed", "id", "state", "asked_ms", "started_ms", "ended_ms", "sample", "tables", "left_out", "waiting_for")
+    CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ASKED_MS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    changefeed: Changefeed
+    id: str
+    state: CheckState
+    asked_ms: int
+    started_ms: int
+    ended_ms: int
+    sample: float
+    tables: _containers.RepeatedCompositeFieldContainer[CheckedTable]
+    left_out: _containers.RepeatedCompositeFieldContainer[LeftOutSink]
+    waiting_for: str
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., asked_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., sample: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[CheckedTable, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOutSink, _Mapping]]] = ..., waiting_for: _Optional[str] = ...) -> None: ...
+
+class LeftOutSink(_message.Message):
+    __slots__ = ("sink", "why")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    why: str
+    def __init__(self, sink: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+
+class CheckedTable(_message.Message):
+    __slots__ = ("sink", "schema", "table", "state", "rows", "rows_estimated", "equal", "missing", "extra", "different", "moving", "unlooked", "low_tso", "high_tso", "seconds", "columns", "examples", "why", "partial", "where", "parts", "parts_done")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_ESTIMATED_FIELD_NUMBER: _ClassVar[int]
+    EQUAL_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENT_FIELD_NUMBER: _ClassVar[int]
+    MOVING_FIELD_NUMBER: _ClassVar[int]
+    UNLOOKED_FIELD_NUMBER: _ClassVar[int]
+    LOW_TSO_FIELD_NUMBER: _ClassVar[int]
+    HIGH_TSO_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_DONE_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    schema: str
+    table: str
+    state: CheckState
+    rows: int
+    rows_estimated: int
+    equal: int
+    missing: int
+    extra: int
+    different: int
+    moving: int
+    unlooked: int
+    low_tso: int
+    high_tso: int
+    seconds: float
+    columns: _containers.RepeatedCompositeFieldContainer[ColumnDifferences]
+    examples: _containers.RepeatedCompositeFieldContainer[RowDifference]
+    why: str
+    partial: bool
+    where: str
+    parts: int
+    parts_done: int
+    def __init__(self, sink: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., rows: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., equal: _Optional[int] = ..., missing: _Optional[int] = ..., extra: _Optional[int] = ..., different: _Optional[int] = ..., moving: _Optional[int] = ..., unlooked: _Optional[int] = ..., low_tso: _Optional[int] = ..., high_tso: _Optional[int] = ..., seconds: _Optional[float] = ..., columns: _Optional[_Iterable[_Union[ColumnDifferences, _Mapping]]] = ..., examples: _Optional[_Iterable[_Union[RowDifference, _Mapping]]] = ..., why: _Optional[str] = ..., partial: _Optional[bool] = ..., where: _Optional[str] = ..., parts: _Optional[int] = ..., parts_done: _Optional[int] = ...) -> None: ...
+
+class ColumnDifferences(_message.Message):
+    __slots__ = ("column", "rows")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    column: str
+    rows: int
+    def __init__(self, column: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class RowDifference(_message.Message):
+    __slots__ = ("kind", "key", "cells")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    key: _containers.RepeatedScalarFieldContainer[str]
+    cells: _containers.RepeatedCompositeFieldContainer[CellDifference]
+    def __init__(self, kind: _Optional[str] = ..., key: _Optional[_Iterable[str]] = ..., cells: _Optional[_Iterable[_Union[CellDifference, _Mapping]]] = ...) -> None: ...
+
+class CellDifference(_message.Message):
+    __slots__ = ("column", "source", "sink")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    column: str
+    source: str
+    sink: str
+    def __init__(self, column: _Optional[str] = ..., source: _Optional[str] = ..., sink: _Optional[str] = ...) -> None: ...
+
+class Difference(_message.Message):
+    __slots__ = ("sink", "schema", "table", "row")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    schema: str
+    table: str
+    row: RowDifference
+    def __init__(self, sink: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., row: _Optional[_Union[RowDifference, _Mapping]] = ...) -> None: ...
 
 class DumpPreview(_message.Message):
     __slots__ = ("tables", "refusals", "seconds", "outside", "unasked", "sinks")

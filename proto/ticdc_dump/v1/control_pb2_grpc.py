@@ -80,6 +80,26 @@ class ControlStub:
                 request_serializer=ticdc__dump_dot_v1_dot_control__pb2.DumpRequest.SerializeToString,
                 response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.FromString,
                 _registered_method=True)
+        self.Verify = channel.unary_unary(
+                '/ticdc_dump.v1.Control/Verify',
+                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.VerifyRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.Verification.FromString,
+                _registered_method=True)
+        self.VerifyQuery = channel.unary_unary(
+                '/ticdc_dump.v1.Control/VerifyQuery',
+                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.VerificationRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.Verification.FromString,
+                _registered_method=True)
+        self.VerifyStop = channel.unary_unary(
+                '/ticdc_dump.v1.Control/VerifyStop',
+                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.VerificationRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.Verification.FromString,
+                _registered_method=True)
+        self.Differences = channel.unary_stream(
+                '/ticdc_dump.v1.Control/Differences',
+                request_serializer=ticdc__dump_dot_v1_dot_control__pb2.VerificationRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_v1_dot_control__pb2.Difference.FromString,
+                _registered_method=True)
         self.Preview = channel.unary_unary(
                 '/ticdc_dump.v1.Control/Preview',
                 request_serializer=ticdc__dump_dot_v1_dot_control__pb2.StartRequest.SerializeToString,
@@ -160,6 +180,33 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Verify(self, request, context):
+        """Compare the sinks with the source while both change. `id` is chosen by the client, so that asking twice starts one. It goes on after
+        this call, one verification at a time; Verification tells how far it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyQuery(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyStop(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Differences(self, request, context):
+        """Every difference that a verification which is over has found, by sink and table.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Preview(self, request, context):
         """What Start with the same request would do: tables, estimates, and what would stop it. Changes nothing.
         """
@@ -229,6 +276,26 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.DumpRequest.FromString,
                     response_serializer=ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.SerializeToString,
+            ),
+            'Verify': grpc.unary_unary_rpc_method_handler(
+                    servicer.Verify,
+                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.VerifyRequest.FromString,
+                    response_serializer=ticdc__dump_dot_v1_dot_control__pb2.Verification.SerializeToString,
+            ),
+            'VerifyQuery': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyQuery,
+                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.VerificationRequest.FromString,
+                    response_serializer=ticdc__dump_dot_v1_dot_control__pb2.Verification.SerializeToString,
+            ),
+            'VerifyStop': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyStop,
+                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.VerificationRequest.FromString,
+                    response_serializer=ticdc__dump_dot_v1_dot_control__pb2.Verification.SerializeToString,
+            ),
+            'Differences': grpc.unary_stream_rpc_method_handler(
+                    servicer.Differences,
+                    request_deserializer=ticdc__dump_dot_v1_dot_control__pb2.VerificationRequest.FromString,
+                    response_serializer=ticdc__dump_dot_v1_dot_control__pb2.Difference.SerializeToString,
             ),
             'Preview': grpc.unary_unary_rpc_method_handler(
                     servicer.Preview,
@@ -489,6 +556,114 @@ class Control:
             '/ticdc_dump.v1.Control/Watch',
             ticdc__dump_dot_v1_dot_control__pb2.DumpRequest.SerializeToString,
             ticdc__dump_dot_v1_dot_control__pb2.DumpStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Verify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ticdc_dump.v1.Control/Verify',
+            ticdc__dump_dot_v1_dot_control__pb2.VerifyRequest.SerializeToString,
+            ticdc__dump_dot_v1_dot_control__pb2.Verification.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyQuery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ticdc_dump.v1.Control/VerifyQuery',
+            ticdc__dump_dot_v1_dot_control__pb2.VerificationRequest.SerializeToString,
+            ticdc__dump_dot_v1_dot_control__pb2.Verification.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyStop(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ticdc_dump.v1.Control/VerifyStop',
+            ticdc__dump_dot_v1_dot_control__pb2.VerificationRequest.SerializeToString,
+            ticdc__dump_dot_v1_dot_control__pb2.Verification.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Differences(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/ticdc_dump.v1.Control/Differences',
+            ticdc__dump_dot_v1_dot_control__pb2.VerificationRequest.SerializeToString,
+            ticdc__dump_dot_v1_dot_control__pb2.Difference.FromString,
             options,
             channel_credentials,
             insecure,

@@ -22,8 +22,8 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import ConfigError, OwnershipLost, StorageFull
 from sidecar.log.delivered import DeliveryReport
 from sidecar.run import app
-from sidecar.run.app import Sidecar, worker_state
-from sidecar.run.merge_process import MergeProcess
+from sidecar.run.app import Sidecar
+from sidecar.run.merge_process import MergeProcess, worker_state
 from sidecar.run.news import NewsLine
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually

@@ -1,0 +1,137 @@
+"""Verifications as operators ask for them: what a request means, and what is told of one.
+
+The port `Verifications` keeps them. Which rows a changefeed carries is dump_scope's to say, as for a dump: what its filter hides is not
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from sidecar.control.dump_scope import Scope, is_dump_id, unknown_sinks
+from sidecar.control.wire import CHECKS
+from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.core.messages import Asker
+from sidecar.errors import RefusedRequest
+from sidecar.log.verification import AskedTable, CheckState, RowDifference, TableReport, VerifyReport, VerifyRequest
+from sidecar.ports import TableEstimate
+from ticdc_dump.v1 import control_pb2 as pb
+
+EXAMPLES_TOLD_MAX = 2_000
+"""Of all tables together: an answer stays within what gRPC sends."""
+
+
+class Verifications(Protocol):
+    """Of the changefeed that this process owns. For any thread. Raises what the log's storage and the history raise."""
+
+    def start(self, request: VerifyRequest, asker: Asker) -> None:
+        """Durable when it returns; again with the same id changes nothing. Raises RefusedRequest."""
+
+    def stop(self, operation_id: str, asker: Asker) -> None:
+        """As `start`. One that is over stays as it is."""
+
+    def last_id(self) -> str | None:
+        """Of the one that was asked for last."""
+
+    def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None] | None:
+        """What was asked, and how far it is; no report before it begins. None: there is none of this id, or its files are removed."""
+
+    def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
+        """All that were found."""
+
+
+def asked(
+    request: pb.VerifyRequest, scope: Scope, *, sinks: Collection[str], unreadable: Mapping[str, str], asked_ms: int
+) -> VerifyRequest:
+    """`unreadable`: why a sink cannot be read, by name. Raises RefusedRequest with everything that is against it."""
+    refusals = [*scope.refusals, *unknown_sinks(request.sinks, sinks)]
+    if not request.dry_run and not is_dump_id(request.id):
+        refusals.append(f"id {request.id!r} is not {DUMP_ID_LENGTH} letters and digits")
+    if not 0 <= request.sample <= 1:
+        refusals.append(f"a sample of {request.sample:g} is not above 0 and at most 1")
+    refusals += [f"sink {name} cannot be read back: {unreadable[name]}" for name in request.sinks if unreadable.get(name)]
+    chosen = tuple(dict.fromkeys(request.sinks)) or tuple(name for name in sinks if not unreadable.get(name))
+    if not chosen and not refusals:
+        refusals.append("no sink can be read back: " + "; ".join(f"{name}: {why}" for name, why in unreadable.items() if why))
+    if refusals:
+        raise RefusedRequest("; ".join(refusals), hint="see dumpverify --dry-run for what would be compared")
+    return VerifyRequest(
+        id=request.id,
+        sinks=chosen,
+        tables=tuple(AskedTable(*table, scope.where.get(table, "")) for table in scope.tables),
+        sample=request.sample or 1.0,
+        left_out={name: why for name, why in unreadable.items() if why and not request.sinks},
+        asked_ms=asked_ms,
+    )
+
+
+def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.Verification:
+    """Of a request that is not to be carried out."""
+    rows = {one.table: one.rows or 0 for one in estimates}
+    found = verification(request, None)
+    for sink in request.sinks:
+        for table in request.tables:
+            found.tables.append(
+                pb.CheckedTable(
+                    sink=sink,
+                    schema=table.schema,
+                    table=table.table,
+                    state=pb.CHECK_STATE_WAITING,
+                    where=table.where,
+                    rows_estimated=int(rows.get(table.name, 0) * request.sample),
+                    partial=bool(table.where) or request.sample < 1,
+                )
+            )
+    return found
+
+
+def verification(request: VerifyRequest, report: VerifyReport | None) -> pb.Verification:
+    found = pb.Verification(
+        id=request.id,
+        state=CHECKS[report.state if report else CheckState.WAITING],
+        asked_ms=request.asked_ms,
+        sample=request.sample,
+        left_out=[pb.LeftOutSink(sink=name, why=why) for name, why in request.left_out.items()],
+        waiting_for="" if report else "the merge worker, which has not begun with it",
+    )
+    if report is not None:
+        found.started_ms, found.ended_ms = report.started_ms, report.ended_ms
+        wheres = {table.name: table.where for table in request.tables}
+        room = EXAMPLES_TOLD_MAX
+        for table in report.tables:
+            found.tables.append(_table(table, wheres.get(table.name, ""), examples_max=room))
+            room -= len(found.tables[-1].examples)
+    return found
+
+
+def row_difference(found: RowDifference) -> pb.RowDifference:
+    cells = [pb.CellDifference(column=cell.column, source=cell.source, sink=cell.sink) for cell in found.cells]
+    return pb.RowDifference(kind=found.kind, key=found.key, cells=cells)
+
+
+def _table(found: TableReport, where: str, *, examples_max: int) -> pb.CheckedTable:
+    return pb.CheckedTable(
+        sink=found.sink,
+        schema=found.schema,
+        table=found.table,
+        state=CHECKS[found.state],
+        rows=found.rows,
+        rows_estimated=found.rows_total,
+        equal=found.equal,
+        missing=found.missing,
+        extra=found.extra,
+        different=found.different,
+        moving=found.moving,
+        unlooked=found.unlooked,
+        low_tso=int(found.low_tso or 0),
+        high_tso=int(found.high_tso or 0),
+        seconds=found.seconds,
+        columns=[pb.ColumnDifferences(column=column, rows=rows) for column, rows in sorted(found.columns.items())],
+        examples=[row_difference(one) for one in found.examples[: max(examples_max, 0)]],
+        why=found.why,
+        partial=found.partial,
+        where=where,
+        parts=found.parts,
+        parts_done=found.parts_done,
+    )

@@ -1,0 +1,70 @@
+"""Reading and removing the files of verifications; verification.py has their names and contents. Raises the errors of the log's storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from sidecar.errors import LogBroken
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import Folder
+from sidecar.log.verification import (
+    REQUEST_NAME,
+    RowDifference,
+    VerifyReport,
+    VerifyRequest,
+    differences_name,
+    report_from_json,
+    report_name,
+    request_from_json,
+    request_name,
+    verify_folder,
+)
+
+R = TypeVar("R")
+
+
+def read_report(log: Folder, operation_id: str) -> VerifyReport | None:
+    """None: no worker has begun. Raises LogBroken for a file that is not a report."""
+    return _read(log, report_name(operation_id), report_from_json)
+
+
+def read_request(log: Folder, operation_id: str) -> VerifyRequest | None:
+    """As `read_report`."""
+    return _read(log, request_name(operation_id), request_from_json)
+
+
+def request_ids(log: Folder) -> list[str]:
+    with storage_errors(log):
+        names = storage.list_names(log, deep=True, beginning="verify/")
+    return [found[1] for found in map(REQUEST_NAME.fullmatch, names) if found]
+
+
+def read_differences(log: Folder, operation_id: str, table: int) -> Iterator[RowDifference]:
+    """Of the report's table of this number; none where there is no file."""
+    name = differences_name(operation_id, table)
+    with storage_errors(log):
+        if storage.exists(log, name):
+            with storage.open_to_read(log, name) as file:
+                for line in file:
+                    yield msgspec.json.decode(line, type=RowDifference)
+
+
+def remove_others(log: Folder, kept: Collection[str]) -> None:
+    """All files of verifications whose ids are not among `kept`."""
+    with storage_errors(log):
+        names = [name for name in storage.list_names(log, deep=True, beginning="verify/") if name.startswith("verify/")]
+        whole = tuple(f"{verify_folder(operation_id)}/" for operation_id in kept)
+        storage.remove(log, [name for name in names if not name.startswith(whole)])
+
+
+def _read(log: Folder, name: str, decoded: Callable[[bytes], R]) -> R | None:
+    with storage_errors(log):
+        data = storage.read_files(log, [name]).get(name)
+    try:
+        return None if data is None else decoded(data)
+    except ValueError as error:
+        raise LogBroken(f"{name} in {log}: {error}", hint="remove the folder of that verification, and verify again") from error

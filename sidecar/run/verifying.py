@@ -1,0 +1,197 @@
+"""A term's verifications: asked of the merge worker by files beside the log, followed by its reports, and kept in the history.
+
+    operator ─► history entry, request.json ─► merge worker ─► report.json ─► history entry
+
+- The entry comes first: what runs is in the history. A request that a death has kept from being written is asked for again by the client,
+  or ends here as failed.
+- What a report says is in the history within FOLLOW_S, and its rows within PROGRESS_S.
+- Retention keeps the segments that a running verification is still to read (`needs_from`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from threading import Event, Lock
+from time import monotonic
+
+from sidecar.core.messages import Asker
+from sidecar.core.model import Seq
+from sidecar.core.progress import OVER, DumpState
+from sidecar.errors import LogBroken, LogUnreachable, RefusedRequest, StorageFull
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.log import storage
+from sidecar.log import verification as files
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import Folder
+from sidecar.log.verification import CheckState, RowDifference, TableReport, VerifyReport, VerifyRequest
+from sidecar.log.verification_files import read_differences, read_report, read_request, remove_others
+from sidecar.ports import OperationHistory
+from sidecar.process.background import Background
+from sidecar.run.logs import say
+from sidecar.run.news import NewsLine
+
+FOLLOW_S, PROGRESS_S = 1.0, 10.0
+WAITING_MAX = 20
+"""Verifications that run or wait: one runs at a time."""
+KEPT_MAX = 100
+"""Verifications whose reports and differences are kept; of older ones the history has the result."""
+
+_STATES = {
+    CheckState.EQUAL: DumpState.FINISHED,
+    CheckState.DIFFERENT: DumpState.FINISHED,
+    CheckState.FAILED: DumpState.FAILED,
+    CheckState.STOPPED: DumpState.STOPPED,
+}
+
+
+class TermVerifications:
+    """`control.verifying.Verifications`. `told`: gets a line for each that ends."""
+
+    def __init__(
+        self, log: Folder, history: OperationHistory, wall_ms: Callable[[], int], told: Callable[[NewsLine], object] = say
+    ) -> None:
+        self._log, self._history, self._wall_ms, self._told = log, history, wall_ms, told
+        self._lock = Lock()
+        self._running: dict[str, HistoryEntry] = {}
+        self._needs: dict[str, Seq] = {}
+        self._recorded_s: dict[str, float] = {}
+        self._last: str | None = None
+        self._following: Background | None = None
+
+    def begin(self) -> None:
+        """Take over what an earlier term has left. Raises what the history raises."""
+        found = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
+        self._last = found[0].id if found else None
+        for entry in found:
+            if entry.state in OVER:
+                continue
+            if read_request(self._log, entry.id) is None:
+                self._ended(entry, DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
+            else:
+                self._running[entry.id] = entry
+        self.follow()
+        self._following = Background(self._follow, name="verifications")
+
+    def check(self) -> None:
+        if self._following is not None:
+            self._following.check()
+
+    def close(self) -> None:
+        if self._following is not None:
+            self._following.close(FOLLOW_S)
+
+    def needs_from(self) -> Seq | None:
+        """The first segment that a verification is still to read, as far as it has been told."""
+        return min(self._needs.values(), default=None)
+
+    # ---- control.verifying.Verifications -------------------------------------------------------------------------------
+
+    def start(self, request: VerifyRequest, asker: Asker) -> None:
+        with self._lock:
+            if request.id not in self._running:
+                if len(self._running) >= WAITING_MAX:
+                    raise RefusedRequest(f"{WAITING_MAX} verifications run or wait already", hint="wait, or end one with dumpverify --stop")
+                entry = _entry(request, asker, self._wall_ms())
+                self._history.record(entry)
+                self._running[request.id], self._last = entry, request.id
+                self._remove_old()
+            with storage_errors(self._log):
+                storage.write_atomically(self._log, files.request_name(request.id), request.to_json())
+
+    def stop(self, operation_id: str, asker: Asker) -> None:
+        with self._lock:
+            entry = self._running.get(operation_id)
+            if entry is None:
+                return
+            with storage_errors(self._log):
+                storage.write_atomically(self._log, files.stop_name(operation_id), b"")
+            self._running[operation_id] = entry.commanded("stop", asker, self._wall_ms())
+            self._history.record(self._running[operation_id])
+
+    def last_id(self) -> str | None:
+        return self._last
+
+    def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None] | None:
+        request = read_request(self._log, operation_id)
+        return None if request is None else (request, read_report(self._log, operation_id))
+
+    def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
+        report = read_report(self._log, operation_id)
+        for number, table in enumerate(report.tables if report is not None else ()):
+            for row in read_differences(self._log, operation_id, number):
+                yield table, row
+
+    # ---- following the worker's reports ----------------------------------------------------------------------------------
+
+    def _follow(self, ending: Event) -> None:
+        while not ending.wait(FOLLOW_S):
+            self.follow()
+
+    def follow(self) -> None:
+        """What the reports say. A storage that does not answer is asked again. Raises what the history raises."""
+        with self._lock:
+            running = list(self._running)
+        for operation_id in running:
+            try:
+                report = read_report(self._log, operation_id)
+            except (LogUnreachable, StorageFull):
+                continue
+            except LogBroken as error:
+                self._end(operation_id, DumpState.FAILED, str(error))
+                continue
+            if report is not None:
+                self._heard(operation_id, report)
+
+    def _heard(self, operation_id: str, report: VerifyReport) -> None:
+        rows = sum(table.rows for table in report.tables)
+        if report.state in files.OVER:
+            self._end(operation_id, _STATES[report.state], result_of(report), rows)
+            return
+        if report.needs_from is not None:
+            self._needs[operation_id] = Seq(report.needs_from)
+        with self._lock:
+            entry = self._running[operation_id]
+            now_s = monotonic()
+            if rows != entry.rows and now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S:
+                self._recorded_s[operation_id] = now_s
+                self._running[operation_id] = replace(entry, rows=rows)
+                self._history.record(self._running[operation_id])
+
+    def _end(self, operation_id: str, state: DumpState, result: str, rows: int = 0) -> None:
+        with self._lock:
+            self._ended(replace(self._running[operation_id], rows=rows), state, result)
+            del self._running[operation_id]
+            self._needs.pop(operation_id, None)
+
+    def _ended(self, entry: HistoryEntry, state: DumpState, result: str) -> None:
+        now_ms = self._wall_ms()
+        entry = replace(entry, state=state, ended_ms=now_ms, result=result, running_s=entry.running_s_at(now_ms), running_since_ms=0)
+        self._history.record(entry)
+        self._told(ended_line(entry))
+
+    def _remove_old(self) -> None:
+        kept = [entry.id for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION][:KEPT_MAX]
+        remove_others(self._log, {*kept, *self._running})
+
+
+def _entry(request: VerifyRequest, asker: Asker, now_ms: int) -> HistoryEntry:
+    tables = tuple(str(table.name) for table in request.tables)
+    scope = OperationScope(tables, len(tables), filtered=sum(bool(table.where) for table in request.tables), sinks=request.sinks)
+    return HistoryEntry(request.id, OperationKind.VERIFICATION, scope, asker, now_ms, running_since_ms=now_ms)
+
+
+def ended_line(entry: HistoryEntry) -> NewsLine:
+    values = {"id": entry.id, "state": entry.state.value, "result": entry.result, "rows": entry.rows}
+    return NewsLine("verification ended", values, "info" if entry.result in ("equal", "") else "warning")
+
+
+def result_of(report: VerifyReport) -> str:
+    """What it has found, in a few words."""
+    failed = [table for table in report.tables if table.state in (CheckState.FAILED, CheckState.SKIPPED)]
+    counts = {kind: sum(getattr(table, kind) for table in report.tables) for kind in ("missing", "extra", "different")}
+    found = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    if not found:
+        found = "equal" if report.state is CheckState.EQUAL else ""
+    why = f"{failed[0].name} in {failed[0].sink} was not compared: {failed[0].why}" if failed else ""
+    return "; ".join(filter(None, [found, why]))
