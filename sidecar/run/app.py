@@ -245,15 +245,7 @@ class Sidecar:
             term.begin(partial(self._open, brought))
             for what in sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ():
                 note(what)
-            self._verifications = verifications = TermVerifications(
-                storage.log_folder(self.config.log.uri),
-                term.pipeline.outside.progress.history,
-                wall_ms,
-                lambda entry: say(ended_line(entry)),
-            )
-            ending.callback(verifications.close)
-            verifications.begin()
-            term.kept_from = verifications.needs_from
+            self._begin_verifications(term, ending)
             if resumes is not None:
                 resumes.begin(new_log=term.pipeline.next_seq == 0)
             self._run_term(term, brought, watch, waited_s)
