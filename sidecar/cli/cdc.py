@@ -38,6 +38,7 @@ COMMANDS = {
     "dumprestart": "Stop the dump and start the same one from the beginning",
     "dumpstop": "End the dump",
     "dumpquery": "Show the dump's progress, and what it is waiting for",
+    "dumpverify": "Compare the sinks with TiDB while both change, and repair what differs",
     "dumplist": "List the last dumps and verifications, and who asked for them",
 }
 ARCHITECTURE_SWITCHES = {"-x", "--newarch"}

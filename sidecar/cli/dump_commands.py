@@ -4,7 +4,7 @@ A command makes one request of the control service and shows its answer: text fo
 (for `--watch` one a line; an error is an object too: ok, exit_reason, error). Logic about dumps lives in the service.
 
     exit code  0 done                                   4 no such changefeed here
-               1 the dump failed (dumpquery)            5 the sidecar is not reachable
+               1 the dump failed, sinks differ          5 the sidecar is not reachable
                2 wrong usage                            6 not allowed: the token
                3 refused in this state, or an error   130 interrupted
 
@@ -15,15 +15,15 @@ taken too, so that scripts need not tell the commands apart. TiCDC's server does
 from __future__ import annotations
 
 import json
-import os
-import re
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from sidecar.cli.dump_call import DumpCommand, call_of
+from sidecar.cli.dump_options import Rules, new_operation_id, parse_keys, parse_where, table_rules
+from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
+from sidecar.cli.verify_command import dumpverify
 from sidecar.control.answers import EXIT_REFUSED
-from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Brackets
 from sidecar.core.model import TableName
 from sidecar.core.progress import OVER
@@ -40,13 +40,6 @@ EXIT_CODES = (
     " 5 sidecar not reachable, 6 not allowed, 130 interrupted."
 )
 
-Rules = Annotated[
-    str,
-    typer.Option(
-        help="Tables, as TiCDC's table rules: shop.*,!shop.event_* (default: all of the changefeed). At most 10,000 rules,"
-        " 1,000 of them with wildcards or regexes."
-    ),
-]
 SinkNames = Annotated[
     list[str] | None, typer.Option(help="Deliver the rows to the sink of this name only. May be repeated (default: to all sinks).")
 ]
@@ -72,9 +65,10 @@ StrictBound = Annotated[
 
 def register(app: typer.Typer, *, owner_address: OwnerLookup | None = None) -> None:
     """Add the commands to `app`. `owner_address` finds a sidecar, for --pd; None: in etcd."""
-    for body in (dumpstart, dumpset, dumppause, dumpresume, dumprestart, dumpstop, dumpquery, dumplist):
+    for body in (dumpstart, dumpset, dumppause, dumpresume, dumprestart, dumpstop, dumpquery, dumplist, dumpverify):
         settings = {"help_option_names": ["-h", "--help"], "obj": owner_address}
-        app.command(cls=DumpCommand, epilog=EXIT_CODES, context_settings=settings)(body)
+        epilog = VERIFY_EXIT_CODES if body is dumpverify else EXIT_CODES
+        app.command(cls=DumpCommand, epilog=epilog, context_settings=settings)(body)
 
 
 def run(arguments: list[str], *, program: str) -> NoReturn:
@@ -123,7 +117,7 @@ def dumpstart(
     call = call_of(context)
     request = pb.StartRequest(
         changefeed=call.changefeed,
-        dump_id=_new_dump_id(),
+        dump_id=new_operation_id(),
         brackets=BRACKETS[brackets],
         chunk_rows=chunk_rows or 0,
         keys=[parse_keys(text) for text in keys or ()],
@@ -135,7 +129,7 @@ def dumpstart(
         strict_bound=bool(strict_bound),
         sinks=sink or (),
     )
-    request.table_rules.extend(_rules(tables) or _named(request))
+    request.table_rules.extend(table_rules(tables) or _named(request))
     if not dry_run:
         call.show(call.client.call("Start", request), done=f"dump {request.dump_id} is started")
         return None
@@ -187,7 +181,7 @@ def dumpresume(
 def dumprestart(context: typer.Context) -> None:
     """Stop the dump and start the same one from the beginning, under a new dump id."""
     call = call_of(context)
-    request = pb.RestartRequest(changefeed=call.changefeed, new_dump_id=_new_dump_id())
+    request = pb.RestartRequest(changefeed=call.changefeed, new_dump_id=new_operation_id())
     call.show(call.client.call("Restart", request), done=f"dump {request.new_dump_id} is started")
 
 
@@ -273,58 +267,9 @@ def _settings(
     )
 
 
-def _new_dump_id() -> str:
-    """Chosen before the first attempt, so that all attempts of a request start one dump."""
-    return os.urandom(DUMP_ID_LENGTH // 2).hex()
-
-
-def _rules(text: str) -> list[str]:
-    from sidecar.ticdc.table_rules import TableRules, split_rules
-
-    rules = split_rules(text)
-    try:
-        TableRules.of(rules)
-    except RefusedRequest as refused:
-        raise typer.BadParameter(str(refused), param_hint="--tables") from refused
-    return rules
-
-
 def _named(request: pb.StartRequest) -> list[str]:
     """Rules for exactly the tables that keys and predicates name."""
     from sidecar.ticdc.table_rules import exact_rule
 
     named = [TableName(one.schema, one.table) for one in (*request.keys, *request.where)]
     return [exact_rule(table) for table in dict.fromkeys(named)]
-
-
-def parse_where(text: str) -> pb.TablePredicate:
-    """`schema.table:predicate`. Raises BadParameter."""
-    table, predicate = _of_table(text, "--where", "'shop.orders:amount > 5'")
-    return pb.TablePredicate(schema=table.schema, table=table.table, predicate=predicate)
-
-
-def parse_keys(text: str) -> pb.TableKeys:
-    """`schema.table:[key, …]`, a key being a value, or an array of values if the handle key has several columns. Numbers are
-    kept as they are written. Raises BadParameter."""
-    example = '\'shop.orders:[1,2,["a","b"]]\''
-    table, found = _of_table(text, "--keys", example)
-    try:
-        keys = json.loads(found, parse_int=str, parse_float=str, parse_constant=str)
-    except ValueError as error:
-        raise typer.BadParameter(f"{found}: {error}; expected a JSON array, as in {example}", param_hint="--keys") from error
-    rows = [key if isinstance(key, list) else [key] for key in keys] if isinstance(keys, list) else []
-    if not rows or not all(row and all(isinstance(value, str) for value in row) for row in rows):
-        raise typer.BadParameter(f"{found}: expected an array of texts, numbers, or arrays of them, as in {example}", param_hint="--keys")
-    return pb.TableKeys(schema=table.schema, table=table.table, keys=[pb.Key(values=row) for row in rows])
-
-
-def _of_table(text: str, option: str, example: str) -> tuple[TableName, str]:
-    """A table and what follows the colon after it. A name with a dot or a colon in it is quoted, as in a table rule."""
-    name = r'(?:`((?:``|[^`])+)`|"((?:""|[^"])+)"|([^.:`"]+))'
-    found = re.match(rf"\s*{name}\.{name}\s*:(.*)", text, re.DOTALL)
-    if found is None:
-        raise typer.BadParameter(f"{text}: expected schema.table and a colon, as in {example}", param_hint=option)
-    ticks, quotes, plain, table_ticks, table_quotes, table_plain, rest = (part or "" for part in found.groups())
-    schema = ticks.replace("``", "`") or quotes.replace('""', '"') or plain
-    table = table_ticks.replace("``", "`") or table_quotes.replace('""', '"') or table_plain.rstrip()
-    return TableName(schema, table), rest.strip()

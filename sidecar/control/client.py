@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import grpc
@@ -159,6 +160,14 @@ class ControlClient:
                 if not _may_come_back(error):
                     raise _failed(error, self._address) from error
 
+    def stream(self, method: str, request: Any) -> Iterator[Any]:
+        """The messages of a stream that ends. Raises as `call`, also amid them."""
+        found = self._patiently(lambda stub: _begun(getattr(stub, method)(request, **self._terms())))
+        try:
+            yield from found
+        except grpc.RpcError as error:
+            raise _failed(error, self._address) from error
+
     def _terms(self) -> dict[str, Any]:
         return {"metadata": (("authorization", f"Bearer {self._access.token}"),)} if self._access.token else {}
 
@@ -240,6 +249,11 @@ def _opened(stream: Any) -> tuple[Any, Iterator[Any]]:
         return next(stream), stream
     except StopIteration:
         raise _AskAgain("the sidecar is shutting down") from None
+
+
+def _begun(stream: Any) -> Iterator[Any]:
+    """`stream`, whose first message, or end, is there: what a standby or nobody would answer comes before that."""
+    return chain(list(islice(stream, 1)), stream)
 
 
 def _owner_of(error: Any) -> str | None:

@@ -10,7 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from sidecar.cli import cdc
-from sidecar.cli.dump_commands import parse_keys, parse_where, register
+from sidecar.cli.dump_commands import register
+from sidecar.cli.dump_options import parse_keys, parse_where
 from sidecar.control import client
 
 APP = typer.Typer(rich_markup_mode=None)

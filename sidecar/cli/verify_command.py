@@ -1,0 +1,243 @@
+"""`dumpverify`: compare the sinks with the source while both change, show what differs, and repair it.
+
+    start ─► ask until it is over ─► report ─► with --repair: dumps of the differing keys ─► compare these tables again
+
+The work is the sidecar's: a command that ends leaves its verification running, and `--id` finds it again. A repair is this command's:
+one dump after another, each of as many keys as a dump takes, delivered to the sink that lacks them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from typing import Annotated, Any
+
+import typer
+
+from sidecar.cli.dump_call import Call, call_of
+from sidecar.cli.dump_options import Rules, new_operation_id, parse_where, table_rules
+from sidecar.control.answers import EXIT_REFUSED, CallFailed
+from sidecar.core.model import TableName
+from sidecar.history.entry import HISTORY_MAX, OperationKind
+from ticdc_dump.v1 import control_pb2 as pb
+
+EXIT_DIFFERENT = 1
+EXIT_CODES = (
+    "Exit codes: 0 equal (or started, with --detach), 1 there are differences, 2 wrong usage, 3 refused, stopped, or something could not be"
+    " compared, 4 no such changefeed, 5 sidecar not reachable, 6 not allowed, 130 interrupted: the verification goes on."
+)
+ASK_EVERY_S = 1.0
+REPAIR_BYTES_MAX = 200 << 10
+"""Of the keys of one dump, below what the service takes for a table."""
+
+
+def dumpverify(
+    context: typer.Context,
+    sink: Annotated[
+        list[str] | None, typer.Option(help="Compare the sink of this name only. May be repeated (default: all that can be read back).")
+    ] = None,
+    tables: Rules = "",
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TABLE:PREDICATE",
+            help="Compare only rows of the source for which this is true. Extra rows of a sink are not looked for then. Repeatable.",
+        ),
+    ] = None,
+    sample: Annotated[
+        str,
+        typer.Option(
+            metavar="PART", help="Compare this part of each table, in ranges at random: 1% or 0.01. Extra rows are not looked for."
+        ),
+    ] = "100%",
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Dump the differing keys to the sinks that differ, then compare these tables again.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be compared, and start nothing.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the progress until it is over.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Start it, and do not wait for its end.")] = False,
+    operation_id: Annotated[
+        str, typer.Option("--id", metavar="ID", help="Start none: show the one of this id, or `last`, and wait for its end.")
+    ] = "",
+    differences: Annotated[
+        bool, typer.Option("--differences", help="Print every difference of the verification that --id names, as JSON, one a line.")
+    ] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End the verification of --id, or the last one.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the last verifications.")] = False,
+) -> int | None:
+    """Compare the sinks with TiDB while both change: nothing is locked, paused or written. With --repair also correct what differs."""
+    call = call_of(context)
+    known = pb.VerificationRequest(changefeed=call.changefeed, id="" if operation_id == "last" else operation_id)
+    if list_all:
+        _list(call)
+        return None
+    if differences:
+        for one in call.client.stream("Differences", known):
+            _print_difference(one)
+        return None
+    if stop:
+        found = call.client.call("VerifyStop", known)
+        _show(call, found, done=f"verification {found.id} is stopped" if found.id else "")
+        return None
+    if operation_id:
+        return _exit_code(_awaited(call, call.client.call("VerifyQuery", known), watch=watch, detach=detach), call)
+    request = pb.VerifyRequest(
+        changefeed=call.changefeed,
+        id=new_operation_id(),
+        table_rules=table_rules(tables),
+        where=[parse_where(text) for text in where or ()],
+        sinks=sink or (),
+        sample=_part(sample),
+        dry_run=dry_run,
+    )
+    if dry_run:
+        _show(call, call.client.call("Verify", request))
+        return None
+    found = _verified(call, request, watch=watch, detach=detach)
+    if repair and found.state == pb.CHECK_STATE_DIFFERENT:
+        found = _repaired(call, found, watch=watch)
+    return _exit_code(found, call)
+
+
+def _verified(call: Call, request: pb.VerifyRequest, *, watch: bool, detach: bool = False) -> pb.Verification:
+    started = call.client.call("Verify", request)
+    if not call.as_json:
+        call.console.print(f"verification {started.id} is started", highlight=False, markup=False)
+    return _awaited(call, started, watch=watch, detach=detach)
+
+
+def _awaited(call: Call, found: pb.Verification, *, watch: bool, detach: bool) -> pb.Verification:
+    from sidecar.cli.terminal import View
+    from sidecar.cli.verify_view import is_over, look
+    from sidecar.control.wire import verification_json
+
+    request = pb.VerificationRequest(changefeed=call.changefeed, id=found.id)
+    if found.id and not detach:
+        with View(call.console) if watch else nullcontext() as view:
+            while not is_over(found):
+                if view is not None:
+                    view.show(look(found))
+                    _print_json(call, verification_json(found))
+                time.sleep(ASK_EVERY_S)
+                found = call.client.call("VerifyQuery", request)
+            if view is not None:
+                view.show(look(found))
+    return found
+
+
+def _repaired(call: Call, found: pb.Verification, *, watch: bool) -> pb.Verification:
+    """The verification of the tables that were repaired."""
+    if not call.as_json:
+        _show(call, found)
+    request = pb.VerificationRequest(changefeed=call.changefeed, id=found.id)
+    for sink, keys in _batches(call.client.stream("Differences", request)):
+        _dump(call, sink, keys)
+    differing = [table for table in found.tables if table.state == pb.CHECK_STATE_DIFFERENT]
+    return _verified(call, _again(call, differing), watch=watch)
+
+
+def _again(call: Call, differing: list[pb.CheckedTable]) -> pb.VerifyRequest:
+    from sidecar.ticdc.table_rules import exact_rule
+
+    names = dict.fromkeys(TableName(table.schema, table.table) for table in differing)
+    wheres = {(table.schema, table.table): table.where for table in differing if table.where}
+    return pb.VerifyRequest(
+        changefeed=call.changefeed,
+        id=new_operation_id(),
+        table_rules=[exact_rule(name) for name in names],
+        where=[pb.TablePredicate(schema=schema, table=table, predicate=text) for (schema, table), text in wheres.items()],
+        sinks=dict.fromkeys(table.sink for table in differing),
+    )
+
+
+def _batches(found: Iterable[pb.Difference]) -> Iterator[tuple[str, list[pb.TableKeys]]]:
+    """A sink, and keys for one dump."""
+    keys: dict[TableName, pb.TableKeys] = {}
+    sink, size = "", 0
+    for one in found:
+        if keys and (one.sink != sink or size > REPAIR_BYTES_MAX):
+            yield sink, list(keys.values())
+            keys, size = {}, 0
+        sink, name = one.sink, TableName(one.schema, one.table)
+        of_table = keys.setdefault(name, pb.TableKeys(schema=name.schema, table=name.table))
+        of_table.keys.append(pb.Key(values=one.row.key))
+        size += sum(len(text.encode()) + 4 for text in one.row.key)
+    if keys:
+        yield sink, list(keys.values())
+
+
+def _dump(call: Call, sink: str, keys: list[pb.TableKeys]) -> None:
+    """Until it is over. Raises CallFailed where it is refused or fails."""
+    from sidecar.control.wire import STATE_NAMES
+    from sidecar.ticdc.table_rules import exact_rule
+
+    rules = [exact_rule(TableName(one.schema, one.table)) for one in keys]
+    start = pb.StartRequest(changefeed=call.changefeed, dump_id=new_operation_id(), table_rules=rules, keys=keys, sinks=[sink])
+    status = call.client.call("Start", start)
+    if not call.as_json:
+        text = f"dump {start.dump_id} repairs {sum(len(one.keys) for one in keys):,} keys in {sink}"
+        call.console.print(text, highlight=False, markup=False)
+    while status.state in (pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_PAUSED) or status.dump_id != start.dump_id:
+        time.sleep(ASK_EVERY_S)
+        status = call.client.call("Query", call.dump_request())
+    if status.state != pb.DUMP_STATE_FINISHED:
+        raise CallFailed(
+            f"the dump {start.dump_id} that repairs {sink} is {STATE_NAMES[status.state]}: {status.reason or 'an operator ended it'}",
+            hint="remove the cause, then use dumpverify --repair again: it repairs what still differs",
+            exit_code=EXIT_REFUSED,
+            reason="error",
+        )
+
+
+def _list(call: Call) -> None:
+    from sidecar.cli.dump_view import history_table
+    from sidecar.control.wire import KINDS, list_json
+
+    kind = KINDS[OperationKind.VERIFICATION]
+    found = call.client.call(
+        "List", pb.ListRequest(changefeed_id=call.changefeed.id, namespace=call.changefeed.namespace, limit=HISTORY_MAX, kind=kind)
+    )
+    _print_json(call, list_json(found))
+    call.console.print(history_table(found.operations))
+
+
+def _show(call: Call, found: pb.Verification, *, done: str = "") -> None:
+    from sidecar.cli.verify_view import report_view
+    from sidecar.control.wire import verification_json
+
+    _print_json(call, verification_json(found))
+    if done:
+        call.console.print(done, highlight=False, markup=False)
+    call.console.print(report_view(found))
+
+
+def _print_json(call: Call, value: dict[str, Any]) -> None:
+    if call.as_json:
+        typer.echo(json.dumps(value))
+
+
+def _print_difference(one: pb.Difference) -> None:
+    from sidecar.control.wire import difference_json
+
+    typer.echo(json.dumps(difference_json(one)))
+
+
+def _exit_code(found: pb.Verification, call: Call) -> int:
+    from sidecar.cli.verify_view import is_over
+
+    _show(call, found)
+    if found.state == pb.CHECK_STATE_DIFFERENT:
+        return EXIT_DIFFERENT
+    return 0 if found.state == pb.CHECK_STATE_EQUAL or (found.id and not is_over(found)) else EXIT_REFUSED
+
+
+def _part(text: str) -> float:
+    """`1%` or `0.01`. Raises BadParameter."""
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
+    part = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    if not 0 < part <= 1:
+        raise typer.BadParameter(f"{text}: expected a part above 0 and at most 1, as in 1% or 0.01", param_hint="--sample")
+    return part

@@ -1,0 +1,132 @@
+"""A verification for people: its tables while it runs, and what it found. As dump_view, made of the service's messages alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sidecar.cli.dump_view import clock_time, duration
+from sidecar.cli.terminal import TerminalLook, moment
+from sidecar.control.wire import CHECK_NAMES
+from ticdc_dump.v1 import control_pb2 as pb
+
+TABLES_SHOWN, EXAMPLES_SHOWN, VALUE_CHARS_MAX = 40, 10, 60
+STYLES = {"equal": "green", "different": "bold red", "failed": "bold red", "skipped": "yellow", "stopped": "yellow"}
+_ENDS = (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)
+
+
+def is_over(found: pb.Verification) -> bool:
+    return found.state in _ENDS
+
+
+def look(found: pb.Verification) -> TerminalLook:
+    """For `--watch`."""
+    kind = (found.id, found.state, *(table.state for table in found.tables))
+    return TerminalLook(kind, picture=partial(report_view, found), line=partial(plain_line, found))
+
+
+def plain_line(found: pb.Verification) -> str:
+    done = sum(table.state not in (pb.CHECK_STATE_WAITING, pb.CHECK_STATE_RUNNING) for table in found.tables)
+    rows = sum(table.rows for table in found.tables)
+    parts = [f"verification {found.id} {CHECK_NAMES[found.state]}", f"{done}/{len(found.tables)} tables", f"{rows:,} rows"]
+    parts += [
+        f"{running.table} in {running.sink}: {_progress(running)}" for running in found.tables if running.state == pb.CHECK_STATE_RUNNING
+    ]
+    parts += [f"{differences:,} differences"] if (differences := sum(map(_differences, found.tables))) else []
+    parts += [f"waiting for {found.waiting_for}"] if found.waiting_for else []
+    return "  ".join(parts)
+
+
+def report_view(found: pb.Verification) -> RenderableType:
+    facts = Table.grid(padding=(0, 2))
+    for name, value in _facts(found):
+        facts.add_row(Text(name, style="dim"), value)
+    return Group(facts, *([_tables(found)] if found.tables else []), *_details(found))
+
+
+def _facts(found: pb.Verification) -> Iterable[tuple[str, Text]]:
+    state = CHECK_NAMES[found.state]
+    if not found.id and not found.tables:
+        yield "state", Text("there is no verification")
+        return
+    if found.id:
+        yield "verification", Text(f"{found.id}, asked {clock_time(found.asked_ms)}")
+        yield "state", Text(state, style=STYLES.get(state, ""))
+    if found.waiting_for and found.id:
+        yield "waiting for", Text(found.waiting_for, style="yellow")
+    if found.sample < 1:
+        yield "sample", Text(f"{found.sample:.3g} of each table; extra rows were not looked for")
+    for sink in found.left_out:
+        yield "left out", Text(f"{sink.sink}: {sink.why}", style="yellow")
+
+
+def _tables(found: pb.Verification) -> Table:
+    shown = Table(box=None, padding=(0, 2), header_style="dim")
+    headings = ("sink", "table", "state", "rows", "missing", "extra", "different", "moving", "rows/s", "time", "as of")
+    for heading in headings:
+        shown.add_column(heading, justify="left" if heading in ("sink", "table", "state", "as of") else "right", no_wrap=True)
+    for table in _worst_first(found.tables)[:TABLES_SHOWN]:
+        state = CHECK_NAMES[table.state]
+        shown.add_row(
+            Text(table.sink),
+            Text(f"{table.schema}.{table.table}"),
+            Text(f"{state} {_progress(table)}" if table.state == pb.CHECK_STATE_RUNNING else state, style=STYLES.get(state, "")),
+            f"{table.rows or table.rows_estimated:,}",
+            f"{table.missing:,}",
+            "-" if table.partial else f"{table.extra:,}",
+            f"{table.different:,}",
+            f"{table.moving:,}",
+            f"{table.rows / table.seconds:,.0f}" if table.seconds and table.rows else "-",
+            duration(table.seconds),
+            moment(table.high_tso),
+        )
+    if len(found.tables) > TABLES_SHOWN:
+        shown.add_row("", Text(f"and {len(found.tables) - TABLES_SHOWN:,} tables more: --json has all", style="dim"))
+    return shown
+
+
+def _worst_first(tables: Iterable[pb.CheckedTable]) -> list[pb.CheckedTable]:
+    order = [pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_SKIPPED, pb.CHECK_STATE_RUNNING]
+    return sorted(tables, key=lambda table: order.index(table.state) if table.state in order else len(order))
+
+
+def _details(found: pb.Verification) -> Iterable[Text]:
+    for table in found.tables:
+        name = f"{table.schema}.{table.table} in {table.sink}"
+        if table.why:
+            yield Text(f"{name}: {table.why}", style="yellow")
+        if table.columns:
+            yield Text(f"{name}: differing columns: " + ", ".join(f"{one.column} ({one.rows:,} rows)" for one in table.columns))
+        for one in table.examples[:EXAMPLES_SHOWN]:
+            yield Text(f"  {one.kind} ({', '.join(map(_value, one.key))}){_cells(one)}")
+        if (more := _differences(table) - EXAMPLES_SHOWN) > 0 and table.examples:
+            yield Text(f"  and {more:,} more: dumpverify --id {found.id} --differences", style="dim")
+        if table.unlooked:
+            yield Text(f"  {table.unlooked:,} of these were seen once only: there are too many to look at each again", style="dim")
+        if table.moving and table.state != pb.CHECK_STATE_RUNNING:
+            yield Text(f"{name}: {table.moving:,} keys changed each time that they were looked at", style="dim")
+
+
+def _cells(row: pb.RowDifference) -> str:
+    cells = [f"{cell.column}: source {_given(cell, 'source')}, sink {_given(cell, 'sink')}" for cell in row.cells]
+    return f": {'; '.join(cells)}" if cells else ""
+
+
+def _given(cell: pb.CellDifference, name: str) -> str:
+    return repr(_value(getattr(cell, name))) if cell.HasField(name) else "NULL"
+
+
+def _value(text: str) -> str:
+    return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
+
+
+def _progress(table: pb.CheckedTable) -> str:
+    return f"{100 * table.parts_done // table.parts}%" if table.parts else "0%"
+
+
+def _differences(table: pb.CheckedTable) -> int:
+    return int(table.missing + table.extra + table.different)
