@@ -64,7 +64,7 @@ class SinkLoop:
         self._accepted: Seq | None = None
         self._batches: deque[BatchDone] = deque(maxlen=BATCHES_KEPT)
         self._batch_began_s: float | None = None
-        self._batch_s = 0.0
+        self._batch_s = self._gather_s = 0.0
         self._to_the_end = False
         self._running: Background | None = None
 
@@ -79,9 +79,10 @@ class SinkLoop:
         return SinkDelivery(self.name, self._accepted, tuple(self._batches), str(self.error or ""), began, tables_seq)
 
     def batch_s(self) -> float:
-        """How long the last batch took, or the one that is under way has taken."""
+        """How long the last batch took, or the one that is under way has taken, beyond the time for which the sink gathers."""
         began_s = self._batch_began_s
-        return self._batch_s if began_s is None else max(self._batch_s, time.monotonic() - began_s)
+        batch_s = self._batch_s if began_s is None else max(self._batch_s, time.monotonic() - began_s)
+        return max(batch_s - self._gather_s, 0.0)
 
     def check(self) -> None:
         """Raises what ended the loop."""
@@ -141,6 +142,7 @@ class SinkLoop:
                 ending.wait(IDLE_WAIT_S if self._settings.log.protocol == "file" else IDLE_WAIT_REMOTE_S)
 
     def _timed(self, delivery: Delivery) -> list[Delivered]:
+        self._gather_s = delivery.gather_s
         self._batch_began_s = began_s = time.monotonic()
         try:
             return delivery.deliver()

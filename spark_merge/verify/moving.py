@@ -1,19 +1,25 @@
 """The keys that the log changes between two positions: a difference in one of them says nothing, for the two sides were read at different
 moments.
 
+    LogKeys: each segment once, for all checks ─► Moving: of one table, from a position on
+
 A key of a change in `(low_ts, ∞)` of the segments that are in the log counts, and so does a key of a dump's chunk whose window closes
 there: the sink may have received the chunk or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, Seq, TableSchema
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.log import storage
 from sidecar.log.manifest import Manifest
 from sidecar.log.skips import skipped_rows
@@ -24,56 +30,121 @@ from spark_merge.read import LoggedSchemas, new_manifests, whole_pages
 from spark_merge.segments import Segments, SegmentSource
 
 MANIFESTS_AT_ONCE = 200
+LOOK_EVERY_S = 0.05
+"""Into a log that has nothing new, by all checks together."""
+
+KEYS_KEPT_MAX = 2_000_000
+"""Of segments that were passed: a check that asks for one that is not kept any more reads it again."""
+
+_NO_KEYS = pa.array([], pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class PassedSegment:
+    """`keys` (merge.key_text) and `commit_ts` of each change, and `dumped`, the keys of due chunks, by table; of the compared tables only.
+    `schemas`: before and after its DDLs."""
+
+    seq: Seq
+    upto_ts: CommitTs
+    schemas: tuple[LoggedSchemas, ...]
+    keys: dict[TableName, pa.Array]
+    commit_ts: dict[TableName, pa.Array]
+    dumped: dict[TableName, pa.Array]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.keys.values())) + sum(map(len, self.dumped.values()))
+
+
+class LogKeys:
+    """Of one log, for several threads. `tables`: those that are compared."""
+
+    def __init__(self, settings: JobSettings, tables: Collection[TableName]) -> None:
+        self.settings, self._tables = settings, frozenset(tables)
+        self._lock = Lock()
+        self._kept: OrderedDict[Seq, PassedSegment] = OrderedDict()
+        self._count = 0
+        self._looked_s = -LOOK_EVERY_S
+
+    def after(self, seq: Seq | None) -> Iterator[PassedSegment]:
+        """The segments that are in the log after this one; None: all. Raises what reading and decoding the log raises."""
+        while found := self._next(seq):
+            yield from found
+            seq = found[-1].seq
+
+    def _next(self, seq: Seq | None) -> list[PassedSegment]:
+        with self._lock:
+            if seq is not None and (kept := self._kept.get(Seq(seq + 1))) is not None:
+                return [kept]
+            now_s = time.monotonic()
+            if seq is not None and seq in self._kept and now_s - self._looked_s < LOOK_EVERY_S:
+                return []
+            manifests = new_manifests(self.settings.log, after=seq, limit=MANIFESTS_AT_ONCE)
+            self._looked_s = now_s
+            found = list(self._passed(manifests))
+            for one in found:
+                if one.seq not in self._kept:
+                    self._kept[one.seq] = one
+                    self._count += len(one)
+            while self._count > KEYS_KEPT_MAX and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                self._count -= len(gone)
+            return found
+
+    def _passed(self, manifests: Sequence[Manifest]) -> Iterator[PassedSegment]:
+        load, log = partial(LoggedSchemas, self.settings.log), self.settings.log
+        schemas = {one.seq: (load(one.schemas), load(one.next_schemas or one.schemas)) for one in manifests}
+        heads = {one.seq: Head(one, *schemas[one.seq]) for one in manifests}
+        skips = skipped_rows(log) if heads else {}
+        source = SegmentSource(
+            log, heads, self.settings.server_tz, self.settings.ambiguous, {seq: skips[seq] for seq in skips.keys() & heads.keys()}
+        )
+        segments = Segments(source, raw=False)
+        for seq, head in heads.items():
+            keys, commit_ts = dict[TableName, pa.Array](), dict[TableName, pa.Array]()
+            for table in self._tables & segments.tables(segments.part(seq)).keys() & head.schemas.keys():
+                rows = pa.concat_tables([found.select(["key", "commit_ts"]) for found in segments.decoded(seq, table)])
+                keys[table], commit_ts[table] = rows["key"].combine_chunks(), rows["commit_ts"].combine_chunks()
+            dumped = dict[TableName, pa.Array]()
+            for due in head.due_chunks():
+                if due.table in self._tables:
+                    found = self._of_chunk(head.schemas[due.table], due.path)
+                    dumped[due.table] = pa.concat_arrays([dumped.get(due.table, _NO_KEYS), found])
+            yield PassedSegment(seq, head.upto_ts, schemas[seq], keys, commit_ts, dumped)
+
+    def _of_chunk(self, schema: TableSchema, path: str) -> pa.Array:
+        with storage.open_to_read(self.settings.log, path) as file:
+            rows = whole_pages(file).read(columns=list(schema.key))
+        return key_text([rows.column(name) for name in schema.key]).combine_chunks()
 
 
 class Moving:
     """Of one table, from segment `after` on. `keys`: all that were changed in the segments that `follow` has passed."""
 
-    def __init__(self, settings: JobSettings, schema: TableSchema, *, after: Seq | None, low_ts: CommitTs) -> None:
+    def __init__(self, log: LogKeys, schema: TableSchema, *, after: Seq | None, low_ts: CommitTs) -> None:
         """`schema`: of the table after segment `after`."""
-        self._settings, self.table, self._low_ts = settings, schema.name, low_ts
+        self._log, self.table, self._low_ts = log, schema.name, low_ts
         self._schema = schema
+        self._found: list[pa.Array] = []
         self.seq = after
         self.upto_ts = low_ts
-        self.keys: pa.Array = pa.array([], pa.string())
         self.altered = False
         """A DDL has changed the table, or removed it."""
 
-    def follow(self) -> CommitTs:
-        """Pass all segments that are there. Returns where the log ends. Raises what reading and decoding the log raises."""
-        while manifests := new_manifests(self._settings.log, after=self.seq, limit=MANIFESTS_AT_ONCE):
-            found = [self.keys, *self._keys(manifests)]
-            self.keys = pc.unique(pa.concat_arrays(found))
-            self.seq, self.upto_ts = manifests[-1].seq, manifests[-1].upto_ts
-        return self.upto_ts
+    @property
+    def keys(self) -> pa.Array:
+        self._found = [pc.unique(pa.concat_arrays([_NO_KEYS, *self._found]))]
+        return self._found[0]
 
-    def _keys(self, manifests: Sequence[Manifest]) -> list[pa.Array]:
-        load = partial(LoggedSchemas, self._settings.log)
-        known = {name: load(name) for one in manifests for name in (one.schemas, one.next_schemas) if name}
-        self.altered |= any(self._is_another(schemas.get(self.table)) for schemas in known.values())
-        heads = {one.seq: Head(one, known[one.schemas], known[one.next_schemas or one.schemas]) for one in manifests}
-        skips = skipped_rows(self._settings.log)
-        source = SegmentSource(
-            self._settings.log,
-            heads,
-            self._settings.server_tz,
-            self._settings.ambiguous,
-            {seq: skips[seq] for seq in skips.keys() & heads.keys()},
-        )
-        segments = Segments(source, raw=False)
-        found: list[pa.Array] = []
-        for seq, head in heads.items():
-            if self.table not in head.schemas:
-                continue
-            for rows in segments.decoded(seq, self.table):
-                found += rows.filter(pc.greater(rows["commit_ts"], self._low_ts))["key"].chunks
-            found += [self._of_chunk(head.schemas[self.table], due.path) for due in head.due_chunks() if due.table == self.table]
-        return found
+    def follow(self) -> CommitTs:
+        """Pass all segments that are there. Returns where the log ends. Raises as `LogKeys.after`."""
+        for passed in self._log.after(self.seq):
+            self.altered |= any(self._is_another(schemas.get(self.table)) for schemas in passed.schemas)
+            if (keys := passed.keys.get(self.table)) is not None:
+                self._found.append(keys.filter(pc.greater(passed.commit_ts[self.table], self._low_ts)))
+            if (dumped := passed.dumped.get(self.table)) is not None:
+                self._found.append(dumped)
+            self.seq, self.upto_ts = passed.seq, passed.upto_ts
+        return self.upto_ts
 
     def _is_another(self, found: TableSchema | None) -> bool:
         return found is None or found.undefined() != self._schema.undefined()
-
-    def _of_chunk(self, schema: TableSchema, path: str) -> pa.Array:
-        with storage.open_to_read(self._settings.log, path) as file:
-            rows = whole_pages(file).read(columns=list(schema.key))
-        return key_text([rows.column(name) for name in schema.key]).combine_chunks()

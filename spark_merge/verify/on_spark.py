@@ -17,10 +17,12 @@ from spark_merge.verify.source import SqlSource
 
 R = TypeVar("R")
 
+HERE_ROWS = 5_000
+
 
 @dataclass(frozen=True, slots=True)
 class OnSpark:
-    """`table_check.TaskRunner`."""
+    """`table_check.TaskRunner`. What is done in this process before a Spark job has begun runs here."""
 
     tasks: SparkTasks
 
@@ -28,8 +30,8 @@ class OnSpark:
     def cores(self) -> int:
         return self.tasks.cores(())
 
-    def run(self, work: Sequence[Callable[[], R]]) -> list[R]:
-        return self.tasks.each(work)
+    def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
+        return [one() for one in work] if rows <= HERE_ROWS else self.tasks.each(work)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""The verifications of a merge worker: one after another, table by table and sink by sink, beside its deliveries.
+"""The verifications of a merge worker: one after another, a few tables and sinks at once, beside its deliveries.
 
     verify/{id}/request.json ─► each sink's tables ─► report.json, after each piece of work
 
-- The report is all that it remembers. A worker that starts again continues with the first table that the report does not have.
+- The report is all that it remembers. A worker that starts again continues with the tables that the report does not have.
+- A check of a small table mostly waits for the log; so CHECKS_AT_ONCE are under way.
 - The report says which segments are still to be read, and the sidecar keeps them (`needs_from`).
 - It yields to delivery (`Pauses`).
 - A table that cannot be compared has its reason in the report, and the others go on.
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 from traceback import format_exc
 
 import msgspec
@@ -41,6 +43,7 @@ from sidecar.log.verification_files import read_report, read_request, request_id
 from spark_merge.contract import Sink
 from spark_merge.delivery import JobSettings
 from spark_merge.readable import Readable
+from spark_merge.verify.moving import LogKeys
 from spark_merge.verify.source import ComparedSource
 from spark_merge.verify.table_check import CheckContext, TableCheck, TaskRunner
 
@@ -49,6 +52,10 @@ LATE_S = 0.5
 
 PAUSE_MAX = 4.0
 """The longest pause, as a multiple of the work before it: where a sink is always slow, a fifth of the time is the verification's."""
+
+CHECKS_AT_ONCE = 8
+WRITE_EVERY_S = 0.5
+"""The report, while it changes."""
 
 LOOK_EVERY_S = 1.0
 WAIT_S = 0.05
@@ -68,7 +75,8 @@ class Ending(Exception):
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
     """`sinks`: makes each by its name, for reading alone. `batch_s`: how long the slowest sink's last batch took, or the one that is under
-    way has taken. `late_s`: what it may take without a pause of the verification. `notice`: hears of what an operator should know."""
+    way has taken, beyond what that sink gathers. `late_s`: what it may take without a pause of the verification. `notice`: hears of what an
+    operator should know."""
 
     job: JobSettings
     source: ComparedSource
@@ -78,6 +86,8 @@ class VerifySettings:
     late_s: float = LATE_S
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     wait: Callable[[float], object] = time.sleep
+    checks_at_once: int = CHECKS_AT_ONCE
+    write_every_s: float = WRITE_EVERY_S
     notice: Callable[[str], object] = lambda _: None
 
 
@@ -124,7 +134,10 @@ class _Verification:
     def __init__(self, settings: VerifySettings, request: VerifyRequest, report: VerifyReport, ending: Event) -> None:
         self._settings, self._request, self._report, self._ending = settings, request, report, ending
         self._log = settings.job.log
-        self._pauses = Pauses(settings)
+        self._keys = LogKeys(settings.job, {table.name for table in request.tables})
+        self._lock = Lock()
+        self._needed: dict[int, Seq] = {}
+        self._written_s = 0.0
 
     def run(self) -> VerifyReport:
         report, request = self._report, self._request
@@ -133,11 +146,10 @@ class _Verification:
         report.tables = [done.get((sink, table.name)) or TableReport(sink, *table.name) for sink, table in wanted]
         self._write()
         try:
-            for number, (sink, table) in enumerate(wanted):
-                if (sink, table.name) not in done:
-                    self._gate()
-                    report.tables[number] = self._checked(number, sink, table)
-                    self._write()
+            with ThreadPoolExecutor(self._settings.checks_at_once, thread_name_prefix="verify") as pool:
+                left = [number for number, (sink, table) in enumerate(wanted) if (sink, table.name) not in done]
+                for checked in [pool.submit(self._check, number, *wanted[number]) for number in left]:
+                    checked.result()
             states = {one.state for one in report.tables}
             ends = (CheckState.FAILED, CheckState.DIFFERENT, CheckState.SKIPPED)
             end = next((state for state in ends if state in states), CheckState.EQUAL)
@@ -152,14 +164,29 @@ class _Verification:
         self._write()
         return report
 
-    def _checked(self, number: int, sink: str, table: AskedTable) -> TableReport:
+    def _check(self, number: int, sink: str, table: AskedTable) -> None:
+        pauses = Pauses(self._settings)
+        self._gate(pauses)
+        found = self._checked(number, sink, table, pauses)
+        with self._lock:
+            self._needed.pop(number, None)
+        self._told(number, found)
+
+    def _checked(self, number: int, sink: str, table: AskedTable, pauses: Pauses) -> TableReport:
         settings = self._settings
         make = settings.sinks.get(sink)
         if make is None:
             return TableReport(sink, *table.name, CheckState.SKIPPED, why=f"there is no sink {sink}")
         work = f"{verify_folder(self._request.id)}/work/{number}"
         context = CheckContext(
-            settings.job, self._log, settings.source, settings.runner, self._gate, partial(self._told, number), self._needs, settings.wait
+            self._keys,
+            self._log,
+            settings.source,
+            settings.runner,
+            gate=partial(self._gate, pauses),
+            told=partial(self._told, number),
+            needs=partial(self._needs, number),
+            wait=settings.wait,
         )
         with closing(make()) as opened:
             if not isinstance(opened, Readable):
@@ -184,16 +211,23 @@ class _Verification:
                 self._forget(f"{work}/")
 
     def _told(self, number: int, table: TableReport) -> None:
-        self._report.tables[number] = table
-        self._write()
+        copied = msgspec.structs.replace(table, columns=dict(table.columns), examples=list(table.examples))
+        with self._lock:
+            self._report.tables[number] = copied
+            now_s = time.monotonic()
+            if now_s - self._written_s >= self._settings.write_every_s:
+                self._written_s = now_s
+                self._report.needs_from = min(self._needed.values(), default=None)
+                self._write()
 
-    def _needs(self, after: Seq) -> None:
-        self._report.needs_from = after + 1
+    def _needs(self, number: int, after: Seq) -> None:
+        with self._lock:
+            self._needed[number] = Seq(after + 1)
 
-    def _gate(self) -> None:
+    def _gate(self, pauses: Pauses) -> None:
         """Before each piece of work. Raises Ending and Stopped."""
         self._check_goes_on()
-        for _ in self._pauses.due():
+        for _ in pauses.due():
             self._check_goes_on()
             self._settings.wait(WAIT_S)
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sidecar.core.keyset import quoted_table
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.readable import ReadPart, RowForm, RowsRead
@@ -74,7 +75,8 @@ class SqlSource:
 
     def rows(self, schema: TableSchema) -> int:
         with closing(SqlSession(self.server)) as session:
-            return retried(session, lambda _: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
+            found = retried(session, lambda _: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
+            return found or retried(session, lambda _: _counted(session, schema.name), doing=f"counting the rows of {schema.name}")
 
     def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None, where: str = "") -> list[SourcePart]:
         with closing(SqlSession(self.server)) as session:
@@ -92,6 +94,11 @@ class SqlSource:
         if found is None:
             raise SinkError(f"the source has no table {schema.name}", hint="a DDL has removed it, or source.user has no SELECT on it")
         return schema.name, found
+
+
+def _counted(session: SqlSession, name: TableName) -> int:
+    """Where there are no statistics: TiDB has none of a table that was never analyzed, however large it is."""
+    return int(session.rows(f"SELECT COUNT(*) FROM {quoted_table(name)}")[0][0])
 
 
 def key_table(schema: TableSchema, keys: Sequence[Sequence[str]]) -> pa.Table:

@@ -25,13 +25,12 @@ from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
 from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, TableReport
 from spark_merge.contract import Accepted, Sink
-from spark_merge.delivery import JobSettings
 from spark_merge.read import LoggedSchemas, new_manifests
 from spark_merge.readable import Readable, ReadPart, RowForm
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.digest import write_digests
 from spark_merge.verify.look import Row, difference, key_of, sink_rows, source_rows
-from spark_merge.verify.moving import Moving
+from spark_merge.verify.moving import LogKeys, Moving
 from spark_merge.verify.source import ComparedSource, TimedPart, key_table
 
 R = TypeVar("R")
@@ -57,6 +56,7 @@ LOOKS_MAX, LOOK_WAIT_S, LOOK_WAIT_MAX_S = 12, 0.5, 10.0
 LOOKED_KEYS_MAX = 100_000
 """Of a table: beyond, differences are what the first look found."""
 
+AWAIT_S = 0.1
 SINK_WAIT_S = 600.0
 """For the sink to accept what the look before has seen in the log."""
 
@@ -74,8 +74,8 @@ class TaskRunner(Protocol):
     @property
     def cores(self) -> int: ...
 
-    def run(self, work: Sequence[Callable[[], R]]) -> list[R]:
-        """All of it, in any order; each piece is picklable. Raises what one of them raised."""
+    def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
+        """All of it, in any order, which is about so many rows; each piece is picklable. Raises what one of them raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class CheckContext:
     late, and raises what ends the verification. `told`: after each piece, with the report so far. `needs`: the segments of the log after
     this one are still to be read. `present_ts`: what has committed at the source by this moment is at or below it."""
 
-    job: JobSettings
+    log: LogKeys
     folder: Folder
     source: ComparedSource
     runner: TaskRunner
@@ -130,6 +130,7 @@ class TableCheck:
     unlooked: list[tuple[str, pa.Array]] = field(default_factory=list)
     """Keys (merge.key_text) of the others, by kind."""
     _upto_ts: CommitTs = NO_TS
+    _table_rows: int = 0
 
     def __post_init__(self) -> None:
         self.report = self._blank()
@@ -167,12 +168,12 @@ class TableCheck:
         context.needs(accepted.seq)
         schema = self._schema_after(accepted)
         reading = self.sink.reading(schema, parts=max(1, context.runner.cores))
-        moving = Moving(context.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
+        moving = Moving(context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         rows = context.source.rows(schema)
         parts = self._sampled(schema, rows, reading.form)
         buckets = max(1, min(2 * rows // BUCKET_ROWS, 4096))
         self.report.parts = len(reading.parts) + len(parts)
-        self.report.rows_total = int(rows * self.sample)
+        self._table_rows, self.report.rows_total = rows, int(rows * self.sample)
         works = [DigestWork(context.folder, f"{self.path}/sink-{n}", schema, part, buckets) for n, part in enumerate(reading.parts)]
         sink_files = [name for name, _ in self._in_waves(works)]
         high_ts = moving.follow()
@@ -188,8 +189,6 @@ class TableCheck:
             high_ts = max(high_ts, context.present_ts() if at_ts is None else at_ts)
             self._follow(moving)
         self._await(moving, high_ts)
-        if moving.altered:
-            raise Altered
         self.report.low_tso, self.report.high_tso = str(accepted.upto_ts or 0), str(moving.upto_ts)
         works_of_buckets = [BucketWork(context.folder, tuple(source_files), tuple(sink_files), bucket) for bucket in range(buckets)]
         self._conclude(schema, self._run(works_of_buckets), moving)
@@ -229,15 +228,13 @@ class TableCheck:
     def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
         accepted = self._accepted()
         asked = key_table(schema, [key_of(key) for key in keys])
-        moving = Moving(self.context.job, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
+        moving = Moving(self.context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         reading = self.sink.reading(schema, parts=1, keys=asked)
         theirs = sink_rows(schema, reading, keys)
         at_ts = moving.follow() if self.context.source.has_snapshots() else None
         part = self.context.source.by_keys(schema, asked, form=reading.form, where=self.table.where)
         ours = source_rows(schema, part.at(at_ts))
         self._await(moving, self.context.present_ts() if at_ts is None else at_ts)
-        if moving.altered:
-            raise Altered
         self._judge(schema, pending, keys, ours, theirs, set(moving.keys.to_pylist()))
 
     def _await_sink(self) -> None:
@@ -301,20 +298,22 @@ class TableCheck:
 
     def _schema_after(self, accepted: Accepted) -> TableSchema:
         """The table in the sink. Raises Altered where the log has none."""
-        before = new_manifests(self.context.job.log, after=Seq(accepted.seq - 1), limit=1)
+        before = new_manifests(self.context.log.settings.log, after=Seq(accepted.seq - 1), limit=1)
         if not before:
             raise SinkError(f"segment {accepted.seq}, which sink {self.name} ends with, is not in the log", hint="try again")
         name = before[0].next_schemas or before[0].schemas if before[0].seq == accepted.seq else before[0].schemas
-        found = LoggedSchemas(self.context.job.log, name).get(self.table.name)
+        found = LoggedSchemas(self.context.log.settings.log, name).get(self.table.name)
         if found is None or not found.key:
             raise Altered
         return found
 
     def _await(self, moving: Moving, ts: CommitTs) -> None:
-        """Until the log has everything up to `ts`."""
+        """Until the log has everything up to `ts`. Raises Altered."""
         while self._follow(moving) < ts:
             self.context.gate()
-            self.context.wait(0.05)
+            self.context.wait(AWAIT_S)
+        if moving.altered:
+            raise Altered
 
     def _follow(self, moving: Moving) -> CommitTs:
         upto_ts = moving.follow()
@@ -343,4 +342,4 @@ class TableCheck:
 
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:
         self.context.gate()
-        return self.context.runner.run(works) if works else []
+        return self.context.runner.run(works, rows=self._table_rows) if works else []

@@ -22,6 +22,7 @@ from spark_merge.readable import ReadPart, RowForm, RowsRead
 from spark_merge.rule import Image
 from spark_merge.testing.histories import COLUMNS, DEFINITION, change_of
 from spark_merge.testing.places import Here
+from spark_merge.verify.moving import LogKeys
 from spark_merge.verify.table_check import CheckContext
 
 R = TypeVar("R")
@@ -35,7 +36,7 @@ class InOrder:
 
     cores = 2
 
-    def run(self, work: Sequence[Callable[[], R]]) -> list[R]:
+    def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
         return [one() for one in work]
 
 
@@ -137,7 +138,9 @@ class World:
         source = WorldSource(self)
         folder = open_folder(str(self.folder / "verify"))
         return replace(
-            CheckContext(self.job, folder, source, InOrder(), self.live, wait=self.wait, present_ts=lambda: CommitTs(self.ts)),
+            CheckContext(
+                LogKeys(self.job, {TABLE}), folder, source, InOrder(), self.live, wait=self.wait, present_ts=lambda: CommitTs(self.ts)
+            ),
             **options,  # type: ignore[arg-type]  # a test's own
         )
 

@@ -20,7 +20,8 @@ from tests.unit.verify.test_table_check import Sqlite, world_of
 
 def settings_of(world: World, **sinks: str) -> VerifySettings:
     made = {name: partial(open_sink, uri, log_id="log-1") for name, uri in sinks.items()}
-    return VerifySettings(world.job, WorldSource(world), InOrder(), made, now_ms=lambda: 7, wait=world.wait)
+    found = VerifySettings(world.job, WorldSource(world), InOrder(), made, now_ms=lambda: 7, wait=world.wait)
+    return replace(found, checks_at_once=1, write_every_s=0)
 
 
 def asked(world: World, *sinks: str, operation_id: str = "v1", asked_ms: int = 0) -> VerifyRequest:

@@ -1,0 +1,124 @@
+"""The whole product verifies its sinks beside writes, and while processes die: it names each fault that somebody made in a sink and
+nothing else, and `--repair` corrects it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.rig.disasters import await_finished, await_progress, start_dump
+from tests.rig.rig import Rig
+from tests.rig.sidecar_process import SidecarProcess
+from tests.rig.tables import SCHEMA
+from tests.support.services.mariadb import MariaDb
+
+pytestmark = pytest.mark.xdist_group("verify-live")
+
+COPY, SPOILT = "shop_copy", "account"
+WRITES_PER_S = 100
+TIMEOUT_S = 300.0
+EXTRA = 10**9
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Each by the name of its sink."""
+
+    target: MariaDb
+    folder: Path
+
+    def uris(self) -> list[str]:
+        target = self.target
+        routes = quote(f"{SCHEMA}.*=>{COPY}.*")
+        sql = f"mysql://{target.user}:{quote(target.password, safe='')}@{target.host}:{target.port}/"
+        return [
+            f"{sql}?create-tables=true&routes={routes}&name=copy",
+            f"sqlite://{self.folder}/out.db?name=small",
+            f"file://{self.folder}/files?format=parquet&name=files",
+            "console:?name=shown",
+        ]
+
+    def spoil(self) -> dict[str, dict[str, str]]:
+        """By sink: the kind of each fault by its row's id. Rows that nobody writes to any more."""
+        table = f"{COPY}.{SPOILT}"
+        ids = [str(key) for (key,) in self.target.execute(f"SELECT id FROM {table} ORDER BY id LIMIT 9")]
+        self.target.execute(f"DELETE FROM {table} WHERE id = {ids[0]}")
+        self.target.execute(f"UPDATE {table} SET note = 'spoilt' WHERE id = {ids[2]}")
+        taken = f"{EXTRA}, '{EXTRA}', balance, level, created"
+        self.target.execute(f"INSERT INTO {table} (id, email, balance, level, created) SELECT {taken} FROM {table} LIMIT 1")
+        with closing(sqlite3.connect(self.folder / "out.db", timeout=60)) as db, db:
+            db.execute(f'UPDATE "{SCHEMA}.{SPOILT}" SET balance = ? WHERE id = ?', ("0.01", int(ids[4])))
+        return {"copy": {ids[0]: "missing", ids[2]: "different", str(EXTRA): "extra"}, "small": {ids[4]: "different"}}
+
+
+def verified(sidecar: SidecarProcess, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done: subprocess.CompletedProcess[str] = sidecar.cdc("dumpverify", "--json", *arguments, timeout_s=TIMEOUT_S)
+    assert done.returncode in (0, 1), f"{done.returncode}: {done.stdout}{done.stderr}"
+    return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+
+def test_faults_are_named_and_repaired_beside_writes_and_deaths(tmp_path: Path) -> None:
+    with Rig(tmp_path, initial_rows=2_000) as rig, MariaDb(tmp_path / "target") as target:
+        outputs = Outputs(target, tmp_path)
+        config = rig.sidecar_config(sinks=outputs.uris(), log=f"file://{tmp_path}/log")
+        with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar:
+            try:
+                with rig.workload(writes_per_s=WRITES_PER_S) as workload:
+                    start_dump(sidecar, rows_per_s=10_000)
+                    await_finished(sidecar)
+                    dumped_ts = max(int(table["complete_at_tso"]) for table in sidecar.ask("dumpquery")["tables"])
+                    await_progress(sidecar, lambda found: int(found["delivered_tso"]) >= dumped_ts)
+                    code, found = verified(sidecar)
+                    assert (code, found["state"]) == (0, "equal"), "a dump and live changes alone make no difference"
+                    assert {table["sink"] for table in found["tables"]} == {"copy", "small", "files"}
+                    assert [one["sink"] for one in found["left_out"]] == ["shown"]
+                    assert sum(int(table["rows"]) for table in found["tables"]) > 6_000
+                    workload.stop()
+                spoilt = outputs.spoil()
+                with rig.workload(writes_per_s=WRITES_PER_S):
+                    named(sidecar, spoilt)
+                    assert_goes_on_after_deaths(sidecar, spoilt)
+                    code, found = verified(sidecar, "--repair")
+                    assert (code, found["state"]) == (0, "equal")
+                    assert {(table["sink"], table["table"]) for table in found["tables"]} == {
+                        ("copy", SPOILT), ("small", SPOILT),
+                    }  # fmt: skip
+                history = sidecar.ask("dumpverify", "--list")["operations"]
+                assert [one["result"] for one in history][:2] == ["equal", "1 missing, 1 extra, 2 different"]
+            except Exception as error:
+                error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
+                raise
+
+
+def named(sidecar: SidecarProcess, spoilt: dict[str, dict[str, str]]) -> None:
+    code, found = verified(sidecar)
+    assert (code, found["state"]) == (1, "different")
+    told: dict[str, dict[str, str]] = {}
+    for table in found["tables"]:
+        for one in table["examples"]:
+            assert table["table"] == SPOILT
+            told.setdefault(table["sink"], {})[one["key"][0]] = one["kind"]
+    assert told == spoilt
+    columns = {table["sink"]: [one["column"] for one in table["columns"]] for table in found["tables"] if table["columns"]}
+    assert columns == {"copy": ["note"], "small": ["balance"]}
+    done = sidecar.cdc("dumpverify", "--differences", "--id", found["id"])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {(one["sink"], one["row"]["key"][0]) for one in lines} == {(sink, key) for sink, keys in spoilt.items() for key in keys}
+
+
+def assert_goes_on_after_deaths(sidecar: SidecarProcess, spoilt: dict[str, dict[str, str]]) -> None:
+    started = sidecar.ask("dumpverify", "--detach")
+    sidecar.kill()
+    sidecar.start()
+    code, found = verified(sidecar, "--id", started["id"], "--timeout", "60")
+    assert (code, found["state"], found["id"]) == (1, "different", started["id"])
+    differing = {table["sink"]: table["missing"] + table["extra"] + table["different"] for table in found["tables"] if table["examples"]}
+    assert differing == {sink: len(faults) for sink, faults in spoilt.items()}
