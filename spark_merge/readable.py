@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -79,7 +79,11 @@ class Readable(Protocol):
 
 def newest(reading: Reading, schema: TableSchema) -> pa.Table:
     """Every row once, as a reader of the sink has them: all in memory, in any order."""
-    found = [piece for part in reading.parts for piece in part()]
+    return newest_of([piece for part in reading.parts for piece in part()], schema)
+
+
+def newest_of(found: Sequence[RowsRead], schema: TableSchema) -> pa.Table:
+    """As `newest`, of what all parts have given."""
     columns = list(schema.column_names())
     if not found:
         return pa.table({name: pa.array([], pa.string()) for name in columns})

@@ -7,15 +7,17 @@ were read. A key that is equal once is no difference. One that changes each time
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import TableSchema
 from sidecar.log.verification import CellDifference, RowDifference
 from spark_merge.merge import key_text
-from spark_merge.readable import Reading, ReadPart, newest
+from spark_merge.readable import ReadPart, RowsRead, Versions
 
 Row = tuple[str | None, ...]
 
@@ -30,10 +32,23 @@ def source_rows(schema: TableSchema, part: ReadPart) -> dict[str, Row]:
     return by_key(schema, [found.rows for found in part()])
 
 
-def sink_rows(schema: TableSchema, reading: Reading, wanted: Iterable[str]) -> dict[str, Row]:
-    """As `source_rows`; a sink may give more than was asked for."""
-    found = by_key(schema, [newest(reading, schema)])
-    return {key: found[key] for key in wanted if key in found}
+@dataclass(frozen=True, slots=True)
+class RowsOfKeys:
+    """Of a sink's part the rows with these keys (merge.key_text): it may have more. Picklable."""
+
+    part: ReadPart
+    key: tuple[str, ...]
+    wanted: tuple[str, ...]
+
+    def __call__(self) -> list[RowsRead]:
+        wanted = pa.array(self.wanted, pa.string())
+        found = []
+        for read in self.part():
+            if read.rows.num_rows:
+                at = pc.is_in(key_text([read.rows.column(name) for name in self.key]), value_set=wanted).combine_chunks()
+                versions = None if read.versions is None else Versions(*(column.filter(at) for column in read.versions))
+                found.append(RowsRead(read.rows.filter(at), versions))
+        return found
 
 
 def by_key(schema: TableSchema, tables: Sequence[pa.Table]) -> dict[str, Row]:

@@ -5,7 +5,7 @@
 - The report is all that it remembers. A worker that starts again continues with the tables that the report does not have.
 - A check of a small table mostly waits for the log; so CHECKS_AT_ONCE are under way.
 - The report says which segments are still to be read, and the sidecar keeps them (`needs_from`).
-- It yields to delivery (`Pauses`).
+- It yields to delivery: after each piece of work it waits while a sink's batches take longer than `late_s`, PAUSE_MAX at most.
 - A table that cannot be compared has its reason in the report, and the others go on.
 """
 
@@ -50,8 +50,8 @@ from spark_merge.verify.table_check import CheckContext, TableCheck, TaskRunner
 LATE_S = 0.5
 """A sink whose batches take longer delivers live changes late."""
 
-PAUSE_MAX = 4.0
-"""The longest pause, as a multiple of the work before it: where a sink is always slow, a fifth of the time is the verification's."""
+PAUSE_MAX = 1.0
+"""The longest pause, as a multiple of the work before it: where a sink is always slow, half of the time is the verification's."""
 
 CHECKS_AT_ONCE = 8
 WRITE_EVERY_S = 0.5
@@ -165,14 +165,13 @@ class _Verification:
         return report
 
     def _check(self, number: int, sink: str, table: AskedTable) -> None:
-        pauses = Pauses(self._settings)
-        self._gate(pauses)
-        found = self._checked(number, sink, table, pauses)
+        self._gate(0)
+        found = self._checked(number, sink, table)
         with self._lock:
             self._needed.pop(number, None)
         self._told(number, found)
 
-    def _checked(self, number: int, sink: str, table: AskedTable, pauses: Pauses) -> TableReport:
+    def _checked(self, number: int, sink: str, table: AskedTable) -> TableReport:
         settings = self._settings
         make = settings.sinks.get(sink)
         if make is None:
@@ -183,7 +182,7 @@ class _Verification:
             self._log,
             settings.source,
             settings.runner,
-            gate=partial(self._gate, pauses),
+            gate=self._gate,
             told=partial(self._told, number),
             needs=partial(self._needs, number),
             wait=settings.wait,
@@ -224,12 +223,14 @@ class _Verification:
         with self._lock:
             self._needed[number] = Seq(after + 1)
 
-    def _gate(self, pauses: Pauses) -> None:
-        """Before each piece of work. Raises Ending and Stopped."""
+    def _gate(self, worked_s: float) -> None:
+        """After so much work. Raises Ending and Stopped."""
         self._check_goes_on()
-        for _ in pauses.due():
+        settings, waited_s = self._settings, 0.0
+        while waited_s < PAUSE_MAX * worked_s and settings.batch_s() > settings.late_s:
+            settings.wait(WAIT_S)
+            waited_s += WAIT_S
             self._check_goes_on()
-            self._settings.wait(WAIT_S)
 
     def _check_goes_on(self) -> None:
         if self._ending.is_set():
@@ -255,20 +256,3 @@ class _Verification:
         with storage_errors(self._log):
             names = storage.list_names(self._log, deep=True, beginning=work)  # which may give others too
             storage.remove(self._log, [name for name in names if name.startswith(work)])
-
-
-class Pauses:
-    """When a verification waits for delivery: while a sink's batches take longer than `late_s`, but for no longer than PAUSE_MAX times what
-    the piece of work before took."""
-
-    def __init__(self, settings: VerifySettings, clock: Callable[[], float] = time.monotonic) -> None:
-        self._settings, self._clock = settings, clock
-        self._worked_since_s = clock()
-
-    def due(self) -> Iterator[None]:
-        """One for each short wait."""
-        began_s = self._clock()
-        until_s = began_s + PAUSE_MAX * (began_s - self._worked_since_s)
-        while self._settings.batch_s() > self._settings.late_s and self._clock() < until_s:
-            yield
-        self._worked_since_s = self._clock()

@@ -26,10 +26,10 @@ from sidecar.log.storage import Folder
 from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, TableReport
 from spark_merge.contract import Accepted, Sink
 from spark_merge.read import LoggedSchemas, new_manifests
-from spark_merge.readable import Readable, ReadPart, RowForm
+from spark_merge.readable import Readable, ReadPart, RowForm, newest_of
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.digest import write_digests
-from spark_merge.verify.look import Row, difference, key_of, sink_rows, source_rows
+from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of, source_rows
 from spark_merge.verify.moving import LogKeys, Moving
 from spark_merge.verify.source import ComparedSource, TimedPart, key_table
 
@@ -94,15 +94,16 @@ class DigestWork:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a comparison works with. `folder`: for its files. `gate`: called before each piece of work; it waits while live delivery is
-    late, and raises what ends the verification. `told`: after each piece, with the report so far. `needs`: the segments of the log after
-    this one are still to be read. `present_ts`: what has committed at the source by this moment is at or below it."""
+    """What a comparison works with. `folder`: for its files. `gate`: called after each piece of work with the seconds that it took, and with
+    0 while it waits; it pauses while live delivery is late, and raises what ends the verification. `told`: after each piece, with the report
+    so far. `needs`: the segments of the log after this one are still to be read. `present_ts`: what has committed at the source by this
+    moment is at or below it."""
 
     log: LogKeys
     folder: Folder
     source: ComparedSource
     runner: TaskRunner
-    gate: Callable[[], None]
+    gate: Callable[[float], None]
     told: Callable[[TableReport], None] = lambda _: None
     needs: Callable[[Seq], None] = lambda _: None
     wait: Callable[[float], object] = time.sleep
@@ -218,7 +219,6 @@ class TableCheck:
             self._await_sink()
             keys = list(pending)
             for start in range(0, len(keys), KEYS_AT_ONCE):
-                self.context.gate()
                 self._look(schema, pending, keys[start : start + KEYS_AT_ONCE])
             if pending:
                 self.context.wait(wait_s)
@@ -229,8 +229,9 @@ class TableCheck:
         accepted = self._accepted()
         asked = key_table(schema, [key_of(key) for key in keys])
         moving = Moving(self.context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
-        reading = self.sink.reading(schema, parts=1, keys=asked)
-        theirs = sink_rows(schema, reading, keys)
+        reading = self.sink.reading(schema, parts=max(1, self.context.runner.cores), keys=asked)
+        found = self._run([RowsOfKeys(part, schema.key, tuple(keys)) for part in reading.parts])
+        theirs = by_key(schema, [newest_of([read for part in found for read in part], schema)])
         at_ts = moving.follow() if self.context.source.has_snapshots() else None
         part = self.context.source.by_keys(schema, asked, form=reading.form, where=self.table.where)
         ours = source_rows(schema, part.at(at_ts))
@@ -247,7 +248,7 @@ class TableCheck:
                     f"sink {self.name} has not reached {self._upto_ts} within {SINK_WAIT_S:g} s, so {self.table.name} cannot be compared",
                     hint="see dumpquery for what holds the sink up, then verify again",
                 )
-            self.context.gate()
+            self.context.gate(0)
             self.context.wait(LOOK_WAIT_S)
 
     def _judge(
@@ -310,7 +311,7 @@ class TableCheck:
     def _await(self, moving: Moving, ts: CommitTs) -> None:
         """Until the log has everything up to `ts`. Raises Altered."""
         while self._follow(moving) < ts:
-            self.context.gate()
+            self.context.gate(0)
             self.context.wait(AWAIT_S)
         if moving.altered:
             raise Altered
@@ -341,5 +342,8 @@ class TableCheck:
         return files
 
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:
-        self.context.gate()
-        return self.context.runner.run(works, rows=self._table_rows) if works else []
+        """Small tables in this process: a Spark job takes longer."""
+        began_s = time.monotonic()
+        found = self.context.runner.run(works, rows=self._table_rows) if works else []
+        self.context.gate(time.monotonic() - began_s)
+        return found

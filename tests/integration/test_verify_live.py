@@ -24,8 +24,13 @@ pytestmark = pytest.mark.xdist_group("verify-live")
 
 COPY, SPOILT = "shop_copy", "account"
 WRITES_PER_S = 100
-TIMEOUT_S = 300.0
-EXTRA = 10**9
+TIMEOUT_S = 200.0
+EXTRA = (10**9 + 1, 10**9 + 2)
+HEALED_MAX = 10
+"""Rows that somebody spoilt and that a write to them has corrected since."""
+
+Faults = dict[str, dict[str, str]]
+"""By sink: what each row is, by its id."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +47,22 @@ class Outputs:
         return [
             f"{sql}?create-tables=true&routes={routes}&name=copy",
             f"sqlite://{self.folder}/out.db?name=small",
-            f"file://{self.folder}/files?format=parquet&name=files",
             "console:?name=shown",
         ]
 
-    def spoil(self) -> dict[str, dict[str, str]]:
-        """By sink: the kind of each fault by its row's id. Rows that nobody writes to any more."""
+    def spoil(self) -> Faults:
         table = f"{COPY}.{SPOILT}"
-        ids = [str(key) for (key,) in self.target.execute(f"SELECT id FROM {table} ORDER BY id LIMIT 9")]
-        self.target.execute(f"DELETE FROM {table} WHERE id = {ids[0]}")
-        self.target.execute(f"UPDATE {table} SET note = 'spoilt' WHERE id = {ids[2]}")
-        taken = f"{EXTRA}, '{EXTRA}', balance, level, created"
-        self.target.execute(f"INSERT INTO {table} (id, email, balance, level, created) SELECT {taken} FROM {table} LIMIT 1")
+        ids = [str(key) for (key,) in self.target.execute(f"SELECT id FROM {table} ORDER BY id LIMIT 40")]
+        missing, different, others = ids[:10], ids[10:20], ids[20:30]
+        self.target.execute(f"DELETE FROM {table} WHERE id IN ({', '.join(missing)})")
+        self.target.execute(f"UPDATE {table} SET note = 'spoilt' WHERE id IN ({', '.join(different)})")
+        for number in EXTRA:
+            taken = f"{number}, '{number}', balance, level, created"
+            self.target.execute(f"INSERT INTO {table} (id, email, balance, level, created) SELECT {taken} FROM {table} LIMIT 1")
         with closing(sqlite3.connect(self.folder / "out.db", timeout=60)) as db, db:
-            db.execute(f'UPDATE "{SCHEMA}.{SPOILT}" SET balance = ? WHERE id = ?', ("0.01", int(ids[4])))
-        return {"copy": {ids[0]: "missing", ids[2]: "different", str(EXTRA): "extra"}, "small": {ids[4]: "different"}}
+            db.execute(f'UPDATE "{SCHEMA}.{SPOILT}" SET balance = ? WHERE id IN ({", ".join(others)})', ("0.01",))
+        copy = dict.fromkeys(missing, "missing") | dict.fromkeys(different, "different") | dict.fromkeys(map(str, EXTRA), "extra")
+        return {"copy": copy, "small": dict.fromkeys(others, "different")}
 
 
 def verified(sidecar: SidecarProcess, *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -78,9 +84,9 @@ def test_faults_are_named_and_repaired_beside_writes_and_deaths(tmp_path: Path) 
                     await_progress(sidecar, lambda found: int(found["delivered_tso"]) >= dumped_ts)
                     code, found = verified(sidecar)
                     assert (code, found["state"]) == (0, "equal"), "a dump and live changes alone make no difference"
-                    assert {table["sink"] for table in found["tables"]} == {"copy", "small", "files"}
+                    assert {table["sink"] for table in found["tables"]} == {"copy", "small"}
                     assert [one["sink"] for one in found["left_out"]] == ["shown"]
-                    assert sum(int(table["rows"]) for table in found["tables"]) > 6_000
+                    assert sum(int(table["rows"]) for table in found["tables"]) > 4_000
                     workload.stop()
                 spoilt = outputs.spoil()
                 with rig.workload(writes_per_s=WRITES_PER_S):
@@ -92,33 +98,42 @@ def test_faults_are_named_and_repaired_beside_writes_and_deaths(tmp_path: Path) 
                         ("copy", SPOILT), ("small", SPOILT),
                     }  # fmt: skip
                 history = sidecar.ask("dumpverify", "--list")["operations"]
-                assert [one["result"] for one in history][:2] == ["equal", "1 missing, 1 extra, 2 different"]
+                assert history[0]["result"] == "equal"
+                assert "2 extra" in history[1]["result"]
             except Exception as error:
                 error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
                 raise
 
 
-def named(sidecar: SidecarProcess, spoilt: dict[str, dict[str, str]]) -> None:
+def named(sidecar: SidecarProcess, spoilt: Faults) -> None:
     code, found = verified(sidecar)
     assert (code, found["state"]) == (1, "different")
-    told: dict[str, dict[str, str]] = {}
+    told: Faults = {}
     for table in found["tables"]:
         for one in table["examples"]:
             assert table["table"] == SPOILT
             told.setdefault(table["sink"], {})[one["key"][0]] = one["kind"]
-    assert told == spoilt
+    check_named(told, spoilt)
     columns = {table["sink"]: [one["column"] for one in table["columns"]] for table in found["tables"] if table["columns"]}
     assert columns == {"copy": ["note"], "small": ["balance"]}
     done = sidecar.cdc("dumpverify", "--differences", "--id", found["id"])
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {(one["sink"], one["row"]["key"][0]) for one in lines} == {(sink, key) for sink, keys in spoilt.items() for key in keys}
+    assert {(one["sink"], one["row"]["key"][0]) for one in lines} == {(sink, key) for sink, keys in told.items() for key in keys}
 
 
-def assert_goes_on_after_deaths(sidecar: SidecarProcess, spoilt: dict[str, dict[str, str]]) -> None:
+def check_named(told: Faults, spoilt: Faults) -> None:
+    """Nothing but what was spoilt, and all of it that no write has corrected."""
+    for sink, faults in spoilt.items():
+        assert told[sink].items() <= faults.items()
+        assert len(faults) - len(told[sink]) <= HEALED_MAX
+    assert {key for key, kind in told["copy"].items() if kind == "extra"} == set(map(str, EXTRA))
+
+
+def assert_goes_on_after_deaths(sidecar: SidecarProcess, spoilt: Faults) -> None:
     started = sidecar.ask("dumpverify", "--detach")
     sidecar.kill()
     sidecar.start()
     code, found = verified(sidecar, "--id", started["id"], "--timeout", "60")
     assert (code, found["state"], found["id"]) == (1, "different", started["id"])
-    differing = {table["sink"]: table["missing"] + table["extra"] + table["different"] for table in found["tables"] if table["examples"]}
-    assert differing == {sink: len(faults) for sink, faults in spoilt.items()}
+    examples = [(table["sink"], one) for table in found["tables"] for one in table["examples"]]
+    check_named({sink: {one["key"][0]: one["kind"] for of, one in examples if of == sink} for sink in spoilt}, spoilt)

@@ -120,7 +120,7 @@ class World:
             while delivery.deliver():
                 pass
 
-    def live(self) -> None:
+    def live(self, _: float = 0) -> None:
         """Something happens, or nothing."""
         for _ in range(self.rng.randrange(3)):
             self.transact()

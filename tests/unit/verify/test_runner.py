@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Event
+from time import sleep
+from typing import TypeVar
 
 import pytest
 
 from sidecar.log import storage
 from sidecar.log.verification import AskedTable, CheckState, VerifyRequest, differences_name, request_name, stop_name
 from spark_merge.sinks.registry import open_sink
-from spark_merge.verify.runner import PAUSE_MAX, Pauses, Verifications, VerifySettings
+from spark_merge.verify.runner import PAUSE_MAX, WAIT_S, Verifications, VerifySettings
 from tests.support.verified import TABLE, InOrder, World, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, world_of
+
+R = TypeVar("R")
 
 
 def settings_of(world: World, **sinks: str) -> VerifySettings:
@@ -85,20 +90,27 @@ def test_an_operator_ends_it(world: World) -> None:
     assert not list(verifications.due())
 
 
-def test_it_waits_while_live_changes_are_late_and_not_for_ever(world: World) -> None:
-    settings = replace(settings_of(world), batch_s=lambda: 9.0)
-    now_s = 0.0
-    pauses = Pauses(settings, lambda: now_s)
-    now_s = 10.0
-    waits = 0
-    for _ in pauses.due():
-        waits, now_s = waits + 1, now_s + 1.0
-    assert waits == PAUSE_MAX * 10, "the work took 10 s"
-    assert list(pauses.due()) == [], "no work, no pause"
-    late = iter([9.0, 5.0, 0.1])
-    pauses = Pauses(replace(settings, batch_s=lambda: next(late)), lambda: now_s)
-    now_s += 10.0
-    assert len(list(pauses.due())) == 2, "until batches are quick again"
+def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) -> None:
+    settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine")
+    pauses: list[float] = []
+
+    def slept(seconds: float) -> None:
+        pauses.append(seconds)
+        world.wait(seconds)
+
+    class Slow(InOrder):
+        def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
+            sleep(0.2)
+            return super().run(work, rows=rows)
+
+    late = replace(settings, batch_s=lambda: 9.0, runner=Slow(), wait=slept)
+    assert Verifications(late).carry_out(request, Event()).state is CheckState.EQUAL, "a sink that is always late does not stop it"
+    paused_s = sum(one for one in pauses if one == WAIT_S)
+    assert paused_s >= 3 * PAUSE_MAX * 0.2 - WAIT_S, "the sink, the source, the buckets"
+    pauses.clear()
+    quick = replace(late, batch_s=lambda: 0.1)
+    assert Verifications(quick).carry_out(asked(world, "mine", operation_id="v2"), Event()).state is CheckState.EQUAL
+    assert WAIT_S not in pauses
 
 
 def test_verifications_are_carried_out_in_the_order_in_which_they_were_asked_for(world: World) -> None:
