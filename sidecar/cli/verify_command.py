@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from time import sleep
 from typing import Annotated, Any
 
 import typer
@@ -121,7 +121,7 @@ def _awaited(call: Call, found: pb.Verification, *, watch: bool, detach: bool) -
                 if view is not None:
                     view.show(look(found))
                     _print_json(call, verification_json(found))
-                time.sleep(ASK_EVERY_S)
+                sleep(ASK_EVERY_S)
                 found = call.client.call("VerifyQuery", request)
             if view is not None:
                 view.show(look(found))
@@ -181,7 +181,7 @@ def _dump(call: Call, sink: str, keys: list[pb.TableKeys]) -> None:
         text = f"dump {start.dump_id} repairs {sum(len(one.keys) for one in keys):,} keys in {sink}"
         call.console.print(text, highlight=False, markup=False)
     while status.state in (pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_PAUSED) or status.dump_id != start.dump_id:
-        time.sleep(ASK_EVERY_S)
+        sleep(ASK_EVERY_S)
         status = call.client.call("Query", call.dump_request())
     if status.state != pb.DUMP_STATE_FINISHED:
         raise CallFailed(

@@ -94,10 +94,10 @@ class DigestWork:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a comparison works with. `folder`: for its files. `gate`: called after each piece of work with the seconds that it took, and with
-    0 while it waits; it pauses while live delivery is late, and raises what ends the verification. `told`: after each piece, with the report
-    so far. `needs`: the segments of the log after this one are still to be read. `present_ts`: what has committed at the source by this
-    moment is at or below it."""
+    """What a comparison works with. `folder`: for its files. `gate`: called after each piece of work with the seconds that it took, and
+    with 0 while it waits; it pauses while live delivery is late, and raises what ends the verification. `told`: after each piece, with the
+    report so far. `needs`: the segments of the log after this one are still to be read. `present_ts`: what has committed at the source by
+    this moment is at or below it."""
 
     log: LogKeys
     folder: Folder

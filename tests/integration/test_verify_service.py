@@ -1,0 +1,220 @@
+"""`dumpverify` against a service that listens: what is asked of the merge worker, what is shown, exit codes, and a repair's dumps.
+
+The worker's place is taken by reports that the tests write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from sidecar.cli import verify_command
+from sidecar.cli.dump_commands import register
+from sidecar.core.messages import StartDump
+from sidecar.core.progress import DumpState
+from sidecar.log import storage
+from sidecar.log.storage import open_folder
+from sidecar.log.verification import (
+    CellDifference,
+    CheckState,
+    RowDifference,
+    TableReport,
+    VerifyReport,
+    differences_name,
+    report_name,
+)
+from sidecar.log.verification_files import read_request, request_ids
+from sidecar.run.verifying import TermVerifications
+from tests.unit.control.serving import ITEM, ORDERS, Owner, Serving
+
+pytestmark = pytest.mark.xdist_group("control")
+
+SINKS = {"copy": "", "lake": "", "shown": "it keeps nothing that could be read back"}
+SPOILT = [
+    RowDifference("missing", ("1",)),
+    RowDifference("extra", ("2",)),
+    RowDifference("different", ("3",), (CellDifference("amount", None, "x" * 500),)),
+]
+Worker = Callable[[str], VerifyReport]
+
+
+class Service:
+    """`worker`: what becomes of each verification."""
+
+    def __init__(self, folder: Path, owner: Owner) -> None:
+        self.log, self.owner = open_folder(str(folder)), owner
+        self.made = TermVerifications(self.log, owner.history, lambda: 1000, lambda _: None)
+        self.worker: Worker = lambda operation_id: VerifyReport(operation_id, CheckState.EQUAL, 1, 2)
+        served = owner.served(sinks=tuple(SINKS), unreadable=SINKS, verifications=lambda: self.made)
+        self.serving = Serving(served)
+
+    def work(self, _: float = 0) -> None:
+        """In the place of each wait of the command."""
+        for operation_id in request_ids(self.log):
+            if not storage.exists(self.log, report_name(operation_id)):
+                self._report(self.worker(operation_id))
+        if self.owner.dump.progress is not None and self.owner.dump.progress.state is DumpState.RUNNING:
+            self.owner.finish(DumpState.FINISHED)
+        self.made.follow()
+
+    def _report(self, report: VerifyReport) -> None:
+        for number, table in enumerate(report.tables):
+            lines = b"".join(msgspec.json.encode(one) + b"\n" for one in (SPOILT if table.differences else ()))
+            storage.write_atomically(self.log, differences_name(report.id, number), lines)
+        storage.write_atomically(self.log, report_name(report.id), report.to_json())
+
+    def run(self, *arguments: str) -> Result:
+        app = typer.Typer()
+        register(app)
+        return CliRunner().invoke(app, ["dumpverify", "-c", "cf", *arguments], env={"TICDC_DUMP_ADDR": self.serving.address})
+
+    def asked(self, *arguments: str) -> dict[str, Any]:
+        """The last object that was printed."""
+        done = self.run("--json", *arguments)
+        assert done.exit_code in (0, 1, 3), done.output
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    with Owner() as owner:
+        made = Service(tmp_path, owner)
+        monkeypatch.setattr(verify_command, "sleep", made.work)
+        with made.serving:
+            yield made
+
+
+def different(operation_id: str) -> VerifyReport:
+    example = [one.shortened() for one in SPOILT]
+    orders = TableReport(
+        "copy", *ORDERS, CheckState.DIFFERENT, rows=5, missing=1, extra=1, different=1, columns={"amount": 1}, examples=example
+    )
+    return VerifyReport(operation_id, CheckState.DIFFERENT, 1, 2, tables=[orders, TableReport("lake", *ORDERS, CheckState.EQUAL, rows=5)])
+
+
+def test_it_asks_for_the_carried_tables_in_all_sinks_that_can_be_read(service: Service) -> None:
+    done = service.run("--where", "shop.orders:amount > 5", "--tables", "shop.*", "--sample", "10%")
+    assert done.exit_code == 0, done.output
+    [operation_id] = request_ids(service.log)
+    request = read_request(service.log, operation_id)
+    assert request is not None
+    assert (request.sinks, request.left_out, request.sample) == (("copy", "lake"), {"shown": SINKS["shown"]}, 0.1)
+    assert {table.name: table.where for table in request.tables} == {ORDERS: "(amount > 5)", ITEM: ""}
+    assert "left out" in done.output
+    assert SINKS["shown"] in done.output
+
+
+def test_differences_are_shown_and_end_with_1(service: Service) -> None:
+    service.worker = different
+    done = service.run("--watch")
+    assert done.exit_code == 1
+    assert "missing (1)" in done.output
+    assert "amount: source NULL, sink 'xxx" in done.output
+    assert "differing columns: amount (1 rows)" in done.output
+    found = service.asked("--id", "last")
+    assert (found["state"], found["tables"][0]["state"], found["tables"][0]["missing"]) == ("different", "different", 1)
+    [cell] = found["tables"][0]["examples"][2]["cells"]
+    assert cell["source"] is None
+    assert len(cell["sink"]) < 300, "an answer of many examples must fit"
+    lines = [json.loads(line) for line in service.run("--differences").stdout.splitlines()]
+    assert [(one["sink"], one["table"], one["row"]["kind"], one["row"]["key"]) for one in lines] == [
+        ("copy", "orders", "missing", ["1"]), ("copy", "orders", "extra", ["2"]), ("copy", "orders", "different", ["3"]),
+    ]  # fmt: skip
+    assert lines[2]["row"]["cells"][0]["sink"] == "x" * 500
+
+
+def test_a_repair_dumps_the_keys_to_the_sink_that_differs_and_compares_again(service: Service) -> None:
+    reports = iter([different, service.worker])
+    service.worker = lambda operation_id: next(reports)(operation_id)
+    done = service.run("--repair")
+    assert done.exit_code == 0, done.output
+    [start] = [one for one in service.owner.carried_out if isinstance(one, StartDump)]
+    assert (start.sinks, dict(start.keys)) == (("copy",), {ORDERS: (("1",), ("2",), ("3",))})
+    first, second = sorted(
+        (read_request(service.log, one) for one in request_ids(service.log)), key=lambda one: len(one.sinks), reverse=True
+    )  # type: ignore[union-attr]
+    assert first is not None
+    assert second is not None
+    assert (second.sinks, [table.name for table in second.tables]) == (("copy",), [ORDERS])
+    assert "repairs 3 keys in copy" in done.output
+
+
+def test_a_repair_of_many_keys_is_several_dumps(monkeypatch: pytest.MonkeyPatch, service: Service) -> None:
+    monkeypatch.setattr(verify_command, "REPAIR_BYTES_MAX", 6)
+    reports = iter([different, service.worker])
+    service.worker = lambda operation_id: next(reports)(operation_id)
+    assert service.run("--repair").exit_code == 0
+    keys = [dict(one.keys)[ORDERS] for one in service.owner.carried_out if isinstance(one, StartDump)]
+    assert keys == [(("1",), ("2",)), (("3",),)]
+
+
+def test_a_repair_whose_dump_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch, service: Service) -> None:
+    service.worker = different
+
+    def stopped(_: float) -> None:
+        if service.owner.dump.progress is not None:
+            service.owner.finish(DumpState.FAILED, reason="the source is away")
+        else:
+            service.work()
+
+    monkeypatch.setattr(verify_command, "sleep", stopped)
+    done = service.run("--repair")
+    assert done.exit_code == 3
+    assert "is failed: the source is away" in done.output
+
+
+def test_what_could_not_be_compared_is_not_equal(service: Service) -> None:
+    failed = TableReport("copy", *ORDERS, CheckState.FAILED, why="the server is away")
+    service.worker = lambda operation_id: VerifyReport(operation_id, CheckState.FAILED, 1, 2, tables=[failed])
+    done = service.run()
+    assert done.exit_code == 3
+    assert "the server is away" in done.output
+
+
+def test_one_that_is_detached_runs_on_and_can_be_ended(service: Service) -> None:
+    found = service.asked("--detach")
+    assert (found["state"], found["waiting_for"]) == ("waiting", "the merge worker, which has not begun with it")
+    assert service.run("--stop").exit_code == 0
+    service.worker = lambda operation_id: VerifyReport(operation_id, CheckState.STOPPED, 1, 2)
+    assert service.asked("--id", found["id"])["state"] == "stopped"
+    operations = json.loads(service.run("--list", "--json").stdout)["operations"]
+    assert [(one["id"], one["state"], one["commands"][0]["command"]) for one in operations] == [(found["id"], "stopped", "stop")]
+
+
+def test_a_dry_run_starts_nothing(service: Service) -> None:
+    found = service.asked("--dry-run", "--sink", "copy")
+    assert [(table["sink"], table["table"], table["rows_estimated"]) for table in found["tables"]] == [
+        ("copy", "item", 1000), ("copy", "orders", 1000),
+    ] or sorted(table["table"] for table in found["tables"]) == ["item", "orders"]  # fmt: skip
+    assert request_ids(service.log) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--sink", "shown"], 3, "sink shown cannot be read back: it keeps nothing"),
+        (["--sink", "nobody"], 3, "no sink is called nobody"),
+        (["--tables", "shop.nothing"], 3, "no table of the changefeed matches"),
+        (["--where", "shop.orders:nothing = 1"], 3, "nothing"),
+        (["--sample", "2"], 2, "above 0 and at most 1"),
+        (["--sample", "some"], 2, "above 0 and at most 1"),
+        (["--id", "nobody"], 3, "there is no verification nobody"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(service: Service, arguments: list[str], code: int, says: str) -> None:
+    done = service.run(*arguments)
+    assert done.exit_code == code, done.output
+    assert says in " ".join(done.output.split())
+    assert request_ids(service.log) == []
+
+
+def test_without_any_verification_it_says_so(service: Service) -> None:
+    done = service.run("--id", "last")
+    assert (done.exit_code, "there is no verification" in done.output) == (3, True)

@@ -1,0 +1,152 @@
+"""Verifications of a term: what is asked of the merge worker, what its reports become in the history, and what a next term takes over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sidecar.adapters.memory.progress import MemoryHistory
+from sidecar.core.messages import Asker
+from sidecar.core.model import Seq
+from sidecar.core.progress import DumpState
+from sidecar.errors import RefusedRequest
+from sidecar.history.entry import OperationKind
+from sidecar.log import storage
+from sidecar.log.storage import Folder, open_folder
+from sidecar.log.verification import (
+    AskedTable,
+    CheckState,
+    RowDifference,
+    TableReport,
+    VerifyReport,
+    VerifyRequest,
+    differences_name,
+    report_name,
+    request_name,
+    stop_name,
+)
+from sidecar.log.verification_files import read_request, request_ids
+from sidecar.run.news import NewsLine
+from sidecar.run.verifying import KEPT_MAX, WAITING_MAX, TermVerifications
+
+ALICE = Asker("certificate alice", "10.0.0.7:41000")
+REQUEST = VerifyRequest("a" * 16, ("copy",), (AskedTable("shop", "orders", "id > 3"), AskedTable("shop", "item")), asked_ms=5)
+
+
+class Term:
+    """A term over a log and a history that outlive it."""
+
+    def __init__(self, folder: Path, history: MemoryHistory) -> None:
+        self.log: Folder = open_folder(str(folder))
+        self.history, self.lines = history, list[NewsLine]()
+        self.now_ms = 1000
+        self.made = TermVerifications(self.log, history, lambda: self.now_ms, self.lines.append)
+
+    def report(self, operation_id: str, state: CheckState, *tables: TableReport, needs_from: int | None = None) -> None:
+        found = VerifyReport(operation_id, state, 1, tables=list(tables), needs_from=needs_from)
+        storage.write_atomically(self.log, report_name(operation_id), found.to_json())
+        self.made.follow()
+
+
+@pytest.fixture
+def term(tmp_path: Path) -> Term:
+    return Term(tmp_path, MemoryHistory())
+
+
+def test_a_start_is_in_the_history_and_asked_of_the_worker(term: Term) -> None:
+    term.made.start(REQUEST, ALICE)
+    term.made.start(REQUEST, ALICE)
+    [entry] = term.history.entries()
+    assert (entry.kind, entry.state, entry.asked_by) == (OperationKind.VERIFICATION, DumpState.RUNNING, ALICE)
+    assert (entry.scope.tables, entry.scope.filtered, entry.scope.sinks) == (("shop.orders", "shop.item"), 1, ("copy",))
+    assert read_request(term.log, REQUEST.id) == REQUEST
+    assert term.made.last_id() == REQUEST.id
+    assert term.made.find(REQUEST.id) == (REQUEST, None)
+
+
+def test_a_report_that_is_over_ends_the_entry_and_says_what_was_found(term: Term) -> None:
+    term.made.start(REQUEST, ALICE)
+    term.report(REQUEST.id, CheckState.RUNNING, TableReport("copy", "shop", "item", rows=7), needs_from=12)
+    assert term.made.needs_from() == Seq(12)
+    assert term.history.entries()[0].state is DumpState.RUNNING
+    term.now_ms = 61_000
+    orders = TableReport("copy", "shop", "orders", CheckState.DIFFERENT, rows=5, missing=2, extra=1)
+    term.report(REQUEST.id, CheckState.DIFFERENT, orders, TableReport("copy", "shop", "item", CheckState.EQUAL, rows=7))
+    [entry] = term.history.entries()
+    assert (entry.state, entry.result, entry.rows, entry.ended_ms) == (DumpState.FINISHED, "2 missing, 1 extra", 12, 61_000)
+    assert entry.running_s == 60.0
+    assert term.made.needs_from() is None, "its segments may be removed"
+    assert [line.level for line in term.lines] == ["warning"]
+
+
+def test_what_was_not_compared_is_told(term: Term) -> None:
+    term.made.start(REQUEST, ALICE)
+    term.report(REQUEST.id, CheckState.FAILED, TableReport("copy", "shop", "item", CheckState.FAILED, why="no route to host"))
+    assert term.history.entries()[0].result == "shop.item in copy was not compared: no route to host"
+
+
+def test_an_operator_ends_one_and_the_history_says_who(term: Term) -> None:
+    term.made.start(REQUEST, ALICE)
+    term.made.stop(REQUEST.id, ALICE)
+    assert storage.exists(term.log, stop_name(REQUEST.id))
+    term.report(REQUEST.id, CheckState.STOPPED)
+    [entry] = term.history.entries()
+    assert (entry.state, [command.command for command in entry.commands]) == (DumpState.STOPPED, ["stop"])
+
+
+def test_a_next_term_goes_on_and_fails_what_was_never_asked_of_the_worker(term: Term, tmp_path: Path) -> None:
+    term.made.start(REQUEST, ALICE)
+    lost = replace_id("b" * 16)
+    term.made.start(lost, ALICE)
+    storage.remove(term.log, [request_name(lost.id)])
+    following = Term(tmp_path, term.history)
+    following.made.begin()
+    following.made.close()
+    states = {entry.id: (entry.state, entry.result) for entry in term.history.entries()}
+    assert states[lost.id] == (DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
+    following.report(REQUEST.id, CheckState.EQUAL)
+    assert term.history.entries()[1].result == "equal"
+    assert following.made.last_id() == lost.id
+
+
+def test_a_report_that_is_none_ends_its_verification_and_no_other(term: Term) -> None:
+    term.made.start(REQUEST, ALICE)
+    term.made.start(replace_id("b" * 16), ALICE)
+    storage.write_atomically(term.log, report_name(REQUEST.id), b"[]")
+    term.made.follow()
+    states = {entry.id: entry.state for entry in term.history.entries()}
+    assert states == {REQUEST.id: DumpState.FAILED, "b" * 16: DumpState.RUNNING}
+
+
+def test_too_many_that_wait_are_refused(term: Term) -> None:
+    for number in range(WAITING_MAX):
+        term.made.start(replace_id(f"{number:016d}"), ALICE)
+    with pytest.raises(RefusedRequest, match="run or wait already"):
+        term.made.start(REQUEST, ALICE)
+
+
+def test_files_of_old_verifications_are_removed(term: Term) -> None:
+    for number in range(KEPT_MAX + 5):
+        request = replace_id(f"{number:016d}")
+        term.made.start(request, ALICE)
+        storage.write_atomically(term.log, differences_name(request.id, 0), b"")
+        term.report(request.id, CheckState.EQUAL)
+    kept = request_ids(term.log)
+    assert len(kept) == KEPT_MAX
+    assert f"{0:016d}" not in kept
+    assert not storage.exists(term.log, differences_name(f"{0:016d}", 0))
+    assert len(term.history.entries()) == KEPT_MAX + 5, "the history has their results"
+
+
+def test_differences_are_read_table_by_table(term: Term) -> None:
+    term.made.start(REQUEST, ALICE)
+    storage.write_atomically(term.log, differences_name(REQUEST.id, 1), b'{"kind":"extra","key":["7"]}\n{"kind":"missing","key":["8"]}\n')
+    item = TableReport("copy", "shop", "item", CheckState.DIFFERENT, extra=1, missing=1)
+    term.report(REQUEST.id, CheckState.DIFFERENT, TableReport("copy", "shop", "orders", CheckState.EQUAL), item)
+    found = [(table.table, row) for table, row in term.made.differences(REQUEST.id)]
+    assert found == [("item", RowDifference("extra", ("7",))), ("item", RowDifference("missing", ("8",)))]
+
+
+def replace_id(operation_id: str) -> VerifyRequest:
+    return VerifyRequest(operation_id, REQUEST.sinks, REQUEST.tables, asked_ms=6)
