@@ -138,7 +138,6 @@ TESTED_THROUGH = {
     "spark_merge.sinks.storage.publish": "tests/contract/test_storage_sink.py",
     "spark_merge.sinks.files.parquet_rows": "tests/integration/test_read_back.py",
     "spark_merge.sinks.message_rows": "tests/integration/test_read_back.py",
-    "spark_merge.sinks.row_versions": "tests/integration/test_read_back.py",
     "spark_merge.sinks.memory.reading": "tests/contract/test_sink_port.py",
     "spark_merge.encode.json_columns": "tests/unit/sinks/test_json_rows.py",
     "spark_merge.encode.csv_texts": "tests/unit/sinks/test_csv_rows.py",

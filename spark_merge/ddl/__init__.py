@@ -4,8 +4,7 @@
     logged    the statements of a segment, with the tables that the log has
     effects   what became of each table of a segment: the one interpretation that every sink follows
     columns   what became of a table's columns;  conversion  of their values, where a type changes
-    lineage   where the rows of a table are in a log of changes, and what their columns were
-    eras      what rows from before the schema changes are, for who has an output and its DDLs alone
+    eras      what rows from before the schema changes are, by an output and its DDLs alone
     names     a statement with the names of the log's tables, and of the target's;  routes  which names a target has
 
 What a target can hold, and how a change is expressed there, is the sink's.

@@ -35,7 +35,7 @@ from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import LoggedDdl, logged_ddls
-from spark_merge.ddl.names import together
+from spark_merge.ddl.names import changed_tables, together
 from spark_merge.ddl.statement import Partitions, StatementKind
 
 Schemas = Mapping[TableName, TableSchema]
@@ -172,13 +172,9 @@ def _is_about(ddl: LoggedDdl, pair: _Pair) -> bool:
 
 
 def _named(ddl: LoggedDdl) -> set[TableName]:
-    """Folded. Not those that it only reads: of LIKE and REFERENCES, which come last."""
-    statement = ddl.statement
-    all_change = statement.kind in (StatementKind.RENAME, StatementKind.EXCHANGE, StatementKind.DROP_TABLE) or (
-        statement.kind is StatementKind.ALTER_TABLE and statement.moves
-    )
-    tables = statement.tables() if all_change else statement.tables()[:1]
-    return {name.folded() for name in tables or (TableName(ddl.record.schema, ddl.record.table),)}
+    """Folded."""
+    tables = changed_tables(ddl.statement) or (TableName(ddl.record.schema, ddl.record.table),)
+    return {name.folded() for name in tables}
 
 
 # ---- what became of it ------------------------------------------------------------------------------------------------

@@ -1,21 +1,24 @@
 """A table's rows in an output that keeps rows of all times: what they are in the table's present columns.
 
 An **era** lies between two DDLs of the table. It is worked out backwards from the present schema, by the statements alone: an output
-tells its DDLs, and seldom what its tables were.
+has the text of its DDLs, and seldom the schemas of its tables.
 
     CREATE, TRUNCATE, DROP, of a name that the table takes   rows from before are not the table's: its first era begins here
-    RENAME, EXCHANGE PARTITION                               another name before; rows that came with no change event: unreadable
+    RECOVER, FLASHBACK TABLE                                 the same: its rows come with a dump (sinks/table_ddl.py)
+    RENAME                                                   another name before; unreadable if its schema is not in the text
     ADD, DROP, RENAME, CHANGE, MODIFY COLUMN                 a column's rows from before are under another name, or have the default
-    DROP, TRUNCATE PARTITION, another handle key,            rows from before cannot be read: which of them are still there, or which
-    a statement that is not understood                       row one replaces, is not in the output
+    DROP, TRUNCATE, EXCHANGE PARTITION                       unreadable: which rows are still there is not in the output.
+                                                             `keeps_partitions`: rows from before stay rows of the table
+    another handle key, a statement that is not understood   unreadable: which row another one replaces is not in the output
 
-A DDL comes after the rows of its commit_ts. What reads rows of an era raises, if there are any, what this module says of it.
+A DDL comes after the rows of its commit_ts, also after those of a dump: a segment ends at each DDL. What reads rows of an era raises, if
+there are any, what this module says of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
@@ -29,7 +32,7 @@ from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from spark_merge.ddl.columns import added_column
 from spark_merge.ddl.conversion import Conversion, conversion
-from spark_merge.ddl.names import table_of
+from spark_merge.ddl.names import changed_tables, name_before
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import ColumnChange, ColumnWord, Partitions, Statement, StatementKind
 from spark_merge.decode.values import UnfitValue, from_texts
@@ -70,8 +73,9 @@ class Era:
     columns: tuple[FormerColumn, ...]
     unreadable: str = ""
 
-    def has(self, name: TableName, commit_ts: int) -> bool:
-        return self.after_ts < commit_ts <= self.upto_ts and name.folded() == self.name.folded()
+    def meets(self, first_ts: int, last_ts: int) -> bool:
+        """Whether a row may be in it whose commit_ts is one of these or between them."""
+        return self.after_ts < last_ts and first_ts <= self.upto_ts
 
     def check(self) -> None:
         """Raises SinkError where its rows cannot be read."""
@@ -85,12 +89,22 @@ class Era:
         there = [one for one in self.columns if one.name is not None]
         for one in there:
             if one.redefined and one.column.kind in _BY_NUMBER:
-                raise _refused(self.schema.name, f"rows of column {one.column.name} are from before {one.redefined!r}")
+                raise self._redefined(one)
         names = {one.column.name: one.name for one in there if one.name is not None}
         if added := [name for name in self.schema.key if name not in names]:
             raise _refused(self.schema.name, f"its key has column {added[0]}, which older rows do not have")
         columns = tuple(replace(one.column, name=names[one.column.name]) for one in there)
         return TableSchema(self.name, columns, tuple(names[name] for name in self.schema.key))
+
+    def without(self, one: FormerColumn) -> SinkError:
+        """Of rows that do not have this column."""
+        if one.redefined:
+            return self._redefined(one)
+        why = f"rows up to {self.upto_ts} have no column {one.name}, and no DDL of the output tells since when it is there"
+        return _refused(self.schema.name, why)
+
+    def _redefined(self, one: FormerColumn) -> SinkError:
+        return _refused(self.schema.name, f"rows of column {one.column.name} are from before {one.redefined!r}")
 
     def decoded(self) -> Era:
         """As it is for rows whose decoding has told what became of their values."""
@@ -106,13 +120,11 @@ class Era:
         if one.name is None:
             return pa.repeat(pa.scalar(one.existing, pa.string()), count)
         if one.name not in rows:
-            raise _refused(
-                self.schema.name, f"rows up to {self.upto_ts} have no column {one.name}, and no DDL of the output tells since when"
-            )
+            raise self.without(one)
         if types is not None:
             return self._converted(one, rows[one.name], types[one.name])
         if one.redefined:
-            raise _refused(self.schema.name, f"rows of column {one.column.name} are from before {one.redefined!r}")
+            raise self._redefined(one)
         return rows[one.name]
 
     def _converted(self, one: FormerColumn, texts: pa.Array, before: Column) -> pa.Array:
@@ -131,22 +143,20 @@ class Era:
         return texts
 
 
-def eras(schema: TableSchema, ddls: Sequence[DdlRecord]) -> tuple[Era, ...]:
+def eras(schema: TableSchema, ddls: Iterable[DdlRecord], *, keeps_partitions: bool = False) -> tuple[Era, ...]:
     """The last one first; between them they have every row of the table. `ddls`: all of the output, of any table, in any order; one may be
-    there several times."""
-    walk = _Backwards(schema)
+    there several times. `keeps_partitions`: whether its readers see rows of partitions that were dropped, truncated or exchanged."""
+    walk = _Backwards(schema, keeps_partitions=keeps_partitions)
     in_order = sorted(dict.fromkeys(ddls), key=attrgetter("commit_ts"), reverse=True)
     for commit_ts, records in groupby(in_order, key=attrgetter("commit_ts")):
-        if not walk.passed(commit_ts, list(records)):
-            break
-    else:
-        walk.ended(CommitTs(0))
-    return tuple(walk.found)
+        if not walk.passed(commit_ts, [record for record in records if record.query]):
+            return walk.begun(commit_ts)
+    return walk.begun(CommitTs(0))
 
 
 def era_of(found: Sequence[Era], name: TableName, commit_ts: int) -> Era | None:
     """None: the row is of no table, or of another one."""
-    return next((one for one in found if one.has(name, commit_ts)), None)
+    return next((one for one in found if one.meets(commit_ts, commit_ts) and one.name.folded() == name.folded()), None)
 
 
 def _refused(table: TableName, why: str) -> SinkError:
@@ -154,57 +164,85 @@ def _refused(table: TableName, why: str) -> SinkError:
 
 
 class _Backwards:
-    def __init__(self, schema: TableSchema) -> None:
-        self._schema = schema
-        self._name, self._upto_ts = schema.name, TS_MAX
-        self._columns = tuple(FormerColumn(column, column.name) for column in schema.columns)
-        self._unreadable = ""
+    """A table, on the way back from its present."""
+
+    def __init__(self, schema: TableSchema, *, keeps_partitions: bool) -> None:
         indexes = schema.definition.indexes if schema.definition else ()
         self._has_primary = schema.definition is None or any(index.primary for index in indexes)
-        self.found: list[Era] = []
+        self._keeps_partitions = keeps_partitions
+        columns = tuple(FormerColumn(column, column.name) for column in schema.columns)
+        self._era = Era(schema, schema.name, CommitTs(0), TS_MAX, columns)
+        self._later: list[Era] = []
 
-    def ended(self, after_ts: CommitTs) -> None:
-        self.found.append(Era(self._schema, self._name, after_ts, self._upto_ts, self._columns, self._unreadable))
-        self._upto_ts = after_ts
+    def begun(self, after_ts: CommitTs) -> tuple[Era, ...]:
+        """No row up to there is the table's."""
+        return *self._later, replace(self._era, after_ts=after_ts)
 
     def passed(self, commit_ts: CommitTs, records: Sequence[DdlRecord]) -> bool:
         """Those of one moment. False: the table begins with them."""
-        read = [_read(record, self._name) for record in records if record.query]
-        own = [one for one in read if isinstance(one, Statement) and self._is_about(one)]
-        not_read = [one for one in read if isinstance(one, str)]
-        if not own and not not_read:
-            return True
-        self.ended(commit_ts)
-        moving = [one for one in own if one.moves and one.kind in (StatementKind.RENAME, StatementKind.ALTER_TABLE)]
-        sources = [(one, source) for one in moving if (source := _source(one, self._name)) is not None]
-        if any(one.kind in _BEGIN for one in own) or (moving and not sources):
+        later = self._era
+        read = [(record, _read(record.query, record.schema)) for record in records]
+        if any(self._begins(*one) for one in read):
             return False
-        self._unreadable = next(iter(not_read), self._unreadable)
-        if sources:
-            self._renamed(*sources[0])
-        for one in own:
-            if one not in moving or (sources and one == sources[0][0]):
-                self._change(one)
+        for record, statement in read:
+            if isinstance(statement, UnsupportedDdl) and self._may_be_about(record):
+                self._refuse(statement.message)
+        if not self._followed([one for _, one in read if isinstance(one, Statement) and self._is_about(one)]):
+            return False
+        if self._era != later:
+            self._later.append(replace(later, after_ts=commit_ts))
+            self._era = replace(self._era, upto_ts=commit_ts)
         return True
 
     def _is_about(self, statement: Statement) -> bool:
         if statement.kind is StatementKind.DROP_SCHEMA:
-            return lowered(self._name.schema) in map(lowered, statement.schemas())
-        return self._name.folded() in {name.folded() for name in _changed(statement)}
+            return lowered(self._era.name.schema) in map(lowered, statement.schemas())
+        return self._era.name.folded() in {name.folded() for name in changed_tables(statement)}
+
+    def _may_be_about(self, record: DdlRecord) -> bool:
+        """Of a statement that is not understood."""
+        if _MAKES_TABLE.match(record.query):
+            return False
+        own, told = self._era.name.folded(), TableName(record.schema, record.table).folded()
+        named = re.search(rf"(?<!\w){re.escape(own.table)}(?!\w)", lowered(record.query))
+        return named is not None or told in (own, TableName(own.schema, ""))
+
+    def _begins(self, record: DdlRecord, statement: Statement | UnsupportedDdl) -> bool:
+        if isinstance(statement, UnsupportedDdl):
+            own = TableName(record.schema, record.table).folded() == self._era.name.folded()
+            return own and _MAKES_TABLE.match(record.query) is not None
+        return statement.kind in _BEGIN and self._is_about(statement)
+
+    def _followed(self, own: Sequence[Statement]) -> bool:
+        """False: another table had its name before, or none."""
+        moving = [one for one in own if one.moves and one.kind in (StatementKind.RENAME, StatementKind.ALTER_TABLE)]
+        sources = [(one, source) for one in moving if (source := name_before(one, self._era.name)) is not None]
+        if moving and not sources:
+            return False
+        if sources:
+            self._renamed(*sources[0])
+        for one in own:
+            if one not in moving or one == sources[0][0]:
+                self._change(one)
+        return True
+
+    def _refuse(self, why: str) -> None:
+        self._era = replace(self._era, unreadable=self._era.unreadable or why)
 
     def _renamed(self, statement: Statement, source: TableName) -> None:
-        own_name = source.folded() == self._name.folded()  # `RENAME TABLE t TO other.t`, told for the schema `other`
+        own_name = source.folded() == self._era.name.folded()  # `RENAME TABLE t TO other.t`, told for the schema `other`
         if own_name or (source in statement.assumed and not set(statement.tables()) <= statement.assumed):
-            self._unreadable = f"{statement.text!r} does not tell of which schema the table was"
-        self._name = source
+            self._refuse(f"{statement.text!r} does not tell of which schema the table was")
+        self._era = replace(self._era, name=source)
 
     def _change(self, statement: Statement) -> None:
-        if statement.partitions is Partitions.ROWS_LEAVE:
-            self._unreadable = f"{statement.text!r} moved rows without a change event of each"
+        if statement.partitions is Partitions.ROWS_LEAVE and not self._keeps_partitions:
+            self._refuse(f"{statement.text!r} moved rows without a change event of each")
         if self._changes_key(statement):
-            self._unreadable = f"{statement.text!r} may have changed the handle key"
+            self._refuse(f"{statement.text!r} may have changed the handle key")
         if statement.changes:
-            self._columns = tuple(self._before(one, statement) for one in self._columns)
+            columns = tuple(self._before(one, statement) for one in self._era.columns)  # may refuse, so the era is taken after it
+            self._era = replace(self._era, columns=columns)
 
     def _changes_key(self, statement: Statement) -> bool:
         text = statement.text.upper()
@@ -212,8 +250,8 @@ class _Backwards:
             return False
         if re.search(r"\bPRIMARY\b", text):
             return True
-        key = set(map(lowered, self._schema.key))
-        of_key = any(one.word is not ColumnWord.DEFAULT and lowered(one.after) in key for one in statement.changes)
+        key = {lowered(one.name) for one in self._era.columns if one.name is not None and one.column.name in self._era.schema.key}
+        of_key = any(one.word not in _KEEP_KEY and lowered(one.after) in key for one in statement.changes)
         return not self._has_primary and (of_key or re.search(r"\bUNIQUE\b|\bDROP\s+(INDEX|KEY)\b", text) is not None)
 
     def _before(self, one: FormerColumn, statement: Statement) -> FormerColumn:
@@ -237,56 +275,31 @@ class _Backwards:
                 return one
 
     def _added(self, one: FormerColumn, statement: Statement) -> FormerColumn:
-        effect = added_column(one.column, self._schema)
-        later = one.redefined or ("" if self._schema.layout else one.defaulted)
+        effect = added_column(one.column, self._era.schema)
+        later = one.redefined or ("" if self._era.schema.layout else one.defaulted)
         why = effect.unknown or (f"a default that {later!r} may have changed" if later else "")
         if why:
-            self._unreadable = self._unreadable or f"rows from before {statement.text!r} have {why} in column {one.column.name}"
+            self._refuse(f"rows from before {statement.text!r} have {why} in column {one.column.name}")
         return replace(one, name=None, existing=effect.existing)
 
 
+_KEEP_KEY = (ColumnWord.DEFAULT, ColumnWord.RENAME)
 _BEGIN = frozenset(
     {
         StatementKind.CREATE_TABLE, StatementKind.CREATE_LIKE, StatementKind.TRUNCATE, StatementKind.DROP_TABLE, StatementKind.DROP_SCHEMA,
     }
 )  # fmt: skip
 
-
-def _read(record: DdlRecord, name: TableName) -> Statement | str | None:
-    """A text: why a statement that may concern the table is not understood."""
-    try:
-        return _parsed(record.query, record.schema)
-    except UnsupportedDdl as error:
-        told = TableName(record.schema, record.table).folded()
-        about = told in (name.folded(), TableName(name.schema, "").folded()) or lowered(name.table) in lowered(record.query)
-        return error.message if about else None
+_MAKES_TABLE = re.compile(r"\s*(?:CREATE\s+TABLE|TRUNCATE|(?:RECOVER|FLASHBACK)\s+TABLE)\b", re.IGNORECASE)
+"""Begins a statement that leaves the table of its record without rows from before it, also where it is not understood."""
 
 
 @lru_cache(4096)
-def _parsed(text: str, schema: str) -> Statement:
-    return parsed(text, schema)
-
-
-def _changed(statement: Statement) -> Iterator[TableName]:
-    """The tables that it makes, ends or changes, by their names after it; of RENAME those before it, too."""
-    if statement.moves and statement.kind is not StatementKind.CREATE_LIKE:
-        for move in statement.moves:
-            yield from move
-    elif statement.kind is StatementKind.DROP_TABLE:
-        yield from statement.tables()
-    elif (table := table_of(statement)) is not None:
-        yield table
-
-
-def _source(statement: Statement, name: TableName) -> TableName | None:
-    """What the table of this name was called before; None: it had another table's name then, or was not there."""
-    found = name
-    for before, after in reversed(statement.moves):
-        if after.folded() == found.folded():
-            found = before
-        elif before.folded() == found.folded():
-            return None
-    return found
+def _read(text: str, schema: str) -> Statement | UnsupportedDdl:
+    try:
+        return parsed(text, schema)
+    except UnsupportedDdl as error:
+        return error.with_traceback(None)
 
 
 def _last_change(statement: Statement, name: str) -> ColumnChange | None:

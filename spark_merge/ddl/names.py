@@ -63,6 +63,23 @@ def table_of(statement: Statement) -> TableName | None:
             return None
 
 
+def changed_tables(statement: Statement) -> tuple[TableName, ...]:
+    """Those that it makes, ends or changes, by their names before and after it. Not those that it only reads: of LIKE and REFERENCES, which
+    come last."""
+    all_change = (statement.moves and statement.kind is not StatementKind.CREATE_LIKE) or statement.kind is StatementKind.DROP_TABLE
+    return statement.tables() if all_change else statement.tables()[:1]
+
+
+def name_before(statement: Statement, name: TableName) -> TableName | None:
+    """Of the table that has `name` after these moves; None: it had another table's name then, or was not there."""
+    for source, target in reversed(statement.moves):
+        if target.folded() == name.folded():
+            name = source
+        elif source.folded() == name.folded():
+            return None
+    return name
+
+
 def together(statements: Sequence[Statement], head: Head) -> Statement:
     """Several RENAMEs of one commit as one statement. TiCDC tells each table of RENAME TABLE by itself, from the name before to the name
     after all of them: where they cannot come one after another, they are done as if at once."""
@@ -71,17 +88,6 @@ def together(statements: Sequence[Statement], head: Head) -> Statement:
         moves = _at_once(moves)
     items: tuple[Pieces, ...] = tuple((source, " TO", target) for source, target in moves)
     return Statement(StatementKind.RENAME, "; ".join(one.text for one in statements), (" RENAME TABLE",), items, moves=tuple(moves))
-
-
-def name_before(name: TableName, moves: Sequence[Move]) -> TableName | None:
-    """Of the table that has `name` after these moves; None where it has it from none of them, and another table had it before. All names
-    are folded."""
-    for source, target in reversed(moves if _one_after_another(moves, set()) else _at_once(moves)):
-        if name == target:
-            name = source
-        elif name == source:
-            return None
-    return name
 
 
 def _one_after_another(moves: Sequence[Move], known: set[TableName]) -> bool:

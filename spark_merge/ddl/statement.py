@@ -108,11 +108,6 @@ class Statement:
         """Those that CHANGE and RENAME COLUMN name, (before, after)."""
         return tuple((one.before, one.after) for one in self.changes if one.word in (ColumnWord.CHANGE, ColumnWord.RENAME))
 
-    @property
-    def added(self) -> tuple[str, ...]:
-        """Those of ADD COLUMN."""
-        return tuple(one.after for one in self.changes if one.word is ColumnWord.ADD)
-
     def pieces(self) -> Iterator[Piece]:
         yield from self.head
         for item in self.items:

@@ -70,7 +70,7 @@ def json_rows(lines: bytes, era: Era, *, types: Mapping[str, Column] | None = No
     names = [one.name for one in era.columns if one.name is not None]
     era.check()
     try:
-        _check_columns(lines, names, era)
+        _check_columns(lines, era)
         found = json_columns(lines, names)
     except ValueError as error:  # msgspec's are
         raise SinkError(f"lines of {era.name} are no rows: {error}", hint=_RESTORE) from error
@@ -87,13 +87,9 @@ class _Row(msgspec.Struct):
     after: dict[str, Any] | None
 
 
-def _check_columns(lines: bytes, names: list[str], era: Era) -> None:
+def _check_columns(lines: bytes, era: Era) -> None:
     """Of the first line: where it has not these columns, polars would read NULL."""
     row = msgspec.json.decode(lines[: lines.index(b"\n")], type=_Row)
     there = (row.before if row.op == "delete" else row.after) or {}
-    if missing := [name for name in names if name not in there]:
-        raise SinkError(
-            f"{era.schema.name} cannot be read back: rows up to {era.upto_ts} have no column {missing[0]}, and no DDL of the output tells"
-            " since when it is there",
-            hint="deliver to a new output and dump the table into it",
-        )
+    if missing := [one for one in era.columns if one.name is not None and one.name not in there]:
+        raise era.without(missing[0])

@@ -1,14 +1,14 @@
-"""Parquet files of a log of changes as versions of rows (spark_merge/readable.py), for every sink that has such files.
+"""Parquet files of rows of all times as versions of rows (spark_merge/readable.py), for every sink that has such files.
 
-Each file has rows of one or more stretches (ddl/lineage.py); of each its own columns are read. A row's version is what the envelope says:
-a delete, a live put, or a dump's row, at its commit_ts.
+Each file has rows of one or more eras (ddl/eras.py); of each its own columns are read. A row's version is what the envelope says: a delete,
+a live put, or a dump's row, at its commit_ts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,17 +16,15 @@ import pyarrow.compute as pc
 from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
-from spark_merge.ddl.lineage import Stretch
+from spark_merge.ddl.eras import Era
 from spark_merge.readable import RowsRead, Versions
 from spark_merge.sinks.parquet_rows import ParquetRows, Source, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.row_versions import ranks, rows_read
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnvelope:
+class LogEnvelope(NamedTuple):
     """Where files have the columns that versions are made of."""
 
-    seq: Source
     commit_ts: Source
     op: Source
     origin: Source
@@ -34,13 +32,13 @@ class LogEnvelope:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """`stretches`: those that may have rows in it, and where their columns are."""
+    """`eras`: those that may have rows in it, and where their columns are."""
 
     folder: Folder
     name: str
     bytes: int
     envelope: LogEnvelope
-    stretches: tuple[tuple[Stretch, Sources], ...]
+    eras: tuple[tuple[Era, Sources], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,62 +51,41 @@ class LogPart:
 
     def __call__(self) -> Iterator[RowsRead]:
         for file in self.files:
+            sources = [one for _, one in file.eras]
             with opened(file.folder, file.name) as found:
-                envelope = file.envelope
-                used = {envelope.seq, envelope.commit_ts, envelope.op, envelope.origin}.union(*(one.used() for _, one in file.stretches))
-                for _, rows in found.batches(
-                    used, found.groups_with(self.wanted, key_columns(self.schema, [one for _, one in file.stretches]))
-                ):
-                    yield from self._of_batch(found, file, rows)
-
-    def _of_batch(self, found: ParquetRows, file: LogFile, rows: pa.Table) -> Iterator[RowsRead]:
-        seqs = rows.column(found.name_of(file.envelope.seq))
-        bounds = pc.min_max(seqs)
-        first, last = bounds["min"].as_py(), bounds["max"].as_py()
-        for stretch, sources in file.stretches:
-            if not stretch.meets(first, last):
-                continue
-            mine = rows.filter(_within(seqs, stretch)) if _cuts(stretch, first, last) else rows
-            if mine.num_rows:
-                stretch.check(found.place)
-                try:
-                    _check_has(found, sources, self.schema)
-                    text = present(mine, found, sources, self.schema)
-                except SinkError as error:
-                    raise _before_a_ddl(error, stretch) from error
-                yield of_keys(text, self.wanted, _versions(mine, found, file.envelope))
+                groups = found.groups_with(self.wanted, key_columns(self.schema, sources))
+                for _, rows in found.batches({*file.envelope}.union(*(one.used() for one in sources)), groups):
+                    for era, own in file.eras:
+                        mine = _of_era(rows, found.name_of(file.envelope.commit_ts), era)
+                        if mine.num_rows:
+                            read = era_rows(mine, found, file.envelope, era, own)
+                            yield of_keys(read.rows, self.wanted, read.versions)
 
 
-def _check_has(file: ParquetRows, sources: Sources, schema: TableSchema) -> None:
-    """A file has all columns that the table had when its rows were written."""
-    for column, where in zip(schema.columns, sources.columns, strict=True):
-        if where and not any(map(file.name_of, where)):
-            raise SinkError(
-                f"{file.place} has no column {column.name} of the type that it has by now: what it had before is not in the table any more",
-                hint="deliver to a new place, and dump again",
-            )
+def _of_era(rows: pa.Table, commit_ts: str | None, era: Era) -> pa.Table:
+    times = rows.column(commit_ts)
+    bounds = pc.min_max(times)
+    if era.after_ts < bounds["min"].as_py() and bounds["max"].as_py() <= era.upto_ts:
+        return rows
+    return rows.filter(pc.and_(pc.greater(times, era.after_ts), pc.less_equal(times, era.upto_ts)))
 
 
-def _before_a_ddl(error: SinkError, stretch: Stretch) -> SinkError:
-    since = f"; these rows, up to segment {stretch.upto}, are from before the DDL {stretch.ddl!r}" if stretch.ddl else ""
-    return SinkError(f"{error.message}{since}", hint=error.hint)
-
-
-def _cuts(stretch: Stretch, first: int, last: int) -> bool:
-    return (stretch.after is not None and first <= stretch.after) or (stretch.upto is not None and last > stretch.upto)
-
-
-def _within(seqs: Any, stretch: Stretch) -> Any:
-    found = seqs.is_valid()
-    if stretch.after is not None:
-        found = pc.and_(found, pc.greater(seqs, stretch.after))
-    return found if stretch.upto is None else pc.and_(found, pc.less_equal(seqs, stretch.upto))
+def era_rows(rows: pa.Table, file: ParquetRows, envelope: LogEnvelope, era: Era, sources: Sources) -> RowsRead:
+    """`rows`: of `file`, all of `era`. Raises SinkError."""
+    era.check()
+    for one, where in zip(era.columns, sources.columns, strict=True):
+        if one.name is not None and not any(map(file.name_of, where)):
+            raise era.without(one)
+    try:
+        text = present(rows, file, sources, era.schema)
+    except SinkError as error:
+        since = " and ".join(dict.fromkeys(repr(one.redefined) for one in era.columns if one.redefined))
+        raise SinkError(f"{error.message}; these rows are from before {since}" if since else error.message, hint=error.hint) from error
+    named = {one.name: column for one, column in zip(era.columns, text.columns, strict=True) if one.name is not None}
+    return rows_read(era.decoded(), named, _versions(rows, file, envelope))
 
 
 def _versions(rows: pa.Table, file: ParquetRows, envelope: LogEnvelope) -> Versions:
-    commit_ts, op, origin = (
-        rows.column(file.name_of(source)).combine_chunks() for source in (envelope.commit_ts, envelope.op, envelope.origin)
-    )
+    commit_ts, op, origin = (rows.column(file.name_of(source)).combine_chunks() for source in envelope)
     deleted = pc.equal(op, "delete")
-    ranks = pc.if_else(pc.equal(origin, "dump"), RANK_CHUNK, pc.if_else(deleted, RANK_DELETE, RANK_PUT))
-    return Versions(commit_ts, ranks.cast(pa.int32()), deleted)
+    return Versions(commit_ts, ranks(deleted, pc.equal(origin, "dump")), deleted)

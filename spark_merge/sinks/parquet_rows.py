@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,6 @@ from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.ddl.lineage import ColumnThen
 from spark_merge.encode.untyped import texts
 from spark_merge.merge import key_text
 from spark_merge.readable import RowsRead, Versions
@@ -40,12 +39,11 @@ _FIELD_ID = b"PARQUET:field_id"
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where files have the columns of a table's schema. `columns`: of each, where its value may be; a row has it in one of them. `names`:
-    what `_untyped` calls each of them, besides the names that a file has for ids. `then`: what they were."""
+    what `_untyped` calls each of them, besides the names that a file has for ids."""
 
     columns: tuple[tuple[Source, ...], ...]
     names: tuple[tuple[str, ...], ...]
     untyped: Source
-    then: tuple[ColumnThen, ...]
 
     def used(self) -> set[Source]:
         return {self.untyped, *(source for found in self.columns for source in found)}
@@ -84,8 +82,8 @@ class WantedKeys:
 class ParquetRows:
     """An open file."""
 
-    def __init__(self, file: pq.ParquetFile, place: str) -> None:
-        self.place, self._file = place, file
+    def __init__(self, file: pq.ParquetFile) -> None:
+        self._file = file
         self._names: dict[Source, str] = {}
         for field in file.schema_arrow:
             self._names[field.name] = field.name
@@ -132,7 +130,7 @@ def opened(folder: Folder, name: str) -> Iterator[ParquetRows]:
     place = f"{folder}/{name}"
     try:
         with storage_errors(place), storage.open_to_read(folder, name) as file:
-            yield ParquetRows(pq.ParquetFile(file, coerce_int96_timestamp_unit="us"), place)
+            yield ParquetRows(pq.ParquetFile(file, coerce_int96_timestamp_unit="us"))
     except SinkError as error:
         if isinstance(error.__cause__, storage.Absent):
             raise SinkError(
@@ -145,7 +143,7 @@ def opened(folder: Folder, name: str) -> Iterator[ParquetRows]:
 
 
 def present(rows: pa.Table, file: ParquetRows, sources: Sources, schema: TableSchema) -> pa.Table:
-    """Canonical text in the columns of the schema. Raises SinkError."""
+    """Canonical text in the columns of the schema; null in one that is nowhere. Raises SinkError."""
     where = [[name for source in one if (name := file.name_of(source)) in rows.column_names] for one in sources.columns]
     none = pa.nulls(rows.num_rows)
     untyped = rows.column(name) if (name := file.name_of(sources.untyped)) is not None else None
@@ -153,9 +151,7 @@ def present(rows: pa.Table, file: ParquetRows, sources: Sources, schema: TableSc
     typed = pa.Table.from_arrays(columns, names=[str(number) for number in range(len(columns))])
     names = [(*known, *_own_names(file, one)) for known, one in zip(sources.names, sources.columns, strict=True)]
     text = texts(typed, schema, untyped, written_as=names).columns
-    for number, (column, then, found) in enumerate(zip(schema.columns, sources.then, where, strict=True)):
-        if then.name is None:
-            text[number] = pa.repeat(pa.scalar(then.existing, pa.string()), rows.num_rows)
+    for number, (column, found) in enumerate(zip(schema.columns, where, strict=True)):
         for name in found[1:]:
             text[number] = pc.coalesce(text[number], _one(column, schema, rows.select([name])))
     return pa.Table.from_arrays(text, names=list(schema.column_names()))
@@ -169,26 +165,7 @@ def _one(column: Column, schema: TableSchema, values: pa.Table) -> Any:
     return texts(values, TableSchema(schema.name, (column,), ())).column(0)
 
 
-# ---- parts and keys --------------------------------------------------------------------------------------------------------------
-
-
-class Sized(Protocol):
-    @property
-    def bytes(self) -> int: ...
-
-
-File = TypeVar("File", bound=Sized)
-
-
-def dealt(files: Iterable[File], parts: int) -> list[tuple[File, ...]]:
-    """Into at most `parts` groups of about the same bytes, none empty."""
-    groups: list[list[File]] = [[] for _ in range(max(parts, 1))]
-    sizes = [0] * len(groups)
-    for file in sorted(files, key=lambda one: one.bytes, reverse=True):
-        least = sizes.index(min(sizes))
-        groups[least].append(file)
-        sizes[least] += file.bytes + 1
-    return [tuple(group) for group in groups if group]
+# ---- keys --------------------------------------------------------------------------------------------------------------
 
 
 def key_columns(schema: TableSchema, found: Iterable[Sources]) -> dict[str, Source]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import pyarrow as pa
@@ -40,14 +40,12 @@ def check_keys(schema: TableSchema, rows: pa.Table) -> None:
             )
 
 
-def spread_over(items: Sequence[_T], sizes: Callable[[_T], int], parts: int) -> list[tuple[_T, ...]]:
-    """In order, in at most `parts` groups of about the same size; none is empty."""
-    whole = sum(map(sizes, items))
-    groups: list[list[_T]] = []
-    size = 0
-    for item in items:
-        if not groups or size * parts >= whole * len(groups):
-            groups.append([])
-        groups[-1].append(item)
-        size += sizes(item)
-    return [tuple(group) for group in groups]
+def dealt(items: Iterable[_T], size: Callable[[_T], int], parts: int) -> list[tuple[_T, ...]]:
+    """Into at most `parts` groups of about the same size, none empty."""
+    groups: list[list[_T]] = [[] for _ in range(max(parts, 1))]
+    sizes = [0] * len(groups)
+    for item in sorted(items, key=size, reverse=True):
+        least = sizes.index(min(sizes))
+        groups[least].append(item)
+        sizes[least] += size(item) + 1
+    return [tuple(group) for group in groups if group]

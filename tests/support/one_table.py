@@ -52,7 +52,7 @@ class Story:
     sink_name: SinkName = "delta"
     parameters: str = ""
     schemas: Mapping[TableName, TableSchema] = field(default_factory=dict)
-    seq: int = -1
+    seq: int = 0
 
     def deliver(
         self,

@@ -4,7 +4,7 @@
 
 - Commits of a table come before the position, so a table may be a batch ahead of it: then the version before that batch is read. All tables
   are so read at one position, and what a DDL at its end does to a table is done.
-- `append`: each row is a version. What rows of before a schema change are in the present columns is in spark_merge/ddl/lineage.py; the DDLs
+- `append`: each row is a version. What rows from before a schema change are in the present columns is in spark_merge/ddl/eras.py; the DDLs
   are those of `_ddl`. Of a row a column's value is in one of the Delta columns that have had its name.
 - `merge`: a row is a row of the table. delta-rs rewrites files and writes no deletion vectors.
 """
@@ -14,19 +14,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sidecar.core.model import Seq, TableSchema, lowered
+from sidecar.core.model import TableSchema, lowered
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted
-from spark_merge.ddl.lineage import ColumnThen, Stretch, stretches
+from spark_merge.ddl.eras import Era, eras
 from spark_merge.ddl.routes import Routes
 from spark_merge.readable import Reading, RowsRead
 from spark_merge.sinks.delta.columns import DeltaColumn, Mode, layout_of
@@ -35,16 +36,8 @@ from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import DDLS, ddls_from_json, seq_of
 from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
-from spark_merge.sinks.parquet_rows import (
-    Source,
-    Sources,
-    WantedKeys,
-    dealt,
-    key_columns,
-    of_keys,
-    opened,
-    present,
-)
+from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.row_versions import dealt
 
 _READ_FEATURES = frozenset({"timestampNtz"})
 """Of tables that this sink makes."""
@@ -55,12 +48,12 @@ _COMMITS_FIRST = 16
 
 @dataclass(frozen=True, slots=True)
 class DeltaFile:
-    """`seqs`: the first and last segment of a log's file, None where nobody has told."""
+    """`times`: the least and greatest commit_ts of a log's file, None where nobody has told."""
 
     folder: Folder
     name: str
     bytes: int
-    seqs: tuple[int, int] | None = None
+    times: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,53 +89,51 @@ class DeltaReader:
             return Reading(None, True, ())
         wanted = None if keys is None else WantedKeys(schema, keys)
         if self.mode == "append":
-            groups = dealt(self._log_files(schema, wanted), parts)
-            return Reading(self.accepted, True, tuple(LogPart(schema, group, wanted) for group in groups))
+            logs = dealt(self._log_files(schema, wanted), attrgetter("bytes"), parts)
+            return Reading(self.accepted, True, tuple(LogPart(schema, group, wanted) for group in logs))
         place = table_place(self.routes.target(schema.name))
         table = self._at_position(place)
         if table is None:
             return Reading(self.accepted, True, ())
         sources = _sources(schema, columns_of(table), self.mode)
         files = self._files(table, place, wanted, key_columns(schema, [sources]))
-        return Reading(self.accepted, True, tuple(DeltaPart(schema, group, sources, wanted) for group in dealt(files, parts)))
+        groups = dealt(files, attrgetter("bytes"), parts)
+        return Reading(self.accepted, True, tuple(DeltaPart(schema, group, sources, wanted) for group in groups))
 
     # ---- the log of changes -------------------------------------------------------------------------------------------
 
     def _log_files(self, schema: TableSchema, wanted: WantedKeys | None) -> Iterator[LogFile]:
-        found = stretches(schema, self._ddls())
+        found = eras(schema, self._ddls(), keeps_partitions=True)
         places = self._places_of(found)
         for place in dict.fromkeys(places):
             table = self._at_position(place)
             if table is not None:
-                own = [stretch for stretch, to in zip(found, places, strict=True) if to == place]
+                own = [era for era, to in zip(found, places, strict=True) if to == place]
                 yield from self._files_of_log(schema, table, place, own, wanted)
 
     def _files_of_log(
-        self, schema: TableSchema, table: DeltaTable, place: str, own: Sequence[Stretch], wanted: WantedKeys | None
+        self, schema: TableSchema, table: DeltaTable, place: str, own: Sequence[Era], wanted: WantedKeys | None
     ) -> Iterator[LogFile]:
         there = columns_of(table)
         prefix = layout_of(schema, there, "append").prefix
-        known = [(stretch, _sources(schema, there, self.mode, stretch.columns)) for stretch in own]
-        envelope = LogEnvelope(*(prefix + name for name in ("seq", "commit_ts", "op", "origin")))
-        for file in self._files(table, place, wanted, key_columns(schema, [one for _, one in known]), seq=prefix + "seq"):
-            met = tuple(one for one in known if file.seqs is None or one[0].meets(*file.seqs))
+        known = [(era, _sources(schema, there, self.mode, [one.name for one in era.columns])) for era in own]
+        envelope = LogEnvelope(*(prefix + name for name in LogEnvelope._fields))
+        for file in self._files(table, place, wanted, key_columns(schema, [one for _, one in known]), prefix + "commit_ts"):
+            met = tuple(one for one in known if file.times is None or one[0].meets(*file.times))
             if met:
                 yield LogFile(file.folder, file.name, file.bytes, envelope, met)
 
-    def _ddls(self) -> Iterator[tuple[Seq, DdlRecord]]:
+    def _ddls(self) -> list[DdlRecord]:
         assert self.accepted is not None, "there are rows"
         with storage_errors(self.folder):
             names = storage.list_names(replace(self.folder, root=self.folder.path(DDLS)), deep=False)
             due = sorted(name for name in names if (seq := seq_of(name)) is not None and seq <= self.accepted.seq)
             found = storage.read_files(self.folder, [f"{DDLS}/{name}" for name in due])
-        for path, data in found.items():
-            seq = seq_of(path.rpartition("/")[2])
-            assert seq is not None, path
-            yield from ((seq, ddl) for ddl in ddls_from_json(data, name=f"{self.folder}/{path}"))
+        return [ddl for path, data in found.items() for ddl in ddls_from_json(data, name=f"{self.folder}/{path}")]
 
-    def _places_of(self, found: Sequence[Stretch]) -> list[str]:
+    def _places_of(self, found: Sequence[Era]) -> list[str]:
         """A former name is as its DDL writes it, perhaps in another case than the log."""
-        places = [table_place(self.routes.target(stretch.table)) for stretch in found]
+        places = [table_place(self.routes.target(era.name)) for era in found]
         if len(set(places)) == 1:
             return places
         with storage_errors(self.folder):
@@ -193,7 +184,7 @@ class DeltaReader:
             found.load_as_version(first - 1)
 
     def _files(
-        self, table: DeltaTable, place: str, wanted: WantedKeys | None, key: Mapping[str, Source], seq: str = ""
+        self, table: DeltaTable, place: str, wanted: WantedKeys | None, key: Mapping[str, Source], commit_ts: str = ""
     ) -> Iterator[DeltaFile]:
         """Those in which one of the keys may be."""
         with delta_errors(table.table_uri):
@@ -204,8 +195,8 @@ class DeltaReader:
             return actions.column(name).to_pylist() if name in actions.column_names else none
 
         bounds = {name: list(zip(told(f"min.{source}"), told(f"max.{source}"), strict=True)) for name, source in key.items()}
-        seqs = zip(told(f"min.{seq}"), told(f"max.{seq}"), strict=True)
-        for number, (path, size, span) in enumerate(zip(told("path"), told("size_bytes"), seqs, strict=True)):
+        times = zip(told(f"min.{commit_ts}"), told(f"max.{commit_ts}"), strict=True)
+        for number, (path, size, span) in enumerate(zip(told("path"), told("size_bytes"), times, strict=True)):
             if wanted is None or all(wanted.meet(name, *found[number]) for name, found in bounds.items()):
                 yield DeltaFile(folder, unquote(path), size, None if None in span else span)
 
@@ -216,18 +207,16 @@ def _last_seq(commit: Mapping[str, Any]) -> int:
     return int(told["ticdc-dump"]["last_seq"]) if isinstance(told, dict) and "ticdc-dump" in told else -1
 
 
-def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, then: Sequence[ColumnThen] = ()) -> Sources:
-    """`then`: of a log, what the columns were. A merged table has each column in the one of its name and type."""
+def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, former: Sequence[str | None] = ()) -> Sources:
+    """`former`: of a log, what the columns were called. A merged table has each column in the one of its name and type."""
     layout = layout_of(schema, there, mode)
     untyped = layout.envelope("untyped")
     if mode == "merge":
         columns = tuple((column.name,) for column in layout.columns)
-        now = tuple(ColumnThen(name) for name in schema.column_names())
-        return Sources(columns, tuple((name,) for name in schema.column_names()), untyped, now)
+        return Sources(columns, tuple((name,) for name in schema.column_names()), untyped)
     had: dict[str, list[str]] = {}
     for column in there:
         if column.source is not None:
             had.setdefault(lowered(column.source), []).append(column.name)
-    names = [None if one.name is None else lowered(one.name) for one in then]
-    found = tuple(tuple(had.get(name, ())) if name is not None else () for name in names)
-    return Sources(found, tuple((name,) if name is not None else () for name in names), untyped, tuple(then))
+    names = tuple(() if name is None else (lowered(name),) for name in former)
+    return Sources(tuple(tuple(had.get(*name, ())) if name else () for name in names), names, untyped)

@@ -25,7 +25,7 @@ from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.folder.commits import accepted_by, last_commit
 from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, ddls_from_json
 from spark_merge.sinks.json_rows import json_rows, line_blocks
-from spark_merge.sinks.row_versions import spread_over
+from spark_merge.sinks.row_versions import dealt
 
 _RESTORE = "restore the folder, or deliver to a new one and dump again"
 _SHORTENED = "deliver to a new folder and dump again: an output that others shorten cannot be compared"
@@ -58,7 +58,7 @@ def read_back(folder: Folder, schema: TableSchema, *, parts: int) -> Reading:
     ]
     for _, era in files:
         era.check()
-    groups = spread_over(files, lambda one: one[0].from_log + one[0].from_dump, parts)
+    groups = dealt(files, lambda one: one[0].from_log + one[0].from_dump, parts)
     return Reading(accepted, True, tuple(FilesPart(folder, group) for group in groups))
 
 

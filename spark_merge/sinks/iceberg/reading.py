@@ -5,7 +5,7 @@
 - Commits of a table come before the position, so a table may be a batch ahead of it: then the snapshot before that batch is read, with the
   columns that it was followed by. All tables are so read at one position.
 - Columns are found by field id, as every reader of Iceberg does: one that was renamed is the same, one that was dropped is gone.
-- `append`: each row is a version. The rows of before a schema change are as spark_merge/ddl/lineage.py says; the DDLs are those of
+- `append`: each row is a version. The rows of before a schema change are as spark_merge/ddl/eras.py says; the DDLs are those of
   `_ticdc_dump`.
 - `merge`: hidden_rows.py.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -28,14 +29,15 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted
-from spark_merge.ddl.lineage import ColumnThen, Stretch, stretches
+from spark_merge.ddl.eras import Era, eras
 from spark_merge.readable import Reading
 from spark_merge.sinks.iceberg.hidden_rows import DeleteFile, MergedFile, MergedPart
 from spark_merge.sinks.iceberg.lake import Identifier, Lake
 from spark_merge.sinks.iceberg.position import PREFIX, standing_of
 from spark_merge.sinks.iceberg.types import envelope_fields
 from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
-from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, dealt, key_columns
+from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, key_columns
+from spark_merge.sinks.row_versions import dealt
 
 _SEQ = f"{PREFIX}seq"
 
@@ -63,7 +65,7 @@ class IcebergReader:
             return Reading(None, True, ())
         wanted = None if keys is None else WantedKeys(schema, keys)
         if self.lake.settings.mode == "append":
-            groups = dealt(self._log_files(schema, wanted), parts)
+            groups = dealt(self._log_files(schema, wanted), attrgetter("bytes"), parts)
             return Reading(self.accepted, True, tuple(LogPart(schema, group, wanted) for group in groups))
         return Reading(self.accepted, True, self._merged_parts(schema, wanted, parts))
 
@@ -72,44 +74,40 @@ class IcebergReader:
     def _log_files(self, schema: TableSchema, wanted: WantedKeys | None) -> Iterator[LogFile]:
         settings = self.lake.settings
         record = self.lake.retried(self._record, doing="reading the schema changes")
-        found = stretches(schema, [(seq, ddl) for what, seq, ddl in record if what == "ddl"])
-        known = {(name := TableName(ddl.schema, ddl.table)).folded(): name for what, _, ddl in record if what == "table"}
-        names = [schema.name, *(known.get(one.table.folded(), one.table) for one in found[1:])]
+        found = eras(schema, [ddl for what, ddl in record if what == "ddl"], keeps_partitions=True)
+        known = {(name := TableName(ddl.schema, ddl.table)).folded(): name for what, ddl in record if what == "table"}
+        names = [schema.name, *(known.get(one.name.folded(), one.name) for one in found[1:])]
         places = [settings.identifier(name) for name in names]
         for place in dict.fromkeys(places):
             then = self._at_position(place)
             if then is not None:
-                own = [stretch for stretch, to in zip(found, places, strict=True) if to == place]
+                own = [era for era, to in zip(found, places, strict=True) if to == place]
                 yield from self._files_of_log(schema, then, own, wanted, renamed=place != places[0])
 
     def _files_of_log(
-        self, schema: TableSchema, then: TableThen, own: Sequence[Stretch], wanted: WantedKeys | None, *, renamed: bool
+        self, schema: TableSchema, then: TableThen, own: Sequence[Era], wanted: WantedKeys | None, *, renamed: bool
     ) -> Iterator[LogFile]:
         """`renamed`: the table has another name by now, and columns that it had when it was renamed."""
-        seq, _, commit_ts, op, origin, *_ = (field.field_id for field in then.schema.fields)
-        envelope = LogEnvelope(seq, commit_ts, op, origin)
-        known = [(stretch, _sources_of_log(schema, then, stretch, renamed=renamed)) for stretch in own]
+        _, _, commit_ts, op, origin, *_ = (field.field_id for field in then.schema.fields)
+        envelope = LogEnvelope(commit_ts, op, origin)
+        known = [(era, _sources_of_log(then, era, renamed=renamed)) for era in own]
         key = key_columns(schema, [one for _, one in known])
         for entry in then.entries:
             file = entry.data_file
             if file.content != DataFileContent.DATA:
                 raise _not_ours(then.table, "delete files")
-            first, last = _bounds(then.schema, file, seq)
+            first, last = _bounds(then.schema, file, commit_ts)
             met = tuple(one for one in known if first is None or last is None or one[0].meets(first, last))
             if met and _may_have(then.schema, file, wanted, key):
                 yield LogFile(*self._place(file), envelope, met)
 
-    def _record(self) -> list[tuple[str, Seq, DdlRecord]]:
-        """What is in the record up to the position, in order: what, segment, and names and text."""
+    def _record(self) -> list[tuple[str, DdlRecord]]:
+        """What is in the record up to the position, in order: what, and names and text."""
         assert self.accepted is not None, "there are rows"
         table = self.lake.table(self.lake.settings.record)
         rows = [] if table is None else table.scan().to_arrow().to_pylist()
-        found = [
-            (row["what"], Seq(row["seq"]), DdlRecord(CommitTs(row["commit_ts"]), row["schema"], row["table"], row["query"]))
-            for row in rows
-            if row["seq"] <= self.accepted.seq
-        ]
-        return sorted(found, key=lambda one: one[1])
+        found = sorted((row for row in rows if row["seq"] <= self.accepted.seq), key=itemgetter("seq"))
+        return [(row["what"], DdlRecord(CommitTs(row["commit_ts"]), row["schema"], row["table"], row["query"])) for row in found]
 
     # ---- tables as they are ---------------------------------------------------------------------------------------------
 
@@ -130,7 +128,7 @@ class IcebergReader:
                 deletes.append(DeleteFile(*self._place(file), number, tuple(file.equality_ids or ()), names))
             else:
                 deletes.append(DeleteFile(*self._place(file), number))
-        return tuple(MergedPart(schema, group, tuple(deletes), sources, wanted) for group in dealt(data, parts))
+        return tuple(MergedPart(schema, group, tuple(deletes), sources, wanted) for group in dealt(data, attrgetter("bytes"), parts))
 
     # ---- a table --------------------------------------------------------------------------------------------------------
 
@@ -207,19 +205,17 @@ def _sources(schema: TableSchema, then: TableThen, mode: Any) -> Sources:
             had.setdefault(lowered(field.name), set()).add(field.field_id)
     found = [fields.get(lowered(name)) for name in schema.column_names()]
     names = tuple(tuple(one for one, ids in had.items() if field is not None and ids == {field.field_id}) for field in found)
-    now = tuple(ColumnThen(name) for name in schema.column_names())
-    return Sources(tuple(() if field is None else (field.field_id,) for field in found), names, _untyped(then.schema, mode), now)
+    return Sources(tuple(() if field is None else (field.field_id,) for field in found), names, _untyped(then.schema, mode))
 
 
-def _sources_of_log(schema: TableSchema, then: TableThen, stretch: Stretch, *, renamed: bool) -> Sources:
+def _sources_of_log(then: TableThen, era: Era, *, renamed: bool) -> Sources:
     fields = _own_fields(then.schema, "append")
-    names = [one.name if renamed else column for one, column in zip(stretch.columns, schema.column_names(), strict=True)]
     columns: list[tuple[Source, ...]] = []
-    for one, name in zip(stretch.columns, names, strict=True):
-        field = None if one.name is None or name is None else fields.get(lowered(name))
+    for one in era.columns:
+        field = None if one.name is None else fields.get(lowered(one.name if renamed else one.column.name))
         columns.append(() if field is None else (field.field_id,))
-    written = tuple(() if one.name is None else (one.name,) for one in stretch.columns)
-    return Sources(tuple(columns), written, _untyped(then.schema, "append"), stretch.columns)
+    written = tuple(() if one.name is None else (one.name,) for one in era.columns)
+    return Sources(tuple(columns), written, _untyped(then.schema, "append"))
 
 
 def _own_fields(schema: Schema, mode: Any) -> Mapping[str, NestedField]:

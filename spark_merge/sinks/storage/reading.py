@@ -28,7 +28,7 @@ from spark_merge.readable import Reading, RowsRead
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.json_rows import line_blocks
 from spark_merge.sinks.message_rows import StoredChange, form_of, message_rows
-from spark_merge.sinks.row_versions import spread_over
+from spark_merge.sinks.row_versions import dealt
 from spark_merge.sinks.storage.csv_rows import check_form, csv_rows
 from spark_merge.sinks.storage.layout import OURS, StoragePlace
 from spark_merge.sinks.storage.names import Last, StorageNames
@@ -71,7 +71,7 @@ def read_back(output: StoredOutput, accepted: Accepted, schema: TableSchema, *, 
                 files += [StoredFile(f"{name.schema}/{name.table}/{path}", era, columns) for path in folder.checked(output, name)]
     for file in files:
         file.era.check()
-    groups = spread_over(files, lambda _: 1, parts)
+    groups = dealt(files, lambda _: 1, parts)
     read = tuple(StoragePart(output.folder, output.options, group) for group in groups)
     return Reading(accepted, True, read, form_of(schema.columns, output.options.csv.zone.key))
 

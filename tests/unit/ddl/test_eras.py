@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, CommitTs, TableName, TableSchema
+from sidecar.core.model import Column, CommitTs, IndexDefinition, IndexPart, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.ddl.eras import WAY_OUT, Era, era_of, eras
@@ -51,11 +51,15 @@ def test_a_row_at_a_ddls_commit_ts_is_from_before_it() -> None:
 @pytest.mark.parametrize(
     ("query", "begins"),
     [
-        ("TRUNCATE TABLE t", True),
+        ("TRUNCATE TABLE T", True),
         ("DROP TABLE t, u", True),
         ("DROP DATABASE shop", True),
         ("CREATE TABLE t (id INT PRIMARY KEY)", True),
         ("CREATE TABLE t LIKE u", True),
+        ("CREATE TABLE t (id INT) UNHEARD_OF=1", True),
+        ("RECOVER TABLE t", True),
+        ("FLASHBACK TABLE old TO t", True),
+        ("RENAME TABLE t TO u", True),
         ("CREATE TABLE u LIKE t", False),
         ("DROP DATABASE store", False),
         ("TRUNCATE TABLE u", False),
@@ -64,6 +68,30 @@ def test_a_row_at_a_ddls_commit_ts_is_from_before_it() -> None:
 def test_rows_from_before_a_table_begins_are_not_its_rows(query: str, begins: bool) -> None:
     found = eras(SCHEMA, [ddl(10, query)])
     assert (era_of(found, T, 10) is None) == begins
+
+
+def test_ddls_of_other_tables_and_of_no_columns_end_no_era() -> None:
+    others = (
+        "ALTER TABLE u RENAME COLUMN a TO b", "RENAME TABLE u TO v", "RENAME TABLE shop.v TO crm.t", "CREATE UNIQUE INDEX i ON t (a)",
+        "ALTER TABLE t ADD INDEX i (a), COMMENT 'x'", "ALTER TABLE t DROP COLUMN gone", "ALTER TABLE t REMOVE PARTITIONING",
+        "CREATE VIEW v AS SELECT 1", "RECOVER TABLE u", "RECOVER TABLE crm.t", "ALTER TABLE t_2 SECONDARY_LOAD",
+    )  # fmt: skip
+    assert spans(eras(SCHEMA, [ddl(10 + place, query, name="other") for place, query in enumerate(others)])) == [("shop.t", 0)]
+
+
+def test_rows_of_partitions_that_left_stay_where_the_outputs_readers_see_them() -> None:
+    for query in (
+        "ALTER TABLE t TRUNCATE PARTITION p",
+        "ALTER TABLE t DROP PARTITION p",
+        "ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t",
+    ):
+        (era,) = eras(SCHEMA, [ddl(10, query)], keeps_partitions=True)
+        era.check()
+
+
+def test_an_era_meets_the_times_that_are_in_it() -> None:
+    era = replace(eras(SCHEMA, [])[0], after_ts=CommitTs(3), upto_ts=CommitTs(5))
+    assert [era.meets(*pair) for pair in [(0, 3), (0, 4), (4, 9), (5, 9), (6, 9)]] == [False, True, True, True, False]
 
 
 def test_a_renamed_tables_rows_are_under_each_of_its_names() -> None:
@@ -116,7 +144,7 @@ def test_a_column_that_was_dropped_and_added_again_has_its_default() -> None:
         ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t", "moved rows without a change event"),
         ("ALTER TABLE t DROP PRIMARY KEY", "may have changed the handle key"),
         ("ALTER TABLE t ADD COLUMN id INT PRIMARY KEY", "may have changed the handle key"),
-        ("RECOVER TABLE t", "is not understood"),
+        ("ALTER TABLE t SECONDARY_LOAD", "is not understood"),
         ("FLASHBACK DATABASE shop TO TIMESTAMP '2024-01-01'", "is not understood"),
     ],
 )
@@ -135,6 +163,7 @@ def test_a_default_that_may_have_been_another_one_is_refused() -> None:
     records = [ddl(10, "ALTER TABLE t ADD COLUMN n BIGINT UNSIGNED DEFAULT 3"), ddl(11, "ALTER TABLE t ALTER COLUMN n SET DEFAULT 7")]
     with pytest.raises(SinkError, match="SET DEFAULT 7' may have changed in column n"):
         eras(DEFAULTED, records)[-1].check()
+    eras(DEFAULTED, [*records[:1], ddl(11, "ALTER TABLE t MODIFY a TEXT DEFAULT 'x'")])[-1].check()
     computed = changed(SCHEMA, "a", default="(uuid())")
     with pytest.raises(SinkError, match="computed default"):
         eras(computed, [ddl(10, "ALTER TABLE t ADD COLUMN a VARCHAR(20) DEFAULT (uuid())")])[-1].check()
@@ -165,8 +194,19 @@ def test_a_column_that_no_ddl_tells_of_is_refused() -> None:
         present(eras(SCHEMA, [])[0], id="1", a="x")
 
 
-def test_a_name_without_its_schema_is_not_guessed() -> None:
+@pytest.mark.parametrize("schema", ["archive", "shop"])
+def test_a_name_without_its_schema_is_not_guessed(schema: str) -> None:
     renamed = replace(SCHEMA, name=TableName("archive", "t"))
-    first = eras(renamed, [ddl(10, "RENAME TABLE t TO archive.t", schema="archive")])[1]
+    last, first = eras(renamed, [ddl(10, "RENAME TABLE t TO archive.t", schema=schema)])
+    last.check()
     with pytest.raises(SinkError, match="does not tell of which schema"):
         first.check()
+
+
+def test_a_handle_key_without_a_primary_key_is_followed_by_its_former_names() -> None:
+    """A column that may have been NULL makes a unique key none."""
+    unique = table([("u", "int(11)"), ("a", "varchar(20)")], IndexDefinition("u", (IndexPart("u"),), unique=True), key=("u",))
+    rename = ddl(20, "ALTER TABLE t RENAME COLUMN v TO u")
+    eras(unique, [ddl(10, "ALTER TABLE t MODIFY u INT NOT NULL"), rename])[-1].check()
+    with pytest.raises(SinkError, match="MODIFY v INT NOT NULL' may have changed the handle key"):
+        eras(unique, [ddl(10, "ALTER TABLE t MODIFY v INT NOT NULL"), rename])[-1].check()

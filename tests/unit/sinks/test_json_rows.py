@@ -18,7 +18,7 @@ from spark_merge.sinks.json_rows import json_rows, line_blocks, split_by_era
 
 T = TableName("shop", "t")
 SCHEMA = TableSchema(T, (Column("id", "int"), Column("name", "text")), ("id",))
-ERAS = eras(SCHEMA, [DdlRecord(CommitTs(ts), *T, "ALTER TABLE t ADD INDEX (name)") for ts in (10, 20)])
+ERAS = eras(SCHEMA, [DdlRecord(CommitTs(ts), *T, f"ALTER TABLE t ALTER {name} DROP DEFAULT") for ts, name in ((10, "id"), (20, "name"))])
 
 
 def line(commit_ts: int, op: str, *, table: str = "t", origin: str = "log", **image: str | None) -> bytes:

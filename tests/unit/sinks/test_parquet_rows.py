@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pytest
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
-from spark_merge.sinks.parquet_rows import WantedKeys, dealt, opened
+from spark_merge.sinks.parquet_rows import WantedKeys, opened
 from tests.support.deliveries import ORDERS
 
 KEYED = TableSchema(ORDERS, (Column("id", "int"), Column("part", "text"), Column("day", "date")), ("id", "part"))
@@ -21,19 +20,6 @@ KEYED = TableSchema(ORDERS, (Column("id", "int"), Column("part", "text"), Column
 def wanted(*keys: tuple[str, str]) -> WantedKeys:
     ids, parts = zip(*keys, strict=True) if keys else ((), ())
     return WantedKeys(KEYED, pa.table({"id": pa.array(ids, pa.string()), "part": pa.array(parts, pa.string())}))
-
-
-@dataclass(frozen=True)
-class Sized:
-    bytes: int
-
-
-def test_files_are_dealt_by_their_bytes() -> None:
-    files = [Sized(size) for size in (1, 9, 5, 4, 1)]
-    assert sorted(sum(file.bytes for file in group) for group in dealt(files, 2)) == [10, 10]
-    assert [len(group) for group in dealt(files, 9)] == [1] * 5
-    assert dealt([], 3) == []
-    assert dealt(files, 1) == [tuple(sorted(files, key=lambda file: -file.bytes))]
 
 
 def test_wanted_keys_are_compared_as_a_whole() -> None:
