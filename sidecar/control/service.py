@@ -37,7 +37,7 @@ from sidecar.control.preview import preview
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Spool, Subscriptions
-from sidecar.control.verifying import Verifications, asked, expected, row_difference, verification
+from sidecar.control.verifying import VerificationPort, asked, expected, row_difference, verification
 from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
@@ -86,7 +86,7 @@ class Served:
     rows_per_s_before: Callable[[], float] = lambda: 0.0
     hindered: Callable[[], str] = lambda: ""
     slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
-    verifications: Callable[[], Verifications | None] = lambda: None
+    verifications: Callable[[], VerificationPort | None] = lambda: None
     unreadable: Mapping[str, str] = field(default_factory=dict)
     spool: Spool | None = None
 
@@ -234,13 +234,13 @@ class ControlService(control_pb2_grpc.ControlServicer):
             for table, row in found.differences(shown.id):
                 yield pb.Difference(sink=table.sink, schema=table.schema, table=table.table, row=row_difference(row))
 
-    def _verifications(self, context: grpc.ServicerContext) -> Verifications:
+    def _verifications(self, context: grpc.ServicerContext) -> VerificationPort:
         found = self._served.verifications()
         if found is None:
             _abort(context, grpc.StatusCode.UNAVAILABLE, "this sidecar is attaching to the changefeed")
         return found
 
-    def _verification(self, found: Verifications, changefeed: pb.Changefeed, operation_id: str) -> pb.Verification:
+    def _verification(self, found: VerificationPort, changefeed: pb.Changefeed, operation_id: str) -> pb.Verification:
         """`operation_id` empty: the last one. Raises RefusedRequest for one that is not there."""
         wanted = operation_id or found.last_id()
         there = found.find(wanted) if wanted else None

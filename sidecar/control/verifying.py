@@ -1,6 +1,6 @@
 """Verifications as operators ask for them: what a request means, and what is told of one.
 
-The port `Verifications` keeps them. Which rows a changefeed carries is dump_scope's to say, as for a dump: what its filter hides is not
+`VerificationPort` keeps them. Which rows a changefeed carries is dump_scope's to say, as for a dump: what its filter hides is not
 compared.
 """
 
@@ -22,7 +22,7 @@ EXAMPLES_TOLD_MAX = 2_000
 """Of all tables together: an answer stays within what gRPC sends."""
 
 
-class Verifications(Protocol):
+class VerificationPort(Protocol):
     """Of the changefeed that this process owns. For any thread. Raises what the log's storage and the history raise."""
 
     def start(self, request: VerifyRequest, asker: Asker) -> None:

@@ -46,7 +46,7 @@ _STATES = {
 
 
 class TermVerifications:
-    """`control.verifying.Verifications`. `told`: gets a line for each that ends."""
+    """`control.verifying.VerificationPort`. `told`: gets a line for each that ends."""
 
     def __init__(
         self, log: Folder, history: OperationHistory, wall_ms: Callable[[], int], told: Callable[[NewsLine], object] = say
@@ -85,7 +85,7 @@ class TermVerifications:
         """The first segment that a verification is still to read, as far as it has been told."""
         return min(self._needs.values(), default=None)
 
-    # ---- control.verifying.Verifications -------------------------------------------------------------------------------
+    # ---- control.verifying.VerificationPort -------------------------------------------------------------------------------
 
     def start(self, request: VerifyRequest, asker: Asker) -> None:
         with self._lock:

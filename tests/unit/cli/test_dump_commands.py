@@ -21,7 +21,7 @@ COMMANDS = {str(command.callback.__name__): command for command in APP.registere
 
 def test_the_wrapper_lists_exactly_the_commands_that_there_are() -> None:
     assert set(COMMANDS) == set(cdc.COMMANDS)
-    assert len(COMMANDS) == 8
+    assert len(COMMANDS) == 9
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
