@@ -34,56 +34,56 @@ REPAIR_BYTES_MAX = 200 << 10
 """Of the keys of one dump, below what the service takes for a table."""
 
 
+Sinks = Annotated[
+    list[str] | None, typer.Option(help="Compare the sink of this name only. May be repeated (default: all that can be read back).")
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TABLE:PREDICATE",
+        help="Compare only rows of the source for which this is true. Extra rows of a sink are not looked for then. Repeatable.",
+    ),
+]
+Sample = Annotated[
+    str,
+    typer.Option(
+        metavar="PART", help="Compare this part of each table, in ranges at random: 1% or 0.01. Extra rows are not looked for then."
+    ),
+]
+OperationId = Annotated[
+    str, typer.Option("--id", metavar="ID", help="Start none: show the one of this id, or `last`, and wait for its end.")
+]
+All = Annotated[
+    bool, typer.Option("--differences", help="Print every difference of the last verification, or that of --id, as JSON, one a line.")
+]
+
+
 def dumpverify(
     context: typer.Context,
-    sink: Annotated[
-        list[str] | None, typer.Option(help="Compare the sink of this name only. May be repeated (default: all that can be read back).")
-    ] = None,
+    sink: Sinks = None,
     tables: Rules = "",
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TABLE:PREDICATE",
-            help="Compare only rows of the source for which this is true. Extra rows of a sink are not looked for then. Repeatable.",
-        ),
-    ] = None,
-    sample: Annotated[
-        str,
-        typer.Option(
-            metavar="PART", help="Compare this part of each table, in ranges at random: 1% or 0.01. Extra rows are not looked for."
-        ),
-    ] = "100%",
+    where: Where = None,
+    sample: Sample = "100%",
     repair: Annotated[
         bool, typer.Option("--repair", help="Dump the differing keys to the sinks that differ, then compare these tables again.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be compared, and start nothing.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show the progress until it is over.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Start it, and do not wait for its end.")] = False,
-    operation_id: Annotated[
-        str, typer.Option("--id", metavar="ID", help="Start none: show the one of this id, or `last`, and wait for its end.")
-    ] = "",
-    differences: Annotated[
-        bool, typer.Option("--differences", help="Print every difference of the verification that --id names, as JSON, one a line.")
-    ] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="End the verification of --id, or the last one.")] = False,
+    operation_id: OperationId = "",
+    differences: All = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End the last verification, or that of --id.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the last verifications.")] = False,
 ) -> int | None:
     """Compare the sinks with TiDB while both change: nothing is locked, paused or written. With --repair also correct what differs."""
     call = call_of(context)
-    known = pb.VerificationRequest(changefeed=call.changefeed, id="" if operation_id == "last" else operation_id)
-    if list_all:
-        _list(call)
-        return None
-    if differences:
-        for one in call.client.stream("Differences", known):
-            _print_difference(one)
-        return None
-    if stop:
-        found = call.client.call("VerifyStop", known)
-        _show(call, found, done=f"verification {found.id} is stopped" if found.id else "")
-        return None
-    if operation_id:
-        return _exit_code(_awaited(call, call.client.call("VerifyQuery", known), watch=watch, detach=detach), call)
+    if list_all or differences or stop or operation_id:
+        known = pb.VerificationRequest(changefeed=call.changefeed, id="" if operation_id == "last" else operation_id)
+        if list_all:
+            return _list(call)
+        if differences:
+            return _print_differences(call, known)
+        return _stop(call, known) if stop else _exit_code(_awaited(call, call.client.call("VerifyQuery", known), watch, detach), call)
     request = pb.VerifyRequest(
         changefeed=call.changefeed,
         id=new_operation_id(),
@@ -96,20 +96,20 @@ def dumpverify(
     if dry_run:
         _show(call, call.client.call("Verify", request))
         return None
-    found = _verified(call, request, watch=watch, detach=detach)
+    found = _verified(call, request, watch, detach)
     if repair and found.state == pb.CHECK_STATE_DIFFERENT:
-        found = _repaired(call, found, watch=watch)
+        found = _repaired(call, found, watch)
     return _exit_code(found, call)
 
 
-def _verified(call: Call, request: pb.VerifyRequest, *, watch: bool, detach: bool = False) -> pb.Verification:
+def _verified(call: Call, request: pb.VerifyRequest, watch: bool, detach: bool = False) -> pb.Verification:
     started = call.client.call("Verify", request)
     if not call.as_json:
         call.console.print(f"verification {started.id} is started", highlight=False, markup=False)
-    return _awaited(call, started, watch=watch, detach=detach)
+    return _awaited(call, started, watch, detach)
 
 
-def _awaited(call: Call, found: pb.Verification, *, watch: bool, detach: bool) -> pb.Verification:
+def _awaited(call: Call, found: pb.Verification, watch: bool, detach: bool) -> pb.Verification:
     from sidecar.cli.terminal import View
     from sidecar.cli.verify_view import is_over, look
     from sidecar.control.wire import verification_json
@@ -128,7 +128,7 @@ def _awaited(call: Call, found: pb.Verification, *, watch: bool, detach: bool) -
     return found
 
 
-def _repaired(call: Call, found: pb.Verification, *, watch: bool) -> pb.Verification:
+def _repaired(call: Call, found: pb.Verification, watch: bool) -> pb.Verification:
     """The verification of the tables that were repaired."""
     if not call.as_json:
         _show(call, found)
@@ -136,7 +136,7 @@ def _repaired(call: Call, found: pb.Verification, *, watch: bool) -> pb.Verifica
     for sink, keys in _batches(call.client.stream("Differences", request)):
         _dump(call, sink, keys)
     differing = [table for table in found.tables if table.state == pb.CHECK_STATE_DIFFERENT]
-    return _verified(call, _again(call, differing), watch=watch)
+    return _verified(call, _again(call, differing), watch)
 
 
 def _again(call: Call, differing: list[pb.CheckedTable]) -> pb.VerifyRequest:
@@ -180,19 +180,44 @@ def _dump(call: Call, sink: str, keys: list[pb.TableKeys]) -> None:
     if not call.as_json:
         text = f"dump {start.dump_id} repairs {sum(len(one.keys) for one in keys):,} keys in {sink}"
         call.console.print(text, highlight=False, markup=False)
-    while status.state in (pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_PAUSED) or status.dump_id != start.dump_id:
+    state, reason = status.state, status.reason
+    while state in (pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_PAUSED):
         sleep(ASK_EVERY_S)
-        status = call.client.call("Query", call.dump_request())
-    if status.state != pb.DUMP_STATE_FINISHED:
+        state, reason = _state_of(call, start.dump_id)
+    if state != pb.DUMP_STATE_FINISHED:
         raise CallFailed(
-            f"the dump {start.dump_id} that repairs {sink} is {STATE_NAMES[status.state]}: {status.reason or 'an operator ended it'}",
+            f"the dump {start.dump_id} that repairs {sink} is {STATE_NAMES[state]}: {reason or 'an operator ended it'}",
             hint="remove the cause, then use dumpverify --repair again: it repairs what still differs",
             exit_code=EXIT_REFUSED,
             reason="error",
         )
 
 
-def _list(call: Call) -> None:
+def _state_of(call: Call, dump_id: str) -> tuple[pb.DumpState, str]:
+    """Its state, and why. A dump that another one has followed is in the history alone."""
+    status = call.client.call("Query", call.dump_request())
+    if status.dump_id == dump_id:
+        return status.state, status.reason
+    request = pb.ListRequest(changefeed_id=call.changefeed.id, namespace=call.changefeed.namespace)
+    found = next((one for one in call.client.call("List", request).operations if one.id == dump_id), None)
+    return (found.state, found.result) if found is not None else (pb.DUMP_STATE_STOPPED, "")
+
+
+def _stop(call: Call, known: pb.VerificationRequest) -> int:
+    found = call.client.call("VerifyStop", known)
+    _show(call, found, done=f"verification {found.id} is to end" if found.id else "")
+    return 0
+
+
+def _print_differences(call: Call, known: pb.VerificationRequest) -> int:
+    from sidecar.control.wire import difference_json
+
+    for one in call.client.stream("Differences", known):
+        typer.echo(json.dumps(difference_json(one)))
+    return 0
+
+
+def _list(call: Call) -> int:
     from sidecar.cli.dump_view import history_table
     from sidecar.control.wire import KINDS, list_json
 
@@ -202,6 +227,7 @@ def _list(call: Call) -> None:
     )
     _print_json(call, list_json(found))
     call.console.print(history_table(found.operations))
+    return 0
 
 
 def _show(call: Call, found: pb.Verification, *, done: str = "") -> None:
@@ -217,12 +243,6 @@ def _show(call: Call, found: pb.Verification, *, done: str = "") -> None:
 def _print_json(call: Call, value: dict[str, Any]) -> None:
     if call.as_json:
         typer.echo(json.dumps(value))
-
-
-def _print_difference(one: pb.Difference) -> None:
-    from sidecar.control.wire import difference_json
-
-    typer.echo(json.dumps(difference_json(one)))
 
 
 def _exit_code(found: pb.Verification, call: Call) -> int:
