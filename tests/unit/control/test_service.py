@@ -211,7 +211,7 @@ def test_another_changefeed_is_not_found_and_the_served_one_named(calls: Calls) 
 def test_a_standby_answers_every_call_with_the_owners_address(address: str | None) -> None:
     calls = Calls(standby(lambda: address))
     found = list(of_every_method(calls))
-    assert len(found) == 12
+    assert len(found) == 16
     for code, details in found:
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert details == f"this sidecar is a standby; the owner is {address or 'not known yet'}"
@@ -220,7 +220,7 @@ def test_a_standby_answers_every_call_with_the_owners_address(address: str | Non
 def of_every_method(calls: Calls) -> Iterator[tuple[grpc.StatusCode, str]]:
     for method in SERVICE.methods:
         request = method.input_type._concrete_class()
-        stream = method.name in ("Watch", "Subscribe")
+        stream = method.name in ("Watch", "Subscribe", "Differences")
         found = calls.server.invoke_unary_stream(method, (), request, None).termination() if stream else calls(method.name, request)
         yield found[-2], found[-1]
 

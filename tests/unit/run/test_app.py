@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from sidecar.adapters.etcd.owner import OwnerHolder
+from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.tidb import sql
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.config import Config, SourceSection
@@ -66,10 +67,16 @@ def test_an_outage_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
     assert sidecar.tally.terms_ended == {"CoordinationLost": 3}
 
 
+def stepping() -> SimpleNamespace:
+    """A pipeline as far as the process sees it."""
+    outside = SimpleNamespace(progress=MemoryProgress())
+    return SimpleNamespace(tables={}, next_seq=0, counts=SimpleNamespace(segments=0), outside=outside)
+
+
 class OneStep:
     """A process whose term takes steps and does nothing; its parts are quiet."""
 
-    pipeline = SimpleNamespace(tables={}, next_seq=0, counts=SimpleNamespace(segments=0))
+    pipeline = stepping()
     epoch = 1
 
     def __init__(self, *_: object, **__: object) -> None:
@@ -296,7 +303,7 @@ def test_a_full_log_keeps_worker_and_lease_until_an_own_segment_is_written(
         def __init__(self, *_: object, **given: object) -> None:
             super().__init__()
             self.epoch = int(str(given["epoch"]))
-            self.pipeline = SimpleNamespace(tables={}, next_seq=0, counts=SimpleNamespace(segments=0))
+            self.pipeline = stepping()
             made.append(given)
 
         def make_room(self, *_: object, **__: object) -> None:
