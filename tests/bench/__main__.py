@@ -33,6 +33,7 @@ from tests.bench import (
     spark_cluster,
     tikv,
     transaction,
+    verify,
     whole,
 )
 from tests.bench.bench import Bench
@@ -51,6 +52,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "sinks": sinks.measure,
     "query-sinks": query_sinks.measure,
     "lakes": lakes.measure,
+    "verify": verify.measure,
     "kv": kv.measure,
     "binlog": binlog.measure,
     "push": push.measure,

@@ -62,7 +62,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
             yield from of_target(bench, source, target)
     folder = bench.new_folder("spools")
     yield from of_target(bench, source, _subscribers(folder))
-    _deliver(bench, source, f"grpc://{folder}/read")
+    deliver_to(bench, source, f"grpc://{folder}/read")
     yield from subscribers.measure(folder / "read", source.log, rows=source.rows, last=Seq(source.windows - 1))
 
 
@@ -74,12 +74,12 @@ def some_rows(bench: Bench) -> Dumped:
 def of_target(bench: Bench, source: Dumped, target: Target) -> Iterator[Figure]:
     names = iter(f"{target.name.lower()}-{number}" for number in range(100))
     last = next(names)
-    _deliver(bench, source, target.uri(last))
+    deliver_to(bench, source, target.uri(last))
 
     def once() -> Cost:
         nonlocal last
         last = next(names)
-        return _deliver(bench, source, target.uri(last))
+        return deliver_to(bench, source, target.uri(last))
 
     cost = best(once, 2)
     bulk = best(partial(target.bulk, last), 2)
@@ -94,7 +94,7 @@ def of_target(bench: Bench, source: Dumped, target: Target) -> Iterator[Figure]:
         yield Figure(f"resolved to delivered, {target.name}, {name}: p99", percentile(ages_s, 0.99), "s", aim="", limit=told)
 
 
-def _deliver(bench: Bench, source: Dumped, uri: str) -> Cost:
+def deliver_to(bench: Bench, source: Dumped, uri: str) -> Cost:
     cost, job = Cost(), SparkJob(SparkTasks(lambda: bench.spark), {"sink": open_sink(uri, log_id="bench")}, JobSettings(source.log))
     with timed_tree(cost):
         job.start()

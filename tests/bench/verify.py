@@ -1,0 +1,110 @@
+"""Verifications of rows at rest: a source in MariaDB beside a SQL target, Iceberg tables and Parquet files with the same rows.
+
+    delivery     a dump's delivery of these rows to the same sink: a dump is no faster
+    checksum     SQL target only: COUNT and BIT_XOR of CRC32 of each row, chunk by chunk at both servers, as sync-diff-inspector compares
+
+The source has no snapshots, and nothing changes; so it is taken for one that has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event
+from urllib.parse import quote
+
+from sidecar.core.keyset import quoted, quoted_table
+from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.log.verification import AskedTable, CheckState, VerifyRequest
+from spark_merge.delivery import JobSettings
+from spark_merge.job import SparkTasks
+from spark_merge.readable import RowForm, RowsRead
+from spark_merge.sinks.mysql.session import SqlServer
+from spark_merge.sinks.registry import open_sink
+from spark_merge.verify.on_spark import OnSpark
+from spark_merge.verify.runner import Verifications, VerifySettings
+from spark_merge.verify.source import SourcePart, SqlSource
+from tests.bench.account import ACCOUNT, SCHEMA
+from tests.bench.bench import Bench
+from tests.bench.dumped import Dumped, dumped
+from tests.bench.figures import Cost, Figure, beside, rate, timed_tree
+from tests.bench.sinks import deliver_to
+from tests.support.lake import uri_of
+from tests.support.services.mariadb import MariaDb
+
+WINDOWS, WINDOW_CHUNKS, CHUNK_ROWS = 10, 2, 50_000
+COPY = "copy"
+CHECKSUM_ROWS, CHECKSUM_THREADS = 50_000, 4
+
+
+@dataclass(frozen=True, slots=True)
+class AtRest:
+    """`TimedPart` of rows that do not change."""
+
+    part: SourcePart
+
+    def __call__(self) -> Iterator[RowsRead]:
+        return self.part()
+
+    def at(self, ts: CommitTs | None) -> AtRest:  # at any
+        return self
+
+
+class StillSource(SqlSource):
+    def has_snapshots(self) -> bool:
+        return True
+
+    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None, where: str = "") -> list[AtRest]:  # type: ignore[override]
+        return [AtRest(part) for part in super().ranges(schema, parts=parts, form=form, where=where)]
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    source = dumped(bench.new_folder("log"), windows=WINDOWS, window_chunks=WINDOW_CHUNKS, chunk_rows=bench.sized(CHUNK_ROWS))
+    with MariaDb(bench.new_folder("mariadb"), settings={"innodb-buffer-pool-size": "1G", "skip-log-bin": "ON"}) as db:
+        sql = f"mysql://{db.user}:{quote(db.password, safe='')}@{db.host}:{db.port}/?create-tables=true&position-schema="
+        deliver_to(bench, source, f"{sql}at_source")
+        db.execute(f"ANALYZE TABLE {quoted_table(ACCOUNT)}")
+        server = SqlServer(((db.host, db.port),), user=db.user)
+        uris = {
+            "a SQL target": f"{sql}at_copy&routes={quote(f'{ACCOUNT.schema}.*=>{COPY}.*')}",
+            "Iceberg": uri_of(bench.new_folder("iceberg"), mode="merge", commit_interval="0s"),
+            "Parquet files": f"file://{bench.new_folder('parquet')}?format=parquet",
+        }
+        for name, uri in uris.items():
+            delivered = deliver_to(bench, source, uri)
+            cost = _verified(bench, source, server, uri)
+            figure = rate(f"verification of {source.rows:,} rows in {name}", source.rows, cost, aim="≥ 1.0", limit="a core a task")
+            yield beside(figure, "a dump's delivery", source.rows, delivered)
+            if uri.startswith("mysql:"):
+                yield beside(replace(figure, aim="≥ 3"), "checksums of both sides", source.rows, _checksums(db, source.rows))
+
+
+def _verified(bench: Bench, source: Dumped, server: SqlServer, uri: str) -> Cost:
+    cost, runner = Cost(), OnSpark(SparkTasks(lambda: bench.spark))
+    settings = VerifySettings(JobSettings(source.log), StillSource(server), runner, {"sink": partial(open_sink, uri, log_id="bench")})
+    request = VerifyRequest(f"bench{time.monotonic_ns()}", ("sink",), (AskedTable(*ACCOUNT),))
+    assert runner.cores, "Spark has started"
+    with timed_tree(cost):
+        report = Verifications(settings).carry_out(request, Event())
+    assert (report.state, report.tables[0].rows) == (CheckState.EQUAL, source.rows), report
+    return cost
+
+
+def _checksums(db: MariaDb, rows: int) -> Cost:
+    """Of each chunk at both sides, two chunks at a time."""
+    cost = Cost()
+    starts = range(0, rows, CHECKSUM_ROWS)
+    with ThreadPoolExecutor(CHECKSUM_THREADS) as pool, timed_tree(cost):
+        found = [list(pool.map(partial(_checksum, db, TableName(schema, ACCOUNT.table)), starts)) for schema in (ACCOUNT.schema, COPY)]
+    assert found[0] == found[1]
+    return cost
+
+
+def _checksum(db: MariaDb, table: TableName, start: int) -> tuple[object, ...]:
+    columns = ", ".join(f"IFNULL({quoted(column.name)}, 'NULL')" for column in SCHEMA.columns)
+    where = f"id >= {start} AND id < {start + CHECKSUM_ROWS}"
+    [found] = db.execute(f"SELECT COUNT(*), BIT_XOR(CRC32(CONCAT_WS(',', {columns}))) FROM {quoted_table(table)} WHERE {where}")
+    return tuple(found)
