@@ -1,16 +1,14 @@
 """`dumpverify`: compare the sinks with the source while both change, show what differs, and repair it.
 
-    start ─► ask until it is over ─► report ─► with --repair: dumps of the differing keys ─► compare these tables again
+    start ─► ask until it is over ─► with --repair: until that is over, and the verification after it ─► report
 
-The work is the sidecar's: a command that ends leaves its verification running, and `--id` finds it again. A repair is this command's:
-one dump after another, each of as many keys as a dump takes, delivered to the sink that lacks them.
+The work is the sidecar's: a command that ends leaves its verification and its repair running, and `--id` finds them again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from time import sleep
 from typing import Annotated, Any
@@ -20,7 +18,6 @@ import typer
 from sidecar.cli.dump_call import Call, call_of
 from sidecar.cli.dump_options import Rules, new_operation_id, parse_where, table_rules
 from sidecar.control.answers import EXIT_REFUSED, CallFailed
-from sidecar.core.model import TableName
 from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -30,8 +27,6 @@ EXIT_CODES = (
     " compared, 4 no such changefeed, 5 sidecar not reachable, 6 not allowed, 130 interrupted: the verification goes on."
 )
 ASK_EVERY_S = 1.0
-REPAIR_BYTES_MAX = 200 << 10
-"""Of the keys of one dump, below what the service takes for a table."""
 
 
 Sinks = Annotated[
@@ -91,15 +86,13 @@ def dumpverify(
         where=[parse_where(text) for text in where or ()],
         sinks=sink or (),
         sample=_part(sample),
+        repair=repair,
         dry_run=dry_run,
     )
     if dry_run:
         _show(call, call.client.call("Verify", request))
         return None
-    found = _verified(call, request, watch, detach)
-    if repair and found.state == pb.CHECK_STATE_DIFFERENT:
-        found = _repaired(call, found, watch)
-    return _exit_code(found, call)
+    return _exit_code(_verified(call, request, watch, detach), call)
 
 
 def _verified(call: Call, request: pb.VerifyRequest, watch: bool, detach: bool = False) -> pb.Verification:
@@ -110,97 +103,38 @@ def _verified(call: Call, request: pb.VerifyRequest, watch: bool, detach: bool =
 
 
 def _awaited(call: Call, found: pb.Verification, watch: bool, detach: bool) -> pb.Verification:
+    """When it is over, and its repair: then that one which the repair has started. Raises CallFailed for a repair that has failed."""
     from sidecar.cli.terminal import View
     from sidecar.cli.verify_view import is_over, look
     from sidecar.control.wire import verification_json
 
+    if detach or not found.id:
+        return found
     request = pb.VerificationRequest(changefeed=call.changefeed, id=found.id)
-    if found.id and not detach:
-        with View(call.console) if watch else nullcontext() as view:
-            while not is_over(found):
-                if view is not None:
-                    view.show(look(found))
-                    _print_json(call, verification_json(found))
-                sleep(ASK_EVERY_S)
-                found = call.client.call("VerifyQuery", request)
+    with View(call.console) if watch else nullcontext() as view:
+        while not is_over(found):
             if view is not None:
                 view.show(look(found))
-    return found
+                _print_json(call, verification_json(found))
+            sleep(ASK_EVERY_S)
+            found = call.client.call("VerifyQuery", request)
+        if view is not None:
+            view.show(look(found))
+    return _followed(call, found, watch) if found.HasField("repair") else found
 
 
-def _repaired(call: Call, found: pb.Verification, watch: bool) -> pb.Verification:
-    """The verification of the tables that were repaired."""
+def _followed(call: Call, found: pb.Verification, watch: bool) -> pb.Verification:
     if not call.as_json:
         _show(call, found)
-    request = pb.VerificationRequest(changefeed=call.changefeed, id=found.id)
-    for sink, keys in _batches(call.client.stream("Differences", request)):
-        _dump(call, sink, keys)
-    differing = [table for table in found.tables if table.state == pb.CHECK_STATE_DIFFERENT]
-    return _verified(call, _again(call, differing), watch)
-
-
-def _again(call: Call, differing: list[pb.CheckedTable]) -> pb.VerifyRequest:
-    from sidecar.ticdc.table_rules import exact_rule
-
-    names = dict.fromkeys(TableName(table.schema, table.table) for table in differing)
-    wheres = {(table.schema, table.table): table.where for table in differing if table.where}
-    return pb.VerifyRequest(
-        changefeed=call.changefeed,
-        id=new_operation_id(),
-        table_rules=[exact_rule(name) for name in names],
-        where=[pb.TablePredicate(schema=schema, table=table, predicate=text) for (schema, table), text in wheres.items()],
-        sinks=dict.fromkeys(table.sink for table in differing),
-    )
-
-
-def _batches(found: Iterable[pb.Difference]) -> Iterator[tuple[str, list[pb.TableKeys]]]:
-    """A sink, and keys for one dump."""
-    keys: dict[TableName, pb.TableKeys] = {}
-    sink, size = "", 0
-    for one in found:
-        if keys and (one.sink != sink or size > REPAIR_BYTES_MAX):
-            yield sink, list(keys.values())
-            keys, size = {}, 0
-        sink, name = one.sink, TableName(one.schema, one.table)
-        of_table = keys.setdefault(name, pb.TableKeys(schema=name.schema, table=name.table))
-        of_table.keys.append(pb.Key(values=one.row.key))
-        size += sum(len(text.encode()) + 4 for text in one.row.key)
-    if keys:
-        yield sink, list(keys.values())
-
-
-def _dump(call: Call, sink: str, keys: list[pb.TableKeys]) -> None:
-    """Until it is over. Raises CallFailed where it is refused or fails."""
-    from sidecar.control.wire import STATE_NAMES
-    from sidecar.ticdc.table_rules import exact_rule
-
-    rules = [exact_rule(TableName(one.schema, one.table)) for one in keys]
-    start = pb.StartRequest(changefeed=call.changefeed, dump_id=new_operation_id(), table_rules=rules, keys=keys, sinks=[sink])
-    status = call.client.call("Start", start)
-    if not call.as_json:
-        text = f"dump {start.dump_id} repairs {sum(len(one.keys) for one in keys):,} keys in {sink}"
-        call.console.print(text, highlight=False, markup=False)
-    state, reason = status.state, status.reason
-    while state in (pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_PAUSED):
-        sleep(ASK_EVERY_S)
-        state, reason = _state_of(call, start.dump_id)
-    if state != pb.DUMP_STATE_FINISHED:
+    if found.repair.state == pb.REPAIR_STATE_FAILED:
         raise CallFailed(
-            f"the dump {start.dump_id} that repairs {sink} is {STATE_NAMES[state]}: {reason or 'an operator ended it'}",
+            f"the repair of {found.id} has failed: {found.repair.error}",
             hint="remove the cause, then use dumpverify --repair again: it repairs what still differs",
             exit_code=EXIT_REFUSED,
             reason="error",
         )
-
-
-def _state_of(call: Call, dump_id: str) -> tuple[pb.DumpState, str]:
-    """Its state, and why. A dump that another one has followed is in the history alone."""
-    status = call.client.call("Query", call.dump_request())
-    if status.dump_id == dump_id:
-        return status.state, status.reason
-    request = pb.ListRequest(changefeed_id=call.changefeed.id, namespace=call.changefeed.namespace)
-    found = next((one for one in call.client.call("List", request).operations if one.id == dump_id), None)
-    return (found.state, found.result) if found is not None else (pb.DUMP_STATE_STOPPED, "")
+    request = pb.VerificationRequest(changefeed=call.changefeed, id=found.repair.followed_by)
+    return _awaited(call, call.client.call("VerifyQuery", request), watch, detach=False)
 
 
 def _stop(call: Call, known: pb.VerificationRequest) -> int:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from sidecar.cli.dump_view import clock_time, duration
 from sidecar.cli.terminal import TerminalLook, moment
-from sidecar.control.wire import CHECK_NAMES
+from sidecar.control.wire import CHECK_NAMES, REPAIR_NAMES
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN, EXAMPLES_SHOWN, VALUE_CHARS_MAX = 40, 10, 60
@@ -20,12 +20,13 @@ _ENDS = (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, 
 
 
 def is_over(found: pb.Verification) -> bool:
-    return found.state in _ENDS
+    """With its repair."""
+    return found.state in _ENDS and found.repair.state != pb.REPAIR_STATE_RUNNING
 
 
 def look(found: pb.Verification) -> TerminalLook:
     """For `--watch`."""
-    kind = (found.id, found.state, *(table.state for table in found.tables))
+    kind = (found.id, found.state, found.repair.state, len(found.repair.dumps), *(table.state for table in found.tables))
     return TerminalLook(kind, picture=partial(report_view, found), line=partial(plain_line, found))
 
 
@@ -38,6 +39,7 @@ def plain_line(found: pb.Verification) -> str:
     ]
     parts += [f"{differences:,} differences"] if (differences := sum(map(_differences, found.tables))) else []
     parts += [f"waiting for {found.waiting_for}"] if found.waiting_for else []
+    parts += [f"repair {_repair(found.repair)}"] if found.HasField("repair") else []
     return "  ".join(parts)
 
 
@@ -58,6 +60,8 @@ def _facts(found: pb.Verification) -> Iterable[tuple[str, Text]]:
         yield "state", Text(state, style=STYLES.get(state, ""))
     if found.waiting_for and found.id:
         yield "waiting for", Text(found.waiting_for, style="yellow")
+    if found.HasField("repair"):
+        yield "repair", Text(_repair(found.repair), style=STYLES.get(REPAIR_NAMES[found.repair.state], ""))
     if found.sample < 1:
         yield "sample", Text(f"{found.sample:.3g} of each table; extra rows were not looked for")
     for sink in found.left_out:
@@ -109,6 +113,13 @@ def _details(found: pb.Verification) -> Iterable[Text]:
             yield Text(f"  {table.unlooked:,} of these were seen once only: there are too many to look at each again", style="dim")
         if table.moving and table.state != pb.CHECK_STATE_RUNNING:
             yield Text(f"{name}: {table.moving:,} keys changed each time that they were looked at", style="dim")
+
+
+def _repair(repair: pb.Repair) -> str:
+    text = f"{REPAIR_NAMES[repair.state]}: {repair.keys:,} keys in {len(repair.dumps):,} dumps"
+    text += f", followed by verification {repair.followed_by}" if repair.followed_by else ""
+    text += f", waiting for {repair.waiting_for}" if repair.waiting_for else ""
+    return text + (f": {repair.error}" if repair.error else "")
 
 
 def _cells(row: pb.RowDifference) -> str:

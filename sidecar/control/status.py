@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.model import CommitTs, Lane, TableName
-from sidecar.core.progress import DumpState, Progress
+from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkTables
 from sidecar.ticdc.changefeed import ChangefeedName
@@ -91,6 +91,10 @@ class SidecarStatus:
     source_away_s: float = 0.0
     carried: Sequence[TableName] = ()
     sink_tables: Mapping[str, SinkTables] = field(default_factory=dict)
+
+    def is_idle(self) -> bool:
+        """Whether no dump is there that is not over."""
+        return self.progress is None or self.progress.state in OVER
 
     def incomplete(self, sink: str) -> list[TableName]:
         """Tables that the sink of this name lacks rows of, as far as is known; none of a sink that has received nothing yet."""

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from sidecar.control.dump_scope import Scope, is_dump_id, unknown_sinks
-from sidecar.control.wire import CHECKS
+from sidecar.control.wire import CHECKS, REPAIRS
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker
 from sidecar.errors import RefusedRequest
-from sidecar.log.verification import AskedTable, CheckState, RowDifference, TableReport, VerifyReport, VerifyRequest
+from sidecar.log.verification import AskedTable, CheckState, RepairReport, RowDifference, TableReport, VerifyReport, VerifyRequest
 from sidecar.ports import TableEstimate
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -34,8 +34,9 @@ class VerificationPort(Protocol):
     def last_id(self) -> str | None:
         """Of the one that was asked for last."""
 
-    def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None] | None:
-        """What was asked, and how far it is; no report before it begins. None: there is none of this id, or its files are removed."""
+    def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
+        """What was asked, how far it is, and its repair; no report before these begin. None: there is none of this id, or its files are
+        removed."""
 
     def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
         """All that were found."""
@@ -63,6 +64,7 @@ def asked(
         sample=request.sample or 1.0,
         left_out={name: why for name, why in unreadable.items() if why and not request.sinks},
         asked_ms=asked_ms,
+        repair=request.repair,
     )
 
 
@@ -86,7 +88,7 @@ def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.V
     return found
 
 
-def verification(request: VerifyRequest, report: VerifyReport | None) -> pb.Verification:
+def verification(request: VerifyRequest, report: VerifyReport | None, repair: RepairReport | None = None) -> pb.Verification:
     found = pb.Verification(
         id=request.id,
         state=CHECKS[report.state if report else CheckState.WAITING],
@@ -102,12 +104,25 @@ def verification(request: VerifyRequest, report: VerifyReport | None) -> pb.Veri
         for table in report.tables:
             found.tables.append(_table(table, wheres.get(table.name, ""), examples_max=room))
             room -= len(found.tables[-1].examples)
+        if request.repair and report.state is CheckState.DIFFERENT:
+            found.repair.CopyFrom(_repair(repair or RepairReport()))
     return found
 
 
 def row_difference(found: RowDifference) -> pb.RowDifference:
     cells = [pb.CellDifference(column=cell.column, source=cell.source, sink=cell.sink) for cell in found.cells]
     return pb.RowDifference(kind=found.kind, key=found.key, cells=cells)
+
+
+def _repair(found: RepairReport) -> pb.Repair:
+    return pb.Repair(
+        state=REPAIRS[found.state],
+        keys=found.keys,
+        dumps=found.dumps,
+        followed_by=found.followed_by,
+        error=found.error,
+        waiting_for=found.waiting_for,
+    )
 
 
 def _table(found: TableReport, where: str, *, examples_max: int) -> pb.CheckedTable:

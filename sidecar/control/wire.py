@@ -17,7 +17,7 @@ from sidecar.control.status import SidecarStatus
 from sidecar.core.messages import Asker, Brackets
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationKind, advanced
-from sidecar.log.verification import CheckState
+from sidecar.log.verification import CheckState, RepairState
 from sidecar.pace.controller import SinkState
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -44,6 +44,12 @@ BRACKETS_ASKED = {pb.BRACKETS_UNSPECIFIED: Brackets.WATERMARK} | {wire: known fo
 """What a request means by its brackets."""
 STATE_NAMES: dict[pb.DumpState, str] = {pb.DUMP_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in STATES.items()}
 CHECK_NAMES: dict[pb.CheckState, str] = {pb.CHECK_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in CHECKS.items()}
+REPAIRS = {
+    RepairState.RUNNING: pb.REPAIR_STATE_RUNNING,
+    RepairState.FINISHED: pb.REPAIR_STATE_FINISHED,
+    RepairState.FAILED: pb.REPAIR_STATE_FAILED,
+}
+REPAIR_NAMES: dict[pb.RepairState, str] = {pb.REPAIR_STATE_UNSPECIFIED: ""} | {wire: state.value for state, wire in REPAIRS.items()}
 KIND_NAMES: dict[pb.OperationKind, str] = {pb.OPERATION_KIND_UNSPECIFIED: ""} | {wire: kind.value for kind, wire in KINDS.items()}
 BRACKETS_NAMES: dict[pb.Brackets, str] = {pb.BRACKETS_UNSPECIFIED: ""} | {wire: known.value for known, wire in BRACKETS.items()}
 
@@ -184,7 +190,8 @@ def preview_json(preview: pb.DumpPreview) -> dict[str, Any]:
 def verification_json(found: pb.Verification) -> dict[str, Any]:
     """Every field of Verification under its own name."""
     tables = [_json(table) | {"state": CHECK_NAMES[table.state]} for table in found.tables]
-    return _json(found) | {"state": CHECK_NAMES[found.state], "tables": tables}
+    repair = _json(found.repair) | {"state": REPAIR_NAMES[found.repair.state]} if found.HasField("repair") else None
+    return _json(found) | {"state": CHECK_NAMES[found.state], "tables": tables, "repair": repair}
 
 
 def difference_json(found: pb.Difference) -> dict[str, Any]:

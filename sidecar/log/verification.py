@@ -2,6 +2,7 @@
 
     verify/{id}/request.json        written by the sidecar          verify/{id}/stop    the sidecar asks for its end
     verify/{id}/report.json         written by the worker, again after each piece of work
+    verify/{id}/repair.json         written by the sidecar: the dumps that correct what was found
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
 
@@ -40,6 +41,10 @@ def stop_name(operation_id: str) -> str:
     return f"{verify_folder(operation_id)}/stop"
 
 
+def repair_name(operation_id: str) -> str:
+    return f"{verify_folder(operation_id)}/repair.json"
+
+
 def differences_name(operation_id: str, table: int) -> str:
     return f"{verify_folder(operation_id)}/differences-{table}.jsonl"
 
@@ -58,7 +63,7 @@ class AskedTable(msgspec.Struct, frozen=True):
 
 class VerifyRequest(msgspec.Struct, frozen=True):
     """`sinks`: their names. `sample`: of each table the part whose rows are compared, 1 for all. `left_out`: why other sinks are not read,
-    by name. `asked_ms`: since 1970; verifications are carried out in this order."""
+    by name. `asked_ms`: since 1970; verifications are carried out in this order. `repair`: whether what differs is to be corrected."""
 
     id: str
     sinks: tuple[str, ...]
@@ -66,6 +71,7 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     sample: float = 1.0
     left_out: dict[str, str] = {}
     asked_ms: int = 0
+    repair: bool = False
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -181,6 +187,35 @@ def report_from_json(data: bytes) -> VerifyReport:
         return msgspec.json.decode(data, type=VerifyReport)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"not a verification's report: {error}") from error
+
+
+class RepairState(StrEnum):
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+class RepairReport(msgspec.Struct, frozen=True):
+    """`dumps`: the ids of those that were started, each of some keys for one sink. `followed_by`: the verification that compares the tables
+    again. `error`: of one that failed, with the way out; `waiting_for`: what keeps it from going on."""
+
+    state: RepairState = RepairState.RUNNING
+    keys: int = 0
+    dumps: tuple[str, ...] = ()
+    followed_by: str = ""
+    error: str = ""
+    waiting_for: str = ""
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def repair_from_json(data: bytes) -> RepairReport:
+    """Raises ValueError for what is not one."""
+    try:
+        return msgspec.json.decode(data, type=RepairReport)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"not the report of a repair: {error}") from error
 
 
 OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.FAILED, CheckState.STOPPED})

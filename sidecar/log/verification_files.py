@@ -13,10 +13,13 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.log.verification import (
     REQUEST_NAME,
+    RepairReport,
     RowDifference,
     VerifyReport,
     VerifyRequest,
     differences_name,
+    repair_from_json,
+    repair_name,
     report_from_json,
     report_name,
     request_from_json,
@@ -35,6 +38,11 @@ def read_report(log: Folder, operation_id: str) -> VerifyReport | None:
 def read_request(log: Folder, operation_id: str) -> VerifyRequest | None:
     """As `read_report`."""
     return _read(log, request_name(operation_id), request_from_json)
+
+
+def read_repair(log: Folder, operation_id: str) -> RepairReport | None:
+    """None: none has begun."""
+    return _read(log, repair_name(operation_id), repair_from_json)
 
 
 def request_ids(log: Folder) -> list[str]:

@@ -32,7 +32,7 @@ from sidecar.adapters.tidb.sql import end_questions
 from sidecar.config import Config
 from sidecar.control.asker import asker_of, token_name
 from sidecar.control.requests import QueuedRequests
-from sidecar.control.security import ControlServer, serve
+from sidecar.control.security import serve
 from sidecar.control.service import ControlService, Served
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
@@ -55,6 +55,7 @@ from sidecar.run.logs import say
 from sidecar.run.merge_process import MergeProcess, unexplained, worker_state
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.run.news import News, NewsLine, cannot_begin, open_secrets, standby, started, stopped, term_ended, worker_died
+from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, tells_no_gap
 from sidecar.run.term import Term, beside
 from sidecar.run.verifying import TermVerifications
@@ -151,7 +152,7 @@ class Sidecar:
         self._parts.callback(self.deliveries.close)
         self._checks.append(self.deliveries.check)
         self.estimates = Estimates(self.schemas)
-        self.server = self._serve()
+        self.server = serve(ControlService(self._served()), config.control)
         self._parts.callback(self.server.close)
         if config.metrics.listen:
             metrics = MetricsServer(config.metrics.listen, lambda: self.status, self._count)
@@ -163,8 +164,8 @@ class Sidecar:
         """Of this changefeed's keys in etcd."""
         return changefeed_root(self.changefeed.name, self.changefeed.incarnation)
 
-    def _serve(self) -> ControlServer:
-        served = Served(
+    def _served(self) -> Served:
+        return Served(
             status=lambda: self.status,
             owner_address=self._owner_address,
             requests=self.requests,
@@ -182,7 +183,6 @@ class Sidecar:
             verifications=lambda: self._verifications,
             unreadable=self._unreadable,
         )
-        return serve(ControlService(served), self.config.control)
 
     def run(self) -> None:
         """Terms of ownership until `stopping`. Raises the error that ends the process."""
@@ -251,7 +251,13 @@ class Sidecar:
             self._run_term(term, brought, watch, waited_s)
 
     def _begin_verifications(self, term: Term, ending: ExitStack) -> None:
-        found = TermVerifications(storage.log_folder(self.config.log.uri), term.pipeline.outside.progress.history, wall_ms)
+        found = TermVerifications(
+            storage.log_folder(self.config.log.uri),
+            term.pipeline.outside.progress.history,
+            wall_ms,
+            start_dump=lambda dump: start_key_dump(self._served(), dump),
+            idle=lambda: self.status is not None and self.status.is_idle(),
+        )
         ending.callback(found.close)
         found.begin()
         term.kept_from = found.needs_from

@@ -24,18 +24,30 @@ from sidecar.log import storage
 from sidecar.log import verification as files
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
-from sidecar.log.verification import CheckState, RowDifference, TableReport, VerifyReport, VerifyRequest
-from sidecar.log.verification_files import read_differences, read_report, read_request, remove_others
+from sidecar.log.verification import (
+    CheckState,
+    RepairReport,
+    RepairState,
+    RowDifference,
+    TableReport,
+    VerifyReport,
+    VerifyRequest,
+)
+from sidecar.log.verification_files import read_differences, read_repair, read_report, read_request, remove_others
 from sidecar.ports import OperationHistory
 from sidecar.process.background import Background
 from sidecar.run.logs import say
 from sidecar.run.news import NewsLine
+from sidecar.run.repairing import KeyDump, Repair, follow_up
 
 FOLLOW_S, PROGRESS_S = 1.0, 10.0
 WAITING_MAX = 20
 """Verifications that run or wait: one runs at a time."""
 KEPT_MAX = 100
 """Verifications whose reports and differences are kept; of older ones the history has the result."""
+
+EQUAL = "equal"
+"""The result of a verification that has found no difference."""
 
 _STATES = {
     CheckState.EQUAL: DumpState.FINISHED,
@@ -46,12 +58,21 @@ _STATES = {
 
 
 class TermVerifications:
-    """`control.verifying.VerificationPort`. `told`: gets a line for each that ends."""
+    """`control.verifying.VerificationPort`. `told`: gets a line for each that ends. `start_dump`, `idle`: as of Repair."""
 
     def __init__(
-        self, log: Folder, history: OperationHistory, wall_ms: Callable[[], int], told: Callable[[NewsLine], object] = say
+        self,
+        log: Folder,
+        history: OperationHistory,
+        wall_ms: Callable[[], int],
+        *,
+        start_dump: Callable[[KeyDump], None],
+        idle: Callable[[], bool],
+        told: Callable[[NewsLine], object] = say,
     ) -> None:
         self._log, self._history, self._wall_ms, self._told = log, history, wall_ms, told
+        self._start_dump, self._idle = start_dump, idle
+        self._repairs: dict[str, Repair] = {}
         self._lock = Lock()
         self._running: dict[str, HistoryEntry] = {}
         self._needs: dict[str, Seq] = {}
@@ -65,8 +86,8 @@ class TermVerifications:
         self._last = found[0].id if found else None
         for entry in found:
             if entry.state in OVER:
-                continue
-            if read_request(self._log, entry.id) is None:
+                self._take_over_repair(entry)
+            elif read_request(self._log, entry.id) is None:
                 self._ended(entry, DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
             else:
                 self._running[entry.id] = entry
@@ -112,9 +133,9 @@ class TermVerifications:
     def last_id(self) -> str | None:
         return self._last
 
-    def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None] | None:
+    def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
         request = read_request(self._log, operation_id)
-        return None if request is None else (request, read_report(self._log, operation_id))
+        return None if request is None else (request, read_report(self._log, operation_id), read_repair(self._log, operation_id))
 
     def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
         report = read_report(self._log, operation_id)
@@ -142,11 +163,49 @@ class TermVerifications:
                 continue
             if report is not None:
                 self._heard(operation_id, report)
+        for operation_id, repair in list(self._repairs.items()):
+            self._repair(operation_id, repair)
+
+    def _take_over_repair(self, entry: HistoryEntry) -> None:
+        """One that an earlier term has not ended."""
+        if entry.state is DumpState.FINISHED and entry.result != EQUAL:
+            repair, request = read_repair(self._log, entry.id), read_request(self._log, entry.id)
+            if request is not None and request.repair and (repair is None or repair.state is RepairState.RUNNING):
+                self._begin_repair(entry)
+
+    def _begin_repair(self, entry: HistoryEntry) -> None:
+        found = self.differences(entry.id)
+        self._repairs[entry.id] = Repair(self._history, entry.id, entry.asked_by, found, self._start_dump, self._idle)
+
+    def _repair(self, operation_id: str, repair: Repair) -> None:
+        before = repair.report
+        try:
+            report = repair.step()
+            if report.state is not RepairState.RUNNING:
+                self._end_repair(operation_id, repair)
+            if report != before:
+                with storage_errors(self._log):
+                    storage.write_atomically(self._log, files.repair_name(operation_id), report.to_json())
+        except (LogUnreachable, StorageFull):
+            return  # it is done again
+        if report.state is not RepairState.RUNNING:
+            del self._repairs[operation_id]
+
+    def _end_repair(self, operation_id: str, repair: Repair) -> None:
+        report = repair.report
+        self._told(repair_line(operation_id, report))
+        found = self.find(operation_id)
+        if report.state is RepairState.FINISHED and found is not None and found[1] is not None:
+            asker = replace(repair.asker, reason=f"after the repair of {operation_id}")
+            self.start(follow_up(found[0], found[1], asked_ms=self._wall_ms()), asker)
 
     def _heard(self, operation_id: str, report: VerifyReport) -> None:
         rows = sum(table.rows for table in report.tables)
         if report.state in files.OVER:
-            self._end(operation_id, _STATES[report.state], result_of(report), rows)
+            entry = self._end(operation_id, _STATES[report.state], result_of(report), rows)
+            request = read_request(self._log, operation_id)
+            if report.state is CheckState.DIFFERENT and request is not None and request.repair:
+                self._begin_repair(entry)
             return
         if report.needs_from is not None:
             self._needs[operation_id] = Seq(report.needs_from)
@@ -158,17 +217,19 @@ class TermVerifications:
                 self._running[operation_id] = replace(entry, rows=rows)
                 self._history.record(self._running[operation_id])
 
-    def _end(self, operation_id: str, state: DumpState, result: str, rows: int = 0) -> None:
+    def _end(self, operation_id: str, state: DumpState, result: str, rows: int = 0) -> HistoryEntry:
         with self._lock:
-            self._ended(replace(self._running[operation_id], rows=rows), state, result)
+            entry = self._ended(replace(self._running[operation_id], rows=rows), state, result)
             del self._running[operation_id]
             self._needs.pop(operation_id, None)
+        return entry
 
-    def _ended(self, entry: HistoryEntry, state: DumpState, result: str) -> None:
+    def _ended(self, entry: HistoryEntry, state: DumpState, result: str) -> HistoryEntry:
         now_ms = self._wall_ms()
         entry = replace(entry, state=state, ended_ms=now_ms, result=result, running_s=entry.running_s_at(now_ms), running_since_ms=0)
         self._history.record(entry)
         self._told(ended_line(entry))
+        return entry
 
     def _remove_old(self) -> None:
         kept = [entry.id for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION][:KEPT_MAX]
@@ -183,7 +244,13 @@ def _entry(request: VerifyRequest, asker: Asker, now_ms: int) -> HistoryEntry:
 
 def ended_line(entry: HistoryEntry) -> NewsLine:
     values = {"id": entry.id, "state": entry.state.value, "result": entry.result, "rows": entry.rows}
-    return NewsLine("verification ended", values, "info" if entry.result in ("equal", "") else "warning")
+    return NewsLine("verification ended", values, "info" if entry.result in (EQUAL, "") else "warning")
+
+
+def repair_line(operation_id: str, report: RepairReport) -> NewsLine:
+    values = {"verification": operation_id, "state": report.state.value, "keys": report.keys, "dumps": len(report.dumps)}
+    values |= {"error": report.error} if report.error else {}
+    return NewsLine("repair ended", values, "warning" if report.error else "info")
 
 
 def result_of(report: VerifyReport) -> str:
@@ -192,6 +259,6 @@ def result_of(report: VerifyReport) -> str:
     counts = {kind: sum(getattr(table, kind) for table in report.tables) for kind in ("missing", "extra", "different")}
     found = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     if not found:
-        found = "equal" if report.state is CheckState.EQUAL else ""
+        found = EQUAL if report.state is CheckState.EQUAL else ""
     why = f"{failed[0].name} in {failed[0].sink} was not compared: {failed[0].why}" if failed else ""
     return "; ".join(filter(None, [found, why]))

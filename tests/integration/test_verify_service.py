@@ -18,6 +18,7 @@ from sidecar.cli import verify_command
 from sidecar.cli.dump_commands import register
 from sidecar.core.messages import StartDump
 from sidecar.core.progress import DumpState
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log.storage import open_folder
 from sidecar.log.verification import (
@@ -30,6 +31,8 @@ from sidecar.log.verification import (
     report_name,
 )
 from sidecar.log.verification_files import read_request, request_ids
+from sidecar.run import repairing
+from sidecar.run.repairing import KeyDump, start_key_dump
 from sidecar.run.verifying import TermVerifications
 from tests.unit.control.serving import ITEM, ORDERS, Owner, Serving
 
@@ -49,18 +52,24 @@ class Service:
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self.log, self.owner = open_folder(str(folder)), owner
-        self.made = TermVerifications(self.log, owner.history, lambda: 1000, lambda _: None)
+        self.made = TermVerifications(self.log, owner.history, lambda: 1000, start_dump=self.start, idle=lambda: True, told=lambda _: None)
         self.worker: Worker = lambda operation_id: VerifyReport(operation_id, CheckState.EQUAL, 1, 2)
-        served = owner.served(sinks=tuple(SINKS), unreadable=SINKS, verifications=lambda: self.made)
-        self.serving = Serving(served)
+        self.served = owner.served(sinks=tuple(SINKS), unreadable=SINKS, verifications=lambda: self.made)
+        self.serving = Serving(self.served)
+        self.ends = DumpState.FINISHED
+
+    def start(self, dump: KeyDump) -> None:
+        """It is over at once."""
+        start_key_dump(self.served, dump)
+        why = "the source is away" if self.ends is DumpState.FAILED else ""
+        self.owner.finish(self.ends, reason=why)
+        self.owner.history.record(HistoryEntry(dump.dump_id, OperationKind.DUMP, OperationScope(), dump.asker, 1, self.ends, result=why))
 
     def work(self, _: float = 0) -> None:
         """In the place of each wait of the command."""
         for operation_id in request_ids(self.log):
             if not storage.exists(self.log, report_name(operation_id)):
                 self._report(self.worker(operation_id))
-        if self.owner.dump.progress is not None and self.owner.dump.progress.state is DumpState.RUNNING:
-            self.owner.finish(DumpState.FINISHED)
         self.made.follow()
 
     def _report(self, report: VerifyReport) -> None:
@@ -140,11 +149,11 @@ def test_a_repair_dumps_the_keys_to_the_sink_that_differs_and_compares_again(ser
     assert sorted((request.sinks, tuple(table.name for table in request.tables)) for request in asked) == [
         (("copy",), (ORDERS,)), (("copy", "lake"), (ORDERS, ITEM)),
     ]  # fmt: skip
-    assert "repairs 3 keys in copy" in done.output
+    assert "finished: 3 keys in 1 dumps, followed by verification" in done.output
 
 
 def test_a_repair_of_many_keys_is_several_dumps(monkeypatch: pytest.MonkeyPatch, service: Service) -> None:
-    monkeypatch.setattr(verify_command, "REPAIR_BYTES_MAX", 6)
+    monkeypatch.setattr(repairing, "KEYS_BYTES_MAX", 6)
     reports = iter([different, service.worker])
     service.worker = lambda operation_id: next(reports)(operation_id)
     assert service.run("--repair").exit_code == 0
@@ -152,16 +161,8 @@ def test_a_repair_of_many_keys_is_several_dumps(monkeypatch: pytest.MonkeyPatch,
     assert keys == [(("1",), ("2",)), (("3",),)]
 
 
-def test_a_repair_whose_dump_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch, service: Service) -> None:
-    service.worker = different
-
-    def stopped(_: float) -> None:
-        if service.owner.dump.progress is not None:
-            service.owner.finish(DumpState.FAILED, reason="the source is away")
-        else:
-            service.work()
-
-    monkeypatch.setattr(verify_command, "sleep", stopped)
+def test_a_repair_whose_dump_has_failed_says_so(service: Service) -> None:
+    service.worker, service.ends = different, DumpState.FAILED
     done = service.run("--repair")
     assert done.exit_code == 3
     assert "is failed: the source is away" in done.output

@@ -25,6 +25,13 @@ class CheckState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CHECK_STATE_FAILED: _ClassVar[CheckState]
     CHECK_STATE_STOPPED: _ClassVar[CheckState]
 
+class RepairState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPAIR_STATE_UNSPECIFIED: _ClassVar[RepairState]
+    REPAIR_STATE_RUNNING: _ClassVar[RepairState]
+    REPAIR_STATE_FINISHED: _ClassVar[RepairState]
+    REPAIR_STATE_FAILED: _ClassVar[RepairState]
+
 class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OPERATION_KIND_UNSPECIFIED: _ClassVar[OperationKind]
@@ -50,6 +57,10 @@ CHECK_STATE_DIFFERENT: CheckState
 CHECK_STATE_SKIPPED: CheckState
 CHECK_STATE_FAILED: CheckState
 CHECK_STATE_STOPPED: CheckState
+REPAIR_STATE_UNSPECIFIED: RepairState
+REPAIR_STATE_RUNNING: RepairState
+REPAIR_STATE_FINISHED: RepairState
+REPAIR_STATE_FAILED: RepairState
 OPERATION_KIND_UNSPECIFIED: OperationKind
 OPERATION_KIND_DUMP: OperationKind
 OPERATION_KIND_VERIFICATION: OperationKind
@@ -185,7 +196,7 @@ class Key(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class VerifyRequest(_message.Message):
-    __slots__ = ("changefeed", "id", "table_rules", "where", "sinks", "sample", "dry_run")
+    __slots__ = ("changefeed", "id", "table_rules", "where", "sinks", "sample", "dry_run", "repair")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_RULES_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +204,7 @@ class VerifyRequest(_message.Message):
     SINKS_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    REPAIR_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     id: str
     table_rules: _containers.RepeatedScalarFieldContainer[str]
@@ -200,7 +212,8 @@ class VerifyRequest(_message.Message):
     sinks: _containers.RepeatedScalarFieldContainer[str]
     sample: float
     dry_run: bool
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., sinks: _Optional[_Iterable[str]] = ..., sample: _Optional[float] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    repair: bool
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., sinks: _Optional[_Iterable[str]] = ..., sample: _Optional[float] = ..., dry_run: _Optional[bool] = ..., repair: _Optional[bool] = ...) -> None: ...
 
 class VerificationRequest(_message.Message):
     __slots__ = ("changefeed", "id")
@@ -211,7 +224,7 @@ class VerificationRequest(_message.Message):
     def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class Verification(_message.Message):
-    __slots__ = ("changefeed", "id", "state", "asked_ms", "started_ms", "ended_ms", "sample", "tables", "left_out", "waiting_for")
+    __slots__ = ("changefeed", "id", "state", "asked_ms", "started_ms", "ended_ms", "sample", "tables", "left_out", "waiting_for", "repair")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -222,6 +235,7 @@ class Verification(_message.Message):
     TABLES_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    REPAIR_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     id: str
     state: CheckState
@@ -232,7 +246,24 @@ class Verification(_message.Message):
     tables: _containers.RepeatedCompositeFieldContainer[CheckedTable]
     left_out: _containers.RepeatedCompositeFieldContainer[LeftOutSink]
     waiting_for: str
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., asked_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., sample: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[CheckedTable, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOutSink, _Mapping]]] = ..., waiting_for: _Optional[str] = ...) -> None: ...
+    repair: Repair
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., asked_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., sample: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[CheckedTable, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOutSink, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., repair: _Optional[_Union[Repair, _Mapping]] = ...) -> None: ...
+
+class Repair(_message.Message):
+    __slots__ = ("state", "keys", "dumps", "followed_by", "error", "waiting_for")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    DUMPS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWED_BY_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    state: RepairState
+    keys: int
+    dumps: _containers.RepeatedScalarFieldContainer[str]
+    followed_by: str
+    error: str
+    waiting_for: str
+    def __init__(self, state: _Optional[_Union[RepairState, str]] = ..., keys: _Optional[int] = ..., dumps: _Optional[_Iterable[str]] = ..., followed_by: _Optional[str] = ..., error: _Optional[str] = ..., waiting_for: _Optional[str] = ...) -> None: ...
 
 class LeftOutSink(_message.Message):
     __slots__ = ("sink", "why")

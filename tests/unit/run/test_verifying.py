@@ -5,18 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.core.messages import Asker
-from sidecar.core.model import Seq
+from sidecar.core.model import Seq, TableName
 from sidecar.core.progress import DumpState
-from sidecar.errors import RefusedRequest
-from sidecar.history.entry import OperationKind
+from sidecar.errors import CoordinationLost, RefusedRequest
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.verification import (
     AskedTable,
     CheckState,
+    RepairReport,
+    RepairState,
     RowDifference,
     TableReport,
     VerifyReport,
@@ -28,9 +31,11 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import read_request, request_ids
 from sidecar.run.news import NewsLine
+from sidecar.run.repairing import KeyDump, derived_id
 from sidecar.run.verifying import KEPT_MAX, WAITING_MAX, TermVerifications
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")
+ITEM = TableName("shop", "item")
 REQUEST = VerifyRequest("a" * 16, ("copy",), (AskedTable("shop", "orders", "id > 3"), AskedTable("shop", "item")), asked_ms=5)
 
 
@@ -41,7 +46,18 @@ class Term:
         self.log: Folder = open_folder(str(folder))
         self.history, self.lines = history, list[NewsLine]()
         self.now_ms = 1000
-        self.made = TermVerifications(self.log, history, lambda: self.now_ms, self.lines.append)
+        self.dumps, self.idle = list[KeyDump](), True
+        self.made = TermVerifications(
+            self.log, history, lambda: self.now_ms, start_dump=self.start, idle=lambda: self.idle, told=self.lines.append
+        )
+
+    def start(self, dump: KeyDump) -> None:
+        self.dumps.append(dump)
+        self.ended(dump, DumpState.RUNNING)
+
+    def ended(self, dump: KeyDump, state: DumpState, result: str = "") -> None:
+        entry = HistoryEntry(dump.dump_id, OperationKind.DUMP, OperationScope(), dump.asker, 1, state, result=result)
+        self.history.record(entry)
 
     def report(self, operation_id: str, state: CheckState, *tables: TableReport, needs_from: int | None = None) -> None:
         found = VerifyReport(operation_id, state, 1, tables=list(tables), needs_from=needs_from)
@@ -62,7 +78,7 @@ def test_a_start_is_in_the_history_and_asked_of_the_worker(term: Term) -> None:
     assert (entry.scope.tables, entry.scope.filtered, entry.scope.sinks) == (("shop.orders", "shop.item"), 1, ("copy",))
     assert read_request(term.log, REQUEST.id) == REQUEST
     assert term.made.last_id() == REQUEST.id
-    assert term.made.find(REQUEST.id) == (REQUEST, None)
+    assert term.made.find(REQUEST.id) == (REQUEST, None, None)
 
 
 def test_a_report_that_is_over_ends_the_entry_and_says_what_was_found(term: Term) -> None:
@@ -150,3 +166,120 @@ def test_differences_are_read_table_by_table(term: Term) -> None:
 
 def replace_id(operation_id: str) -> VerifyRequest:
     return VerifyRequest(operation_id, REQUEST.sinks, REQUEST.tables, asked_ms=6)
+
+
+# ---- repairs ----------------------------------------------------------------------------------------------------------
+
+TO_REPAIR = structs.replace(REQUEST, id="c" * 16, sinks=("copy", "lake"), repair=True)
+AGAIN = derived_id(TO_REPAIR.id, "again")
+
+
+def differing(term: Term) -> None:
+    """In one table in each of two sinks."""
+    term.made.start(TO_REPAIR, ALICE)
+    tables = [TableReport(sink, "shop", "item", CheckState.DIFFERENT, missing=1, extra=1) for sink in ("copy", "lake")]
+    for number in range(2):
+        rows = b'{"kind":"missing","key":["%d"]}\n{"kind":"extra","key":["9"]}\n' % number
+        storage.write_atomically(term.log, differences_name(TO_REPAIR.id, number), rows)
+    term.report(TO_REPAIR.id, CheckState.DIFFERENT, *tables)
+
+
+def repair_of(term: Term) -> RepairReport:
+    found = term.made.find(TO_REPAIR.id)
+    assert found is not None
+    assert found[2] is not None
+    return found[2]
+
+
+def finish_repair(term: Term) -> None:
+    for number in range(2):
+        term.ended(term.dumps[number], DumpState.FINISHED)
+        term.made.follow()
+        term.made.follow()
+
+
+def test_a_repair_dumps_the_keys_of_one_sink_after_the_other_and_compares_again(term: Term) -> None:
+    differing(term)
+    assert [(dump.sink, dump.keys) for dump in term.dumps] == [("copy", {ITEM: (("0",), ("9",))})]
+    assert term.dumps[0].asker == Asker(ALICE.name, ALICE.address, f"repair of verification {TO_REPAIR.id}")
+    term.made.follow()
+    assert len(term.dumps) == 1, "the second waits for the first"
+    finish_repair(term)
+    assert [(dump.sink, dump.keys) for dump in term.dumps[1:]] == [("lake", {ITEM: (("1",), ("9",))})]
+    report = repair_of(term)
+    assert (report.state, report.keys, report.followed_by) == (RepairState.FINISHED, 4, AGAIN)
+    following = read_request(term.log, AGAIN)
+    assert following is not None
+    assert (following.sinks, [table.table for table in following.tables], following.repair) == (("copy", "lake"), ["item"], False)
+    assert term.made.last_id() == AGAIN
+
+
+def test_one_that_was_not_asked_to_repair_dumps_nothing(term: Term) -> None:
+    term.made.start(REQUEST, ALICE)
+    storage.write_atomically(term.log, differences_name(REQUEST.id, 0), b'{"kind":"missing","key":["7"]}\n')
+    term.report(REQUEST.id, CheckState.DIFFERENT, TableReport("copy", "shop", "item", CheckState.DIFFERENT, missing=1))
+    term.made.follow()
+    assert term.dumps == []
+
+
+def test_a_repair_waits_for_a_dump_that_is_there(term: Term) -> None:
+    term.idle = False
+    differing(term)
+    assert (term.dumps, repair_of(term).waiting_for) == ([], "the dump that is there: it starts when that is over")
+    term.idle = True
+    term.made.follow()
+    assert (len(term.dumps), repair_of(term).waiting_for) == (1, "")
+
+
+@pytest.mark.parametrize("state", [DumpState.FAILED, DumpState.STOPPED])
+def test_a_repair_whose_dump_has_failed_or_was_stopped_fails_and_says_why(term: Term, state: DumpState) -> None:
+    differing(term)
+    term.ended(term.dumps[0], state, "the source is away")
+    term.made.follow()
+    report = repair_of(term)
+    assert (report.state, f"is {state}: the source is away" in report.error) == (RepairState.FAILED, True)
+    term.made.follow()
+    assert len(term.dumps) == 1
+    assert read_request(term.log, AGAIN) is None
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_next_term_goes_on_with_a_repair_and_starts_no_dump_twice(term: Term, tmp_path: Path, after: int) -> None:
+    differing(term)
+    for dump in term.dumps[:after]:
+        term.ended(dump, DumpState.FINISHED)
+    if after == 2:
+        term.made.follow()
+        term.made.follow()
+        term.ended(term.dumps[1], DumpState.FINISHED)
+    following = Term(tmp_path, term.history)
+    following.dumps = term.dumps
+    following.made.begin()
+    following.made.close()
+    for _ in range(4):
+        for dump in following.dumps:
+            following.ended(dump, DumpState.FINISHED)
+        following.made.follow()
+    assert [dump.sink for dump in following.dumps] == ["copy", "lake"]
+    assert repair_of(following).state is RepairState.FINISHED
+    assert read_request(following.log, AGAIN) is not None
+    last = Term(tmp_path, term.history)
+    last.made.begin()
+    last.made.close()
+    assert last.dumps == [], "one that is over stays so"
+
+
+def test_what_passes_is_tried_again(term: Term) -> None:
+    failures = iter([CoordinationLost("the request was not answered", hint=""), None])
+
+    def start(dump: KeyDump) -> None:
+        if (error := next(failures)) is not None:
+            raise error
+        Term.start(term, dump)
+
+    term.start = start  # type: ignore[method-assign]  # of this test
+    term.made._start_dump = start
+    differing(term)
+    assert repair_of(term).waiting_for == "the request was not answered"
+    term.made.follow()
+    assert len(term.dumps) == 1

@@ -1,0 +1,154 @@
+"""The repair of what a verification has found: dumps of the differing keys, one after another, each to the sink that differs.
+
+    differences ─► some keys of a sink ─► dump ─► … ─► a verification of these tables again
+
+- The ids of the dumps and of the last verification are made of the verification's own: whoever continues after a death asks for the same
+  ones, and the history says which of them are done.
+- A key that the source does not have is a delete (deploy/DUMP.md): so extra rows leave the sink, too.
+- While another dump runs, a repair waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from msgspec import structs
+
+from sidecar.control.dump_scope import resolve, start_dump
+from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S, Served
+from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.core.messages import Asker
+from sidecar.core.model import TableName
+from sidecar.core.progress import DumpState
+from sidecar.errors import RefusedRequest, TicdcDumpError
+from sidecar.log.verification import CheckState, RepairReport, RepairState, RowDifference, TableReport, VerifyReport, VerifyRequest
+from sidecar.ports import Caller, OperationHistory
+from sidecar.ticdc.table_rules import exact_rule
+from ticdc_dump.v1 import control_pb2 as pb
+
+KEYS_BYTES_MAX = 200 << 10
+"""Of the keys of one dump, below what a dump takes for a table (control/predicate.py)."""
+
+Keys = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDump:
+    """A dump of these keys for one sink."""
+
+    dump_id: str
+    sink: str
+    keys: dict[TableName, Keys]
+    asker: Asker
+
+
+class Repair:
+    """Of one verification, for one thread. `start`: starts a dump; again with the same id it changes nothing. Raises RefusedRequest for one
+    that cannot be, and errors that a retry can help. `idle`: whether no dump is there that is not over."""
+
+    def __init__(
+        self,
+        history: OperationHistory,
+        operation_id: str,
+        asker: Asker,
+        found: Iterable[tuple[TableReport, RowDifference]],
+        start: Callable[[KeyDump], None],
+        idle: Callable[[], bool],
+    ) -> None:
+        self._history, self._start, self._idle = history, start, idle
+        self._id = operation_id
+        self.asker = replace(asker, reason=f"repair of verification {operation_id}")
+        self._dumps = self._numbered(batches(found))
+        self._now: KeyDump | None = None
+        self.report = RepairReport()
+
+    def step(self) -> RepairReport:
+        """One step, if there is one to be done now. Raises what the differences and the history raise."""
+        if self._now is None:
+            self._now = next(self._dumps, None)
+        try:
+            self.report = self._stepped(self._now) if self._now is not None else self._finished()
+        except TicdcDumpError as error:
+            if not error.retryable:
+                raise
+            self.report = structs.replace(self.report, waiting_for=error.message)
+        return self.report
+
+    def _finished(self) -> RepairReport:
+        return structs.replace(self.report, state=RepairState.FINISHED, followed_by=derived_id(self._id, "again"), waiting_for="")
+
+    def _stepped(self, dump: KeyDump) -> RepairReport:
+        entry = self._history.find(dump.dump_id)
+        if entry is None:
+            if not self._idle():
+                return structs.replace(self.report, waiting_for="the dump that is there: it starts when that is over")
+            try:
+                self._start(dump)
+            except RefusedRequest as refused:
+                return structs.replace(self.report, state=RepairState.FAILED, error=str(refused), waiting_for="")
+            return self._begun(dump)
+        match entry.state:
+            case DumpState.FINISHED:
+                self._now = None
+            case DumpState.FAILED | DumpState.STOPPED:
+                why = f"its dump {dump.dump_id} is {entry.state}: {entry.result or 'an operator ended it'}"
+                return structs.replace(self._begun(dump), state=RepairState.FAILED, error=f"{why}; verify and repair again")
+            case _:
+                pass
+        return self._begun(dump)
+
+    def _begun(self, dump: KeyDump) -> RepairReport:
+        if dump.dump_id in self.report.dumps:
+            return structs.replace(self.report, waiting_for="")
+        keys = self.report.keys + sum(map(len, dump.keys.values()))
+        return structs.replace(self.report, dumps=(*self.report.dumps, dump.dump_id), keys=keys, waiting_for="")
+
+    def _numbered(self, found: Iterable[tuple[str, dict[TableName, Keys]]]) -> Iterator[KeyDump]:
+        for number, (sink, keys) in enumerate(found):
+            yield KeyDump(derived_id(self._id, str(number)), sink, keys, self.asker)
+
+
+def derived_id(operation_id: str, what: str) -> str:
+    """The id of an operation that follows another one."""
+    return sha256(f"{operation_id}/{what}".encode()).hexdigest()[:DUMP_ID_LENGTH]
+
+
+def follow_up(request: VerifyRequest, report: VerifyReport, *, asked_ms: int) -> VerifyRequest:
+    """Compares again the tables that differed, in the sinks in which they did."""
+    differing = [table for table in report.tables if table.state is CheckState.DIFFERENT]
+    names, sinks = {table.name for table in differing}, {table.sink for table in differing}
+    return VerifyRequest(
+        id=derived_id(request.id, "again"),
+        sinks=tuple(sink for sink in request.sinks if sink in sinks),
+        tables=tuple(table for table in request.tables if table.name in names),
+        asked_ms=asked_ms,
+    )
+
+
+def batches(found: Iterable[tuple[TableReport, RowDifference]]) -> Iterator[tuple[str, dict[TableName, Keys]]]:
+    """A sink, and keys for one dump."""
+    keys: dict[TableName, list[tuple[str, ...]]] = {}
+    sink, size = "", 0
+    for table, row in found:
+        if keys and (table.sink != sink or size > KEYS_BYTES_MAX):
+            yield sink, {name: tuple(each) for name, each in keys.items()}
+            keys, size = {}, 0
+        sink = table.sink
+        keys.setdefault(table.name, []).append(row.key)
+        size += sum(len(text.encode()) + 4 for text in row.key)
+    if keys:
+        yield sink, {name: tuple(each) for name, each in keys.items()}
+
+
+def start_key_dump(served: Served, dump: KeyDump) -> None:
+    """Raises RefusedRequest, and what the source and the pipeline's thread raise."""
+    keys = [
+        pb.TableKeys(schema=name.schema, table=name.table, keys=[pb.Key(values=key) for key in each]) for name, each in dump.keys.items()
+    ]
+    request = pb.StartRequest(dump_id=dump.dump_id, table_rules=map(exact_rule, dump.keys), keys=keys, sinks=[dump.sink])
+    schemas = served.schemas.asked_by(Caller(lambda: ASKING_MAX_S, lambda: False, lambda _: True))
+    scope = resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive)
+    start = start_dump(request, scope, chunk_rows=served.defaults.chunk_rows)
+    served.requests.submit(replace(start, asker=dump.asker), timeout_s=REQUEST_TIMEOUT_S)
