@@ -97,6 +97,13 @@ def dumpstart(
         ),
     ] = None,
     sink: SinkNames = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Afterwards compare the sinks with TiDB and correct what differs; this removes extra rows, too (dumpverify).",
+        ),
+    ] = False,
     brackets: Annotated[
         Brackets, typer.Option(help="watermark: marks in the watermark table; snapshot: no write at the source.")
     ] = Brackets.WATERMARK,
@@ -128,6 +135,7 @@ def dumpstart(
         delivery_bound_seconds=delivery_bound_seconds or 0.0,
         strict_bound=bool(strict_bound),
         sinks=sink or (),
+        exact=exact,
     )
     request.table_rules.extend(table_rules(tables) or _named(request))
     if not dry_run:

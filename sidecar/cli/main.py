@@ -179,7 +179,7 @@ def run(config: ConfigPath) -> None:
     from sidecar.process.signals import end_when_told
     from sidecar.run.app import Sidecar
     from sidecar.run.logs import defects_told
-    from spark_merge.sinks.registry import name_of, open_sinks, outputs_of, why_not_readable
+    from spark_merge.sinks.registry import open_sinks, outputs_of, why_not_readable
     from spark_merge.sinks.spool.uri import spool_of
 
     def holds_rows(uri: str, log_id: str) -> bool:
@@ -191,9 +191,10 @@ def run(config: ConfigPath) -> None:
     settings = _begun(config)
     if settings.spark.managed:
         open_sinks(settings.sinks, log_id="")  # what the worker could not open is told before it is started
-    spool, names = spool_of(settings.sinks, log_folder(settings.log.uri)), outputs_of(settings.sinks).keys()
-    unreadable = {name_of(uri): why_not_readable(uri, log_id="") for uri in settings.sinks}
-    sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=names, unreadable=unreadable)
+    uris = dict(zip(outputs_of(settings.sinks), settings.sinks, strict=True))
+    sinks = {name: why_not_readable(uri, log_id="") for name, uri in uris.items()}
+    spool = spool_of(settings.sinks, log_folder(settings.log.uri))
+    sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=sinks)
     end_when_told(sidecar.stop)
     with defects_told():
         try:

@@ -20,7 +20,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,7 +37,7 @@ from sidecar.control.preview import preview
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Spool, Subscriptions
-from sidecar.control.verifying import VerificationPort, asked, expected, row_difference, verification
+from sidecar.control.verifying import VerificationPort, after_dump, asked, expected, row_difference, verification
 from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
@@ -69,8 +69,9 @@ DETAILS_MAX = 2000
 class Served:
     """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` tells what keeps it from
     that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
-    `asker`: who makes a call. `history`: newest first. `sinks`: the names of those that are configured.
-    `verifications`: of this term, None without one; `unreadable`: why a sink's rows cannot be read back, by name.
+    `asker`: who makes a call. `history`: newest first. `sinks`: of those that are configured, by
+    name, why its rows cannot be read back; empty where they can.
+    `verifications`: of this term, None without one.
     `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink."""
 
     status: Callable[[], SidecarStatus | None]
@@ -82,12 +83,11 @@ class Served:
     asker: Callable[[grpc.ServicerContext], Asker]
     history: Callable[[], Sequence[HistoryEntry]] = lambda: ()
     case_sensitive: bool = False
-    sinks: Collection[str] = ()
+    sinks: Mapping[str, str] = field(default_factory=dict)
     rows_per_s_before: Callable[[], float] = lambda: 0.0
     hindered: Callable[[], str] = lambda: ""
     slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
     verifications: Callable[[], VerificationPort | None] = lambda: None
-    unreadable: Mapping[str, str] = field(default_factory=dict)
     spool: Spool | None = None
 
 
@@ -118,6 +118,9 @@ class ControlService(control_pb2_grpc.ControlServicer):
             with self._one_of_few(context) as caller:
                 scope = self._scope(request, caller)
             start = start_dump(request, scope, chunk_rows=self._served.defaults.chunk_rows)
+            if request.exact:
+                following = after_dump(request, scope, sinks=self._served.sinks, asked_ms=int(time() * 1000))
+                self._verifications(context).start(following, self._served.asker(context))
             return self._carried_out(start, context, lambda progress: progress.dump_id == start.dump_id)
 
     def Pause(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
@@ -193,6 +196,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 if progress is not None and progress.state not in OVER and progress.dump_id != request.dump_id:
                     scope.refusals.append(f"a dump is {progress.state} already: stop it, or use dumprestart")
                 read = [found.table for found in scope.estimates if not found.refused and found.table not in scope.keys]
+                if request.exact and not scope.refusals:
+                    after_dump(request, scope, sinks=self._served.sinks, asked_ms=0)
                 slow = self._served.slow_reads({table: scope.where.get(table, "") for table in read})
                 return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before(), slow=slow)
 
@@ -206,7 +211,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             start = pb.StartRequest(changefeed=request.changefeed, table_rules=request.table_rules, where=request.where)
             with self._one_of_few(context) as caller:
                 scope = self._scope(start, caller)
-            wanted = asked(request, scope, sinks=served.sinks, unreadable=served.unreadable, asked_ms=int(time() * 1000))
+            wanted = asked(request, scope, sinks=served.sinks, asked_ms=int(time() * 1000))
             if request.dry_run:
                 return expected(wanted, scope.estimates)
             found.start(wanted, served.asker(context))

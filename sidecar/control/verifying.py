@@ -6,8 +6,11 @@ compared.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Protocol
+
+from msgspec import structs
 
 from sidecar.control.dump_scope import Scope, is_dump_id, unknown_sinks
 from sidecar.control.wire import CHECKS, REPAIRS
@@ -42,19 +45,18 @@ class VerificationPort(Protocol):
         """All that were found."""
 
 
-def asked(
-    request: pb.VerifyRequest, scope: Scope, *, sinks: Collection[str], unreadable: Mapping[str, str], asked_ms: int
-) -> VerifyRequest:
-    """`unreadable`: why a sink cannot be read, by name. Raises RefusedRequest with everything that is against it."""
+def asked(request: pb.VerifyRequest, scope: Scope, *, sinks: Mapping[str, str], asked_ms: int) -> VerifyRequest:
+    """`sinks`: of each, by name, why its rows cannot be read back; empty where they can. Raises RefusedRequest with everything that is
+    against it."""
     refusals = [*scope.refusals, *unknown_sinks(request.sinks, sinks)]
     if not request.dry_run and not is_dump_id(request.id):
         refusals.append(f"id {request.id!r} is not {DUMP_ID_LENGTH} letters and digits")
     if not 0 <= request.sample <= 1:
         refusals.append(f"a sample of {request.sample:g} is not above 0 and at most 1")
-    refusals += [f"sink {name} cannot be read back: {unreadable[name]}" for name in request.sinks if unreadable.get(name)]
-    chosen = tuple(dict.fromkeys(request.sinks)) or tuple(name for name in sinks if not unreadable.get(name))
+    refusals += [f"sink {name} cannot be read back: {sinks[name]}" for name in request.sinks if sinks.get(name)]
+    chosen = tuple(dict.fromkeys(request.sinks)) or tuple(name for name in sinks if not sinks.get(name))
     if not chosen and not refusals:
-        refusals.append("no sink can be read back: " + "; ".join(f"{name}: {why}" for name, why in unreadable.items() if why))
+        refusals.append("no sink can be read back: " + "; ".join(f"{name}: {why}" for name, why in sinks.items() if why))
     if refusals:
         raise RefusedRequest("; ".join(refusals), hint="see dumpverify --dry-run for what would be compared")
     return VerifyRequest(
@@ -62,10 +64,27 @@ def asked(
         sinks=chosen,
         tables=tuple(AskedTable(*table, scope.where.get(table, "")) for table in scope.tables),
         sample=request.sample or 1.0,
-        left_out={name: why for name, why in unreadable.items() if why and not request.sinks},
+        left_out={name: why for name, why in sinks.items() if why and not request.sinks},
         asked_ms=asked_ms,
         repair=request.repair,
     )
+
+
+def derived_id(operation_id: str, what: str) -> str:
+    """The id of an operation that follows another one."""
+    return sha256(f"{operation_id}/{what}".encode()).hexdigest()[:DUMP_ID_LENGTH]
+
+
+def after_dump(request: pb.StartRequest, scope: Scope, *, sinks: Mapping[str, str], asked_ms: int) -> VerifyRequest:
+    """What makes a dump exact: when it has finished its sinks are compared, and corrected. Raises RefusedRequest."""
+    if scope.narrowed:
+        raise RefusedRequest(
+            "an exact dump is of whole tables: extra rows of a part cannot be told from the others",
+            hint="leave out --keys and --where, or --exact",
+        )
+    wanted = pb.VerifyRequest(id=derived_id(request.dump_id, "exact"), sinks=request.sinks, repair=True)
+    found = asked(wanted, scope, sinks=sinks, asked_ms=asked_ms)
+    return structs.replace(found, after_dump=request.dump_id)
 
 
 def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.Verification:
@@ -95,7 +114,7 @@ def verification(request: VerifyRequest, report: VerifyReport | None, repair: Re
         asked_ms=request.asked_ms,
         sample=request.sample,
         left_out=[pb.LeftOutSink(sink=name, why=why) for name, why in request.left_out.items()],
-        waiting_for="" if report else "the merge worker, which has not begun with it",
+        waiting_for="" if report else _waiting_for(request),
     )
     if report is not None:
         found.started_ms, found.ended_ms = report.started_ms, report.ended_ms
@@ -112,6 +131,11 @@ def verification(request: VerifyRequest, report: VerifyReport | None, repair: Re
 def row_difference(found: RowDifference) -> pb.RowDifference:
     cells = [pb.CellDifference(column=cell.column, source=cell.source, sink=cell.sink) for cell in found.cells]
     return pb.RowDifference(kind=found.kind, key=found.key, cells=cells)
+
+
+def _waiting_for(request: VerifyRequest) -> str:
+    dump = f"dump {request.after_dump}, or " if request.after_dump else ""
+    return f"{dump}the merge worker, which has not begun with it"
 
 
 def _repair(found: RepairReport) -> pb.Repair:

@@ -2,6 +2,7 @@
 
     verify/{id}/request.json        written by the sidecar          verify/{id}/stop    the sidecar asks for its end
     verify/{id}/report.json         written by the worker, again after each piece of work
+    verify/{id}/waiting.json        the request, until the dump after which it is to begin has finished
     verify/{id}/repair.json         written by the sidecar: the dumps that correct what was found
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
@@ -31,6 +32,10 @@ def verify_folder(operation_id: str) -> str:
 
 def request_name(operation_id: str) -> str:
     return f"{verify_folder(operation_id)}/request.json"
+
+
+def waiting_name(operation_id: str) -> str:
+    return f"{verify_folder(operation_id)}/waiting.json"
 
 
 def report_name(operation_id: str) -> str:
@@ -63,7 +68,8 @@ class AskedTable(msgspec.Struct, frozen=True):
 
 class VerifyRequest(msgspec.Struct, frozen=True):
     """`sinks`: their names. `sample`: of each table the part whose rows are compared, 1 for all. `left_out`: why other sinks are not read,
-    by name. `asked_ms`: since 1970; verifications are carried out in this order. `repair`: whether what differs is to be corrected."""
+    by name. `asked_ms`: since 1970; verifications are carried out in this order. `repair`: whether what differs is to be corrected.
+    `after_dump`: begin when the dump of this id has finished; empty: at once."""
 
     id: str
     sinks: tuple[str, ...]
@@ -72,6 +78,7 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     left_out: dict[str, str] = {}
     asked_ms: int = 0
     repair: bool = False
+    after_dump: str = ""
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)

@@ -25,6 +25,7 @@ from sidecar.log.verification import (
     request_from_json,
     request_name,
     verify_folder,
+    waiting_name,
 )
 
 R = TypeVar("R")
@@ -38,6 +39,11 @@ def read_report(log: Folder, operation_id: str) -> VerifyReport | None:
 def read_request(log: Folder, operation_id: str) -> VerifyRequest | None:
     """As `read_report`."""
     return _read(log, request_name(operation_id), request_from_json)
+
+
+def read_waiting(log: Folder, operation_id: str) -> VerifyRequest | None:
+    """Of one that begins after a dump; None where it has begun, too. As `read_report`."""
+    return _read(log, waiting_name(operation_id), request_from_json)
 
 
 def read_repair(log: Folder, operation_id: str) -> RepairReport | None:

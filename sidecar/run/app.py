@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -72,8 +72,7 @@ SLOW_READS_S = 5.0
 
 class Sidecar:
     """One process for one changefeed. `run` returns when told to stop, and raises what ends it. `hindered`: what keeps it from serving
-    the changefeed, as far as it is not a standby. `spool`: what subscribers read. `sinks`: their names.
-    `unreadable`: why a sink's rows cannot be read back, by name."""
+    the changefeed, as far as it is not a standby. `spool`: what subscribers read. `sinks`: as of Served."""
 
     def __init__(
         self,
@@ -82,8 +81,7 @@ class Sidecar:
         *,
         holds_rows: HoldsRows = lambda *_: False,
         spool: Spool | None = None,
-        sinks: Collection[str] = (),
-        unreadable: Mapping[str, str] | None = None,
+        sinks: Mapping[str, str] | None = None,
     ) -> None:
         check_listening("control", config.control.listen, config.control.tls, has_token=bool(read_token("control", config.control)))
         storage.log_folder(config.log.uri)
@@ -98,8 +96,7 @@ class Sidecar:
         self.requests = QueuedRequests()
         self.tally = MetricsTally()
         self.clock = MonotonicClock()
-        self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks
-        self._unreadable = unreadable or {}
+        self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks or {}
         self._verifications: TermVerifications | None = None
         self._parts = ExitStack()
         self._checks: list[Callable[[], object]] = []
@@ -181,7 +178,6 @@ class Sidecar:
             slow_reads=partial(slow_reads, self.config.source, max_s=SLOW_READS_S),
             spool=self._spool,
             verifications=lambda: self._verifications,
-            unreadable=self._unreadable,
         )
 
     def run(self) -> None:

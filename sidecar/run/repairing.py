@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 from msgspec import structs
 
 from sidecar.control.dump_scope import resolve, start_dump
 from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S, Served
-from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.control.verifying import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
@@ -108,11 +107,6 @@ class Repair:
     def _numbered(self, found: Iterable[tuple[str, dict[TableName, Keys]]]) -> Iterator[KeyDump]:
         for number, (sink, keys) in enumerate(found):
             yield KeyDump(derived_id(self._id, str(number)), sink, keys, self.asker)
-
-
-def derived_id(operation_id: str, what: str) -> str:
-    """The id of an operation that follows another one."""
-    return sha256(f"{operation_id}/{what}".encode()).hexdigest()[:DUMP_ID_LENGTH]
 
 
 def follow_up(request: VerifyRequest, report: VerifyReport, *, asked_ms: int) -> VerifyRequest:

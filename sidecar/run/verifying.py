@@ -33,7 +33,7 @@ from sidecar.log.verification import (
     VerifyReport,
     VerifyRequest,
 )
-from sidecar.log.verification_files import read_differences, read_repair, read_report, read_request, remove_others
+from sidecar.log.verification_files import read_differences, read_repair, read_report, read_request, read_waiting, remove_others
 from sidecar.ports import OperationHistory
 from sidecar.process.background import Background
 from sidecar.run.logs import say
@@ -41,6 +41,8 @@ from sidecar.run.news import NewsLine
 from sidecar.run.repairing import KeyDump, Repair, follow_up
 
 FOLLOW_S, PROGRESS_S = 1.0, 10.0
+DUMP_STARTS_S = 60.0
+"""After the verification that is to follow it was asked for."""
 WAITING_MAX = 20
 """Verifications that run or wait: one runs at a time."""
 KEPT_MAX = 100
@@ -87,7 +89,7 @@ class TermVerifications:
         for entry in found:
             if entry.state in OVER:
                 self._take_over_repair(entry)
-            elif read_request(self._log, entry.id) is None:
+            elif read_request(self._log, entry.id) is None and read_waiting(self._log, entry.id) is None:
                 self._ended(entry, DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
             else:
                 self._running[entry.id] = entry
@@ -117,8 +119,9 @@ class TermVerifications:
                 self._history.record(entry)
                 self._running[request.id], self._last = entry, request.id
                 self._remove_old()
+            name = files.waiting_name(request.id) if request.after_dump else files.request_name(request.id)
             with storage_errors(self._log):
-                storage.write_atomically(self._log, files.request_name(request.id), request.to_json())
+                storage.write_atomically(self._log, name, request.to_json())
 
     def stop(self, operation_id: str, asker: Asker) -> None:
         with self._lock:
@@ -129,12 +132,14 @@ class TermVerifications:
                 storage.write_atomically(self._log, files.stop_name(operation_id), b"")
             self._running[operation_id] = entry.commanded("stop", asker, self._wall_ms())
             self._history.record(self._running[operation_id])
+        if read_waiting(self._log, operation_id) is not None:
+            self._end_waiting(operation_id, "before it began")
 
     def last_id(self) -> str | None:
         return self._last
 
     def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
-        request = read_request(self._log, operation_id)
+        request = read_request(self._log, operation_id) or read_waiting(self._log, operation_id)
         return None if request is None else (request, read_report(self._log, operation_id), read_repair(self._log, operation_id))
 
     def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
@@ -163,8 +168,30 @@ class TermVerifications:
                 continue
             if report is not None:
                 self._heard(operation_id, report)
+            else:
+                self._await_dump(operation_id)
         for operation_id, repair in list(self._repairs.items()):
             self._repair(operation_id, repair)
+
+    def _await_dump(self, operation_id: str) -> None:
+        """One that is to begin after a dump. A dump that has failed may be resumed."""
+        request = read_waiting(self._log, operation_id)
+        if request is None:
+            return
+        dump = self._history.find(request.after_dump)
+        if dump is not None and dump.state is DumpState.FINISHED:
+            with storage_errors(self._log):
+                storage.write_atomically(self._log, files.request_name(operation_id), request.to_json())
+                storage.remove(self._log, [files.waiting_name(operation_id)])
+        elif dump is not None and dump.state is DumpState.STOPPED:
+            self._end_waiting(operation_id, f"its dump {request.after_dump} was stopped")
+        elif dump is None and self._wall_ms() - request.asked_ms > DUMP_STARTS_S * 1000:
+            self._end_waiting(operation_id, f"its dump {request.after_dump} was not started")
+
+    def _end_waiting(self, operation_id: str, why: str) -> None:
+        with storage_errors(self._log):
+            storage.remove(self._log, [files.waiting_name(operation_id)])
+        self._end(operation_id, DumpState.STOPPED, why)
 
     def _take_over_repair(self, entry: HistoryEntry) -> None:
         """One that an earlier term has not ended."""

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from sidecar.cli import verify_command
 from sidecar.cli.dump_commands import register
+from sidecar.control.verifying import derived_id
 from sidecar.core.messages import StartDump
 from sidecar.core.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
@@ -30,7 +31,7 @@ from sidecar.log.verification import (
     differences_name,
     report_name,
 )
-from sidecar.log.verification_files import read_request, request_ids
+from sidecar.log.verification_files import read_request, read_waiting, request_ids
 from sidecar.run import repairing
 from sidecar.run.repairing import KeyDump, start_key_dump
 from sidecar.run.verifying import TermVerifications
@@ -54,7 +55,7 @@ class Service:
         self.log, self.owner = open_folder(str(folder)), owner
         self.made = TermVerifications(self.log, owner.history, lambda: 1000, start_dump=self.start, idle=lambda: True, told=lambda _: None)
         self.worker: Worker = lambda operation_id: VerifyReport(operation_id, CheckState.EQUAL, 1, 2)
-        self.served = owner.served(sinks=tuple(SINKS), unreadable=SINKS, verifications=lambda: self.made)
+        self.served = owner.served(sinks=SINKS, verifications=lambda: self.made)
         self.serving = Serving(self.served)
         self.ends = DumpState.FINISHED
 
@@ -79,9 +80,12 @@ class Service:
         storage.write_atomically(self.log, report_name(report.id), report.to_json())
 
     def run(self, *arguments: str) -> Result:
+        return self.run_command("dumpverify", *arguments)
+
+    def run_command(self, command: str, *arguments: str) -> Result:
         app = typer.Typer()
         register(app)
-        return CliRunner().invoke(app, ["dumpverify", "-c", "cf", *arguments], env={"TICDC_DUMP_ADDR": self.serving.address})
+        return CliRunner().invoke(app, [command, "-c", "cf", *arguments], env={"TICDC_DUMP_ADDR": self.serving.address})
 
     def asked(self, *arguments: str) -> dict[str, Any]:
         """The last object that was printed."""
@@ -166,6 +170,35 @@ def test_a_repair_whose_dump_has_failed_says_so(service: Service) -> None:
     done = service.run("--repair")
     assert done.exit_code == 3
     assert "is failed: the source is away" in done.output
+
+
+def test_an_exact_dump_is_followed_by_a_verification_that_repairs(service: Service) -> None:
+    done = service.run_command("dumpstart", "--tables", "shop.orders", "--exact", "--json")
+    assert done.exit_code == 0, done.output
+    dump_id = json.loads(done.stdout)["dump_id"]
+    found = service.asked("--id", "last", "--detach")
+    assert (found["id"], found["state"]) == (derived_id(dump_id, "exact"), "waiting")
+    assert found["waiting_for"].startswith(f"dump {dump_id}")
+    request = read_waiting(service.log, found["id"])
+    assert request is not None
+    assert (request.after_dump, request.sinks, request.repair) == (dump_id, ("copy", "lake"), True)
+    assert [table.name for table in request.tables] == [ORDERS]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--keys", "shop.orders:[1]"], "an exact dump is of whole tables"),
+        (["--where", "shop.orders:amount > 5"], "an exact dump is of whole tables"),
+        (["--sink", "shown"], "sink shown cannot be read back"),
+    ],
+)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["started", "dry"])
+def test_a_dump_that_cannot_be_exact_is_refused(service: Service, arguments: list[str], says: str, dry: list[str]) -> None:
+    done = service.run_command("dumpstart", "--exact", *arguments, *dry)
+    assert (done.exit_code, says in " ".join(done.output.split())) == (3, True), done.output
+    assert not service.owner.carried_out
+    assert service.made.last_id() is None
 
 
 def test_what_could_not_be_compared_is_not_equal(service: Service) -> None:

@@ -159,7 +159,7 @@ def test_a_restart_is_one_new_dump_however_often_it_is_asked_for(owner: Owner, c
 
 
 def test_a_dump_for_a_sink_that_is_not_there_is_refused_with_the_names_of_those_that_are(owner: Owner) -> None:
-    calls = Calls(owner.served(sinks=("lake", "search")))
+    calls = Calls(owner.served(sinks={"lake": "", "search": ""}))
     told = calls.refused("Start", start(sinks=["lake", "laek"]))
     assert "no sink is called laek: the sinks are lake, search" in told
     preview = calls.ok("Preview", start(sinks=["laek"]))
@@ -169,7 +169,7 @@ def test_a_dump_for_a_sink_that_is_not_there_is_refused_with_the_names_of_those_
 
 
 def test_a_restart_is_for_the_same_sinks_and_refused_where_one_is_there_no_more(owner: Owner) -> None:
-    lake, other = Calls(owner.served(sinks=("lake",))), Calls(owner.served(sinks=("other",)))
+    lake, other = Calls(owner.served(sinks={"lake": ""})), Calls(owner.served(sinks={"other": ""}))
     lake.ok("Start", start(sinks=["lake"]))
     restart = pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND)
     assert "no sink is called lake" in other.refused("Restart", restart)

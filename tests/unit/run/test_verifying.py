@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
+from sidecar.control.verifying import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import Seq, TableName
 from sidecar.core.progress import DumpState
@@ -29,9 +30,9 @@ from sidecar.log.verification import (
     request_name,
     stop_name,
 )
-from sidecar.log.verification_files import read_request, request_ids
+from sidecar.log.verification_files import read_request, read_waiting, request_ids
 from sidecar.run.news import NewsLine
-from sidecar.run.repairing import KeyDump, derived_id
+from sidecar.run.repairing import KeyDump
 from sidecar.run.verifying import KEPT_MAX, WAITING_MAX, TermVerifications
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")
@@ -283,3 +284,50 @@ def test_what_passes_is_tried_again(term: Term) -> None:
     assert repair_of(term).waiting_for == "the request was not answered"
     term.made.follow()
     assert len(term.dumps) == 1
+
+
+# ---- after a dump -----------------------------------------------------------------------------------------------------
+
+AFTER = structs.replace(TO_REPAIR, id="d" * 16, after_dump="e" * 16, asked_ms=1000)
+DUMP = KeyDump(AFTER.after_dump, "copy", {}, ALICE)
+
+
+def test_one_that_follows_a_dump_is_asked_of_the_worker_when_that_has_finished(term: Term, tmp_path: Path) -> None:
+    term.made.start(AFTER, ALICE)
+    for state in (DumpState.RUNNING, DumpState.PAUSED, DumpState.FAILED, DumpState.RUNNING):
+        term.ended(DUMP, state)
+        term.made.follow()
+        assert read_request(term.log, AFTER.id) is None, state
+    assert term.made.find(AFTER.id) == (AFTER, None, None)
+    following = Term(tmp_path, term.history)
+    following.made.begin()
+    following.made.close()
+    assert term.history.find(AFTER.id) is not None
+    following.ended(DUMP, DumpState.FINISHED)
+    following.made.follow()
+    assert read_request(term.log, AFTER.id) == AFTER
+    assert read_waiting(term.log, AFTER.id) is None
+    following.report(AFTER.id, CheckState.EQUAL)
+    assert term.history.entries()[-1].result == "equal"
+
+
+@pytest.mark.parametrize(("state", "why"), [(DumpState.STOPPED, "was stopped"), (None, "was not started")])
+def test_one_whose_dump_does_not_come_ends(term: Term, state: DumpState | None, why: str) -> None:
+    term.made.start(AFTER, ALICE)
+    term.made.follow()
+    if state is not None:
+        term.ended(DUMP, state)
+    term.now_ms += 61_000
+    term.made.follow()
+    entry = term.history.find(AFTER.id)
+    assert entry is not None
+    assert (entry.state, entry.result) == (DumpState.STOPPED, f"its dump {AFTER.after_dump} {why}")
+    assert read_waiting(term.log, AFTER.id) is None
+
+
+def test_an_operator_ends_one_that_waits_for_its_dump(term: Term) -> None:
+    term.made.start(AFTER, ALICE)
+    term.made.stop(AFTER.id, ALICE)
+    entry = term.history.find(AFTER.id)
+    assert entry is not None
+    assert entry.state is DumpState.STOPPED
