@@ -110,6 +110,7 @@ TESTED_THROUGH = {
     "sidecar.adapters.tidb.ddl_jobs": "tests/unit/adapters/test_tidb_snapshot.py",
     "sidecar.adapters.tidb.indexes": "tests/integration/test_tidb_schema.py",
     "sidecar.adapters.tidb.snapshot": "tests/unit/adapters/test_tidb_snapshot.py",
+    "sidecar.control.preview": "tests/unit/control/test_service.py",
     "sidecar.core.dump_run": "tests/unit/core/test_dump.py",
     "sidecar.feeds.kv.checks": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.make": "tests/unit/feeds/test_kv_make.py",
@@ -153,10 +154,6 @@ TESTED_THROUGH = {
     "spark_merge.sinks.kafka.rows": "tests/integration/test_kafka_sink.py",
     "spark_merge.sinks.iceberg.fold": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.merge_writer": "tests/contract/test_iceberg_merge.py",
-    "spark_merge.verify.compare": "tests/unit/verify/test_table_check.py",
-    "spark_merge.verify.digest": "tests/unit/verify/test_table_check.py",
-    "spark_merge.verify.look": "tests/unit/verify/test_table_check.py",
-    "spark_merge.verify.moving": "tests/unit/verify/test_table_check.py",
     "spark_merge.verify.source": "tests/unit/verify/test_table_check.py",
 }
 """Parts of a module that only that module uses, each with the test of the module that goes through it: one step, no more."""

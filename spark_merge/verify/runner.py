@@ -213,15 +213,15 @@ class _Verification:
         copied = msgspec.structs.replace(table, columns=dict(table.columns), examples=list(table.examples))
         with self._lock:
             self._report.tables[number] = copied
-            now_s = time.monotonic()
-            if now_s - self._written_s >= self._settings.write_every_s:
-                self._written_s = now_s
-                self._report.needs_from = min(self._needed.values(), default=None)
-                self._write()
+            if time.monotonic() - self._written_s >= self._settings.write_every_s:
+                self._write_progress()
 
     def _needs(self, number: int, after: Seq) -> None:
+        """Told at once where the report does not cover it: the first piece of work may take longer than segments are kept."""
         with self._lock:
             self._needed[number] = Seq(after + 1)
+            if self._report.needs_from is None or after + 1 < self._report.needs_from:
+                self._write_progress()
 
     def _gate(self, worked_s: float) -> None:
         """After so much work. Raises Ending and Stopped."""
@@ -240,6 +240,11 @@ class _Verification:
                 raise Stopped
 
     # ---- files -------------------------------------------------------------------------------------------------------
+
+    def _write_progress(self) -> None:
+        self._written_s = time.monotonic()
+        self._report.needs_from = min(self._needed.values(), default=None)
+        self._write()
 
     def _write(self) -> None:
         with storage_errors(self._log):

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from sidecar.core.model import Change, CommitTs, Seq, TableName, TableSchema
+from sidecar.core.model import Change, Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
@@ -74,8 +74,11 @@ class World:
         return (f"k{number // 2}", str(number % 2))
 
     def _put(self, key: Image) -> None:
+        self.put(key, self.rng.choice([None, "", "x", f"v{self.ts + 1}"]))
+
+    def put(self, key: Image, v: str | None) -> None:
         self.ts += 1
-        old, new = self.rows.get(key), (*key, self.rng.choice([None, "", "x", f"v{self.ts}"]))
+        old, new = self.rows.get(key), (*key, v)
         self.rows[key] = new
         self.waiting.append(change_of(TABLE, CommitTs(self.ts), "INSERT" if old is None else "UPDATE", new=new, old=old))
         self._changed(key)
@@ -97,6 +100,12 @@ class World:
         return self.rows if ts is None else next((rows for since, rows in reversed(self.states) if since <= ts), {})
 
     # ---- the log and the sinks ---------------------------------------------------------------------------------------
+
+    def alter(self) -> None:
+        """A segment with all that has committed, of a table that has a column more by then."""
+        column = Column(f"c{self.seq}", "int")
+        self.schemas = self.log.write_schemas({TABLE: replace(SCHEMA, columns=(*COLUMNS, column))})
+        self.append()
 
     def append(self) -> None:
         """A segment with all that has committed."""
@@ -156,7 +165,7 @@ class WorldPart:
 
     def __call__(self) -> Iterator[RowsRead]:
         self.world.live()
-        found = [row for key, row in self.world.at(self.ts).items() if self.wanted(key)]
+        found = [row for row in self.world.at(self.ts).values() if self.wanted(row)]
         rows = pa.table({column.name: pa.array([row[n] for row in found], pa.string()) for n, column in enumerate(COLUMNS)})
         yield RowsRead(rows if self.form is None else self.form(rows))
 
@@ -182,13 +191,13 @@ class WorldSource:
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> WorldPart:  # there is one
         wanted = set(zip(*(column.to_pylist() for column in keys.columns), strict=True))
-        return WorldPart(self.world, lambda key: key in wanted and _meets(where, key), form)
+        return WorldPart(self.world, lambda row: row[:2] in wanted and _meets(where, row), form)
 
 
-def _is_of_part(number: int, key: Image, *, where: str) -> bool:
-    return crc32(repr(key).encode()) % 3 == number and _meets(where, key)
+def _is_of_part(number: int, row: Image, *, where: str) -> bool:
+    return crc32(repr(row[:2]).encode()) % 3 == number and _meets(where, row)
 
 
-def _meets(where: str, key: Image) -> bool:
-    """`where`: empty, or `part = '…'`."""
-    return not where or where == f"part = '{key[1]}'"
+def _meets(where: str, row: Image) -> bool:
+    """`where`: empty, or `part = '…'`, or `v = '…'`."""
+    return where in ("", f"part = '{row[1]}'", f"v = '{row[2]}'")

@@ -263,6 +263,19 @@ def test_what_every_sink_has_accepted_is_retained_away_but_the_last(tmp_path: Pa
     assert kept == list(range(kept[0], 7))
 
 
+def test_what_a_verification_is_still_to_read_is_not_retained_away(tmp_path: Path) -> None:
+    life = Life(tmp_path / "log", Election())
+    life.begin()
+    life.run(steps=8, each=writes(life))
+    life.term.kept_from = lambda: Seq(2)
+    life.deliveries.report(5, epoch=life.term.epoch)
+    life.run(steps=2, each=writes(life))
+    assert life.manifests()[0].seq == 2
+    life.term.kept_from = lambda: None
+    life.run(steps=2, each=writes(life))
+    assert life.manifests()[0].seq == 5
+
+
 def writes(life: Life, *values: str) -> Callable[[int], None]:
     """Rows in each step, in a segment of their own."""
 

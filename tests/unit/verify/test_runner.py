@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Event
-from time import sleep
+from time import monotonic, sleep
 from typing import TypeVar
 
 import pytest
@@ -104,9 +104,11 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
             return super().run(work, rows=rows)
 
     late = replace(settings, batch_s=lambda: 9.0, runner=Slow(), wait=slept)
+    began_s = monotonic()
     assert Verifications(late).carry_out(request, Event()).state is CheckState.EQUAL, "a sink that is always late does not stop it"
     paused_s = sum(one for one in pauses if one == WAIT_S)
     assert paused_s >= 3 * PAUSE_MAX * 0.2 - WAIT_S, "the sink, the source, the buckets"
+    assert paused_s <= PAUSE_MAX * (monotonic() - began_s) + 20 * WAIT_S, "no longer than the work, of fewer than 20 pieces"
     pauses.clear()
     quick = replace(late, batch_s=lambda: 0.1)
     assert Verifications(quick).carry_out(asked(world, "mine", operation_id="v2"), Event()).state is CheckState.EQUAL
@@ -136,3 +138,21 @@ def test_the_report_says_which_segments_are_still_to_be_read(world: World) -> No
     assert end.needs_from is None, "they may be removed again"
     assert needed == sorted(needed)
     assert accepted < needed[0] <= needed[-1] <= world.seq
+
+
+def test_what_is_to_be_read_is_told_before_the_first_piece_of_work(world: World) -> None:
+    """Which may take hours: until then nothing else is told."""
+    told: list[int | None] = []
+
+    class Looking(InOrder):
+        def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
+            report = verifications.report("v1")
+            assert report is not None
+            told.append(report.needs_from)
+            return super().run(work, rows=rows)
+
+    settings = settings_of(world, mine=f"sqlite:///{world.folder}/out.db")
+    verifications = Verifications(replace(settings, runner=Looking(), write_every_s=600))
+    first = world.seq
+    assert verifications.carry_out(asked(world, "mine"), Event()).state is CheckState.EQUAL
+    assert told[0] == first

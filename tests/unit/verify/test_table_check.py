@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from sidecar.errors import SinkError
 from sidecar.log.verification import AskedTable, CheckState
 from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
+from spark_merge.verify import table_check
 from spark_merge.verify.table_check import TableCheck
 from tests.support.verified import TABLE, World
 
 
-def check_of(world: World, uri: str, *, where: str = "", sample: float = 1.0) -> TableCheck:
+def check_of(world: World, uri: str, *, where: str = "", sample: float = 1.0, **context: object) -> TableCheck:
     sink = open_sink(uri, log_id="log-1")
     table = AskedTable(TABLE.schema, TABLE.table, where)
-    return TableCheck(world.context(), "mine", sink, table, "one", sample)  # type: ignore[arg-type]  # it can be read
+    return TableCheck(world.context(**context), "mine", sink, table, "one", sample)  # type: ignore[arg-type]  # it can be read
 
 
 def world_of(tmp_path: Path, seed: int, uri: str, *, snapshots: bool) -> World:
@@ -52,6 +55,14 @@ class Sqlite:
                     db.execute('UPDATE "s.t" SET v = ? WHERE id = ? AND part = ?', (other, *key))
                     found[key] = "different"
             return found
+
+    def put(self, key: Image, v: str | None) -> None:
+        with closing(sqlite3.connect(self.path)) as db, db:
+            db.execute('INSERT OR REPLACE INTO "s.t" (id, part, v) VALUES (?, ?, ?)', (*key, v))
+
+    def delete(self, key: Image) -> None:
+        with closing(sqlite3.connect(self.path)) as db, db:
+            db.execute('DELETE FROM "s.t" WHERE id = ? AND part = ?', key)
 
 
 OUTPUTS = ["sqlite:///{}/out.db", "file://{}/out?format=parquet", "file://{}/out?format=jsonl"]
@@ -103,3 +114,131 @@ def test_of_a_part_of_the_rows_no_extra_ones_are_reported(tmp_path: Path, where:
         assert all(key[1] == "1" for key in found if where)
         named += len(found)
     assert named > 2
+
+
+# ---- one step at a time: nothing happens but what the test says ------------------------------------------------------
+
+
+class Steps:
+    """What happens at each call, one after another; nothing after the last."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.left = list(steps)
+
+    def __call__(self, _: float) -> None:
+        if self.left:
+            self.left.pop(0)()
+
+
+class Still:
+    """A world in which the row `key` is everywhere. `check`: the gate is called when the sink has been read, and later."""
+
+    def __init__(self, folder: Path, *, snapshots: bool = True) -> None:
+        self.uri = f"sqlite:///{folder}/out.db"
+        self.output = Sqlite(folder / "out.db")
+        self.world = world_of(folder, 1, self.uri, snapshots=snapshots)
+        self.world.live = lambda _=0: None  # type: ignore[method-assign]  # it lives by the test's steps
+        self.key = self.world.key(1)
+        self.change("x")
+        self.world.deliver()
+
+    def change(self, v: str) -> None:
+        self.world.put(self.key, v)
+        self.world.append()
+
+    def check(self, *, gate: Callable[[float], None], wait: Callable[[float], None], where: str = "") -> TableCheck:
+        return check_of(self.world, self.uri, where=where, gate=gate, wait=wait)
+
+
+@pytest.fixture
+def still(tmp_path: Path) -> Still:
+    return Still(tmp_path)
+
+
+def test_a_key_that_differs_at_one_look_alone_is_no_difference(still: Still) -> None:
+    """It changes while it is first looked at, which says nothing; then the sink does not have it; then it has."""
+
+    def deliver_without() -> None:
+        still.world.deliver()
+        still.output.delete(still.key)
+
+    still.output.delete(still.key)
+    check = still.check(gate=Steps(lambda: still.change("y")), wait=Steps(deliver_without, lambda: still.output.put(still.key, "y")))
+    report = check.run()
+    assert (report.state, report.differences, report.moving) == (CheckState.EQUAL, 0, 0)
+
+
+def test_a_key_that_changes_at_each_look_is_moving_and_no_difference(still: Still) -> None:
+    values = iter(range(1000))
+    report = still.check(gate=lambda worked_s: still.change(str(next(values))), wait=still.world.wait).run()
+    assert (report.state, report.differences, report.moving) == (CheckState.EQUAL, 0, 1)
+
+
+def test_without_snapshots_the_log_is_followed_to_the_moment_of_the_read_at_the_first_look(tmp_path: Path) -> None:
+    """The source's row is newer than the log when it is read. So what is found says nothing, and neither does one later look."""
+    still = Still(tmp_path, snapshots=False)
+
+    def deliver_without() -> None:
+        still.world.deliver()
+        still.output.delete(still.key)
+
+    wait = Steps(still.world.append, deliver_without, lambda: still.output.put(still.key, "y"))
+    report = still.check(gate=Steps(lambda: still.world.put(still.key, "y")), wait=wait).run()
+    assert (report.state, report.differences, report.moving) == (CheckState.EQUAL, 0, 0)
+    assert not wait.left
+
+
+def test_without_snapshots_the_log_is_followed_to_the_moment_of_the_read_at_each_look(tmp_path: Path) -> None:
+    still, values = Still(tmp_path, snapshots=False), iter(range(1000))
+    check = still.check(gate=lambda worked_s: still.world.put(still.key, str(next(values))) if worked_s else None, wait=still.world.wait)
+    report = check.run()
+    assert (report.state, report.differences, report.moving) == (CheckState.EQUAL, 0, 1)
+
+
+def test_the_second_look_waits_for_a_sink_that_is_behind(still: Still) -> None:
+    """However long it takes: looks at the position of the first one would say the same again."""
+    wait = Steps(*[lambda: None] * 50, still.world.deliver)
+    report = still.check(gate=Steps(lambda: still.change("y")), wait=wait).run()
+    assert (report.state, report.differences, report.moving) == (CheckState.EQUAL, 0, 0)
+    assert not wait.left
+
+
+def test_a_sink_that_does_not_come_to_where_the_first_look_was_is_told(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_check, "SINK_WAIT_S", -1.0)
+    with pytest.raises(SinkError, match=r"sink mine has not reached \d+ within -1 s, so s\.t cannot be compared"):
+        still.check(gate=Steps(*[lambda: still.change("y")] * 9), wait=lambda _: None).run()
+
+
+def test_a_table_that_ddls_change_again_and_again_is_not_compared(still: Still) -> None:
+    report = still.check(gate=lambda _: still.world.alter(), wait=lambda _: None).run()
+    assert (report.state, report.why) == (CheckState.SKIPPED, "DDLs change the table again and again")
+
+
+def test_a_row_that_comes_to_be_outside_of_the_predicate_is_no_extra_one(still: Still) -> None:
+    """It differs at first. At the second look the source's row does not meet the predicate, and the sink's is right."""
+    still.output.put(still.key, "spoilt")
+
+    def leave() -> None:
+        still.change("y")
+        still.world.deliver()
+
+    gate = Steps(*[lambda: None] * 3, leave)  # when the buckets are compared
+    report = still.check(gate=gate, wait=still.world.wait, where="v = 'x'").run()
+    assert (report.state, report.differences, report.moving) == (CheckState.EQUAL, 0, 0)
+    assert not gate.left
+
+
+@pytest.mark.parametrize("where", ["", "v = 'x'"])
+def test_beyond_the_keys_that_are_looked_at_again_a_difference_counts_at_once(
+    still: Still, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(table_check, "LOOKED_KEYS_MAX", 0)
+    extra = next(key for number in range(still.world.keys) if (key := still.world.key(number)) not in still.world.rows)
+    still.output.delete(still.key)
+    still.output.put(extra, "x")
+    check = still.check(gate=Steps(), wait=still.world.wait, where=where)
+    report = check.run()
+    assert (report.state, report.missing, report.extra, report.different) == (CheckState.DIFFERENT, 1, 0 if where else 1, 0)
+    found = [(one.kind, one.key) for one in check.all_differences()]
+    assert found == [("missing", still.key), *([] if where else [("extra", extra)])]
+    assert report.unlooked == len(found)

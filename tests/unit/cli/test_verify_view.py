@@ -1,0 +1,149 @@
+"""What people see of a verification: how far it is, what differs, and what was not compared."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.cli.verify_view import EXAMPLES_SHOWN, TABLES_SHOWN, VALUE_CHARS_MAX, is_over, look, plain_line, report_view
+from tests.unit.cli.test_dump_view import shown
+from ticdc_dump.v1 import control_pb2 as pb
+
+TSO = 470000000000000000
+
+
+def table(name: str, state: pb.CheckState.ValueType, **given: object) -> pb.CheckedTable:
+    return pb.CheckedTable(sink="copy", schema="shop", table=name, state=state, **given)  # type: ignore[arg-type]  # fields by name
+
+
+def verification(*tables: pb.CheckedTable, state: pb.CheckState.ValueType, **given: object) -> pb.Verification:
+    known: dict[str, object] = {"id": "a" * 16, "sample": 1.0}
+    return pb.Verification(state=state, tables=tables, **(known | given))  # type: ignore[arg-type]  # fields by name
+
+
+def picture(found: pb.Verification) -> str:
+    return shown(report_view(found), width=240)
+
+
+def line_of(text: str, name: str) -> list[str]:
+    return next(line for line in text.splitlines() if f"shop.{name}" in line).split()
+
+
+RUNNING = verification(
+    table("orders", pb.CHECK_STATE_RUNNING, rows=1500, parts=8, parts_done=6, seconds=3.0, moving=4),
+    table("item", pb.CHECK_STATE_WAITING, rows_estimated=70_000),
+    table("done", pb.CHECK_STATE_EQUAL, rows=2, equal=2, seconds=0.5, high_tso=TSO),
+    state=pb.CHECK_STATE_RUNNING,
+)
+
+
+def test_one_that_runs_shows_how_far_each_table_is() -> None:
+    text = picture(RUNNING)
+    assert line_of(text, "orders")[:9] == ["copy", "shop.orders", "running", "75%", "1,500", "0", "0", "0", "4"]
+    assert line_of(text, "item")[:4] == ["copy", "shop.item", "waiting", "70,000"]
+    assert line_of(text, "done")[2:9] == ["equal", "2", "0", "0", "0", "0", "4"]
+    assert "keys changed" not in text, "they are looked at again"
+    assert plain_line(RUNNING) == f"verification {'a' * 16} running  1/3 tables  1,502 rows  orders in copy: 75%"
+    assert not is_over(RUNNING)
+
+
+def test_one_that_waits_says_for_what() -> None:
+    found = verification(state=pb.CHECK_STATE_WAITING, waiting_for="the merge worker, which has not begun with it")
+    for text in (picture(found), plain_line(found)):
+        assert "waiting" in text
+        assert "the merge worker, which has not begun with it" in text
+    assert not is_over(found)
+
+
+def test_without_any_there_is_nothing_else_to_see() -> None:
+    assert picture(pb.Verification()).split() == ["state", "there", "is", "no", "verification"]
+
+
+DIFFERENT = table(
+    "orders", pb.CHECK_STATE_DIFFERENT, rows=9, missing=1, extra=1, different=30, high_tso=TSO,
+    columns=[pb.ColumnDifferences(column="amount", rows=1200)],
+    examples=[
+        pb.RowDifference(kind="missing", key=["1", "x y"]),
+        pb.RowDifference(
+            kind="different",
+            key=["k" * 500],
+            cells=[
+                pb.CellDifference(column="amount", sink=""),
+                pb.CellDifference(column="note", source="[bold]n" * 100, sink="7"),
+                pb.CellDifference(column="gone", source="'"),
+            ],
+        ),
+        *[pb.RowDifference(kind="extra", key=[f"more-{number}"]) for number in range(20)],
+    ],
+)  # fmt: skip
+
+
+def test_differences_are_shown_value_by_value_with_nulls_and_the_beginnings_of_long_ones() -> None:
+    text = picture(verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT))
+    joined = " ".join(text.split())
+    assert line_of(text, "orders")[2:8] == ["different", "9", "1", "1", "30", "0"]
+    assert "differing columns: amount (1,200 rows)" in joined
+    assert "missing (1, x y)" in joined
+    assert "amount: source NULL, sink ''; note: source '[bold]n" in joined, "an empty text is no NULL, and no text is markup"
+    assert 'gone: source "\'", sink NULL' in joined
+    assert f"different ({'k' * VALUE_CHARS_MAX}…)" in joined
+    assert f"extra (more-{EXAMPLES_SHOWN - 3})" in joined
+    assert f"more-{EXAMPLES_SHOWN - 2}" not in joined
+    assert f"and {32 - EXAMPLES_SHOWN} more: dumpverify --id {'a' * 16} --differences" in joined
+
+
+def test_a_line_counts_the_differences_and_one_that_is_over_is_so() -> None:
+    found = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT)
+    assert plain_line(found) == f"verification {'a' * 16} different  1/1 tables  9 rows  32 differences"
+    assert is_over(found)
+    assert [is_over(verification(state=state)) for state in (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)] == [
+        True, True, True,
+    ]  # fmt: skip
+
+
+def test_of_many_tables_the_worst_are_shown_first_and_the_rest_counted() -> None:
+    equal = [table(f"t{number:03d}", pb.CHECK_STATE_EQUAL) for number in range(TABLES_SHOWN + 5)]
+    others = [table("failed", pb.CHECK_STATE_FAILED), table("skipped", pb.CHECK_STATE_SKIPPED), table("orders", pb.CHECK_STATE_DIFFERENT)]
+    text = picture(verification(*equal, *others, state=pb.CHECK_STATE_DIFFERENT))
+    order = [text.index(f"shop.{name} ") for name in ("orders", "failed", "skipped", "t000", f"t{TABLES_SHOWN - 4:03d}")]
+    assert order == sorted(order)
+    assert f"t{TABLES_SHOWN - 3:03d}" not in text
+    assert "and 8 tables more: --json has all" in text
+
+
+def test_what_was_not_compared_has_its_reason() -> None:
+    why = "the server is away: " + "no route to host, " * 20
+    found = verification(
+        table("orders", pb.CHECK_STATE_FAILED, why=why),
+        state=pb.CHECK_STATE_FAILED,
+        left_out=[pb.LeftOutSink(sink="lake", why="it keeps nothing")],
+        sample=0.01,
+    )
+    text = " ".join(picture(found).split())
+    assert f"shop.orders in copy: {why.strip()}" in text
+    assert "left out lake: it keeps nothing" in text
+    assert "0.01 of each table; extra rows were not looked for" in text
+
+
+@pytest.mark.parametrize(("partial", "extra"), [(True, "-"), (False, "0")])
+def test_extra_rows_that_were_not_looked_for_are_no_zero(partial: bool, extra: str) -> None:
+    text = picture(verification(table("orders", pb.CHECK_STATE_EQUAL, rows=3, partial=partial), state=pb.CHECK_STATE_EQUAL))
+    assert line_of(text, "orders")[3:7] == ["3", "0", extra, "0"]
+
+
+def test_what_is_less_sure_is_told() -> None:
+    found = table("orders", pb.CHECK_STATE_DIFFERENT, missing=200_000, unlooked=100_000, moving=3)
+    text = " ".join(picture(verification(found, state=pb.CHECK_STATE_DIFFERENT)).split())
+    assert "100,000 of these were seen once only: there are too many to look at each again" in text
+    assert "shop.orders in copy: 3 keys changed each time that they were looked at" in text
+
+
+def test_a_watch_tells_again_what_has_another_state() -> None:
+    seen = look(RUNNING)
+    other = pb.Verification()
+    other.CopyFrom(RUNNING)
+    other.tables[0].rows += 1
+    assert look(other).kind == seen.kind
+    other.tables[0].state = pb.CHECK_STATE_EQUAL
+    assert look(other).kind != seen.kind
+    assert seen.line() == plain_line(RUNNING)
+    assert shown(seen.picture(), width=240) == picture(RUNNING)

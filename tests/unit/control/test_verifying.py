@@ -1,0 +1,130 @@
+"""What a request for a verification means, all that is against it, and what is told of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from sidecar.control.dump_scope import Scope
+from sidecar.control.verifying import EXAMPLES_TOLD_MAX, asked, expected, verification
+from sidecar.core.model import TableName
+from sidecar.errors import RefusedRequest
+from sidecar.log.verification import (
+    AskedTable,
+    CellDifference,
+    CheckState,
+    RowDifference,
+    TableReport,
+    VerifyReport,
+    VerifyRequest,
+)
+from sidecar.ports import TableEstimate
+from ticdc_dump.v1 import control_pb2 as pb
+
+ORDERS, ITEM = TableName("shop", "orders"), TableName("shop", "item")
+ID = "a" * 16
+SINKS = ("copy", "lake", "shown")
+UNREADABLE = {"copy": "", "lake": "", "shown": "it keeps nothing"}
+
+
+def scope(**given: list[str]) -> Scope:
+    return Scope([ORDERS, ITEM], where={ORDERS: "(`id` > 3)"}, **given)
+
+
+def request_of(
+    request: pb.VerifyRequest, found: Scope | None = None, *, sinks: tuple[str, ...] = SINKS, unreadable: Mapping[str, str] = UNREADABLE
+) -> VerifyRequest:
+    return asked(request, found or scope(), sinks=sinks, unreadable=unreadable, asked_ms=7)
+
+
+def test_without_names_all_sinks_that_can_be_read_are_compared_and_the_others_named() -> None:
+    assert request_of(pb.VerifyRequest(id=ID)) == VerifyRequest(
+        ID, ("copy", "lake"), (AskedTable(*ORDERS, "(`id` > 3)"), AskedTable(*ITEM)), 1.0, {"shown": "it keeps nothing"}, 7
+    )
+
+
+def test_sinks_that_are_named_are_compared_once_and_no_other_is_left_out() -> None:
+    found = request_of(pb.VerifyRequest(id=ID, sinks=["lake", "lake"], sample=0.25))
+    assert (found.sinks, found.left_out, found.sample) == (("lake",), {}, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("request_", "found", "unreadable", "says"),
+    [
+        (pb.VerifyRequest(id="short"), None, UNREADABLE, ["id 'short' is not 16 letters and digits"]),
+        (pb.VerifyRequest(id=ID, sample=1.5), None, UNREADABLE, ["a sample of 1.5 is not above 0 and at most 1"]),
+        (pb.VerifyRequest(id=ID, sample=-0.1), None, UNREADABLE, ["a sample of -0.1 is not"]),
+        (pb.VerifyRequest(id=ID, sinks=["shown"]), None, UNREADABLE, ["sink shown cannot be read back: it keeps nothing"]),
+        (pb.VerifyRequest(id=ID, sinks=["nobody"]), None, UNREADABLE, ["no sink is called nobody: the sinks are copy, lake, shown"]),
+        (pb.VerifyRequest(id=ID), None, dict.fromkeys(SINKS, "no rows"), ["no sink can be read back: copy: no rows; lake: no rows"]),
+        (pb.VerifyRequest(id=ID), scope(refusals=["orders has no key"]), UNREADABLE, ["orders has no key"]),
+        (
+            pb.VerifyRequest(id="short", sample=2, sinks=["shown", "nobody"]), scope(refusals=["orders has no key"]), UNREADABLE,
+            ["orders has no key", "no sink is called nobody", "id 'short'", "a sample of 2", "sink shown cannot be read back"],
+        ),
+    ],
+)  # fmt: skip
+def test_everything_that_is_against_it_is_told_at_once(
+    request_: pb.VerifyRequest, found: Scope | None, unreadable: Mapping[str, str], says: list[str]
+) -> None:
+    with pytest.raises(RefusedRequest) as refused:
+        request_of(request_, found, unreadable=unreadable)
+    assert [text for text in says if text not in refused.value.message] == []
+    assert refused.value.message.count(";") >= len(says) - 1
+
+
+def test_a_dry_run_needs_no_id() -> None:
+    assert request_of(pb.VerifyRequest(dry_run=True)).sinks == ("copy", "lake")
+
+
+def test_what_would_be_compared_is_told_with_the_sources_estimates() -> None:
+    request = request_of(pb.VerifyRequest(dry_run=True, sample=0.1))
+    found = expected(request, [TableEstimate(ORDERS, 1000, None, "key"), TableEstimate(ITEM, None, None, "key")])
+    told = [(one.sink, one.table, one.rows_estimated, one.partial, one.where, one.state) for one in found.tables]
+    waiting = pb.CHECK_STATE_WAITING
+    assert told == [
+        (sink, *rest)
+        for sink in ("copy", "lake")
+        for rest in (("orders", 100, True, "(`id` > 3)", waiting), ("item", 0, True, "", waiting))
+    ]
+    assert [(one.sink, one.why) for one in found.left_out] == [("shown", "it keeps nothing")]
+
+
+REQUEST = VerifyRequest(ID, ("copy",), (AskedTable(*ORDERS, "id > 3"), AskedTable(*ITEM)), 0.5, {"shown": "no rows"}, 7)
+
+
+def test_one_that_has_not_begun_waits_for_the_merge_worker() -> None:
+    found = verification(REQUEST, None)
+    assert (found.id, found.state, found.asked_ms, found.sample) == (ID, pb.CHECK_STATE_WAITING, 7, 0.5)
+    assert "merge worker" in found.waiting_for
+    assert not found.tables
+
+
+def test_a_report_is_told_as_it_is() -> None:
+    cell = CellDifference("v", None, "")
+    orders = TableReport(
+        "copy", *ORDERS, CheckState.DIFFERENT, 9, 10, 5, 1, 2, 3, 4, 6, "470000000000000000", "470000000000000001", 1.5,
+        {"v": 3, "a": 1}, [RowDifference("different", ("1", "x"), (cell,))], "", partial=True, parts=8, parts_done=7,
+    )  # fmt: skip
+    skipped = TableReport("copy", *ITEM, CheckState.SKIPPED, why="DDLs")
+    found = verification(REQUEST, VerifyReport(ID, CheckState.DIFFERENT, 8, 9, tables=[orders, skipped]))
+    assert (found.state, found.started_ms, found.ended_ms, found.waiting_for) == (pb.CHECK_STATE_DIFFERENT, 8, 9, "")
+    told = found.tables[0]
+    counts = (told.rows, told.rows_estimated, told.equal, told.missing, told.extra, told.different, told.moving, told.unlooked)
+    assert counts == (9, 10, 5, 1, 2, 3, 4, 6)
+    assert (told.low_tso, told.high_tso, told.seconds, told.parts, told.parts_done) == (470000000000000000, 470000000000000001, 1.5, 8, 7)
+    assert (told.where, told.partial, found.tables[1].where) == ("id > 3", True, "")
+    assert [(one.column, one.rows) for one in told.columns] == [("a", 1), ("v", 3)]
+    [example] = told.examples
+    assert (example.kind, example.key[:]) == ("different", ["1", "x"])
+    [shown] = example.cells
+    assert (shown.HasField("source"), shown.HasField("sink"), shown.sink) == (False, True, ""), "NULL is not an empty text"
+    assert (found.tables[1].state, found.tables[1].why) == (pb.CHECK_STATE_SKIPPED, "DDLs")
+
+
+def test_an_answer_has_a_bounded_number_of_examples() -> None:
+    examples = [RowDifference("missing", (str(number),)) for number in range(EXAMPLES_TOLD_MAX - 1)]
+    tables = [TableReport("copy", "s", f"t{number}", CheckState.DIFFERENT, examples=examples) for number in range(3)]
+    found = verification(REQUEST, VerifyReport(ID, CheckState.DIFFERENT, 8, tables=tables))
+    assert [len(table.examples) for table in found.tables] == [EXAMPLES_TOLD_MAX - 1, 1, 0]
