@@ -6,7 +6,7 @@
 - It delivers at once, while Spark still starts; only what must be Spark's waits for it (places.py).
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
-- Verifications run in a thread beside the deliveries (spark_merge/verify), and end none of them.
+- Verifications run in a thread beside the deliveries (spark_merge/verify), and end none of them, unless Spark's session is gone.
 - A sink that fails is tried again in its loop, and holds no other (loop.py). A report that cannot be written is tried again, too. On any
   other error the worker ends, and where something hangs in this process (watchdog.py): whoever minds it starts it again.
 - It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind.
@@ -87,7 +87,7 @@ class Worker:
             job = self._job()
             job.start()
             verifying = self._verifying(job)
-            self._mind(job)
+            self._mind(job, verifying)
         except Exception as error:
             with suppress(LogError, LogUnreachable, StorageFull):  # what cannot be written beside the log is still raised
                 self._report(job, STOPPED, error=_error_text(error))
@@ -111,12 +111,14 @@ class Worker:
         outputs = outputs_of(settings.sinks)
         return SparkJob(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, outputs=outputs)
 
-    def _mind(self, job: SparkJob) -> None:
+    def _mind(self, job: SparkJob, verifying: Background | None = None) -> None:
         report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S
         while not self.ending.is_set():
             job.changed.wait(LOOK_EVERY_S)
             job.changed.clear()
             job.check()
+            if verifying is not None:
+                verifying.check()
             self._notice_errors(job)
             if job.opened():
                 self._report_if_it_can_be(job)

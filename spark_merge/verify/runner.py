@@ -108,9 +108,10 @@ class Verifications:
                 told = ""
             except SparkLost:
                 raise
-            except TicdcDumpError as error:  # of the log's storage, or of a file of a verification
+            except Exception as error:  # noqa: BLE001  # of the log's storage, of a verification's file; a defect may not end deliveries
                 if str(error) != told:
-                    self._settings.notice(f"verifications do not go on, and are tried again: {error}")
+                    what = str(error) if isinstance(error, TicdcDumpError) else format_exc()
+                    self._settings.notice(f"verifications do not go on, and are tried again: {what}")
                 told = str(error)
 
     def due(self) -> Iterator[VerifyRequest]:
@@ -187,27 +188,26 @@ class _Verification:
             needs=partial(self._needs, number),
             wait=settings.wait,
         )
-        with closing(make()) as opened:
-            if not isinstance(opened, Readable):
-                return TableReport(sink, *table.name, CheckState.SKIPPED, why="its rows cannot be read back")
-            check = TableCheck(context, sink, opened, table, work, self._request.sample)
-            try:
+        check = None
+        try:
+            with closing(make()) as opened:
+                if not isinstance(opened, Readable):
+                    return TableReport(sink, *table.name, CheckState.SKIPPED, why="its rows cannot be read back")
+                check = TableCheck(context, sink, opened, table, work, self._request.sample)
                 found = check.run()
                 self._write_differences(number, check)
                 return found
-            except SparkLost as error:
-                raise Ending from error
-            except (LogUnreachable, StorageFull):
-                raise
-            except TicdcDumpError as error:
-                return msgspec.structs.replace(check.report, state=CheckState.FAILED, why=str(error))
-            except (Ending, Stopped):
-                raise
-            except Exception as error:  # noqa: BLE001  # a defect, which may not end the deliveries of this process: it is told
+        except (Ending, Stopped, SparkLost, LogUnreachable, StorageFull):
+            raise
+        except Exception as error:  # noqa: BLE001  # a defect may not end the deliveries of this process: it is told
+            why = str(error)
+            if not isinstance(error, TicdcDumpError):
                 self._settings.notice(f"verification {self._request.id} of {table.name} in {sink} met a defect: {format_exc()}")
-                return msgspec.structs.replace(check.report, state=CheckState.FAILED, why=f"a defect: {type(error).__name__}: {error}")
-            finally:
-                self._forget(f"{work}/")
+                why = f"a defect: {type(error).__name__}: {error}"
+            report = TableReport(sink, *table.name) if check is None else check.report
+            return msgspec.structs.replace(report, state=CheckState.FAILED, why=why)
+        finally:
+            self._forget(f"{work}/")
 
     def _told(self, number: int, table: TableReport) -> None:
         copied = msgspec.structs.replace(table, columns=dict(table.columns), examples=list(table.examples))

@@ -10,7 +10,7 @@ OF_MOVING = "tests/unit/verify/test_moving.py::test_keys_of_changes_and_of_due_c
 OF_COMPARE = "tests/unit/verify/test_compare.py"
 OF_RUNNER = "tests/unit/verify/test_runner.py"
 OF_TERM = "tests/unit/run/test_verifying.py"
-OF_REPAIR = "tests/integration/test_verify_service.py::test_a_repair_dumps_the_keys_to_the_sink_that_differs_and_compares_again"
+OF_REPAIR = f"{OF_TERM}::test_a_repair_dumps_the_keys_of_one_sink_after_the_other_and_compares_again"
 OF_ERAS = "tests/unit/ddl/test_eras.py"
 
 VERIFYING = [
@@ -190,6 +190,13 @@ VERIFYING = [
         f"{OF_RUNNER}::test_it_pauses_while_live_changes_are_late_and_not_for_ever",
     ),
     Mutation(
+        "nobody hears what ends the verifications",
+        "spark_merge/worker.py",
+        "                verifying.check()\n",
+        "                pass\n",
+        "tests/unit/merge/test_worker.py::test_what_ends_the_verifications_ends_the_worker",
+    ),
+    Mutation(
         "a next term forgets the verifications that run",
         "sidecar/run/verifying.py",
         "                self._running[entry.id] = entry\n",
@@ -205,17 +212,45 @@ VERIFYING = [
     ),
     Mutation(
         "a repair goes to all sinks",
-        "sidecar/cli/verify_command.py",
-        "table_rules=rules, keys=keys, sinks=[sink])",
-        "table_rules=rules, keys=keys)",
-        OF_REPAIR,
+        "sidecar/run/repairing.py",
+        "keys=keys, sinks=[dump.sink])",
+        "keys=keys)",
+        "tests/integration/test_verify_service.py::test_a_repair_dumps_the_keys_to_the_sink_that_differs_and_compares_again",
     ),
     Mutation(
         "a repair leaves extra rows",
-        "sidecar/cli/verify_command.py",
-        "        of_table.keys.append(pb.Key(values=one.row.key))\n",
-        '        of_table.keys.extend([pb.Key(values=one.row.key)] if one.row.kind != "extra" else [])\n',
+        "sidecar/run/repairing.py",
+        "        keys.setdefault(table.name, []).append(row.key)\n",
+        '        keys.setdefault(table.name, []).extend([row.key] if row.kind != "extra" else [])\n',
         OF_REPAIR,
+    ),
+    Mutation(
+        "a repair mixes the keys of sinks",
+        "sidecar/run/repairing.py",
+        "if keys and (table.sink != sink or size > KEYS_BYTES_MAX):",
+        "if keys and size > KEYS_BYTES_MAX:",
+        OF_REPAIR,
+    ),
+    Mutation(
+        "a repair does not wait for another dump",
+        "sidecar/run/repairing.py",
+        "if not self._idle():",
+        "if False:",
+        f"{OF_TERM}::test_a_repair_waits_for_a_dump_that_is_there",
+    ),
+    Mutation(
+        "a repair is finished though its dump has failed",
+        "sidecar/run/repairing.py",
+        "            case DumpState.FINISHED:\n",
+        "            case DumpState.FINISHED | DumpState.FAILED:\n",
+        f"{OF_TERM}::test_a_repair_whose_dump_has_failed_or_was_stopped_fails_and_says_why",
+    ),
+    Mutation(
+        "a next term starts a repair's dumps again",
+        "sidecar/run/repairing.py",
+        'return sha256(f"{operation_id}/{what}".encode())',
+        'return sha256(f"{operation_id}/{what}/{object()}".encode())',
+        f"{OF_TERM}::test_a_next_term_goes_on_with_a_repair_and_starts_no_dump_twice[1]",
     ),
     Mutation(
         "rows from before a TRUNCATE are the table's",

@@ -11,11 +11,11 @@ from ticdc_dump.v1 import control_pb2 as pb
 TSO = 470000000000000000
 
 
-def table(name: str, state: pb.CheckState.ValueType, **given: object) -> pb.CheckedTable:
+def table(name: str, state: pb.CheckState, **given: object) -> pb.CheckedTable:
     return pb.CheckedTable(sink="copy", schema="shop", table=name, state=state, **given)  # type: ignore[arg-type]  # fields by name
 
 
-def verification(*tables: pb.CheckedTable, state: pb.CheckState.ValueType, **given: object) -> pb.Verification:
+def verification(*tables: pb.CheckedTable, state: pb.CheckState, **given: object) -> pb.Verification:
     known: dict[str, object] = {"id": "a" * 16, "sample": 1.0}
     return pb.Verification(state=state, tables=tables, **(known | given))  # type: ignore[arg-type]  # fields by name
 
@@ -98,6 +98,21 @@ def test_a_line_counts_the_differences_and_one_that_is_over_is_so() -> None:
     assert [is_over(verification(state=state)) for state in (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)] == [
         True, True, True,
     ]  # fmt: skip
+
+
+def test_a_repair_is_shown_and_it_is_not_over_before_that_is() -> None:
+    repair = pb.Repair(state=pb.REPAIR_STATE_RUNNING, keys=1200, dumps=["d1", "d2"], waiting_for="the dump that is there")
+    found = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT, repair=repair)
+    words = "running: 1,200 keys in 2 dumps, waiting for the dump that is there"
+    assert words in picture(found)
+    assert plain_line(found).endswith(f"repair {words}")
+    assert not is_over(found)
+    found.repair.CopyFrom(pb.Repair(state=pb.REPAIR_STATE_FINISHED, keys=1, dumps=["d1"], followed_by="b" * 16))
+    assert f"followed by verification {'b' * 16}" in picture(found)
+    assert is_over(found)
+    found.repair.CopyFrom(pb.Repair(state=pb.REPAIR_STATE_FAILED, error="the source is away"))
+    assert "failed: 0 keys in 0 dumps: the source is away" in picture(found)
+    assert is_over(found)
 
 
 def test_of_many_tables_the_worst_are_shown_first_and_the_rest_counted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from msgspec import structs
 
 from sidecar.control.dump_scope import Scope
 from sidecar.control.verifying import EXAMPLES_TOLD_MAX, asked, expected, verification
@@ -14,6 +15,8 @@ from sidecar.log.verification import (
     AskedTable,
     CellDifference,
     CheckState,
+    RepairReport,
+    RepairState,
     RowDifference,
     TableReport,
     VerifyReport,
@@ -28,8 +31,8 @@ SINKS = ("copy", "lake", "shown")
 UNREADABLE = {"copy": "", "lake": "", "shown": "it keeps nothing"}
 
 
-def scope(**given: list[str]) -> Scope:
-    return Scope([ORDERS, ITEM], where={ORDERS: "(`id` > 3)"}, **given)
+def scope(*refusals: str) -> Scope:
+    return Scope([ORDERS, ITEM], where={ORDERS: "(`id` > 3)"}, refusals=list(refusals))
 
 
 def request_of(
@@ -58,9 +61,9 @@ def test_sinks_that_are_named_are_compared_once_and_no_other_is_left_out() -> No
         (pb.VerifyRequest(id=ID, sinks=["shown"]), None, UNREADABLE, ["sink shown cannot be read back: it keeps nothing"]),
         (pb.VerifyRequest(id=ID, sinks=["nobody"]), None, UNREADABLE, ["no sink is called nobody: the sinks are copy, lake, shown"]),
         (pb.VerifyRequest(id=ID), None, dict.fromkeys(SINKS, "no rows"), ["no sink can be read back: copy: no rows; lake: no rows"]),
-        (pb.VerifyRequest(id=ID), scope(refusals=["orders has no key"]), UNREADABLE, ["orders has no key"]),
+        (pb.VerifyRequest(id=ID), scope("orders has no key"), UNREADABLE, ["orders has no key"]),
         (
-            pb.VerifyRequest(id="short", sample=2, sinks=["shown", "nobody"]), scope(refusals=["orders has no key"]), UNREADABLE,
+            pb.VerifyRequest(id="short", sample=2, sinks=["shown", "nobody"]), scope("orders has no key"), UNREADABLE,
             ["orders has no key", "no sink is called nobody", "id 'short'", "a sample of 2", "sink shown cannot be read back"],
         ),
     ],
@@ -72,6 +75,10 @@ def test_everything_that_is_against_it_is_told_at_once(
         request_of(request_, found, unreadable=unreadable)
     assert [text for text in says if text not in refused.value.message] == []
     assert refused.value.message.count(";") >= len(says) - 1
+
+
+def test_a_repair_is_asked_for_with_it() -> None:
+    assert [request_of(pb.VerifyRequest(id=ID, repair=repair)).repair for repair in (True, False)] == [True, False]
 
 
 def test_a_dry_run_needs_no_id() -> None:
@@ -121,6 +128,21 @@ def test_a_report_is_told_as_it_is() -> None:
     [shown] = example.cells
     assert (shown.HasField("source"), shown.HasField("sink"), shown.sink) == (False, True, ""), "NULL is not an empty text"
     assert (found.tables[1].state, found.tables[1].why) == (pb.CHECK_STATE_SKIPPED, "DDLs")
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "state", "told"),
+    [(True, CheckState.DIFFERENT, True), (True, CheckState.EQUAL, False), (False, CheckState.DIFFERENT, False)],
+)
+def test_a_repair_is_told_where_one_was_asked_for_and_something_differs(asked_for: bool, state: CheckState, told: bool) -> None:
+    request = structs.replace(REQUEST, repair=asked_for)
+    found = verification(request, VerifyReport(ID, state, 8))
+    assert found.HasField("repair") == told
+    assert not told or found.repair.state == pb.REPAIR_STATE_RUNNING, "before its first step too"
+    repair = RepairReport(RepairState.FAILED, dumps=("d1", "d2"), keys=3, error="the source is away")
+    found = verification(request, VerifyReport(ID, state, 8), repair)
+    if told:
+        assert found.repair == pb.Repair(state=pb.REPAIR_STATE_FAILED, dumps=["d1", "d2"], keys=3, error="the source is away")
 
 
 def test_an_answer_has_a_bounded_number_of_examples() -> None:

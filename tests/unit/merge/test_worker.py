@@ -11,16 +11,18 @@ from typing import ClassVar, cast
 import pytest
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import ConfigError, LogUnreachable, TicdcDumpError
+from sidecar.errors import ConfigError, LogUnreachable, SparkLost, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.storage import Folder, Unreachable, open_folder
 from sidecar.pace.sinks import SinkDelivery
+from sidecar.process.background import Background
 from spark_merge import worker as workers
 from spark_merge.contract import Rows
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkJob
 from spark_merge.worker import Worker, WorkerSettings
+from tests.support.eventually import eventually
 
 
 def worker_of(log: Folder, *sinks: str) -> Worker:
@@ -159,6 +161,18 @@ def test_a_report_that_cannot_be_written_ends_no_worker_and_is_written_when_it_c
     assert (report(log).seq, report(log).epoch, report(log).state) == (4, 7, "running")
     assert len(noticed) == 1
     assert "is tried again" in noticed[0]
+
+
+def test_what_ends_the_verifications_ends_the_worker(log: Folder) -> None:
+    """Only Spark's end does: a worker without Spark can go on with nothing."""
+
+    def lost(_: Event) -> None:
+        raise SparkLost("it is gone", hint="nothing")
+
+    worker, verifying = worker_of(log), Background(lost, name="verify")
+    eventually(lambda: not verifying.alive)
+    with pytest.raises(SparkLost):
+        worker._mind(cast("SparkJob", Delivering(worker.ending, 3)), verifying)
 
 
 @pytest.mark.parametrize(("place", "pause_s"), [("/var/log/x", 0.05), ("s3://bucket/log", 1.0)])

@@ -13,9 +13,12 @@ from typing import TypeVar
 
 import pytest
 
+from sidecar.errors import LogUnreachable, SinkError, SparkLost
 from sidecar.log import storage
 from sidecar.log.verification import AskedTable, CheckState, VerifyRequest, differences_name, request_name, stop_name
+from spark_merge.contract import Sink
 from spark_merge.sinks.registry import open_sink
+from spark_merge.verify import runner
 from spark_merge.verify.runner import PAUSE_MAX, WAIT_S, Verifications, VerifySettings
 from tests.support.verified import TABLE, InOrder, World, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, world_of
@@ -80,6 +83,60 @@ def test_a_worker_that_ends_in_a_table_leaves_the_others_to_the_next_one(world: 
     assert first.carry_out(request, ending).state is CheckState.RUNNING
     assert [one.id for one in first.due()] == ["v1"]
     assert Verifications(settings).carry_out(request, Event()).state is CheckState.EQUAL
+
+
+class Failing(InOrder):
+    """Its work raises these, one after another, and then is done."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.left = list(errors)
+
+    def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
+        if self.left:
+            raise self.left.pop(0)
+        return super().run(work, rows=rows)
+
+
+def test_a_lost_spark_ends_the_thread_and_a_next_worker_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "LOOK_EVERY_S", 0.0)
+    settings = settings_of(world, mine=f"sqlite:///{world.folder}/out.db")
+    asked(world, "mine")
+    with pytest.raises(SparkLost):
+        Verifications(replace(settings, runner=Failing(SparkLost("it is gone", hint="nothing")))).run(Event())
+    [request] = Verifications(settings).due()
+    assert Verifications(settings).carry_out(request, Event()).state is CheckState.EQUAL
+
+
+@pytest.mark.parametrize("error", [SinkError("its server is away", hint="start it"), ValueError("a defect of ours")])
+def test_a_sink_that_cannot_be_opened_fails_its_own_tables_alone(world: World, error: Exception) -> None:
+    def broken() -> Sink:
+        raise error
+
+    settings, notices = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), list[str]()
+    settings = replace(settings, sinks={**settings.sinks, "away": broken}, notice=notices.append)
+    report = Verifications(settings).carry_out(asked(world, "away", "mine"), Event())
+    assert [(one.sink, one.state) for one in report.tables] == [("away", CheckState.FAILED), ("mine", CheckState.EQUAL)]
+    assert str(error) in report.tables[0].why
+    assert len(notices) == isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize("error", [LogUnreachable("the log is away", hint="wait"), OSError("of a kind that nobody expects")])
+def test_what_keeps_verifications_from_going_on_is_told_once_and_they_are_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(runner, "LOOK_EVERY_S", 0.0)
+    ending, notices, tries = Event(), list[str](), iter([error, error, error])
+
+    def carry_out(self: Verifications, request: VerifyRequest, ending: Event) -> None:
+        if (failure := next(tries, None)) is not None:
+            raise failure
+        ending.set()
+
+    monkeypatch.setattr(Verifications, "carry_out", carry_out)
+    asked(world, "mine")
+    Verifications(replace(settings_of(world), notice=notices.append)).run(ending)
+    assert len(notices) == 1
+    assert str(error) in notices[0]
 
 
 def test_an_operator_ends_it(world: World) -> None:
