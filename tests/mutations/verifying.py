@@ -247,7 +247,7 @@ VERIFYING = [
     ),
     Mutation(
         "a next term starts a repair's dumps again",
-        "sidecar/run/repairing.py",
+        "sidecar/control/verifying.py",
         'return sha256(f"{operation_id}/{what}".encode())',
         'return sha256(f"{operation_id}/{what}/{object()}".encode())',
         f"{OF_TERM}::test_a_next_term_goes_on_with_a_repair_and_starts_no_dump_twice[1]",

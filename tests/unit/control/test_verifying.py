@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from sidecar.control.dump_scope import Scope
-from sidecar.control.verifying import EXAMPLES_TOLD_MAX, asked, expected, verification
+from sidecar.control.verifying import EXAMPLES_TOLD_MAX, after_dump, asked, derived_id, expected, verification
 from sidecar.core.model import TableName
 from sidecar.errors import RefusedRequest
 from sidecar.log.verification import (
@@ -27,18 +27,15 @@ from ticdc_dump.v1 import control_pb2 as pb
 
 ORDERS, ITEM = TableName("shop", "orders"), TableName("shop", "item")
 ID = "a" * 16
-SINKS = ("copy", "lake", "shown")
-UNREADABLE = {"copy": "", "lake": "", "shown": "it keeps nothing"}
+SINKS = {"copy": "", "lake": "", "shown": "it keeps nothing"}
 
 
 def scope(*refusals: str) -> Scope:
     return Scope([ORDERS, ITEM], where={ORDERS: "(`id` > 3)"}, refusals=list(refusals))
 
 
-def request_of(
-    request: pb.VerifyRequest, found: Scope | None = None, *, sinks: tuple[str, ...] = SINKS, unreadable: Mapping[str, str] = UNREADABLE
-) -> VerifyRequest:
-    return asked(request, found or scope(), sinks=sinks, unreadable=unreadable, asked_ms=7)
+def request_of(request: pb.VerifyRequest, found: Scope | None = None, *, sinks: Mapping[str, str] = SINKS) -> VerifyRequest:
+    return asked(request, found or scope(), sinks=sinks, asked_ms=7)
 
 
 def test_without_names_all_sinks_that_can_be_read_are_compared_and_the_others_named() -> None:
@@ -53,32 +50,46 @@ def test_sinks_that_are_named_are_compared_once_and_no_other_is_left_out() -> No
 
 
 @pytest.mark.parametrize(
-    ("request_", "found", "unreadable", "says"),
+    ("request_", "found", "sinks", "says"),
     [
-        (pb.VerifyRequest(id="short"), None, UNREADABLE, ["id 'short' is not 16 letters and digits"]),
-        (pb.VerifyRequest(id=ID, sample=1.5), None, UNREADABLE, ["a sample of 1.5 is not above 0 and at most 1"]),
-        (pb.VerifyRequest(id=ID, sample=-0.1), None, UNREADABLE, ["a sample of -0.1 is not"]),
-        (pb.VerifyRequest(id=ID, sinks=["shown"]), None, UNREADABLE, ["sink shown cannot be read back: it keeps nothing"]),
-        (pb.VerifyRequest(id=ID, sinks=["nobody"]), None, UNREADABLE, ["no sink is called nobody: the sinks are copy, lake, shown"]),
+        (pb.VerifyRequest(id="short"), None, SINKS, ["id 'short' is not 16 letters and digits"]),
+        (pb.VerifyRequest(id=ID, sample=1.5), None, SINKS, ["a sample of 1.5 is not above 0 and at most 1"]),
+        (pb.VerifyRequest(id=ID, sample=-0.1), None, SINKS, ["a sample of -0.1 is not"]),
+        (pb.VerifyRequest(id=ID, sinks=["shown"]), None, SINKS, ["sink shown cannot be read back: it keeps nothing"]),
+        (pb.VerifyRequest(id=ID, sinks=["nobody"]), None, SINKS, ["no sink is called nobody: the sinks are copy, lake, shown"]),
         (pb.VerifyRequest(id=ID), None, dict.fromkeys(SINKS, "no rows"), ["no sink can be read back: copy: no rows; lake: no rows"]),
-        (pb.VerifyRequest(id=ID), scope("orders has no key"), UNREADABLE, ["orders has no key"]),
+        (pb.VerifyRequest(id=ID), scope("orders has no key"), SINKS, ["orders has no key"]),
         (
-            pb.VerifyRequest(id="short", sample=2, sinks=["shown", "nobody"]), scope("orders has no key"), UNREADABLE,
+            pb.VerifyRequest(id="short", sample=2, sinks=["shown", "nobody"]), scope("orders has no key"), SINKS,
             ["orders has no key", "no sink is called nobody", "id 'short'", "a sample of 2", "sink shown cannot be read back"],
         ),
     ],
 )  # fmt: skip
 def test_everything_that_is_against_it_is_told_at_once(
-    request_: pb.VerifyRequest, found: Scope | None, unreadable: Mapping[str, str], says: list[str]
+    request_: pb.VerifyRequest, found: Scope | None, sinks: Mapping[str, str], says: list[str]
 ) -> None:
     with pytest.raises(RefusedRequest) as refused:
-        request_of(request_, found, unreadable=unreadable)
+        request_of(request_, found, sinks=sinks)
     assert [text for text in says if text not in refused.value.message] == []
     assert refused.value.message.count(";") >= len(says) - 1
 
 
 def test_a_repair_is_asked_for_with_it() -> None:
     assert [request_of(pb.VerifyRequest(id=ID, repair=repair)).repair for repair in (True, False)] == [True, False]
+
+
+def test_an_exact_dump_is_followed_by_a_repair_of_its_tables_in_its_sinks() -> None:
+    start = pb.StartRequest(dump_id="d" * 16, sinks=["lake"])
+    found = after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7)
+    assert found == VerifyRequest(
+        derived_id("d" * 16, "exact"), ("lake",), (AskedTable(*ITEM),), asked_ms=7, repair=True, after_dump="d" * 16
+    )
+    assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=8).id == found.id, "asked for again it is the same"
+
+
+def test_a_dump_of_a_part_of_a_table_is_not_exact() -> None:
+    with pytest.raises(RefusedRequest, match="an exact dump is of whole tables"):
+        after_dump(pb.StartRequest(dump_id="d" * 16), Scope([ITEM], narrowed=(ITEM,)), sinks=SINKS, asked_ms=7)
 
 
 def test_a_dry_run_needs_no_id() -> None:
