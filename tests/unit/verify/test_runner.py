@@ -17,7 +17,8 @@ from sidecar.log import storage
 from sidecar.log.verification import AskedTable, CheckState, VerifyRequest, differences_name, request_name, stop_name
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify.runner import PAUSE_MAX, WAIT_S, Verifications, VerifySettings
-from tests.support.verified import TABLE, InOrder, World, WorldSource
+from tests.support.table_shapes import TABLE
+from tests.support.verified import InOrder, World, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, world_of
 
 R = TypeVar("R")

@@ -13,7 +13,8 @@ from sidecar.log.verification import AskedTable, CheckState
 from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify.table_check import TableCheck
-from tests.support.verified import TABLE, World
+from tests.support.table_shapes import TABLE
+from tests.support.verified import World
 
 
 def check_of(world: World, uri: str, *, where: str = "", sample: float = 1.0) -> TableCheck:
