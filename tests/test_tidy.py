@@ -154,8 +154,6 @@ TESTED_THROUGH = {
     "spark_merge.sinks.iceberg.fold": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.merge_writer": "tests/contract/test_iceberg_merge.py",
     "spark_merge.verify.compare": "tests/unit/verify/test_table_check.py",
-    "spark_merge.verify.digest": "tests/unit/verify/test_table_check.py",
-    "spark_merge.verify.look": "tests/unit/verify/test_table_check.py",
     "spark_merge.verify.moving": "tests/unit/verify/test_table_check.py",
     "spark_merge.verify.source": "tests/unit/verify/test_table_check.py",
 }
