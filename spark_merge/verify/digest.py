@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -116,21 +117,40 @@ def _hashes(schema: TableSchema, rows: pa.Table) -> tuple[Any, Any]:
 
 
 def _normalised(column: Column, texts: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """One form for each value of a kind that has several texts."""
+    """One form for each value of a kind that has several texts. A text that is no value of the kind, which somebody has put into a sink,
+    has a form that no value has."""
     match column.kind:
         case "float":
-            return pc.cast(pc.cast(pc.cast(texts, pa.float64()), pa.float32()), pa.float64())
+            return pc.cast(pc.cast(_doubles(texts), pa.float32()), pa.float64())
         case "double":
-            return pc.cast(texts, pa.float64())
+            return _doubles(texts)
         case "json":
             return pa.array([None if text is None else json_form(text) for text in texts.to_pylist()], pa.string())
         case _:
             return texts
 
 
+def _doubles(texts: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    try:
+        return pc.cast(texts, pa.float64())
+    except pa.ArrowInvalid:
+        return pa.array([None if text is None else _double(text) for text in texts.to_pylist()], pa.float64())
+
+
+def _double(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return nan
+
+
 def json_form(text: str) -> str:
     """Equal for equal JSON values: fields sorted, a whole number without a point."""
-    return json.dumps(_plain(json.loads(text)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:

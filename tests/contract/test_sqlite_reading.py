@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.core.model import Column, Kind, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.sinks.sqlite import reading
 from tests.integration.test_opensearch_rows import KINDS
@@ -40,3 +42,21 @@ def test_a_column_that_is_not_there_is_an_error_and_no_text(tmp_path: Path) -> N
     more = TableSchema(TableName("s", "t"), (*schema.columns, Column("more", "text")), ("id",))
     with pytest.raises(SinkError, match=r"no such column: t\.more"):
         output.read(more)
+
+
+def test_a_blob_of_somebody_else_is_no_text(tmp_path: Path) -> None:
+    """Also where its bytes are those of the text."""
+    output = ReadingOutput(f"sqlite://{tmp_path}/out.db", "s", {})
+    schema = output.table(Column("id", "int", nullable=False), Column("b", "binary"), Column("v", "text"), key=["id"])
+    bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, [("1", "AA", "x"), ("2", "BB", "y")])])
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db, db:
+        db.execute("UPDATE \"s.t\" SET b = X'FF', v = X'78' WHERE id = 1")
+    assert output.read(schema) == [("1", "X'FF'", "X'78'"), ("2", "BB", "y")]
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db, db:
+        db.execute('CREATE TABLE "s.u" (id, v)')
+        db.execute("INSERT INTO \"s.u\" VALUES (X'78', 'z')")
+    kinds: tuple[Kind, ...] = ("int", "text")
+    for kind in kinds:
+        other = TableSchema(TableName("s", "u"), (Column("id", kind, nullable=False), Column("v", "text")), ("id",))
+        with pytest.raises(SinkError, match="have a BLOB as id"):
+            output.read(other)

@@ -170,10 +170,15 @@ def _shown(row: Row) -> Shown:
 def compact(table: Table) -> None:
     """As `rewrite_data_files` and the removal of dangling deletes leave it: all rows in one file with the number of the snapshot that they
     were read from, and no delete file."""
+    rewrite(table, merged_rows(table))
+
+
+def rewrite(table: Table, there: Sequence[Row]) -> None:
+    """These are its rows then, as if they had been so in its last snapshot."""
     snapshot, schema = table.current_snapshot(), table.schema()
     assert snapshot is not None
     into = arrow_schema(schema.fields)
-    rows = pa.Table.from_pylist(merged_rows(table), into)
+    rows = pa.Table.from_pylist(list(there), into)
     path = f"{table.location()}/data/compacted-{secrets.token_hex(8)}.parquet"
     staged = Transaction(table)
     act = RowDelta(staged, {}, below={path: int(snapshot.sequence_number or 0)}, emptied=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from sidecar.core.model import Change, Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.core.model import Change, Column, CommitTs, Seq, TableSchema
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
@@ -20,14 +21,13 @@ from spark_merge.contract import Sink
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.readable import ReadPart, RowForm, RowsRead
 from spark_merge.rule import Image
-from spark_merge.testing.histories import COLUMNS, DEFINITION, change_of
+from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
 from spark_merge.verify.moving import LogKeys
 from spark_merge.verify.table_check import CheckContext
+from tests.support.table_shapes import NARROW, TABLE, TableShape
 
 R = TypeVar("R")
-TABLE = TableName("s", "t")
-SCHEMA = TableSchema(TABLE, COLUMNS, ("id", "part"), definition=DEFINITION)
 Rows = dict[Image, Image]
 
 
@@ -42,12 +42,15 @@ class InOrder:
 
 @dataclass
 class World:
-    """`keys`: how many there may be. `snapshots`: whether the source reads as of a TSO."""
+    """`keys`: how many there may be. `snapshots`: whether the source reads as of a TSO. `busy`: while a comparison works, below so many
+    transactions at a time."""
 
     folder: Path
     rng: Random
     keys: int = 40
     snapshots: bool = True
+    shape: TableShape = NARROW
+    busy: int = 3
     ts: int = 1000
     rows: Rows = field(default_factory=dict)
     states: list[tuple[int, Rows]] = field(default_factory=list)
@@ -61,7 +64,7 @@ class World:
         self.job = JobSettings(open_folder(str(self.folder / "log")))
         self.log = FolderLog(self.job.log)
         self.log.recover(epoch=1)
-        self.schemas = self.log.write_schemas({TABLE: SCHEMA})
+        self.schemas = self.log.write_schemas({TABLE: self.shape.schema})
         self.deliveries: list[Delivery] = []
         for number in range(self.keys):
             if number % 4:
@@ -74,13 +77,13 @@ class World:
         return (f"k{number // 2}", str(number % 2))
 
     def _put(self, key: Image) -> None:
-        self.put(key, self.rng.choice([None, "", "x", f"v{self.ts + 1}"]))
+        self.put(key, *self.shape.values(self.rng, self.ts + 1))
 
-    def put(self, key: Image, v: str | None) -> None:
+    def put(self, key: Image, *values: str | None) -> None:
         self.ts += 1
-        old, new = self.rows.get(key), (*key, v)
+        old, new = self.rows.get(key), (*key, *values)
         self.rows[key] = new
-        self.waiting.append(change_of(TABLE, CommitTs(self.ts), "INSERT" if old is None else "UPDATE", new=new, old=old))
+        self.waiting.append(self.shape.change(self.ts, before=old, after=new))
         self._changed(key)
 
     def _changed(self, key: Image) -> None:
@@ -91,7 +94,7 @@ class World:
         key = self.key(self.rng.randrange(self.keys))
         if key in self.rows and self.rng.random() < 0.3:
             self.ts += 1
-            self.waiting.append(change_of(TABLE, CommitTs(self.ts), "DELETE", new=self.rows.pop(key), old=None))
+            self.waiting.append(self.shape.change(self.ts, before=self.rows.pop(key), after=None))
             self._changed(key)
         else:
             self._put(key)
@@ -103,26 +106,55 @@ class World:
 
     def alter(self) -> None:
         """A segment with all that has committed, of a table that has a column more by then."""
-        column = Column(f"c{self.seq}", "int")
-        self.schemas = self.log.write_schemas({TABLE: replace(SCHEMA, columns=(*COLUMNS, column))})
+        schema, column = self.shape.schema, Column(f"c{self.seq}", "int")
+        self.schemas = self.log.write_schemas({TABLE: replace(schema, columns=(*schema.columns, column))})
         self.append()
 
     def append(self) -> None:
         """A segment with all that has committed."""
-        data = self.log.write_data(Seq(self.seq), epoch=1, codec="canal-json", changes=self.waiting)
         self.ts += 1
-        after, upto = CommitTs(self.upto_ts), CommitTs(self.ts)
-        manifest = Manifest(
-            Seq(self.seq), 1, after, upto, data.name, data.rows, data.bytes, {}, self.schemas, "canal-json", id=str(self.seq),
-            open_from=None, table_rows=data.table_rows,
-        )  # fmt: skip
-        self.log.commit(manifest)
+        self._write(self.log, self.waiting)
+        self._begin_next()
+
+    def _begin_next(self) -> None:
         self.waiting, self.seq, self.upto_ts = [], self.seq + 1, self.ts
+
+    def _write(self, log: FolderLog, changes: Sequence[Change]) -> None:
+        data = log.write_data(Seq(self.seq), epoch=1, codec="canal-json", changes=changes)
+        manifest = Manifest(
+            Seq(self.seq), 1, CommitTs(self.upto_ts), CommitTs(self.ts), data.name, data.rows, data.bytes, {}, self.schemas, "canal-json",
+            id=str(self.seq), open_from=None, table_rows=data.table_rows,
+        )  # fmt: skip
+        log.commit(manifest)
 
     def follow(self, sink: Sink) -> None:
         """The sink's worker, from here on."""
         self.deliveries.append(Delivery(sink, self.job, Here()))
         self.deliver()
+
+    def forge(self, uri: str, wanted: Mapping[Image, Image | None]) -> None:
+        """A sink's worker that writes into its output what no log has: these keys get these rows, None: they lose theirs. It dies, and
+        others follow the log from then on."""
+        self.append()
+        self.deliver()
+        for delivery in self.deliveries:
+            delivery.sink.close()
+        self.deliveries = []
+        folder = self.folder / "forged"
+        shutil.copytree(self.folder / "log", folder)
+        log, changes = FolderLog(open_folder(str(folder))), list[Change]()
+        log.recover(epoch=1)
+        for key, row in wanted.items():
+            self.ts += 1
+            changes.append(self.shape.change(self.ts, before=self.rows.get(key), after=row))
+        self.ts += 1
+        self._write(log, changes)
+        self._write(self.log, ())
+        self._begin_next()
+        worker = Delivery(open_sink(uri, log_id="log-1"), JobSettings(log.folder), Here())
+        assert worker.deliver()
+        worker.sink.close()
+        self.follow(open_sink(uri, log_id="log-1"))
 
     def deliver(self) -> None:
         for delivery in self.deliveries:
@@ -131,7 +163,7 @@ class World:
 
     def live(self, _: float = 0) -> None:
         """Something happens, or nothing."""
-        for _ in range(self.rng.randrange(3)):
+        for _ in range(self.rng.randrange(self.busy)):
             self.transact()
         if self.rng.random() < 0.6:
             self.append()
@@ -166,7 +198,8 @@ class WorldPart:
     def __call__(self) -> Iterator[RowsRead]:
         self.world.live()
         found = [row for row in self.world.at(self.ts).values() if self.wanted(row)]
-        rows = pa.table({column.name: pa.array([row[n] for row in found], pa.string()) for n, column in enumerate(COLUMNS)})
+        names = self.world.shape.schema.column_names()
+        rows = pa.table({name: pa.array([row[n] for row in found], pa.string()) for n, name in enumerate(names)})
         yield RowsRead(rows if self.form is None else self.form(rows))
 
     def at(self, ts: CommitTs | None) -> ReadPart:

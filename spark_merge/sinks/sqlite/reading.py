@@ -2,6 +2,8 @@
 
 - Each page is a SELECT of its own: a transaction over all of them would keep the sink from committing.
 - The position comes before the rows, so rows are of it or of later segments.
+- A BLOB, which this sink does not write, is read as SQL's literal: no value of the source has that text. In a key it is an error, for the
+  order of pages is that of texts.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sidecar.core.model import Column, TableSchema
+from sidecar.errors import SinkError
 from sidecar.process.progress import progressed
 from spark_merge.contract import Accepted
 from spark_merge.readable import Reading, RowsRead
@@ -65,9 +68,15 @@ class SqlitePart:
 
     def _page(self, connection: sqlite3.Connection, rest: str, values: Sequence[object]) -> pa.Table:
         """A name behind the table's is a column's or an error, never a text."""
-        columns = ", ".join(map(_text, self.schema.columns))
+        columns = ", ".join(_text(column, in_key=column.name in self.schema.key) for column in self.schema.columns)
         rows = connection.execute(f"SELECT {columns} FROM {quoted(str(self.schema.name))} AS t{rest}", values).fetchall()
-        texts = zip(*rows, strict=True) if rows else [()] * len(self.schema.columns)
+        texts = list(zip(*rows, strict=True)) if rows else [()] * len(self.schema.columns)
+        for name, column in zip(self.schema.column_names(), texts, strict=True):
+            if any(isinstance(value, bytes) for value in column):
+                raise SinkError(
+                    f"{self.path}: rows of {self.schema.name} have a BLOB as {name}, in their key, which this sink does not write",
+                    hint=f"somebody else wrote them: delete the rows of that table with typeof({quoted(name)}) = 'blob'",
+                )
         return pa.table([pa.array(column, pa.string()) for column in texts], names=list(self.schema.column_names()))
 
 
@@ -81,8 +90,10 @@ def is_there(connection: sqlite3.Connection, schema: TableSchema) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (str(schema.name),)).fetchone() is not None
 
 
-def _text(column: Column) -> str:
-    return f"CAST({_place(column.name)} AS TEXT)" if column.kind == "int" else _place(column.name)
+def _text(column: Column, *, in_key: bool) -> str:
+    place = _place(column.name)
+    text = f"CAST({place} AS TEXT)" if column.kind == "int" else place
+    return f"CASE typeof({place}) WHEN 'blob' THEN {place if in_key else f'quote({place})'} ELSE {text} END"
 
 
 def _place(name: str) -> str:

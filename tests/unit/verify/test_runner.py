@@ -20,7 +20,8 @@ from spark_merge.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner
 from spark_merge.verify.runner import PAUSE_MAX, WAIT_S, Verifications, VerifySettings
-from tests.support.verified import TABLE, InOrder, World, WorldSource
+from tests.support.table_shapes import TABLE
+from tests.support.verified import InOrder, World, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, world_of
 
 R = TypeVar("R")

@@ -16,7 +16,8 @@ from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import table_check
 from spark_merge.verify.table_check import TableCheck
-from tests.support.verified import TABLE, World
+from tests.support.table_shapes import TABLE
+from tests.support.verified import World
 
 
 def check_of(world: World, uri: str, *, where: str = "", sample: float = 1.0, **context: object) -> TableCheck:

@@ -1,0 +1,99 @@
+"""A comparison of each sink that can be read back, while the source, the log and the sink live: it names every fault that is planted in the
+output, as what it is, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from sidecar.core.model import CommitTs
+from sidecar.log.verification import AskedTable, CheckState, RowDifference
+from spark_merge.sinks.registry import open_sink
+from spark_merge.verify.table_check import TableCheck
+from tests.lanes import LANE
+from tests.support.planted_faults import Faults, Named
+from tests.support.spoilt_outputs import OUTPUTS
+from tests.support.table_shapes import TABLE, WIDE
+from tests.support.verified import World
+
+each_output = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.xdist_group(group)) for name, (group, _) in OUTPUTS.items()]
+)
+
+WORLDS, FAULTS = (5, 200) if LANE.whole else (2, 30)
+"""Of each output, and in each world of it."""
+
+BUSY = 40
+"""Of so many keys about half a one is written at each step of a comparison."""
+
+STRICT = ("mysql",)
+"""Outputs whose JSON is JSON."""
+
+QUIET_WORLDS = 10 if LANE.whole else 2
+
+
+def world_of(folder: Path, seed: int, uri: str, *, keys: int) -> World:
+    """Every row has been written about once more."""
+    world = World(folder / "world", Random(seed), keys=keys, snapshots=seed % 2 == 0, shape=WIDE, busy=max(3, keys // BUSY))
+    world.follow(open_sink(uri, log_id="log-1"))
+    for number in range(keys):
+        world.transact()
+        if number % (keys // 3) == 0:
+            world.append()
+            world.deliver()
+    world.append()
+    world.deliver()
+    return world
+
+
+def compared(world: World, uri: str) -> TableCheck:
+    """It has run."""
+    sink = open_sink(uri, log_id="log-1")
+    try:
+        check = TableCheck(world.context(), "mine", sink, AskedTable(*TABLE), "one")  # type: ignore[arg-type]  # it can be read
+        check.run()
+        return check
+    finally:
+        sink.close()
+
+
+def named(found: RowDifference) -> Named:
+    return found.kind, frozenset(cell.column for cell in found.cells)
+
+
+@each_output
+def test_an_output_that_follows_has_no_difference(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> None:
+    for seed in range(QUIET_WORLDS):
+        folder = tmp_path / str(seed)
+        uri = OUTPUTS[name][1](request, folder).uri
+        world = world_of(folder, seed, uri, keys=60)
+        report = compared(world, uri).report
+        assert (report.state, report.differences, report.examples, report.moving) == (CheckState.EQUAL, 0, [], 0), seed
+        assert report.rows > 20
+
+
+@each_output
+def test_every_planted_fault_is_named_and_nothing_else(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> None:
+    planted, sought = dict[str, int](), 0
+    for seed in range(WORLDS):
+        folder = tmp_path / str(seed)
+        output = OUTPUTS[name][1](request, folder)
+        world = world_of(folder, seed, output.uri, keys=4 * FAULTS)
+        faults = Faults(world, Random(seed), any_text=name not in STRICT)
+        faults.plant(FAULTS)
+        since_ts = CommitTs(world.ts)
+        output.spoil(world, faults.rows)
+        check = compared(world, output.uri)
+        report = check.report
+        healed = {key for ts, key in world.changed if ts > since_ts}
+        found = {one.key: named(one) for one in check.differences}
+        assert found.items() <= faults.named.items(), (seed, found.items() - faults.named.items())
+        assert faults.named.keys() - healed <= found.keys(), (seed, faults.named.keys() - healed - found.keys())
+        assert (report.differences, report.moving) == (len(found), 0)
+        sought += len(found)
+        for kind, count in faults.kinds.items():
+            planted[kind] = planted.get(kind, 0) + count
+    assert sought > WORLDS * FAULTS / 2, (sought, planted)
+    assert len(planted) == (7 if name in STRICT else 8), planted
