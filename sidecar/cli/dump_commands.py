@@ -43,6 +43,10 @@ EXIT_CODES = (
 SinkNames = Annotated[
     list[str] | None, typer.Option(help="Deliver the rows to the sink of this name only. May be repeated (default: to all sinks).")
 ]
+Exact = Annotated[
+    bool,
+    typer.Option("--exact", help="Afterwards compare the sinks with TiDB and correct what differs, extra rows too (dumpverify)."),
+]
 ChunkRows = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Rows that a SELECT asks for; 0: the sidecar's setting.")]
 Readers = Annotated[int | None, typer.Option(min=0, max=READERS_MAX, help="SELECTs at one time; 0: the sidecar's setting.")]
 RowsPerSecond = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Rows to read in a second at most; 0: no limit.")]
@@ -97,13 +101,7 @@ def dumpstart(
         ),
     ] = None,
     sink: SinkNames = None,
-    exact: Annotated[
-        bool,
-        typer.Option(
-            "--exact",
-            help="Afterwards compare the sinks with TiDB and correct what differs; this removes extra rows, too (dumpverify).",
-        ),
-    ] = False,
+    exact: Exact = False,
     brackets: Annotated[
         Brackets, typer.Option(help="watermark: marks in the watermark table; snapshot: no write at the source.")
     ] = Brackets.WATERMARK,

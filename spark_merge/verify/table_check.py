@@ -40,6 +40,9 @@ NO_TS = CommitTs(0)
 PART_ROWS = 100_000
 """Of the source, about, in a range: seconds of a SELECT."""
 
+SINK_PART_ROWS = 1_000_000
+"""Of a sink, about, in a part: some of them read all for each part."""
+
 PARTS_MAX = 10_000
 SAMPLE_PARTS = 10
 """Ranges of a sample, or more: where rows differ they often do so in a range, and one range would miss it."""
@@ -168,9 +171,9 @@ class TableCheck:
         accepted = self._accepted()
         context.needs(accepted.seq)
         schema = self._schema_after(accepted)
-        reading = self.sink.reading(schema, parts=max(1, context.runner.cores))
-        moving = Moving(context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         rows = context.source.rows(schema)
+        reading = self.sink.reading(schema, parts=max(1, context.runner.cores, rows // SINK_PART_ROWS))
+        moving = Moving(context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         parts = self._sampled(schema, rows, reading.form)
         buckets = max(1, min(2 * rows // BUCKET_ROWS, 4096))
         self.report.parts = len(reading.parts) + len(parts)
