@@ -133,7 +133,6 @@ TESTED_THROUGH = {
     "spark_merge.sinks.clickhouse.block": "tests/integration/test_clickhouse_ddl.py",
     "spark_merge.sinks.clickhouse.tables": "tests/integration/test_clickhouse_ddl.py",
     "spark_merge.sinks.folder.output": "tests/unit/sinks/test_file_sink.py",
-    "spark_merge.sinks.folder_uri": "tests/unit/sinks/test_storage_options.py",
     "spark_merge.sinks.spool.writer": "tests/unit/sinks/test_spool.py",
     "spark_merge.sinks.storage.identity": "tests/contract/test_storage_sink.py",
     "spark_merge.sinks.storage.publish": "tests/contract/test_storage_sink.py",

@@ -25,6 +25,8 @@ def checked_folder(uri: SinkUri) -> Folder:
 
 
 def has_files_of_others(folder: Folder, identity: str) -> bool:
-    """Whether there are files in it, and no output of ours, which has the file `identity`. Raises SinkError."""
+    """Whether there are files in it, and no output of ours, which has the file `identity`. A worker that begins at this moment writes that
+    file first, so it is looked for last. Raises SinkError."""
     with storage_errors(folder):
-        return not storage.exists(folder, identity) and bool(storage.list_names(folder, deep=True))
+        there = any(not storage.is_temporary(name) for name in storage.list_names(folder, deep=True))
+        return there and not storage.exists(folder, identity)
