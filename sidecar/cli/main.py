@@ -187,12 +187,21 @@ def run(config: ConfigPath) -> None:
 
         return registry.holds_rows(uri, log_id=log_id)
 
+    def unreadable(uri: str) -> str:
+        """Why its rows cannot be read back. A sink that only another machine can open is that machine's worker to judge."""
+        try:
+            return why_not_readable(uri, log_id="")
+        except TicdcDumpError:
+            if settings.spark.managed:
+                raise
+            return ""
+
     raise_limit()
     settings = _begun(config)
     if settings.spark.managed:
         open_sinks(settings.sinks, log_id="")  # what the worker could not open is told before it is started
     uris = dict(zip(outputs_of(settings.sinks), settings.sinks, strict=True))
-    sinks = {name: why_not_readable(uri, log_id="") for name, uri in uris.items()}
+    sinks = {name: unreadable(uri) for name, uri in uris.items()}
     spool = spool_of(settings.sinks, log_folder(settings.log.uri))
     sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=sinks)
     end_when_told(sidecar.stop)

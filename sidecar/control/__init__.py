@@ -3,9 +3,9 @@
     service        the answers of one sidecar;  security  its server: TLS, token, health
     asker          who makes a call, for the history
     requests       requests on their way to the one thread that can carry them out
-    dump_scope     what a start request means, and everything against it;  preview  told beforehand;  predicate  what `--where` can ask
+    dump_scope     what a start request means, and everything against it;  preview  what a dump would do;  predicate  what `--where` can ask
     status         what a sidecar is doing, as one value;  wire  our words and the wire's;  answers  exit codes and reasons
-    verifying      verifications: what is asked, and what is told
+    verifying      requests and reports of verifications
     subscribe      the deliveries of a spool, to subscribers
     client         finds the sidecar, follows it to the owner, retries until it answers
 

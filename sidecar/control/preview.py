@@ -1,4 +1,4 @@
-"""What a dump would do, told before it starts."""
+"""What a dump would do, reported before it starts."""
 
 from __future__ import annotations
 

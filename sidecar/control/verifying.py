@@ -1,4 +1,4 @@
-"""Verifications as operators ask for them: what a request means, and what is told of one.
+"""Verifications as operators ask for them: what a request means, and what is reported.
 
 `VerificationPort` keeps them. Which rows a changefeed carries is dump_scope's to say, as for a dump: what its filter hides is not
 compared.

@@ -2,8 +2,8 @@
 
     differences ─► some keys of a sink ─► dump ─► … ─► a verification of these tables again
 
-- The ids of the dumps and of the last verification are made of the verification's own: whoever continues after a death asks for the same
-  ones, and the history says which of them are done.
+- The ids of the dumps and of the last verification are derived from the verification's id. So the next owner asks for the same ones, and
+  the history says which of them are done.
 - A key that the source does not have is a delete (deploy/DUMP.md): so extra rows leave the sink, too.
 - While another dump runs, a repair waits for it.
 """
@@ -52,21 +52,22 @@ class Repair:
         history: OperationHistory,
         operation_id: str,
         asker: Asker,
-        found: Iterable[tuple[TableReport, RowDifference]],
+        differences: Callable[[], Iterable[tuple[TableReport, RowDifference]]],
         start: Callable[[KeyDump], None],
         idle: Callable[[], bool],
     ) -> None:
         self._history, self._start, self._idle = history, start, idle
         self._id = operation_id
         self.asker = replace(asker, reason=f"repair of verification {operation_id}")
-        self._dumps = self._numbered(batches(found))
+        self._differences = differences
+        self._dumps = self._numbered(batches(differences()))
         self._now: KeyDump | None = None
         self.report = RepairReport()
 
     def step(self) -> RepairReport:
         """One step, if there is one to be done now. Raises what the differences and the history raise."""
         if self._now is None:
-            self._now = next(self._dumps, None)
+            self._now = self._next()
         try:
             self.report = self._stepped(self._now) if self._now is not None else self._finished()
         except TicdcDumpError as error:
@@ -74,6 +75,13 @@ class Repair:
                 raise
             self.report = structs.replace(self.report, waiting_for=error.message)
         return self.report
+
+    def _next(self) -> KeyDump | None:
+        try:
+            return next(self._dumps, None)
+        except TicdcDumpError:
+            self._dumps = self._numbered(batches(self._differences()))  # an iterator that has raised would end here, as if it had no more
+            raise
 
     def _finished(self) -> RepairReport:
         return structs.replace(self.report, state=RepairState.FINISHED, followed_by=derived_id(self._id, "again"), waiting_for="")

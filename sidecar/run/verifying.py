@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from threading import Event, Lock
 from time import monotonic
 
@@ -60,7 +61,7 @@ _STATES = {
 
 
 class TermVerifications:
-    """`control.verifying.VerificationPort`. `told`: gets a line for each that ends. `start_dump`, `idle`: as of Repair."""
+    """`control.verifying.VerificationPort`. `log_line` receives a line for each that ends. `start_dump`, `idle`: as of Repair."""
 
     def __init__(
         self,
@@ -70,9 +71,9 @@ class TermVerifications:
         *,
         start_dump: Callable[[KeyDump], None],
         idle: Callable[[], bool],
-        told: Callable[[NewsLine], object] = say,
+        log_line: Callable[[NewsLine], object] = say,
     ) -> None:
-        self._log, self._history, self._wall_ms, self._told = log, history, wall_ms, told
+        self._log, self._history, self._wall_ms, self._log_line = log, history, wall_ms, log_line
         self._start_dump, self._idle = start_dump, idle
         self._repairs: dict[str, Repair] = {}
         self._lock = Lock()
@@ -105,8 +106,8 @@ class TermVerifications:
             self._following.close(FOLLOW_S)
 
     def needs_from(self) -> Seq | None:
-        """The first segment that a verification is still to read, as far as it has been told."""
-        return min(self._needs.values(), default=None)
+        """The first segment that a verification still has to read, by the last report."""
+        return min(tuple(self._needs.values()), default=None)  # a copy: another thread changes it
 
     # ---- control.verifying.VerificationPort -------------------------------------------------------------------------------
 
@@ -201,8 +202,8 @@ class TermVerifications:
                 self._begin_repair(entry)
 
     def _begin_repair(self, entry: HistoryEntry) -> None:
-        found = self.differences(entry.id)
-        self._repairs[entry.id] = Repair(self._history, entry.id, entry.asked_by, found, self._start_dump, self._idle)
+        differences = partial(self.differences, entry.id)
+        self._repairs[entry.id] = Repair(self._history, entry.id, entry.asked_by, differences, self._start_dump, self._idle)
 
     def _repair(self, operation_id: str, repair: Repair) -> None:
         before = repair.report
@@ -213,40 +214,44 @@ class TermVerifications:
             if report != before:
                 with storage_errors(self._log):
                     storage.write_atomically(self._log, files.repair_name(operation_id), report.to_json())
-        except (LogUnreachable, StorageFull):
-            return  # it is done again
+        except (LogUnreachable, StorageFull, RefusedRequest):
+            repair.report = before
+            return  # the next step does it again; RefusedRequest: too many verifications wait
         if report.state is not RepairState.RUNNING:
             del self._repairs[operation_id]
 
     def _end_repair(self, operation_id: str, repair: Repair) -> None:
         report = repair.report
-        self._told(repair_line(operation_id, report))
         found = self.find(operation_id)
         if report.state is RepairState.FINISHED and found is not None and found[1] is not None:
             asker = replace(repair.asker, reason=f"after the repair of {operation_id}")
             self.start(follow_up(found[0], found[1], asked_ms=self._wall_ms()), asker)
+        self._log_line(repair_line(operation_id, report))
 
     def _heard(self, operation_id: str, report: VerifyReport) -> None:
         rows = sum(table.rows for table in report.tables)
         if report.state in files.OVER:
-            entry = self._end(operation_id, _STATES[report.state], result_of(report), rows)
+            ended = self._end(operation_id, _STATES[report.state], result_of(report), rows)
             request = read_request(self._log, operation_id)
-            if report.state is CheckState.DIFFERENT and request is not None and request.repair:
-                self._begin_repair(entry)
+            if ended is not None and report.state is CheckState.DIFFERENT and request is not None and request.repair:
+                self._begin_repair(ended)
             return
         if report.needs_from is not None:
             self._needs[operation_id] = Seq(report.needs_from)
         with self._lock:
-            entry = self._running[operation_id]
-            now_s = monotonic()
-            if rows != entry.rows and now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S:
+            entry, now_s = self._running.get(operation_id), monotonic()
+            if entry is not None and rows != entry.rows and now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S:
                 self._recorded_s[operation_id] = now_s
                 self._running[operation_id] = replace(entry, rows=rows)
                 self._history.record(self._running[operation_id])
 
-    def _end(self, operation_id: str, state: DumpState, result: str, rows: int = 0) -> HistoryEntry:
+    def _end(self, operation_id: str, state: DumpState, result: str, rows: int = 0) -> HistoryEntry | None:
+        """None: another thread has ended it."""
         with self._lock:
-            entry = self._ended(replace(self._running[operation_id], rows=rows), state, result)
+            running = self._running.get(operation_id)
+            if running is None:
+                return None
+            entry = self._ended(replace(running, rows=rows), state, result)
             del self._running[operation_id]
             self._needs.pop(operation_id, None)
         return entry
@@ -255,7 +260,7 @@ class TermVerifications:
         now_ms = self._wall_ms()
         entry = replace(entry, state=state, ended_ms=now_ms, result=result, running_s=entry.running_s_at(now_ms), running_since_ms=0)
         self._history.record(entry)
-        self._told(ended_line(entry))
+        self._log_line(ended_line(entry))
         return entry
 
     def _remove_old(self) -> None:

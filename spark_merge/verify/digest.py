@@ -4,7 +4,7 @@
 
 - A digest has the key's text, so that a difference can be named without reading again, and 128 bits of the whole row.
 - Equal values have equal digests, also where one value has several texts (sidecar/core/canonical.py): floats and JSON are normalised first.
-- A file has one record batch for each bucket, in their order, also an empty one: whoever compares a bucket reads that batch of each file.
+- A file has one record batch for each bucket, in their order, also an empty one: a comparison reads one batch of each file.
 - The digests of a row are the same on every machine of one version of polars; they are kept only while a verification runs.
 """
 

@@ -100,19 +100,19 @@ class Verifications:
 
     def run(self, ending: Event) -> None:
         """Until the worker ends. No error of a verification ends deliveries, but one of Spark's session: raises SparkLost."""
-        told = ""
+        last = ""
         while not ending.wait(LOOK_EVERY_S):
             try:
                 for request in self.due():
                     self.carry_out(request, ending)
-                told = ""
+                last = ""
             except SparkLost:
                 raise
             except Exception as error:  # noqa: BLE001  # of the log's storage, of a verification's file; a defect may not end deliveries
-                if str(error) != told:
+                if str(error) != last:
                     what = str(error) if isinstance(error, TicdcDumpError) else format_exc()
                     self._settings.notice(f"verifications do not go on, and are tried again: {what}")
-                told = str(error)
+                last = str(error)
 
     def due(self) -> Iterator[VerifyRequest]:
         """Those that are not over, in the order in which they were asked for."""
@@ -170,7 +170,7 @@ class _Verification:
         found = self._checked(number, sink, table)
         with self._lock:
             self._needed.pop(number, None)
-        self._told(number, found)
+        self._progress(number, found)
 
     def _checked(self, number: int, sink: str, table: AskedTable) -> TableReport:
         settings = self._settings
@@ -184,7 +184,7 @@ class _Verification:
             settings.source,
             settings.runner,
             gate=self._gate,
-            told=partial(self._told, number),
+            progress=partial(self._progress, number),
             needs=partial(self._needs, number),
             wait=settings.wait,
         )
@@ -199,7 +199,7 @@ class _Verification:
                 return found
         except (Ending, Stopped, SparkLost, LogUnreachable, StorageFull):
             raise
-        except Exception as error:  # noqa: BLE001  # a defect may not end the deliveries of this process: it is told
+        except Exception as error:  # noqa: BLE001  # a defect may not end the deliveries of this process: it is logged
             why = str(error)
             if not isinstance(error, TicdcDumpError):
                 self._settings.notice(f"verification {self._request.id} of {table.name} in {sink} met a defect: {format_exc()}")
@@ -209,7 +209,7 @@ class _Verification:
         finally:
             self._forget(f"{work}/")
 
-    def _told(self, number: int, table: TableReport) -> None:
+    def _progress(self, number: int, table: TableReport) -> None:
         copied = msgspec.structs.replace(table, columns=dict(table.columns), examples=list(table.examples))
         with self._lock:
             self._report.tables[number] = copied
@@ -217,7 +217,7 @@ class _Verification:
                 self._write_progress()
 
     def _needs(self, number: int, after: Seq) -> None:
-        """Told at once where the report does not cover it: the first piece of work may take longer than segments are kept."""
+        """Reported at once where the report does not cover it: the first piece of work may take longer than segments are kept."""
         with self._lock:
             self._needed[number] = Seq(after + 1)
             if self._report.needs_from is None or after + 1 < self._report.needs_from:

@@ -98,16 +98,16 @@ class DigestWork:
 @dataclass(frozen=True, slots=True)
 class CheckContext:
     """What a comparison works with. `folder`: for its files. `gate`: called after each piece of work with the seconds that it took, and
-    with 0 while it waits; it pauses while live delivery is late, and raises what ends the verification. `told`: after each piece, with the
-    report so far. `needs`: the segments of the log after this one are still to be read. `present_ts`: what has committed at the source by
-    this moment is at or below it."""
+    with 0 while it waits; it pauses while live delivery is late, and raises what ends the verification. `progress` receives the report
+    after each piece. `needs`: the segments of the log after this one are still to be read. `present_ts`: what has committed at the source
+    by this moment is at or below it."""
 
     log: LogKeys
     folder: Folder
     source: ComparedSource
     runner: TaskRunner
     gate: Callable[[float], None]
-    told: Callable[[TableReport], None] = lambda _: None
+    progress: Callable[[TableReport], None] = lambda _: None
     needs: Callable[[Seq], None] = lambda _: None
     wait: Callable[[float], object] = time.sleep
     present_ts: Callable[[], CommitTs] = lambda: ts_at(int(time.time() * 1000) + AHEAD_MS)
@@ -216,7 +216,7 @@ class TableCheck:
         wait_s = LOOK_WAIT_S
         for _ in range(LOOKS_MAX):
             self.report.moving = len(pending)
-            self.context.told(self.report)
+            self.context.progress(self.report)
             if not pending:
                 return
             self._await_sink()
@@ -341,7 +341,7 @@ class TableCheck:
             wave = works[start : start + self.context.runner.cores]
             files += [one for found in self._run(wave) for one in found]
             self.report.parts_done += len(wave)
-            self.context.told(self.report)
+            self.context.progress(self.report)
         return files
 
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:

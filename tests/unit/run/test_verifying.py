@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from sidecar.control.verifying import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import Seq, TableName
 from sidecar.core.progress import DumpState
-from sidecar.errors import CoordinationLost, RefusedRequest
+from sidecar.errors import CoordinationLost, LogUnreachable, RefusedRequest
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
@@ -32,7 +33,7 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import read_request, read_waiting, request_ids
 from sidecar.run.news import NewsLine
-from sidecar.run.repairing import KeyDump
+from sidecar.run.repairing import KeyDump, Repair
 from sidecar.run.verifying import KEPT_MAX, WAITING_MAX, TermVerifications
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")
@@ -49,7 +50,7 @@ class Term:
         self.now_ms = 1000
         self.dumps, self.idle = list[KeyDump](), True
         self.made = TermVerifications(
-            self.log, history, lambda: self.now_ms, start_dump=self.start, idle=lambda: self.idle, told=self.lines.append
+            self.log, history, lambda: self.now_ms, start_dump=self.start, idle=lambda: self.idle, log_line=self.lines.append
         )
 
     def start(self, dump: KeyDump) -> None:
@@ -331,3 +332,35 @@ def test_an_operator_ends_one_that_waits_for_its_dump(term: Term) -> None:
     entry = term.history.find(AFTER.id)
     assert entry is not None
     assert entry.state is DumpState.STOPPED
+
+
+def test_a_log_that_does_not_answer_amid_the_differences_ends_no_repair_early() -> None:
+    """An iterator that has raised has no more items, and that is no end of the differences."""
+    rows = [(TableReport("copy", "shop", "item"), RowDifference("missing", (key,))) for key in ("1", "2")]
+    answers = iter([False, True])
+
+    def differences() -> Iterator[tuple[TableReport, RowDifference]]:
+        yield rows[0]
+        if not next(answers):
+            raise LogUnreachable("no answer", hint="")
+        yield rows[1]
+
+    dumps, history = list[KeyDump](), MemoryHistory()
+    repair = Repair(history, "f" * 16, ALICE, differences, dumps.append, lambda: True)
+    with pytest.raises(LogUnreachable):
+        repair.step()
+    repair.step()
+    assert [dump.keys for dump in dumps] == [{ITEM: (("1",), ("2",))}]
+
+
+def test_a_repair_waits_until_its_last_verification_is_taken(term: Term) -> None:
+    differing(term)
+    for number in range(WAITING_MAX):
+        term.made.start(replace_id(f"{number:016d}"), ALICE)
+    finish_repair(term)
+    assert (repair_of(term).state, read_request(term.log, AGAIN)) == (RepairState.RUNNING, None)
+    term.report(f"{0:016d}", CheckState.EQUAL)
+    term.made.follow()
+    assert repair_of(term).state is RepairState.FINISHED
+    assert read_request(term.log, AGAIN) is not None
+    assert [line.event for line in term.lines].count("repair ended") == 1
