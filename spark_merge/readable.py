@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from sidecar.core.model import TableSchema
 from spark_merge.contract import Accepted
+from spark_merge.latest import are_last
 from spark_merge.merge import key_text
 
 
@@ -94,7 +95,5 @@ def newest_of(found: Sequence[RowsRead], schema: TableSchema) -> pa.Table:
     commit_ts, rank, deleted = (
         np.concatenate([column.to_numpy(zero_copy_only=False) for column in each]) for each in zip(*versions, strict=True)
     )
-    keys = key_text([rows.column(name) for name in schema.key]).combine_chunks().dictionary_encode().indices.to_numpy()
-    order = np.lexsort([rank, commit_ts, keys])
-    last = order[np.flatnonzero(np.append(np.diff(keys[order]) != 0, True))]
-    return rows.take(pa.array(last[~deleted[last]]))
+    codes = key_text([rows.column(name) for name in schema.key]).combine_chunks().dictionary_encode().indices.to_numpy()
+    return rows.filter(pa.array(are_last(codes, ranks=rank, commit_ts=commit_ts) & ~deleted))

@@ -180,7 +180,6 @@ class VerifyReport(msgspec.Struct):
     state: CheckState
     started_ms: int
     ended_ms: int = 0
-    error: str = ""
     tables: list[TableReport] = []
     needs_from: int | None = None
 

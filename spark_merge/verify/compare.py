@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.log.storage import Folder
+from spark_merge.latest import are_last
 from spark_merge.verify.digest import read_bucket
 
 
@@ -74,14 +75,9 @@ def compared(source: pa.Table, sink: pa.Table) -> BucketDifference:
 
 def newest_digests(rows: pa.Table) -> pa.Table:
     """Of each key the greatest version, without deleted ones."""
-    if rows.num_rows == 0:
-        return rows
     codes: Any = rows["key"].combine_chunks().dictionary_encode().indices.to_numpy()
-    order = np.lexsort([rows["rank"].to_numpy(), rows["commit_ts"].to_numpy(), codes])
-    last = order[np.flatnonzero(np.append(np.diff(codes[order]) != 0, True))]
-    deleted = rows["deleted"].to_numpy()
-    kept = last[~deleted[last]]
-    return rows if len(kept) == rows.num_rows else rows.take(pa.array(kept))
+    kept = are_last(codes, ranks=rows["rank"].to_numpy(), commit_ts=rows["commit_ts"].to_numpy()) & ~rows["deleted"].to_numpy()
+    return rows if kept.all() else rows.filter(pa.array(kept))
 
 
 def sum_of(rows: pa.Table) -> Sum:

@@ -122,15 +122,15 @@ VERIFYING = [
     Mutation(
         "any version of a key is compared",
         "spark_merge/verify/compare.py",
-        'np.lexsort([rows["rank"].to_numpy(), rows["commit_ts"].to_numpy(), codes])',
-        "np.lexsort([codes])",
+        'are_last(codes, ranks=rows["rank"].to_numpy(), commit_ts=rows["commit_ts"].to_numpy())',
+        'are_last(codes, ranks=-rows["rank"].to_numpy(), commit_ts=-rows["commit_ts"].to_numpy())',
         f"{OF_COMPARE}::test_of_a_key_the_version_of_the_greatest_commit_ts_and_rank_counts",
     ),
     Mutation(
         "any version of a key is read back",
         "spark_merge/readable.py",
-        "order = np.lexsort([rank, commit_ts, keys])",
-        "order = np.lexsort([-commit_ts, keys])",
+        "are_last(codes, ranks=rank, commit_ts=commit_ts)",
+        "are_last(codes, ranks=rank, commit_ts=-commit_ts)",
         "tests/contract/test_sink_port.py::TestTwins::test_what_is_read_back_is_each_keys_newest_row",
     ),
     Mutation(
