@@ -46,8 +46,8 @@ UNLIMITED = DumpRoom(1 << 62, 1 << 62, 1 << 62)
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What a dump takes and would take. `open_rows`: read or being read, in windows that are not closed in the log. `held`: it would
-    have read more if its Room had let it. `delivery_bound_s`, `readers`: its own, or the sidecar's; a bound of 0: by what delivery takes
-    without it. `sinks`: as of Progress."""
+    have read more if its Room had let it. `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it. `readers`:
+    of a dump that does not say its own. `sinks`: as of Progress."""
 
     open_rows: int = 0
     held: bool = False
@@ -60,6 +60,7 @@ class Demand:
 class Open(Protocol):
     """What a dump has open."""
 
+    progress: Progress
     windows: Windows
 
     def open_rows(self) -> int: ...
@@ -105,8 +106,8 @@ class Ground:
         return sum(run.windows.bytes_held() for run in self.runs)
 
     def readers(self) -> int:
-        """How many there are to be, of all dumps that run."""
-        return sum(run.readers() for run in self.runs)
+        """How many there are to be, of all dumps that run; at least 1."""
+        return max(1, sum(run.readers() for run in self.runs if run.progress.state is DumpState.RUNNING))
 
     def full(self) -> bool:
         """Whether what is read and not closed in the log has reached its bounds."""
@@ -122,7 +123,7 @@ def demand_of(ground: Ground) -> Demand:
         open_rows=sum(one.open_rows for one in each),
         held=any(one.held for one in each),
         delivery_bound_s=min((one.delivery_bound_s for one in each if one.delivery_bound_s), default=0.0),
-        readers=sum(one.readers for one in each),
+        readers=ground.limits.readers,
         strict_bound=any(one.strict_bound for one in each),
         sinks=tuple(sorted({sink for one in each for sink in one.sinks})) if all(one.sinks for one in each) else (),
     )

@@ -59,8 +59,8 @@ class DumpRecorder:
     def _end_not_recorded(self, history: OperationHistory) -> tuple[HistoryEntry, ...]:
         """Of dumps that are not there any more: an owner died between the log, which has forgotten them, and the store."""
         before = [entry for entry in history.entries() if entry.kind is OperationKind.DUMP and entry.state not in OVER]
-        ended = {"state": DumpState.STOPPED, "ended_ms": self._wall_ms(), "running_since_ms": 0, "result": END_NOT_RECORDED}
-        return tuple(replace(one, **ended) for one in before if one.id not in self._known)
+        gone, now_ms = [one for one in before if one.id not in self._known], self._wall_ms()
+        return tuple(replace(one, state=DumpState.STOPPED, ended_ms=now_ms, running_since_ms=0, result=END_NOT_RECORDED) for one in gone)
 
     def asked(self, request: Request, *, meant: Progress | None = None, last: Iterable[Progress] = ()) -> None:
         """`request` is carried out, and the next progress to be saved shows it. `meant`: the dump that it is for, None for one that it

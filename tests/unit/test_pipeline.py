@@ -439,6 +439,21 @@ def test_dump_and_epoch_are_on_record_before_a_mark_of_them_is_sent() -> None:
     assert stage.notes.calls[0] == "progress"
 
 
+def test_every_dump_that_is_there_is_in_the_manifest_and_goes_on_from_it() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    second = "2" * 16
+    stage.requests.waiting += [start(), replace(start(), dump_id=second, tables=(MORE,)), replace(start(), dump_id="3" * 16)]
+    pipeline.step(poll_s=0)
+    stage.feed.say(put(5, "x"), resolved(10))
+    pipeline.step(poll_s=0)
+    (manifest,) = stage.manifests()
+    states = {DUMP: "running", second: "running", "3" * 16: "queued"}
+    assert {dump["dump_id"]: dump["state"] for dump in manifest.dumps} == states
+    stage.stored.stored = None
+    assert {dump.dump_id: dump.state for dump in stage.attach(epoch=2).dump.records} == states
+
+
 def test_a_manifest_says_since_when_the_oldest_window_is_open_that_it_does_not_close() -> None:
     """What its writer may still close, though it slept meanwhile, must stay until another owner has written."""
     stage = Stage()
