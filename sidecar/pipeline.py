@@ -15,25 +15,26 @@ nothing and repeats harmlessly (the simulation crashes between each pair).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sidecar.codecs.contract import Codec
 from sidecar.core.chunk import ClosedWindow
-from sidecar.core.dump import Dump
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom
-from sidecar.core.messages import ChunkRead, Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
+from sidecar.core.dumps import Dumps
+from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
-from sidecar.core.progress import Progress, newest
+from sidecar.core.progress import Progress, leading, newest
 from sidecar.core.schema_step import Beside, Rewrites, SchemaFate, TableStep, check_marks_go_on, not_carried, own_name, steps
 from sidecar.core.sequence import NO_TS, NO_TS_YET, Sequence, Spill
 from sidecar.errors import LogBroken, RefusedRequest
 from sidecar.history.recorder import DumpRecorder
-from sidecar.log.layout import logged_progress
+from sidecar.log.layout import logged_dumps
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.pace.controller import Controller
 from sidecar.pace.outage import Outage, outage
+from sidecar.pace.throttle import Throttle
 from sidecar.ports import Clock, Deliveries, Feed, ProgressStore, Requests, Schemas, SegmentLog, Source
 
 EMPTY_SEGMENT_EVERY_S = 10.0
@@ -41,13 +42,16 @@ EMPTY_SEGMENT_EVERY_S = 10.0
 
 
 class Dumper(Protocol):
-    """What the pipeline asks of a dump; `core.dump.Dump` is the one that runs, a recorded one is played by the replay."""
+    """What the pipeline asks of dumps; `core.dumps.Dumps` are those that run, a recorded one is played by the replay."""
 
     @property
+    def records(self) -> tuple[Progress, ...]: ...
+    @property
     def progress(self) -> Progress | None: ...
+    def meant(self, request: Request) -> Progress | None: ...
     def request(self, request: Request) -> None: ...
     def handle(self, event: SourceEvent) -> list[Command]: ...
-    def next(self) -> list[Command]: ...
+    def next(self, *, throttled: Collection[str] = ()) -> list[Command]: ...
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]: ...
     def closes_by(self, upto_ts: CommitTs) -> bool: ...
     def open_windows(self) -> int: ...
@@ -114,10 +118,11 @@ class Pipeline:
         self.pace = Controller()
         if next_seq:
             self.pace.wrote(Seq(next_seq - 1), self._last_segment_s)  # what former owners wrote ages from now on
-        self._paid_until_s = self._heard_s = self._last_segment_s
+        self._throttle = Throttle()
+        self._heard_s = self._last_segment_s
         self._unheard = 0
         self.outage: Outage | None = None
-        self.recorder = DumpRecorder(outside.progress.history, outside.wall_ms, dump.progress, after_ts=sequence.after_ts)
+        self.recorder = DumpRecorder(outside.progress.history, outside.wall_ms, dump.records, after_ts=sequence.after_ts)
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:
@@ -159,25 +164,25 @@ class Pipeline:
         while (request := self.outside.requests.take()) is not None:
             taken += 1
             try:
-                self._check_scope(request)
+                meant = self.dump.meant(request)
+                self._check_scope(request, meant)
                 self.dump.request(request)
             except RefusedRequest as refused:
                 self.outside.requests.answer(refused)
             else:
                 self.outage = None  # who asks does not want to wait
-                self.recorder.asked(request)
+                self.recorder.asked(request, meant=meant)
                 self._save_progress()
                 self.outside.requests.answer(None)
         return taken
 
-    def _check_scope(self, request: Request) -> None:
+    def _check_scope(self, request: Request, meant: Progress | None) -> None:
         """Raises RefusedRequest for a table that the feed does not have at this point, whatever it has by now."""
-        progress = self.dump.progress
         tables: Iterable[TableName] = ()
         if isinstance(request, StartDump):
             tables = request.tables
-        elif isinstance(request, RestartDump) and progress is not None:
-            tables = (table.table for table in progress.tables)
+        elif isinstance(request, RestartDump) and meant is not None:
+            tables = (table.table for table in meant.tables)
         if gone := sorted(str(table) for table in tables if table not in self.tables):
             raise RefusedRequest(
                 f"{', '.join(gone)} is not there at the feed's present position: a DDL has renamed, dropped or not yet created it",
@@ -188,14 +193,15 @@ class Pipeline:
         """Hear what the source finished and ask for what comes next, as much as the sinks leave. Never waits for the database (P3)."""
         self._hear_sinks()
         events = self.outside.source.results()
-        before, now_s = self.dump.progress, self.outside.clock.now_s()
-        self._pay(events)
+        before, now_s = self.dump.records, self.outside.clock.now_s()
+        self._throttle.pay(events, before, now_s)
         self.outage = outage(self.outage, events, heard_s=self._heard_s, now_s=now_s)
         commands = [command for event in events for command in self.dump.handle(event)]
-        if self.throttled_s() <= 0 and (self.outage is None or now_s >= self.outage.again_s):
-            commands += self.dump.next()
-        if self.dump.progress is not before:
+        if self.outage is None or now_s >= self.outage.again_s:
+            commands += self.dump.next(throttled=self._throttle.held(before, now_s))
+        if self.dump.records != before:
             self._save_progress()
+        self._throttle.asked(commands)
         for command in commands:
             self.outside.source.request(command)
         if events or (commands and not self._unheard):
@@ -210,8 +216,8 @@ class Pipeline:
             self.dump.allow(self.pace.room(self.dump.demand()))
 
     def throttled_s(self) -> float:
-        """Seconds until the dump's pace lets it read on; 0 or less: now."""
-        return self._paid_until_s - self.outside.clock.now_s()
+        """Seconds until the pace of a dump lets it read on; 0 or less: now."""
+        return self._throttle.wait_s(self.dump.records, self.outside.clock.now_s())
 
     def source_busy(self) -> bool:
         """Whether the source was asked for something that it has not finished."""
@@ -220,12 +226,6 @@ class Pipeline:
     def source_still_s(self) -> float:
         """How long the source has been silent about something it was asked for; 0 when it was asked for nothing."""
         return self.outside.clock.now_s() - self._heard_s if self.source_busy() else 0.0
-
-    def _pay(self, events: Iterable[SourceEvent]) -> None:
-        progress, now_s = self.dump.progress, self.outside.clock.now_s()
-        for event in events:
-            if progress is not None and isinstance(event, ChunkRead):
-                self._paid_until_s = max(self._paid_until_s, now_s) + progress.pace.cost_s(event.file.rows, event.file.bytes)
 
     def delivery_lag_s(self) -> float:
         """How long the oldest segment that is not delivered has been in the log; 0 when all is, as heard in the last step."""
@@ -242,7 +242,7 @@ class Pipeline:
     def _write(self, segment: Segment) -> None:
         """Steps 2 to 5. Step 1, the chunk files, was done before their ChunkRead was heard."""
         marks: list[Mark] = []
-        outside, seq, before = self.outside, self.next_seq, self.dump.progress
+        outside, seq, before = self.outside, self.next_seq, self.dump.records
         incarnations = outside.feed.incarnations()
         positions = {lane: position for lane, position in segment.positions.items() if lane in incarnations}  # of none that has ended
         data = outside.log.write_data(seq, epoch=self.epoch, codec=outside.codec.name, changes=self._watch(segment.changes, marks))
@@ -250,7 +250,8 @@ class Pipeline:
         told = [ddl for ddl in segment.ddls if ddl.query]  # without a text it only says that the schemas change here
         tables = self.tables
         next_schemas = self._pass_ddls(segment.ddls) if segment.ddls else None
-        progress = self._progress()
+        dumps = self._records()
+        first = leading(dumps)
         outside.log.commit(
             Manifest(
                 seq=seq,
@@ -265,7 +266,8 @@ class Pipeline:
                 codec=outside.codec.name,
                 ddls=tuple(DdlRecord(ddl.commit_ts, *own_name(ddl, self.tables, tables), ddl.query) for ddl in told),
                 windows=windows,
-                progress=progress.to_json() if progress else None,
+                progress=first.to_json() if first else None,
+                more_dumps=tuple(dump.to_json() for dump in dumps if dump is not first),
                 next_schemas=next_schemas,
                 table_rows=data.table_rows,
                 incarnations={lane: found for lane in positions if (found := incarnations[lane])},
@@ -274,15 +276,14 @@ class Pipeline:
             )
         )
         self._schemas = next_schemas or self._schemas
-        if self.dump.progress is not before:
+        if self.dump.records != before:
             self._save_progress()
         outside.feed.acknowledge(positions)
         self._last_segment_s = outside.clock.now_s()
         chunks = [chunk for window in windows for chunk in window.chunks]
         rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.bytes for chunk in chunks)
         if outside.deliveries is not None:
-            sinks = windows[0].sinks if windows else ()
-            self.pace.wrote(seq, self._last_segment_s, chunks=len(chunks), rows=rows, size=size, sinks=sinks)
+            self.pace.wrote(seq, self._last_segment_s, windows)
         self.next_seq = Seq(seq + 1)
         self.counts.segments += 1
         self.counts.ddls += len(told)
@@ -317,10 +318,10 @@ class Pipeline:
         check_marks_go_on(ddls)
         before, after = self.tables, self.outside.schemas.after(ddls)
         found = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in ddls})
-        found, once_more = self.rewrites.passed(found, before, after, ddls, self.dump.progress)
+        found, once_more = self.rewrites.passed(found, before, after, ddls, self.dump.records)
         self.dump.changed([step for one in found if (step := self._offered(one)) is not None])
         if once_more is not None:
-            self.recorder.asked(once_more, last=self.dump.progress)
+            self.recorder.asked(once_more, last=self.dump.records)
             self.dump.request(once_more)
         self.tables = after
         self.outside.source.follow(after)
@@ -334,13 +335,12 @@ class Pipeline:
         return replace(step, where=where or None) if may else None
 
     def _save_progress(self) -> None:
-        if (progress := self._progress()) is not None:
-            self.outside.progress.save(progress, self.recorder.due(progress))
+        if dumps := self._records():
+            self.outside.progress.save(dumps, self.recorder.due(dumps))
 
-    def _progress(self) -> Progress | None:
-        """The dump's, with the log that its cursors are of."""
-        progress = self.dump.progress
-        return progress and replace(progress, log=self.outside.log.id)
+    def _records(self) -> tuple[Progress, ...]:
+        """Of the dumps, with the log that their cursors are of."""
+        return tuple(replace(dump, log=self.outside.log.id) for dump in self.dump.records)
 
     def lane_lags(self) -> dict[Lane, CommitTs | None]:
         """Each lane's last resolved, None for one that has not joined."""
@@ -380,11 +380,11 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Pipeline
     read = outside.feed.incarnations()
     positions = {lane: position for lane, position in positions.items() if lane in read}
     sequence = Sequence(outside.codec.identity, outside.spill, after_ts, limits.held_bytes_max, positions, limits.start_ts)
-    dump = Dump(
+    dump = Dumps(
         changefeed_id=changefeed_id,
         epoch=epoch,
         limits=limits.dump,
-        progress=newest_progress(last, outside.progress.load(), log_id=outside.log.id),
+        recovered=newest_dumps(last, outside.progress.load(), log_id=outside.log.id),
         after_ts=after_ts,
         next_seq=next_seq,
     )
@@ -394,6 +394,6 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Pipeline
     return pipeline
 
 
-def newest_progress(last: Manifest | None, stored: Progress | None, *, log_id: str) -> Progress | None:
+def newest_dumps(last: Manifest | None, stored: Iterable[Progress], *, log_id: str) -> tuple[Progress, ...]:
     """By `core.progress.newest`. Raises LogBroken for a progress in the log that is none."""
-    return newest(logged_progress(last.progress if last else None), stored, log=log_id, last_seq=last.seq if last else Seq(-1))
+    return newest(logged_dumps(last.dumps if last else ()), tuple(stored), log=log_id, last_seq=last.seq if last else Seq(-1))

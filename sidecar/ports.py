@@ -164,15 +164,16 @@ class OperationHistory(Protocol):
 
 
 class ProgressStore(Protocol):
-    """Where the dump's progress and state survive. It follows the log and may be behind it, never ahead of it."""
+    """Where the dumps' progress and states survive. It follows the log and may be behind it, never ahead of it."""
 
     @property
     def history(self) -> OperationHistory: ...
 
-    def load(self) -> Progress | None: ...
+    def load(self) -> tuple[Progress, ...]:
+        """As saved last; empty if nothing was."""
 
-    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
-        """Durable when it returns, and `entries` in the history with it, in one step."""
+    def save(self, dumps: Sequence[Progress], entries: Sequence[HistoryEntry] = ()) -> None:
+        """In the place of all that was saved before. Durable when it returns, and `entries` in the history with it, in one step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,11 @@ _EMPTYING = frozenset({Action.CREATE_TABLE, Action.TRUNCATE_TABLE})
 
 def received(manifest: Manifest, sink: str) -> Manifest:
     """What the sink of this name receives of the segment: neither windows nor progress of a dump that is for others."""
-    sinks = (manifest.progress or {}).get("sinks") or (sink,)
-    if sink in sinks and all(not window.sinks or sink in window.sinks for window in manifest.windows):
-        return manifest
+    dumps = tuple(one for one in manifest.dumps if sink in (one.get("sinks") or (sink,)))
     windows = tuple(window for window in manifest.windows if not window.sinks or sink in window.sinks)
-    return replace(manifest, windows=windows, progress=manifest.progress if sink in sinks else None)
+    if len(dumps) == len(manifest.dumps) and len(windows) == len(manifest.windows):
+        return manifest
+    return replace(manifest, windows=windows, progress=dumps[0] if dumps else None, more_dumps=dumps[1:])
 
 
 def followed(tables: SinkTables, segment: Manifest, schemas: Callable[[str], Tables]) -> SinkTables:

@@ -90,7 +90,7 @@ class DueChunk:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. `dump`: what it tells of the dump, for
+    """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. `dump`: what it says of dumps, for
     those who read the output; None before the log's first one. Small to send to a task."""
 
     manifest: Manifest

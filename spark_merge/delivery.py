@@ -26,7 +26,7 @@ from typing import Protocol
 
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import FeedError, LogBroken, OwnershipLost
-from sidecar.log.layout import WAY_OUT, told_of_the_dump
+from sidecar.log.layout import WAY_OUT, dump_after
 from sidecar.log.manifest import Manifest
 from sidecar.log.skips import skipped_rows
 from sidecar.log.storage import Folder
@@ -229,6 +229,6 @@ def _ahead_of_windows(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _head(manifest: Manifest, schemas: Mapping[str, Mapping[TableName, TableSchema]]) -> Head:
-    slim = replace(manifest, progress=None, positions={})
+    slim = replace(manifest, progress=None, more_dumps=(), positions={})
     after = schemas[manifest.next_schemas or manifest.schemas]
-    return Head(slim, schemas[manifest.schemas], after, told_of_the_dump(manifest))
+    return Head(slim, schemas[manifest.schemas], after, dump_after(manifest))

@@ -87,8 +87,8 @@ class Call:
     as_json: bool
     console: Console
 
-    def dump_request(self) -> pb.DumpRequest:
-        return pb.DumpRequest(changefeed=self.changefeed)
+    def dump_request(self, dump_id: str = "") -> pb.DumpRequest:
+        return pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id)
 
     def show(self, status: pb.DumpStatus, *, done: str = "") -> None:
         """`done`: what the command did, in words for people."""

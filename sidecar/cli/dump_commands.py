@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from sidecar.cli.dump_call import DumpCommand, call_of
+from sidecar.cli.dump_call import Call, DumpCommand, call_of
 from sidecar.cli.dump_options import Rules, new_operation_id, parse_keys, parse_where, table_rules
 from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
 from sidecar.cli.verify_command import dumpverify
@@ -46,6 +46,9 @@ SinkNames = Annotated[
 Exact = Annotated[
     bool,
     typer.Option("--exact", help="Afterwards compare the sinks with TiDB and correct what differs, extra rows too (dumpverify)."),
+]
+DumpId = Annotated[
+    str, typer.Option("--id", help="Which dump, by its id; default: the one that is not over, or else the last one.", show_default=False)
 ]
 ChunkRows = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Rows that a SELECT asks for; 0: the sidecar's setting.")]
 Readers = Annotated[int | None, typer.Option(min=0, max=READERS_MAX, help="SELECTs at one time; 0: the sidecar's setting.")]
@@ -115,7 +118,8 @@ def dumpstart(
         bool, typer.Option(help="Show tables, estimated rows, bytes and time, what would stop it or be slow. Starts nothing.")
     ] = False,
 ) -> int | None:
-    """Start a dump of the existing rows. With --keys or --where and without --tables: of the tables that they name."""
+    """Start a dump of the existing rows; it is queued while another one has one of its tables. With --keys or --where and without --tables:
+    of the tables that they name."""
     from sidecar.cli.dump_view import preview_view
     from sidecar.control.wire import BRACKETS, preview_json
 
@@ -137,7 +141,7 @@ def dumpstart(
     )
     request.table_rules.extend(table_rules(tables) or _named(request))
     if not dry_run:
-        call.show(call.client.call("Start", request), done=f"dump {request.dump_id} is started")
+        _show_started(call, call.client.call("Start", request), request.dump_id)
         return None
     found = call.client.call("Preview", request)
     if call.as_json:
@@ -148,6 +152,7 @@ def dumpstart(
 
 def dumpset(
     context: typer.Context,
+    dump_id: DumpId = "",
     chunk_rows: ChunkRows = None,
     readers: Readers = None,
     rows_per_second: RowsPerSecond = None,
@@ -160,17 +165,19 @@ def dumpset(
     settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds, strict_bound)
     if not settings.ListFields():
         raise typer.BadParameter("give what is to be changed: --chunk-rows, --readers, a pace or a bound; see --help")
-    call.show(call.client.call("Set", pb.SetRequest(changefeed=call.changefeed, settings=settings)), done="the dump is changed")
+    request = pb.SetRequest(changefeed=call.changefeed, settings=settings, dump_id=dump_id)
+    call.show(call.client.call("Set", request), done="the dump is changed")
 
 
-def dumppause(context: typer.Context) -> None:
+def dumppause(context: typer.Context, dump_id: DumpId = "") -> None:
     """Pause the dump at the next chunk boundary. Live changes continue."""
     call = call_of(context)
-    call.show(call.client.call("Pause", call.dump_request()), done="the dump is paused")
+    call.show(call.client.call("Pause", call.dump_request(dump_id)), done="the dump is paused")
 
 
 def dumpresume(
     context: typer.Context,
+    dump_id: DumpId = "",
     chunk_rows: ChunkRows = None,
     readers: Readers = None,
     rows_per_second: RowsPerSecond = None,
@@ -181,38 +188,40 @@ def dumpresume(
     """Resume a dump that was paused or has failed, after the last chunk in the log. Options change its settings."""
     call = call_of(context)
     settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds, strict_bound)
-    call.show(call.client.call("Resume", pb.ResumeRequest(changefeed=call.changefeed, settings=settings)), done="the dump is resumed")
+    request = pb.ResumeRequest(changefeed=call.changefeed, settings=settings, dump_id=dump_id)
+    call.show(call.client.call("Resume", request), done="the dump is resumed")
 
 
-def dumprestart(context: typer.Context) -> None:
+def dumprestart(context: typer.Context, dump_id: DumpId = "") -> None:
     """Stop the dump and start the same one from the beginning, under a new dump id."""
     call = call_of(context)
-    request = pb.RestartRequest(changefeed=call.changefeed, new_dump_id=new_operation_id())
-    call.show(call.client.call("Restart", request), done=f"dump {request.new_dump_id} is started")
+    request = pb.RestartRequest(changefeed=call.changefeed, new_dump_id=new_operation_id(), dump_id=dump_id)
+    _show_started(call, call.client.call("Restart", request), request.new_dump_id)
 
 
-def dumpstop(context: typer.Context) -> None:
+def dumpstop(context: typer.Context, dump_id: DumpId = "") -> None:
     """End the dump. It cannot be resumed; what it has delivered stays."""
     call = call_of(context)
-    call.show(call.client.call("Stop", call.dump_request()), done="the dump is stopped")
+    call.show(call.client.call("Stop", call.dump_request(dump_id)), done="the dump is stopped")
 
 
 def dumpquery(
     context: typer.Context,
+    dump_id: DumpId = "",
     watch: Annotated[bool, typer.Option("--watch", help="Show the progress until the dump is over.")] = False,
 ) -> int | None:
-    """Show the dump: progress of each table, rates, lags, and what it is waiting for."""
+    """Show the dump: progress of each table, rates, lags, what it is waiting for, and the other dumps that are there."""
     from sidecar.cli.dump_view import look
     from sidecar.cli.terminal import View
     from sidecar.control.wire import STATE_NAMES, status_json
 
     call = call_of(context)
     if not watch:
-        status = call.client.call("Query", call.dump_request())
+        status = call.client.call("Query", call.dump_request(dump_id))
         call.show(status)
         return _exit_code(status)
     with View(call.console) as view:
-        for status in call.client.watch(call.dump_request()):
+        for status in call.client.watch(call.dump_request(dump_id)):
             if call.as_json:
                 typer.echo(json.dumps(status_json(status)))
             view.show(look(status))
@@ -245,6 +254,11 @@ def dumplist(
     if call.as_json:
         typer.echo(json.dumps(list_json(found)))
     call.console.print(history_table(found.operations))
+
+
+def _show_started(call: Call, status: pb.DumpStatus, dump_id: str) -> None:
+    is_queued = status.dump_id == dump_id and status.state == pb.DUMP_STATE_QUEUED
+    call.show(status, done=f"dump {dump_id} is {'queued' if is_queued else 'started'}")
 
 
 def _exit_code(status: pb.DumpStatus) -> int | None:

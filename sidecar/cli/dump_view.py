@@ -29,7 +29,7 @@ LANE_LAG_SHOWN_S = 2.0
 """Lanes closer to the foremost one than this are fine, and only counted."""
 LANES_SHOWN = 5
 SINK_TABLES_SHOWN = 5
-STATE_STYLES = {"running": "green", "paused": "yellow", "failed": "bold red", "finished": "bold green"}
+STATE_STYLES = {"queued": "yellow", "running": "green", "paused": "yellow", "failed": "bold red", "finished": "bold green"}
 
 
 def look(status: pb.DumpStatus) -> TerminalLook:
@@ -69,6 +69,11 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
         yield "reason", status.reason
     if status.tables:
         yield "progress", _progress(status)
+    for other in status.dumps:
+        if other.dump_id != status.dump_id:
+            yield "other dump", _other_dump(other)
+        elif other.waits_for:
+            yield "queued behind", ", ".join(other.waits_for)
     lag = f"{status.resolved_lag_s:.1f} s" if status.resolved_tso else "-"
     yield "resolved", f"{moment(status.resolved_tso)}  lag {lag}"
     yield "delivered", f"{moment(status.delivered_tso)}  lag {status.delivery_lag_s:.1f} s"
@@ -97,6 +102,13 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
     yield "owner", f"{status.owner}, epoch {status.epoch}, merge worker {status.merge_worker or '-'}"
     if status.last_error:
         yield "last error", status.last_error
+
+
+def _other_dump(dump: pb.DumpSummary) -> Text:
+    state = STATE_NAMES[dump.state]
+    text = f"{dump.dump_id} {state}, {dump.tables_complete:,} of {dump.tables:,} tables, {dump.rows:,} rows"
+    text += f", behind {', '.join(dump.waits_for)}" if dump.waits_for else ""
+    return Text(text + (f": {dump.reason}" if dump.reason else ""), style=STATE_STYLES.get(state, ""))
 
 
 def _progress(status: pb.DumpStatus) -> str:
@@ -217,6 +229,7 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     lines += [Text(f"slow: {table.schema}.{table.table}: {table.slow}", style="yellow") for table in slow[:TABLES_SHOWN]]
     lines += [Text(f"… {len(slow) - TABLES_SHOWN:,} more are slow; --json shows all")] if len(slow) > TABLES_SHOWN else []
     lines += [Text(f"how {preview.unasked:,} tables would be read is not known: there was no time to ask")] if preview.unasked else []
+    lines += [Text(f"it would wait for dump {', '.join(preview.waits_for)}, of the same tables")] if preview.waits_for else []
     lines += [Text(f"its rows would go to {', '.join(preview.sinks)} only")] if preview.sinks else []
     lines += [Text(f"would be rejected: {refusal}", style="bold red") for refusal in preview.refusals]
     return Group(*lines)

@@ -4,6 +4,7 @@
     asker          who makes a call, for the history
     requests       requests on their way to the one thread that can carry them out
     dump_scope     what a start request means, and everything against it;  preview  what a dump would do;  predicate  what `--where` can ask
+    shown          whether a dump is as a request would have it already
     status         what a sidecar is doing, as one value;  wire  our words and the wire's;  answers  exit codes and reasons
     verifying      requests and reports of verifications
     subscribe      the deliveries of a spool, to subscribers

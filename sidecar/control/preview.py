@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sidecar.control.dump_scope import Scope
+from sidecar.core.progress import Progress, holding
 from sidecar.ports import SlowReads
 from ticdc_dump.v1 import control_pb2 as pb
 
 
-def preview(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float, slow: SlowReads) -> pb.DumpPreview:
-    """`rows_per_s_before`: what earlier dumps reached, 0 if unknown."""
+def preview(
+    scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float, slow: SlowReads, dumps: Sequence[Progress] = ()
+) -> pb.DumpPreview:
+    """`rows_per_s_before`: what earlier dumps reached, 0 if unknown. `dumps`: those that are there."""
     found = [
         pb.TablePreview(
             schema=estimate.table.schema,
@@ -29,6 +34,7 @@ def preview(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float,
         outside=scope.outside,
         unasked=slow.unasked,
         sinks=request.sinks,
+        waits_for=[dump.dump_id for dump in holding({estimate.table for estimate in scope.estimates}, dumps)],
     )
 
 

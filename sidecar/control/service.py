@@ -35,6 +35,7 @@ from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
 from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
 from sidecar.control.preview import preview
 from sidecar.control.requests import QueuedRequests
+from sidecar.control.shown import as_asked, is_set
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Spool, Subscriptions
 from sidecar.control.verifying import VerificationPort, after_dump, asked, expected, row_difference, verification
@@ -113,8 +114,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_told(context):
             status = self._owned(request.changefeed, context)
-            if _is_dump(status, request.dump_id):
-                return dump_status(status)
+            if status.dump(request.dump_id) is not None and request.dump_id:
+                return dump_status(status, request.dump_id)
             with self._one_of_few(context) as caller:
                 scope = self._scope(request, caller)
             start = start_dump(request, scope, chunk_rows=self._served.defaults.chunk_rows)
@@ -124,38 +125,38 @@ class ControlService(control_pb2_grpc.ControlServicer):
             return self._carried_out(start, context, lambda progress: progress.dump_id == start.dump_id)
 
     def Pause(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        return self._move(request, context, PauseDump(), DumpState.PAUSED)
+        return self._move(request, context, PauseDump(request.dump_id), DumpState.PAUSED)
 
     def Resume(self, request: pb.ResumeRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_told(context):
             self._owned(request.changefeed, context)
             settings = self._settings(request.settings)
-            shows = partial(_is_set, settings, frozenset({DumpState.RUNNING}))
-            return self._carried_out(ResumeDump(settings), context, shows)
+            shows = partial(is_set, settings, frozenset({DumpState.RUNNING, DumpState.QUEUED}))
+            return self._carried_out(ResumeDump(settings, request.dump_id), context, shows)
 
     def Set(self, request: pb.SetRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_told(context):
             self._owned(request.changefeed, context)
             settings = self._settings(request.settings)
-            return self._carried_out(SetDump(settings), context, partial(_is_set, settings, frozenset(DumpState) - OVER))
+            return self._carried_out(SetDump(settings, request.dump_id), context, partial(is_set, settings, frozenset(DumpState) - OVER))
 
     def Stop(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        return self._move(request, context, StopDump(), DumpState.STOPPED)
+        return self._move(request, context, StopDump(request.dump_id), DumpState.STOPPED)
 
     def Restart(self, request: pb.RestartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_told(context):
             self._owned(request.changefeed, context)
             if not is_dump_id(request.new_dump_id):
                 raise RefusedRequest(f"dump id {request.new_dump_id!r} is not one", hint=f"give {DUMP_ID_LENGTH} letters and digits")
-            last = self._status(context).progress
+            last = self._status(context).dump(request.dump_id)
             for why in unknown_sinks(last.sinks if last is not None else (), self._served.sinks):
                 raise RefusedRequest(why, hint="use dumpstart, with --sink for one of them or without it for all")
-            restart = RestartDump(request.new_dump_id)
-            return self._carried_out(restart, context, lambda progress: progress.dump_id == restart.dump_id)
+            restart = RestartDump(request.new_dump_id, request.dump_id)
+            return self._carried_out(restart, context, lambda progress: progress.dump_id == restart.new_dump_id)
 
     def Query(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_told(context):
-            found = dump_status(self._owned(request.changefeed, context))
+            found = dump_status(self._owned_with(request, context), request.dump_id)
             found.subscribers.extend(self._subscriptions.states())
             return found
 
@@ -182,7 +183,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         """Each that differs from the one before, until the client or this service ends."""
         told = None
         while not self._closing and context.is_active():
-            status = dump_status(self._owned(request.changefeed, context))
+            status = dump_status(self._owned_with(request, context), request.dump_id)
             if status != told:
                 yield status
                 told = status
@@ -190,16 +191,14 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def Preview(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpPreview:  # noqa: N802
         with _errors_told(context):
-            progress = self._owned(request.changefeed, context).progress
+            dumps = self._owned(request.changefeed, context).dumps
             with self._one_of_few(context) as caller:
                 scope = self._scope(request, caller)
-                if progress is not None and progress.state not in OVER and progress.dump_id != request.dump_id:
-                    scope.refusals.append(f"a dump is {progress.state} already: stop it, or use dumprestart")
                 read = [found.table for found in scope.estimates if not found.refused and found.table not in scope.keys]
                 if request.exact and not scope.refusals:
                     after_dump(request, scope, sinks=self._served.sinks, asked_ms=0)
                 slow = self._served.slow_reads({table: scope.where.get(table, "") for table in read})
-                return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before(), slow=slow)
+                return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before(), slow=slow, dumps=dumps)
 
     def Verify(self, request: pb.VerifyRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_told(context):
@@ -321,17 +320,26 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def _carried_out(self, request: Request, context: grpc.ServicerContext, shows: Callable[[Progress], bool]) -> pb.DumpStatus:
         """`shows`: whether a dump is as the request would have it."""
         status = self._status(context)
-        if status.progress is not None and shows(status.progress):
-            return dump_status(status)
+        if (found := as_asked(status.dumps, request, shows)) is not None:
+            return dump_status(status, found.dump_id)
         try:
             asked = replace(request, asker=self._served.asker(context))
             self._served.requests.submit(asked, timeout_s=min(REQUEST_TIMEOUT_S, context.time_remaining() or REQUEST_TIMEOUT_S))
         except RefusedRequest:
             status = self._published_next(context)
-            if status.progress is None or not shows(status.progress):
+            if (found := as_asked(status.dumps, request, shows)) is None:
                 raise
-            return dump_status(status)
-        return dump_status(self._published_next(context))
+            return dump_status(status, found.dump_id)
+        status = self._published_next(context)
+        found = as_asked(status.dumps, request, shows)
+        return dump_status(status, found.dump_id if found is not None else "")
+
+    def _owned_with(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> SidecarStatus:
+        """As `_owned`. Raises RefusedRequest where the dump that is asked for is not there."""
+        status = self._owned(request.changefeed, context)
+        if request.dump_id and status.dump(request.dump_id) is None:
+            raise RefusedRequest(f"there is no dump {request.dump_id}, or it is forgotten", hint="see dumplist for the last dumps")
+        return status
 
     def _published_next(self, context: grpc.ServicerContext) -> SidecarStatus:
         """A status made after this moment: it shows what has been answered before."""
@@ -366,15 +374,6 @@ class ControlService(control_pb2_grpc.ControlServicer):
             context.set_trailing_metadata(((OWNER_METADATA, owner),))
             _abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"this sidecar is a standby; the owner is {owner or 'not known yet'}")
         return status
-
-
-def _is_set(settings: Settings, states: frozenset[DumpState], progress: Progress) -> bool:
-    now = progress.chunk_rows, progress.pace
-    return progress.state in states and settings.of(*now) == now
-
-
-def _is_dump(status: SidecarStatus, dump_id: str) -> bool:
-    return status.progress is not None and status.progress.dump_id == dump_id
 
 
 def _left_s(context: grpc.ServicerContext) -> float:

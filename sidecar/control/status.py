@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.model import CommitTs, Lane, TableName
-from sidecar.core.progress import OVER, DumpState, Progress
+from sidecar.core.progress import DumpState, Progress, leading
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkTables
 from sidecar.ticdc.changefeed import ChangefeedName
@@ -58,7 +58,7 @@ class SidecarStatus:
     changefeed: ChangefeedName
     epoch: int
     owner: str
-    progress: Progress | None = None
+    dumps: tuple[Progress, ...] = ()
     resolved_ts: CommitTs | None = None
     delivered_ts: CommitTs | None = None
     open_windows: int = 0
@@ -92,9 +92,14 @@ class SidecarStatus:
     carried: Sequence[TableName] = ()
     sink_tables: Mapping[str, SinkTables] = field(default_factory=dict)
 
-    def is_idle(self) -> bool:
-        """Whether no dump is there that is not over."""
-        return self.progress is None or self.progress.state in OVER
+    @property
+    def progress(self) -> Progress | None:
+        """Of the dump that is shown where one is asked for; None if there is none."""
+        return leading(self.dumps)
+
+    def dump(self, dump_id: str) -> Progress | None:
+        """By its id; empty: the one that is shown where one is asked for. None: it is not there."""
+        return next((one for one in self.dumps if one.dump_id == dump_id), None) if dump_id else self.progress
 
     def incomplete(self, sink: str) -> list[TableName]:
         """Tables that the sink of this name lacks rows of, as far as is known; none of a sink that has received nothing yet."""

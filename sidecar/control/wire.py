@@ -15,13 +15,14 @@ from typing import Any
 
 from sidecar.control.status import SidecarStatus
 from sidecar.core.messages import Asker, Brackets
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.progress import DumpState, Progress, TableProgress, blocking
 from sidecar.history.entry import HistoryEntry, OperationKind, advanced
 from sidecar.log.verification import CheckState, RepairState
 from sidecar.pace.controller import SinkState
 from ticdc_dump.v1 import control_pb2 as pb
 
 STATES = {
+    DumpState.QUEUED: pb.DUMP_STATE_QUEUED,
     DumpState.RUNNING: pb.DUMP_STATE_RUNNING,
     DumpState.PAUSED: pb.DUMP_STATE_PAUSED,
     DumpState.FINISHED: pb.DUMP_STATE_FINISHED,
@@ -63,15 +64,17 @@ _BY_NAME = {
 """The wire's name of each value of SidecarStatus that travels as it is, and our name of it."""
 
 
-def dump_status(status: SidecarStatus) -> pb.DumpStatus:
-    """A changefeed without any dump has no dump_id, the state UNSPECIFIED and no tables. What is None is zero on the wire."""
+def dump_status(status: SidecarStatus, dump_id: str = "") -> pb.DumpStatus:
+    """`dump_id`: as of SidecarStatus.dump. Without a dump it has no dump_id, the state UNSPECIFIED and no tables. What is None is zero on
+    the wire."""
     found = pb.DumpStatus(
         changefeed=pb.Changefeed(namespace=status.changefeed.namespace, id=status.changefeed.id),
         sinks=[_sink(sink, status) for sink in status.sinks],
         lanes=[pb.LaneStatus(lane=lane.lane, resolved_tso=lane.resolved_ts or 0, lag_s=lane.lag_s) for lane in status.lanes],
+        dumps=[_summary(dump, status) for dump in status.dumps],
         **{wire: value for wire, ours in _BY_NAME.items() if (value := getattr(status, ours)) is not None},
     )
-    if (progress := status.progress) is not None:
+    if (progress := status.dump(dump_id)) is not None:
         found.dump_id = progress.dump_id
         found.state = STATES[progress.state]
         found.reason = progress.reason or ""
@@ -80,6 +83,20 @@ def dump_status(status: SidecarStatus) -> pb.DumpStatus:
         found.dump_sinks.extend(progress.sinks)
         found.tables.extend(_table(table, status) for table in progress.tables)
     return found
+
+
+def _summary(dump: Progress, status: SidecarStatus) -> pb.DumpSummary:
+    return pb.DumpSummary(
+        dump_id=dump.dump_id,
+        state=STATES[dump.state],
+        reason=dump.reason or "",
+        tables=len(dump.tables),
+        tables_complete=sum(table.complete_at is not None for table in dump.tables),
+        rows=sum(table.rows for table in dump.tables),
+        bytes=sum(table.bytes for table in dump.tables),
+        sinks=dump.sinks,
+        waits_for=[other.dump_id for other in blocking(dump, status.dumps)],
+    )
 
 
 def _settings(progress: Progress, status: SidecarStatus) -> pb.DumpSettings:
@@ -129,13 +146,10 @@ def _table(table: TableProgress, status: SidecarStatus) -> pb.TableStatus:
 
 
 def listed(request: pb.ListRequest, status: SidecarStatus, entries: Iterable[HistoryEntry], *, now_ms: int) -> pb.ListResponse:
-    """`entries`: newest first. The one of the dump that is there is as far as the dump."""
-    name, progress = status.changefeed, status.progress
+    """`entries`: newest first. Those of the dumps that are there are as far as the dumps."""
+    name, there = status.changefeed, {dump.dump_id: dump for dump in status.dumps}
     asked = [entry for entry in entries if request.kind in (pb.OPERATION_KIND_UNSPECIFIED, KINDS[entry.kind])]
-    found = (
-        advanced(entry, progress, now_ms) if progress is not None and progress.dump_id == entry.id else entry
-        for entry in asked[: request.limit or None]
-    )
+    found = (advanced(entry, there[entry.id], now_ms) if entry.id in there else entry for entry in asked[: request.limit or None])
     return pb.ListResponse(
         dumps=[dump_status(status)],
         changefeed=pb.Changefeed(namespace=name.namespace, id=name.id),
@@ -180,6 +194,7 @@ def status_json(status: pb.DumpStatus) -> dict[str, Any]:
     return _json(status) | {
         "state": STATE_NAMES[status.state],
         "brackets": BRACKETS_NAMES[status.brackets],
+        "dumps": [_json(dump) | {"state": STATE_NAMES[dump.state]} for dump in status.dumps],
     }
 
 

@@ -3,6 +3,7 @@
     model       the nouns                            messages   what a dump requests and receives
     sequence    lanes to one commit-ts order, released in segments
     marks       which watermark rows are ours        window   when (low_ts, high_ts] closes     chunk   a chunk in a manifest
+    dumps       those of a changefeed: which run, which wait
     dump        the states, as a table               dump_start how one begins      dump_run which chunk, which mark, when
     dump_reader the state of one reader              plan what is read next         progress what is kept
     schema_step what a DDL means for a dump, by the tables before and after

@@ -62,15 +62,16 @@ class MarkLost:
 
 
 class Run:
-    """`progress`: the present one, changed by `record` only. `windows`: those that are open."""
+    """`progress`: the present one, changed by `record` and by an operator's settings. `windows`: those that are open. `first_mark`: the
+    number of its first mark; those below are of a Run of this dump before it."""
 
-    def __init__(self, progress: Progress, ground: Ground) -> None:
+    def __init__(self, progress: Progress, ground: Ground, *, first_mark: int = 0) -> None:
         self.progress = progress
         self._ground = ground
         self._plan = Plan(progress.tables)
         self.windows = Windows(progress.dump_id, progress.sinks)
         self._window_number = 0
-        self._marks = Marks(ground.changefeed_id, partial(mark_number, progress.dump_id, ground.epoch), first=ground.marks)
+        self._marks = Marks(ground.changefeed_id, partial(mark_number, progress.dump_id, ground.epoch), first=first_mark)
         self._marked = MarkedWindows(self.windows, self._marks)
         self._readers: list[Reader] = []
         self._held = False
@@ -83,7 +84,7 @@ class Run:
         self.progress = replace(
             self.progress,
             state=state,
-            revision=self.progress.revision + 1,
+            revision=self._ground.next_revision(),
             seq=self.progress.seq if seq is None else seq,
             reason=reason,
             tables=tuple(self._plan.progress.values()),
@@ -93,16 +94,21 @@ class Run:
         """Whether the log holds all of every table."""
         return self._plan.complete()
 
+    @property
+    def marks_sent(self) -> int:
+        """The number of the next mark."""
+        return self._marks.sent
+
     def next(self) -> list[Command]:
         """What can begin now: idle readers open windows while the bounds and the sinks allow."""
         self._held = False
         for unanswered in self._doubts.asked_again():
             self._plan.release(unanswered)
         commands: list[Command] = []
-        self._readers = [reader for place, reader in enumerate(self._readers) if place < self._wanted() or not isinstance(reader, Idle)]
-        self._readers += [Idle() for _ in range(self._wanted() - len(self._readers))]
+        self._readers = [reader for place, reader in enumerate(self._readers) if place < self.readers() or not isinstance(reader, Idle)]
+        self._readers += [Idle() for _ in range(self.readers() - len(self._readers))]
         for place, reader in enumerate(self._readers):
-            if not isinstance(reader, Idle) or self.full():
+            if not isinstance(reader, Idle) or self._ground.full():
                 continue
             work = self._plan.claim()
             if work is None:
@@ -118,7 +124,7 @@ class Run:
         """What is open, and whether the sinks keep more from being."""
         pace, limits = self.progress.pace, self._ground.limits
         bound_s, strict = pace.delivery_bound_s or limits.delivery_bound_s, pace.strict_bound or limits.strict_bound
-        return Demand(self._open_rows(), self._held, bound_s, self._wanted(), strict, self.progress.sinks)
+        return Demand(self.open_rows(), self._held, bound_s, limits.readers, strict, self.progress.sinks)
 
     def handle(self, event: SourceEvent) -> list[Command] | Failure | MarkLost:
         """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""
@@ -157,11 +163,6 @@ class Run:
         self._readers = [overtaken(reader, before) for reader in self._readers]
         self._plan.change(mine, next_seq=self._ground.next_seq)
         return True
-
-    def full(self) -> bool:
-        """Whether what is read and not closed in the log has reached its bounds."""
-        limits = self._ground.limits
-        return len(self.windows) >= limits.open_windows_max or self.windows.bytes_held() >= limits.chunk_bytes_max
 
     # ---- a window begins, goes on, ends ----------------------------------------------------------------------------
 
@@ -207,17 +208,17 @@ class Run:
         return read
 
     def _may_read(self, place: int, chunks_left: int) -> bool:
-        running = self.progress.state is DumpState.RUNNING and place < self._wanted()
-        return running and chunks_left > 0 and self.windows.bytes_held() < self._ground.limits.chunk_bytes_max
+        running = self.progress.state is DumpState.RUNNING and place < self.readers()
+        return running and chunks_left > 0 and self._ground.bytes_held() < self._ground.limits.chunk_bytes_max
 
     def _fits(self, rows: int) -> bool:
         """Whether the sinks let a chunk of so many rows be read."""
-        room, taken = self._ground.room, self._open_rows()
-        if not taken and not self.windows:
+        room, taken = self._ground.room, self._ground.open_rows()
+        if not taken and not self._ground.open_windows():
             return room.rows > 0
-        return taken + rows <= room.rows and self.windows.bytes_held() < room.bytes
+        return taken + rows <= room.rows and self._ground.bytes_held() < room.bytes
 
-    def _open_rows(self) -> int:
+    def open_rows(self) -> int:
         """Read, or asked for, in windows that are not closed."""
         return self.windows.rows_held() + sum(r.rows for r in self._readers if isinstance(r, TableOpening | TableReading | Snapshot))
 
@@ -232,7 +233,6 @@ class Run:
 
     def _send_mark(self, window: int, kind: MarkKind) -> tuple[int, SendMark]:
         number = self._marked.send(window, kind)
-        self._ground.marks = self._marks.sent
         return number, SendMark(mark_uuid(self.progress.dump_id, self._ground.epoch, number), kind)
 
     def _read_chunk(self, work: Work, *, ahead: bool, follows: int | None) -> ReadChunk:
@@ -266,10 +266,10 @@ class Run:
 
     def _share(self) -> int:
         """Rows of a window: half of the room is for those that are read, the other for those that sinks have."""
-        return self._ground.room.width_rows // (2 * self._wanted())
+        return self._ground.room.width_rows // (2 * self._ground.readers())
 
-    def _wanted(self) -> int:
-        """How many readers there are to be."""
+    def readers(self) -> int:
+        """How many there are to be."""
         return self.progress.pace.readers or self._ground.limits.readers
 
     # ---- what the source told --------------------------------------------------------------------------------------

@@ -1,20 +1,23 @@
-"""What a dump begins with: the ground it stands on, and its progress from what an operator asked for; what cannot be is refused."""
+"""What a dump begins with: what it shares with others, and its progress from what an operator asked for; what cannot be is refused."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Settings, StartDump
 from sidecar.core.model import CommitTs, Seq
 from sidecar.core.progress import DumpState, Progress, TableProgress, unread
+from sidecar.core.window import Windows
 from sidecar.errors import RefusedRequest
 
 
 @dataclass(frozen=True, slots=True)
 class DumpLimits:
-    """`readers`: windows being read at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
-    small chunks. `open_windows_max` and `chunk_bytes_max`: what may be read but not closed in the log: the back-pressure.
+    """`readers`: windows that a dump reads at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
+    small chunks. `open_windows_max` and `chunk_bytes_max`: what all dumps may have read but not closed in the log: the back-pressure.
     `delivery_bound_s`: of a dump that does not say its own; 0: by what delivery takes without a dump (sidecar/pace). `strict_bound`: of
     each dump."""
 
@@ -43,8 +46,8 @@ UNLIMITED = DumpRoom(1 << 62, 1 << 62, 1 << 62)
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What a dump takes and would take. `open_rows`: read or being read, in windows that are not closed in the log. `held`: it would
-    have read more if its Room had let it. `delivery_bound_s`, `readers`: its own, or the sidecar's; a bound of 0: by what delivery takes
-    without it. `sinks`: as of Progress."""
+    have read more if its Room had let it. `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it. `readers`:
+    of a dump that does not say its own. `sinks`: as of Progress."""
 
     open_rows: int = 0
     held: bool = False
@@ -54,15 +57,22 @@ class Demand:
     sinks: tuple[str, ...] = ()
 
 
-def demand_of_none(limits: DumpLimits) -> Demand:
-    """Of no dump."""
-    return Demand(delivery_bound_s=limits.delivery_bound_s, strict_bound=limits.strict_bound)
+class Open(Protocol):
+    """What a dump has open."""
+
+    progress: Progress
+    windows: Windows
+
+    def open_rows(self) -> int: ...
+    def readers(self) -> int: ...
+    def demand(self) -> Demand: ...
 
 
 @dataclass(slots=True)
 class Ground:
-    """What a dump stands on and what outlives it: whose marks they are, its bounds, where the log stands, what the sinks leave to it.
-    `chunks`: how many were asked for; `marks`: how many of the last dump. Their numbers name files and rows, so none is used twice."""
+    """What dumps share and what outlives them: whose marks they are, their bounds, where the log ends, what the sinks leave to them, and
+    what each of them has open. `chunks`: how many were asked for; their numbers name files, so none is used twice. `dumps`: how many were
+    started or, after a failure, resumed: they begin in this order. `revision`: the highest of all their records."""
 
     changefeed_id: str
     epoch: int
@@ -70,13 +80,58 @@ class Ground:
     after_ts: CommitTs
     next_seq: Seq
     chunks: int = 0
-    marks: int = 0
+    dumps: int = 0
+    revision: int = 0
     room: DumpRoom = UNLIMITED
+    runs: list[Open] = field(default_factory=list)
+
+    def next_revision(self) -> int:
+        """Of a record that changes."""
+        self.revision += 1
+        return self.revision
+
+    def next_number(self) -> int:
+        """Of a dump that starts."""
+        self.dumps += 1
+        return self.dumps - 1
+
+    def open_rows(self) -> int:
+        """Read, or asked for, in windows that are not closed."""
+        return sum(run.open_rows() for run in self.runs)
+
+    def open_windows(self) -> int:
+        return sum(len(run.windows) for run in self.runs)
+
+    def bytes_held(self) -> int:
+        return sum(run.windows.bytes_held() for run in self.runs)
+
+    def readers(self) -> int:
+        """How many there are to be, of all dumps that run; at least 1."""
+        return max(1, sum(run.readers() for run in self.runs if run.progress.state is DumpState.RUNNING))
+
+    def full(self) -> bool:
+        """Whether what is read and not closed in the log has reached its bounds."""
+        return self.open_windows() >= self.limits.open_windows_max or self.bytes_held() >= self.limits.chunk_bytes_max
 
 
-def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Progress:
-    """`after`: the dump before it. Raises RefusedRequest."""
-    if len(request.dump_id) != DUMP_ID_LENGTH or (after is not None and after.dump_id == request.dump_id):
+def demand_of(ground: Ground) -> Demand:
+    """Of all dumps together: the narrowest of their bounds holds."""
+    each = [run.demand() for run in ground.runs]
+    if not each:
+        return Demand(delivery_bound_s=ground.limits.delivery_bound_s, strict_bound=ground.limits.strict_bound)
+    return Demand(
+        open_rows=sum(one.open_rows for one in each),
+        held=any(one.held for one in each),
+        delivery_bound_s=min((one.delivery_bound_s for one in each if one.delivery_bound_s), default=0.0),
+        readers=ground.limits.readers,
+        strict_bound=any(one.strict_bound for one in each),
+        sinks=tuple(sorted({sink for one in each for sink in one.sinks})) if all(one.sinks for one in each) else (),
+    )
+
+
+def started(request: StartDump, *, among: Collection[Progress], ground: Ground) -> Progress:
+    """A dump that is queued; `among`: those that are there. Raises RefusedRequest."""
+    if len(request.dump_id) != DUMP_ID_LENGTH or any(other.dump_id == request.dump_id for other in among):
         raise RefusedRequest(
             f"dump id {request.dump_id!r} is not new or not {DUMP_ID_LENGTH} characters", hint="let the sidecar choose the dump id"
         )
@@ -89,11 +144,11 @@ def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Pr
     where, keys = dict(request.where), dict(request.keys)
     return Progress(
         dump_id=request.dump_id,
-        state=DumpState.RUNNING,
+        state=DumpState.QUEUED,
         brackets=request.brackets,
         chunk_rows=request.chunk_rows,
         epoch=ground.epoch,
-        revision=after.revision + 1 if after else 0,
+        revision=ground.next_revision() if among else 0,
         seq=Seq(ground.next_seq - 1),
         tables=tuple(
             TableProgress(
@@ -109,6 +164,7 @@ def started(request: StartDump, *, after: Progress | None, ground: Ground) -> Pr
         pace=request.pace,
         grows=request.grows,
         sinks=request.sinks,
+        number=ground.next_number(),
     )
 
 
@@ -123,15 +179,16 @@ def changed(progress: Progress, settings: Settings) -> Progress:
     return replace(progress, chunk_rows=chunk_rows, pace=pace)
 
 
-def resumed(failed: Progress, settings: Settings) -> Progress:
-    """A dump that has failed, to be continued from what the log holds of it. Raises RefusedRequest."""
+def resumed(failed: Progress, settings: Settings, *, ground: Ground) -> Progress:
+    """A dump that has failed, to be resumed from what the log holds of it, behind those that are there. Raises RefusedRequest."""
     if not failed.resumable:
         raise RefusedRequest(
             "the dump failed under an older version, which did not keep its tables in step with the DDLs after that",
             hint="use dumprestart",
         )
-    state = DumpState.FINISHED if all(table.complete_at is not None for table in failed.tables) else DumpState.RUNNING
-    return replace(changed(failed, settings), state=state, reason=None, revision=failed.revision + 1)
+    state = DumpState.FINISHED if all(table.complete_at is not None for table in failed.tables) else DumpState.QUEUED
+    with_settings = changed(failed, settings)
+    return replace(with_settings, state=state, reason=None, revision=ground.next_revision(), number=ground.next_number())
 
 
 def once_more(old: Progress, dump_id: str) -> StartDump:

@@ -172,6 +172,7 @@ class SegmentBuilt:
 
 
 # ---- an operator's requests -----------------------------------------------------------------------------------------
+# `dump_id` of a request for a dump that is there: which one; empty: the only one that the request can be for.
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ NOT_RECORDED = Asker("not recorded")
 
 @dataclass(frozen=True, slots=True)
 class StartDump:
-    """Start dump `dump_id` of `tables`. Refused while another dump is not over. `grows`: also of those that appear while it runs.
+    """Start dump `dump_id` of `tables`, or queue it while others have one of them. `grows`: also of those that appear while it runs.
     `where`: the SQL predicate of each table that has one, by the changefeed's own filter or the operator's. `keys`: of these tables only
     the rows with these handle keys, in canonical text, each key once; a key that the source does not have becomes a delete. `narrowed`:
     tables of which the operator wants a part. `sinks`: the names of those that receive the rows; empty: all."""
@@ -209,6 +210,7 @@ class StartDump:
 
 @dataclass(frozen=True, slots=True)
 class PauseDump:
+    dump_id: str = ""
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
@@ -237,25 +239,29 @@ class SetDump:
     """Change a dump that is not over, from its next chunk on."""
 
     settings: Settings
+    dump_id: str = ""
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeDump:
     settings: Settings = UNCHANGED
+    dump_id: str = ""
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class StopDump:
+    dump_id: str = ""
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class RestartDump:
-    """Stop what runs and start the same scope from the beginning under `dump_id`."""
+    """Stop a dump if it is not over, and start the same scope from the beginning under `new_dump_id`."""
 
-    dump_id: str
+    new_dump_id: str
+    dump_id: str = ""
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 

@@ -7,7 +7,7 @@ is known without comparing them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from sidecar.errors import with_hint
 
 
 class DumpState(StrEnum):
+    QUEUED = "queued"
     RUNNING = "running"
     PAUSED = "paused"
     FINISHED = "finished"
@@ -26,6 +27,7 @@ class DumpState(StrEnum):
 
 
 OVER = frozenset({DumpState.FINISHED, DumpState.FAILED, DumpState.STOPPED})
+_SHOWN_FIRST = (DumpState.RUNNING, DumpState.PAUSED, DumpState.QUEUED)
 
 
 Key = tuple[str, ...]
@@ -83,7 +85,7 @@ class Progress:
     """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send. `seq` is the
     segment in which its windows last closed (-1: before the first). `grows`: tables that appear while it runs belong to it. `log`: the
     id of the log that has what its cursors say; empty: not told, by 0.2.0 and before. `resumable`: if it fails, DDLs that pass after that
-    are carried out on its tables. `sinks`: the names of those that receive its rows; empty: all."""
+    are carried out on its tables. `sinks`: the names of those that receive its rows; empty: all. `number`: rises from dump to dump."""
 
     dump_id: str
     state: DumpState
@@ -99,6 +101,7 @@ class Progress:
     log: str = ""
     resumable: bool = True
     sinks: tuple[str, ...] = ()
+    number: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; ts as decimal strings."""
@@ -116,7 +119,8 @@ class Progress:
             "log": self.log,
             "resumable": self.resumable,
             "sinks": self.sinks,
-            "tables": [_table_to_json(table) for table in self.tables],
+            "number": self.number,
+            "tables": tables_to_json(self.tables),
         }
 
 
@@ -136,6 +140,7 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
         log=str(found.get("log", "")),
         resumable=bool(found.get("resumable", found["state"] != DumpState.FAILED)),
         sinks=tuple(map(str, found.get("sinks", ()))),
+        number=int(found.get("number", 0)),
         tables=tuple(
             TableProgress(
                 table=TableName(*table["table"]),
@@ -156,19 +161,33 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class DumpTold:
-    """What a segment tells of the dump that the log knows: its state after the segment, and the tables of which the segment has the last
-    rows: complete from its end on (P1). A table that a DDL has the dump read again is told again."""
+    """What a segment says of a dump: its state after the segment, and the tables of which the segment has the last rows: complete from its
+    end on (P1). A table that a DDL has the dump read again is named again. `others`: of the other dumps that are there."""
 
     dump_id: str
     state: DumpState
     complete: tuple[TableName, ...] = ()
+    others: tuple[DumpTold, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values only; `others` only where there are some."""
+        found: dict[str, Any] = {"dump_id": self.dump_id, "state": self.state, "complete": self.complete}
+        return found | ({"others": [one.to_json() for one in self.others]} if self.others else {})
 
 
-def told(found: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> DumpTold:
-    """Of `Progress.to_json` in the segment `(after_ts, upto_ts]`, and of nothing else: so it is the same whoever asks when. A window's
-    high_ts, from which on a table is complete, is within the segment in which it closes (window.py). Raises as `progress_from_json`."""
-    complete = tuple(done.table for done in completed(found, after_ts=after_ts, upto_ts=upto_ts))
-    return DumpTold(str(found["dump_id"]), DumpState(found["state"]), complete)
+def told(dumps: Sequence[dict[str, Any]], *, after_ts: CommitTs, upto_ts: CommitTs) -> DumpTold | None:
+    """Of `Manifest.dumps` of the segment `(after_ts, upto_ts]`, and of nothing else: so it is the same for each reader at any time. A
+    window's high_ts, from which on a table is complete, is within the segment in which it closes (window.py). None of no dump. Raises as
+    `progress_from_json`."""
+    each = [
+        DumpTold(
+            str(one["dump_id"]),
+            DumpState(one["state"]),
+            tuple(done.table for done in completed(one, after_ts=after_ts, upto_ts=upto_ts)),
+        )
+        for one in dumps
+    ]
+    return replace(each[0], others=tuple(each[1:])) if each else None
 
 
 class CompletedTable(NamedTuple):
@@ -181,30 +200,56 @@ class CompletedTable(NamedTuple):
 
 
 def completed(found: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> Iterator[CompletedTable]:
-    """Those of `told`. Raises as `progress_from_json`."""
+    """Of `Progress.to_json`: those of `told`. Raises as `progress_from_json`."""
     for table in found["tables"]:
         if table["complete_at"] is not None and after_ts < (at := int(table["complete_at"])) <= upto_ts:
             yield CompletedTable(TableName(*table["table"]), CommitTs(at), Seq(int(table.get("since_seq", FIRST_SEQ))), _is_whole(table))
 
 
-def newest(logged: Progress | None, stored: Progress | None, *, log: str, last_seq: Seq) -> Progress | None:
-    """What goes on in the log `log`, which ends at `last_seq` (-1: it is empty) and has recorded `logged`: that, unless the store's is
-    newer, which is a request that no segment has recorded yet.
+def leading(dumps: Sequence[Progress]) -> Progress | None:
+    """The dump that is shown where one is asked for: the first that runs, or is paused, or waits; else the last one that was."""
+    for state in _SHOWN_FIRST:
+        if found := [dump for dump in dumps if dump.state is state]:
+            return min(found, key=lambda dump: dump.number)
+    return max(dumps, key=lambda dump: dump.number, default=None)
+
+
+def blocking(queued: Progress, dumps: Sequence[Progress]) -> list[Progress]:
+    """The dumps before it that are not over and have one of its tables; none of one that is not queued."""
+    if queued.state is not DumpState.QUEUED:
+        return []
+    tables = {table.table for table in queued.tables}
+    return holding(tables, [dump for dump in dumps if dump.number < queued.number])
+
+
+def holding(tables: Collection[TableName], dumps: Iterable[Progress]) -> list[Progress]:
+    """The dumps that are not over and have one of these tables."""
+    return [dump for dump in dumps if dump.state not in OVER and any(table.table in tables for table in dump.tables)]
+
+
+def newest(logged: Sequence[Progress], stored: Sequence[Progress], *, log: str, last_seq: Seq) -> tuple[Progress, ...]:
+    """What goes on in the log `log`, which ends at `last_seq` (-1: it is empty) and has recorded `logged`: those, unless the store's are
+    newer, which are requests that no segment has recorded yet.
+
+    Each change of a record has a revision above all others, and where dumps are forgotten another one changes. So the copy with the highest
+    one knows which dumps there are.
 
     What the store has of another log, or beyond this one's end, is in no window here: its cursors are never taken. Where this log knows of
-    no dump of its own, what was asked for is kept, as a dump that failed.
+    no dump of its own, what was asked for is kept, as dumps that failed.
     """
-    if stored is None:
-        return logged
-    if stored.log not in (log, ""):
-        why = f"its rows are in log {stored.log}, and this is log {log}"
-        return logged or _without_rows(stored, log=log, last_seq=last_seq, why=why)
-    if stored.seq > last_seq:
-        why = f"it had come to segment {stored.seq}, and " + (f"this log ends at {last_seq}" if last_seq >= 0 else "this log is empty")
-        return _without_rows(stored, log=log, last_seq=last_seq, why=why)
-    if logged is None:
-        return stored
-    return stored if stored.revision > logged.revision else logged
+    if other := [one for one in stored if one.log not in (log, "")]:
+        why = f"its rows are in log {other[0].log}, and this is log {log}"
+        return tuple(logged) or tuple(_without_rows(one, log=log, last_seq=last_seq, why=why) for one in stored)
+    if beyond := [one.seq for one in stored if one.seq > last_seq]:
+        why = f"it had come to segment {max(beyond)}, and " + (f"this log ends at {last_seq}" if last_seq >= 0 else "this log is empty")
+        return tuple(_without_rows(one, log=log, last_seq=last_seq, why=why) for one in stored)
+    first, second = (stored, logged) if _revision(stored) > _revision(logged) else (logged, stored)
+    also = {one.dump_id: one for one in second}
+    return tuple(max(one, also.get(one.dump_id, one), key=lambda copy: copy.revision) for one in first)
+
+
+def _revision(dumps: Iterable[Progress]) -> int:
+    return max((dump.revision for dump in dumps), default=-1)
 
 
 _ANOTHER_LOG_HINT = (
@@ -222,6 +267,11 @@ def _without_rows(stored: Progress, *, log: str, last_seq: Seq, why: str) -> Pro
         tables=tuple(afresh(table, since_seq=since_seq) for table in stored.tables),
         log=log,
     )
+
+
+def tables_to_json(tables: Iterable[TableProgress]) -> list[dict[str, Any]]:
+    """`tables` of `Progress.to_json`."""
+    return [_table_to_json(table) for table in tables]
 
 
 def _table_to_json(table: TableProgress) -> dict[str, Any]:

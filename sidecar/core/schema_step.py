@@ -20,14 +20,14 @@ one too many.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from sidecar.core.keyset import key_columns
 from sidecar.core.messages import Asker, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, TableName, TableSchema
-from sidecar.core.progress import DumpState, Progress
+from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import FeedUnsuitable, UnsupportedDdl
 
 Tables = Mapping[TableName, TableSchema]
@@ -111,19 +111,23 @@ class Rewrites:
     commit_ts: CommitTs | None = None
 
     def passed(
-        self, found: Steps, before: Tables, after: Tables, ddls: Collection[Ddl], progress: Progress | None
+        self, found: Steps, before: Tables, after: Tables, ddls: Collection[Ddl], dumps: Sequence[Progress]
     ) -> tuple[Steps, StartDump | None]:
-        """`found`: what the DDLs mean for a dump. What they mean where it reads rewritten tables from the beginning, and the dump that is
-        due where the last one has finished."""
+        """`found`: what the DDLs mean for a dump. Returns what they mean where dumps read rewritten tables from the beginning, and the dump
+        that is due for those of a dump that has finished."""
         anew = rewritten(before, after, ddls) if self.beside is not Beside.RIGHT else ()
         if not anew:
             return found, None
         self.count, self.tables, self.commit_ts = self.count + 1, anew, max(ddl.commit_ts for ddl in ddls)
-        if self.beside is not Beside.READ_AGAIN or progress is None:
+        if self.beside is not Beside.READ_AGAIN or not dumps:
             return found, None
-        if progress.state is DumpState.FINISHED:
-            return found, _once_more(progress, anew, self.commit_ts)
-        return _from_the_beginning(progress, found, anew), None
+        there = [dump for dump in dumps if dump.state not in (DumpState.FINISHED, DumpState.STOPPED)]
+        grows = any(dump.grows for dump in there if dump.state not in OVER)
+        dumped = {table.table for dump in there for table in dump.tables}
+        rest = () if grows else tuple(name for name in anew if name not in dumped)
+        finished = [dump for dump in reversed(dumps) if dump.state is DumpState.FINISHED]
+        due = (_once_more(dump, rest, self.commit_ts) for dump in finished)
+        return _from_the_beginning(there, found, anew), next(filter(None, due), None)
 
 
 def dump_after_ddl(commit_ts: CommitTs) -> tuple[str, Asker]:
@@ -153,12 +157,12 @@ def _once_more(last: Progress, anew: Collection[TableName], commit_ts: CommitTs)
     )
 
 
-def _from_the_beginning(progress: Progress, found: Steps, anew: Collection[TableName]) -> Steps:
-    """Of the dump that is not over; one that grows takes in those that it has not."""
-    dumped = {table.table for table in progress.tables}
+def _from_the_beginning(dumps: Collection[Progress], found: Steps, anew: Collection[TableName]) -> Steps:
+    """Of dumps that are not over, or have failed; one that grows takes in those that none of them has."""
+    dumped = {table.table for dump in dumps for table in dump.tables}
     has = {step.after for step in found if step.before in dumped}
     again = (replace(step, fate=SchemaFate.AGAIN) if step.after in anew and step.fate is SchemaFate.KEPT else step for step in found)
-    more = (TableStep(None, name, SchemaFate.BORN) for name in anew if progress.grows and name not in has)
+    more = (TableStep(None, name, SchemaFate.BORN) for name in anew if any(dump.grows for dump in dumps) and name not in has)
     return (*again, *more)
 
 

@@ -19,7 +19,7 @@ Tables = Mapping[TableName, TableSchema]
 
 
 class LogEnd(Protocol):
-    """Of the log's last manifest: where the next owner reads on, and its dump."""
+    """Of the log's last manifest: where the next owner reads on, and its dumps."""
 
     @property
     def seq(self) -> Seq: ...
@@ -28,7 +28,7 @@ class LogEnd(Protocol):
     @property
     def incarnations(self) -> Mapping[Lane, str]: ...
     @property
-    def progress(self) -> dict[str, Any] | None: ...
+    def dumps(self) -> tuple[dict[str, Any], ...]: ...
 
 
 ETCD: Key[EtcdClient] = Key("etcd")

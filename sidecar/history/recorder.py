@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StartDump, StopDump
 from sidecar.core.model import CommitTs
@@ -21,62 +21,94 @@ from sidecar.history.entry import HistoryEntry, OperationKind, advanced, of_dump
 from sidecar.ports import OperationHistory
 
 _WORDS = {PauseDump: "pause", ResumeDump: "resume", SetDump: "set", StopDump: "stop", RestartDump: "restart"}
-END_NOT_SEEN = "finished as the sidecar died: rows as recorded before"
+END_NOT_RECORDED = "the sidecar died as it ended: rows and state as recorded before"
+
+
+@dataclass(slots=True)
+class _Known:
+    """A dump as it was last seen, and its entry, as recorded."""
+
+    progress: Progress
+    entry: HistoryEntry | None
+    recorded: bool = True
 
 
 class DumpRecorder:
     """Of one term, in the pipeline's thread. `wall_ms`: milliseconds since 1970."""
 
-    def __init__(self, history: OperationHistory, wall_ms: Callable[[], int], progress: Progress | None, *, after_ts: CommitTs) -> None:
-        """`progress`: as recovered, None if there was no dump. `after_ts`: where the log ends."""
+    def __init__(self, history: OperationHistory, wall_ms: Callable[[], int], recovered: Iterable[Progress], *, after_ts: CommitTs) -> None:
+        """`recovered`: the dumps that are there. `after_ts`: where the log ends."""
         self._wall_ms = wall_ms
         self._request: Request | None = None
-        self._last = progress
-        self._entry = self._recorded = history.find(progress.dump_id) if progress is not None else None
+        self._meant = ""
+        self._known: dict[str, _Known] = {}
         self._left: tuple[HistoryEntry, ...] = ()
-        if progress is not None and self._entry is None and progress.state not in OVER:
-            self._recover(history, progress, after_ts)
+        for progress in recovered:
+            known = self._known[progress.dump_id] = _Known(progress, history.find(progress.dump_id))
+            if known.entry is None and progress.state not in OVER:
+                known.entry, known.recorded = self._recovered(progress, after_ts), False
+        self._left = self._end_not_recorded(history)
 
-    def _recover(self, history: OperationHistory, progress: Progress, after_ts: CommitTs) -> None:
+    def _recovered(self, progress: Progress, after_ts: CommitTs) -> HistoryEntry:
         dump_id, asker = dump_after_ddl(after_ts)
         now_ms = self._wall_ms()
         if progress.dump_id != dump_id:
-            self._entry = of_dump(progress, now_ms=now_ms)
-            return
-        self._entry = of_dump(progress, asker, started_ms=now_ms, now_ms=now_ms)
+            return of_dump(progress, now_ms=now_ms)
+        return of_dump(progress, asker, started_ms=now_ms, now_ms=now_ms)
+
+    def _end_not_recorded(self, history: OperationHistory) -> tuple[HistoryEntry, ...]:
+        """Of dumps that are not there any more: an owner died between the log, which has forgotten them, and the store."""
         before = [entry for entry in history.entries() if entry.kind is OperationKind.DUMP and entry.state not in OVER]
-        self._left = tuple(replace(one, state=DumpState.FINISHED, ended_ms=now_ms, result=END_NOT_SEEN) for one in before)
+        gone, now_ms = [one for one in before if one.id not in self._known], self._wall_ms()
+        return tuple(replace(one, state=DumpState.STOPPED, ended_ms=now_ms, running_since_ms=0, result=END_NOT_RECORDED) for one in gone)
 
-    def asked(self, request: Request, *, last: Progress | None = None) -> None:
-        """`request` is carried out, and the next progress to be saved shows it. `last`: the dump until then, if that was not saved."""
-        self._request = request
-        self._last = last or self._last
+    def asked(self, request: Request, *, meant: Progress | None = None, last: Iterable[Progress] = ()) -> None:
+        """`request` is carried out, and the next progress to be saved shows it. `meant`: the dump that it is for, None for one that it
+        starts. `last`: the dumps until then, if those were not saved."""
+        self._request, self._meant = request, meant.dump_id if meant is not None else ""
+        for progress in last:
+            if progress.dump_id in self._known:
+                self._known[progress.dump_id].progress = progress
 
-    def due(self, progress: Progress) -> tuple[HistoryEntry, ...]:
-        """The entries that are to be durable with `progress`; mostly none."""
+    def due(self, dumps: Iterable[Progress]) -> tuple[HistoryEntry, ...]:
+        """The entries that are to be durable with these; mostly none."""
         request, self._request = self._request, None
-        last, self._last = self._last, progress
-        left, self._left = self._left, ()
-        if request is None and (self._entry is None or (self._entry is self._recorded and self._entry.state is progress.state)):
-            return ()
-        now_ms = self._wall_ms()
-        if isinstance(request, StartDump | RestartDump):
-            left = self._ended(request, last, now_ms)
-            entry = of_dump(progress, request.asker, started_ms=now_ms, now_ms=now_ms)
-        else:
-            entry = advanced(self._entry or of_dump(progress, now_ms=now_ms), progress, now_ms)
-            entry = entry if request is None else entry.commanded(_words(request), request.asker, now_ms)
-        self._entry = self._recorded = entry
-        return (*left, entry)
+        due, self._left = list(self._left), ()
+        there = {progress.dump_id: progress for progress in dumps}
+        due += [entry for dump_id in self._known.keys() - there.keys() for entry in self._gone(self._known.pop(dump_id), request)]
+        for progress in there.values():
+            due += self._of_one(progress, request)
+        return tuple(due)
 
-    def _ended(self, request: StartDump | RestartDump, last: Progress | None, now_ms: int) -> tuple[HistoryEntry, ...]:
-        """The entry of the dump before the one that `request` starts, if it is not recorded as over."""
-        if self._entry is None or last is None or self._entry.state in OVER:
-            return ()
+    def _of_one(self, progress: Progress, request: Request | None) -> Iterator[HistoryEntry]:
+        now_ms = self._wall_ms()
+        known = self._known.setdefault(progress.dump_id, _Known(progress, None))
+        known.progress = progress
+        if isinstance(request, StartDump | RestartDump):
+            meant = progress.dump_id == (request.dump_id if isinstance(request, StartDump) else request.new_dump_id)
+        else:
+            meant = request is not None and progress.dump_id == self._meant
+        if not meant and (known.entry is None or (known.recorded and known.entry.state is progress.state)):
+            return
+        if request is not None and meant and isinstance(request, StartDump | RestartDump):
+            known.entry = of_dump(progress, request.asker, started_ms=now_ms, now_ms=now_ms)
+        else:
+            known.entry = advanced(known.entry or of_dump(progress, now_ms=now_ms), progress, now_ms)
+            if request is not None and meant:
+                known.entry = known.entry.commanded(_words(request), request.asker, now_ms)
+        known.recorded = True
+        yield known.entry
+
+    def _gone(self, known: _Known, request: Request | None) -> Iterator[HistoryEntry]:
+        """The entry of a dump that is forgotten, if it is not recorded as over."""
+        if known.entry is None or known.entry.state in OVER:
+            return
+        now_ms, last = self._wall_ms(), known.progress
         if last.state in OVER:
-            return (advanced(self._entry, last, now_ms),)
-        stopped = advanced(self._entry, replace(last, state=DumpState.STOPPED), now_ms)
-        return (stopped.commanded(_words(request), request.asker, now_ms),)
+            yield advanced(known.entry, last, now_ms)
+            return
+        stopped = advanced(known.entry, replace(last, state=DumpState.STOPPED), now_ms)
+        yield stopped.commanded(_words(request), request.asker, now_ms) if request is not None else stopped
 
 
 def _words(request: Request) -> str:

@@ -211,22 +211,22 @@ def logged_schemas(log: object, name: str, data: bytes) -> dict[TableName, Table
     return found
 
 
-def logged_progress(found: dict[str, Any] | None) -> Progress | None:
-    """`Manifest.progress` of the log's last segment. Raises LogBroken for one that is none."""
+def logged_dumps(found: Iterable[dict[str, Any]]) -> tuple[Progress, ...]:
+    """`Manifest.dumps` of the log's last segment. Raises LogBroken for what is no progress."""
     with _reading_progress("the log's last segment"):
-        return progress_from_json(found) if found else None
+        return tuple(map(progress_from_json, found))
 
 
-def told_of_the_dump(manifest: Manifest) -> DumpTold | None:
+def dump_after(manifest: Manifest) -> DumpTold | None:
     """None before the log's first dump. Raises LogBroken."""
     with _reading_progress(f"segment {manifest.seq} of the log"):
-        return told(manifest.progress, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts) if manifest.progress else None
+        return told(manifest.dumps, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts)
 
 
 def completed_tables(manifest: Manifest) -> list[CompletedTable]:
-    """The tables of which the segment has a dump's last rows. Raises as `told_of_the_dump`."""
+    """The tables of which the segment has a dump's last rows. Raises as `dump_after`."""
     with _reading_progress(f"segment {manifest.seq} of the log"):
-        return list(completed(manifest.progress or {"tables": ()}, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts))
+        return [done for one in manifest.dumps for done in completed(one, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts)]
 
 
 @contextmanager

@@ -57,7 +57,8 @@ class DdlRecord:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`data` is None when the segment has no rows. `progress` is the dump's progress after this segment, or None.
+    """`data` is None when the segment has no rows. `progress` is the dump's progress after this segment, or None; `more_dumps` that of
+    the other dumps that are there.
 
     `schemas` names the file with every table's TableSchema in force in this segment, `next_schemas` the one with those after its
     DDLs, None if it has none that changed any. `table_rows`: the rows of each table but the watermark table, None where that is not known
@@ -89,6 +90,12 @@ class Manifest:
     incarnations: dict[Lane, str] = field(default_factory=dict)
     id: str = ""
     open_from: Seq | None = OPEN_NOT_KNOWN
+    more_dumps: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def dumps(self) -> tuple[dict[str, Any], ...]:
+        """`Progress.to_json` of each dump; first of the one that is shown where one is asked for."""
+        return () if self.progress is None else (self.progress, *self.more_dumps)
 
 
 # ---- the format, as it is read: numbers may be decimal strings, and a field without a default must be there -----------------
@@ -152,6 +159,7 @@ class _Manifest(msgspec.Struct):
     incarnations: dict[Lane, str] = {}
     id: str = ""
     open_from: _Seq | None = OPEN_NOT_KNOWN
+    more_dumps: tuple[dict[str, Any], ...] = ()
 
 
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\Z')
@@ -194,6 +202,7 @@ def to_json(manifest: Manifest) -> bytes:
         | ({} if known is None else {"table_rows": [(*table, rows) for table, rows in sorted(known.items())]})
         | ({"incarnations": manifest.incarnations} if manifest.incarnations else {})
         | ({} if manifest.open_from == OPEN_NOT_KNOWN else {"open_from": manifest.open_from})
+        | ({"more_dumps": manifest.more_dumps} if manifest.more_dumps else {})
         | ({"id": manifest.id} if manifest.id else {})
     )
     return data[:-1] + b',"sum":"%b"}' % _sum(data) if manifest.id else data

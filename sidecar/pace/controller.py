@@ -38,6 +38,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
+from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump_start import UNLIMITED, Demand, DumpRoom
 from sidecar.core.model import FIRST_SEQ, Seq
 from sidecar.pace.clocks import Clocks
@@ -287,10 +288,11 @@ class Controller:
         self._holds: str | None = None
         self.starting = False
 
-    def wrote(self, seq: Seq, at_s: float, *, chunks: int = 0, rows: int = 0, size: int = 0, sinks: Collection[str] = ()) -> None:
-        """Segment `seq` is in the log, and with it what was read in the windows that closed there. `sinks`: as of ClosedWindow."""
+    def wrote(self, seq: Seq, at_s: float, windows: Collection[ClosedWindow] = ()) -> None:
+        """Segment `seq` is in the log, and with it what was read in the windows that closed there."""
         for name, sink in self._sinks.items():
-            sink.wrote(Written(seq, at_s, rows + chunks, size) if _receives(name, sinks) else Written(seq, at_s, 0, 0))
+            chunks = [chunk for window in windows if _receives(name, window.sinks) for chunk in window.chunks]
+            sink.wrote(Written(seq, at_s, sum(chunk.rows + 1 for chunk in chunks), sum(chunk.bytes for chunk in chunks)))
 
     def hear(self, accepted: Seq | None, sinks: Sequence[SinkDelivery], told: ReportTimes | None, *, now_s: float) -> None:
         """How far all sinks are, and each by itself; where none is told by itself, all are one."""

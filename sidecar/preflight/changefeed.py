@@ -18,7 +18,7 @@ from sidecar.core.model import Seq
 from sidecar.core.progress import newest
 from sidecar.errors import CoordinationError, NoProgress, parted
 from sidecar.feeds.checks import LogEnd, of_problem
-from sidecar.log.layout import logged_progress
+from sidecar.log.layout import logged_dumps
 from sidecar.process.checks import CheckSkipped, Told, failed, ok, warning
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.ticdc.changefeed import Changefeed
@@ -101,11 +101,14 @@ def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | No
     except NoProgress as error:
         yield warning(error.message, setting="log.uri", hint="nothing: the sidecar writes it again from the log")
         return
-    found = newest(logged_progress(last.progress if last else None), stored, log=log, last_seq=last.seq if last else Seq(-1))
-    if found is None:
+    found = newest(logged_dumps(last.dumps if last else ()), stored, log=log, last_seq=last.seq if last else Seq(-1))
+    before = {dump.dump_id: dump for dump in stored}
+    if not found:
         yield ok("no dump is on record")
-    elif stored is not None and found.revision == stored.revision and found.tables != stored.tables:
-        why, hint = parted(found.reason or "")
-        yield warning(f"dump {stored.dump_id} ({stored.state}) will be reported as failed: {why}", setting="log.uri", hint=hint)
-    else:
-        yield ok(f"dump {found.dump_id} is {found.state}, and in this log")
+    for dump in found:
+        then = before.get(dump.dump_id)
+        if then is not None and dump.revision == then.revision and dump.tables != then.tables:
+            why, hint = parted(dump.reason or "")
+            yield warning(f"dump {dump.dump_id} ({then.state}) will be reported as failed: {why}", setting="log.uri", hint=hint)
+        else:
+            yield ok(f"dump {dump.dump_id} is {dump.state}, and in this log")

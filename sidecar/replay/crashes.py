@@ -85,11 +85,11 @@ class MortalProgress:
     def history(self) -> OperationHistory:
         return self.stored.history
 
-    def load(self) -> Progress | None:
+    def load(self) -> tuple[Progress, ...]:
         return self.stored.load()
 
-    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
-        self.fate.around("progress", lambda: self.stored.save(progress, entries))
+    def save(self, dumps: Sequence[Progress], entries: Sequence[HistoryEntry] = ()) -> None:
+        self.fate.around("progress", lambda: self.stored.save(dumps, entries))
 
 
 @dataclass(frozen=True, slots=True)

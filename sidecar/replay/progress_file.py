@@ -1,4 +1,4 @@
-"""The dump's progress in one JSON file, for a sidecar without etcd. The log's projection: it may be behind, or deleted."""
+"""The dumps' progress in one JSON file, for a sidecar without etcd. The log's projection: it may be behind, or deleted."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class FileProgress:
         self.folder = folder
         self.name = name
 
-    def load(self) -> Progress | None:
+    def load(self) -> tuple[Progress, ...]:
         """Raises LogBroken for a file that cannot be read or is not one's progress."""
         with storage_errors(self):
             data = storage.read_files(self.folder, [self.name]).get(self.name)
         if data is None:
-            return None
+            return ()
         try:
-            return progress_from_json(json.loads(data))
+            return tuple(map(progress_from_json, json.loads(data)))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LogBroken(
                 f"{self} is not a dump's progress: {error!r}",
                 hint="delete the file: it only repeats what the log holds, and is written again from there",
             ) from error
 
-    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
-        data = json.dumps(progress.to_json(), ensure_ascii=False, separators=(",", ":")).encode()
+    def save(self, dumps: Sequence[Progress], entries: Sequence[HistoryEntry] = ()) -> None:
+        data = json.dumps([progress.to_json() for progress in dumps], ensure_ascii=False, separators=(",", ":")).encode()
         with storage_errors(self):
             storage.write_atomically(self.folder, self.name, data)
         self.history.record(*entries)

@@ -1,12 +1,12 @@
 """The dump that ran on the real cluster while the recording was made, played again: its own marks and chunk rows.
 
-The pipeline asks it what it asks of `core.dump.Dump`. Marks are checked and windows closed by the same `Marks`,
+The pipeline asks it what it asks of `core.dumps.Dumps`. Marks are checked and windows closed by the same `Marks`,
 `Windows` and `Plan`; only where windows and chunks come from differs: they are all known beforehand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -41,7 +41,7 @@ class RecordedDump:
         write_chunk: Callable[[str, pa.Table], int],
     ) -> None:
         last_of = {chunk.table: (number, at) for number, window in enumerate(windows) for at, chunk in enumerate(window.chunks)}
-        self.progress: Progress | None = progress or Progress(
+        self.progress = progress or Progress(
             dump_id=DUMP_ID,
             state=DumpState.RUNNING,
             brackets=Brackets.WATERMARK,
@@ -77,6 +77,13 @@ class RecordedDump:
             else:
                 self._windows.mark(number, kind, ts)
 
+    @property
+    def records(self) -> tuple[Progress, ...]:
+        return (self.progress,)
+
+    def meant(self, request: Request) -> Progress | None:  # noqa: ARG002  # there is one
+        return self.progress
+
     def request(self, request: Request) -> None:
         raise RefusedRequest(
             f"a recorded dump cannot be commanded, not to {type(request).__name__} either",
@@ -86,14 +93,14 @@ class RecordedDump:
     def handle(self, event: SourceEvent) -> list[Command]:
         raise AssertionError(f"a recorded dump asks the source for nothing, and heard {event}")
 
-    def next(self) -> list[Command]:
+    def next(self, *, throttled: Collection[str] = ()) -> list[Command]:  # noqa: ARG002  # it asks for nothing
         return []
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
         closed = self._marked.seen(marks)
         for window in closed:
             self._plan.closed(window)
-        if closed and self.progress is not None:
+        if closed:
             self.progress = replace(
                 self.progress,
                 state=DumpState.FINISHED if self._plan.complete() else DumpState.RUNNING,

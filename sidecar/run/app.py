@@ -54,7 +54,8 @@ from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
 from sidecar.run.merge_process import MergeProcess, unexplained, worker_state
 from sidecar.run.metrics import MetricsServer, MetricsTally
-from sidecar.run.news import News, NewsLine, cannot_begin, open_secrets, standby, started, stopped, term_ended, worker_died
+from sidecar.run.news import News, cannot_begin, open_secrets, standby, started, stopped, term_ended, worker_died
+from sidecar.run.news_line import NewsLine
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, tells_no_gap
 from sidecar.run.term import Term, beside
@@ -252,7 +253,6 @@ class Sidecar:
             term.pipeline.outside.progress.history,
             wall_ms,
             start_dump=lambda dump: start_key_dump(self._served(), dump),
-            idle=lambda: self.status is not None and self.status.is_idle(),
         )
         ending.callback(found.close)
         found.begin()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -38,22 +38,21 @@ class _Sample:
 
 
 class Estimates:
-    """Rows of the dump's tables by the source's statistics, asked in the background: once a dump, and when it gets other tables."""
+    """Rows of the dumps' tables by the source's statistics, asked in the background: once, and when there are other tables."""
 
     def __init__(self, schemas: SchemaSource) -> None:
         self._schemas = schemas
-        self._asked: tuple[str, frozenset[TableName]] = ("", frozenset())
+        self._asked: frozenset[tuple[str, TableName]] = frozenset()
         self._asking: list[Background] = []
         self.rows: Mapping[TableName, int] = {}
 
-    def want(self, progress: Progress | None) -> None:
+    def want(self, dumps: Iterable[Progress]) -> None:
         """Raises what asking broke of; a source that does not answer is no such thing."""
         self._asking = still_running(self._asking)
-        if progress is None or progress.state in OVER:
-            return
-        tables = [table.table for table in progress.tables]
-        if (wanted := (progress.dump_id, frozenset(tables))) != self._asked:
+        wanted = frozenset((dump.dump_id, table.table) for dump in dumps if dump.state not in OVER for table in dump.tables)
+        if wanted and wanted != self._asked:
             self._asked = wanted
+            tables = sorted({table for _, table in wanted})
             self._asking.append(Background(partial(self._ask, tables), name="estimates"))
 
     def _ask(self, tables: Sequence[TableName], _: Event) -> None:
@@ -94,8 +93,8 @@ class Gauge:
         """`now_s` by the pipeline's clock. `worker`: the merge worker's state in a word; `died`: of one that could not say why;
         `last_error`: what is told where the worker tells of nothing. Cheap: no call of it waits."""
         pipeline, wall_ms = self._pipeline, time.time() * 1000
-        progress, counts, report = pipeline.dump.progress, pipeline.counts, self._deliveries.report
-        self._estimates.want(progress)
+        dumps, counts, report = pipeline.dump.records, pipeline.counts, self._deliveries.report
+        self._estimates.want(dumps)
         ddl, lanes, sinks, demand = pipeline.last_ddl, self._lanes(now_s), pipeline.pace.states(now_s), pipeline.dump.demand()
         rows_s, bytes_s = self._rates(now_s)
         resolved_ts = pipeline.sequence.after_ts or None
@@ -104,7 +103,7 @@ class Gauge:
             changefeed=self._name,
             epoch=pipeline.epoch,
             owner=self._owner,
-            progress=progress,
+            dumps=dumps,
             resolved_ts=resolved_ts,
             delivered_ts=(report.upto_ts or None) if report else None,
             open_windows=pipeline.dump.open_windows(),
@@ -114,7 +113,7 @@ class Gauge:
             waiting_for=waiting_for(measured),
             rows_per_s=rows_s,
             bytes_per_s=bytes_s,
-            eta_s=self._eta_s(progress, rows_s),
+            eta_s=self._eta_s(dumps, rows_s),
             changes=counts.changes,
             repeats=pipeline.sequence.repeats,
             segments=pipeline.next_seq,
@@ -195,11 +194,13 @@ class Gauge:
         first, seconds = self._samples[0], now_s - self._samples[0].at_s
         return ((counts.dump_rows - first.rows) / seconds, (counts.dump_bytes - first.bytes) / seconds) if seconds else (0.0, 0.0)
 
-    def _eta_s(self, progress: Progress | None, rows_s: float) -> float | None:
-        if progress is None or progress.state in OVER or not rows_s:
+    def _eta_s(self, dumps: Iterable[Progress], rows_s: float) -> float | None:
+        """Of all that run together, as the rate is."""
+        running = [dump for dump in dumps if dump.state is DumpState.RUNNING]
+        if not running or not rows_s or not self._estimates.rows:
             return None
-        left = [self._estimates.rows.get(t.table, 0) - t.rows for t in progress.tables if t.complete_at is None]
-        return sum(max(rows, 0) for rows in left) / rows_s if self._estimates.rows else None
+        left = [self._estimates.rows.get(t.table, 0) - t.rows for dump in running for t in dump.tables if t.complete_at is None]
+        return sum(max(rows, 0) for rows in left) / rows_s
 
 
 def _error_of(report: DeliveryReport | None, died: str = "") -> str:

@@ -17,7 +17,7 @@ import structlog
 from sidecar.config import LoggingSection
 from sidecar.errors import TicdcDumpError
 from sidecar.process.printable import printable
-from sidecar.run.news import NewsLine
+from sidecar.run.news_line import NewsLine
 
 EXIT_DEFECT = 1
 

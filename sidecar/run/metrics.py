@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from stamina.instrumentation import get_prometheus_counter
 
 from sidecar.control.status import SidecarStatus
-from sidecar.core.progress import DumpState
+from sidecar.core.progress import DumpState, TableProgress
 from sidecar.errors import ConfigError
 from sidecar.pace.controller import SinkState
 from sidecar.process.background import Background
@@ -118,9 +118,9 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
 
 
 def _dump(status: SidecarStatus) -> Iterator[Metric]:
-    state = GaugeMetricFamily("ticdc_dump_state", "1 for the dump's present state", labels=["state"])
+    state = GaugeMetricFamily("ticdc_dump_state", "1 while a dump is in this state", labels=["state"])
     for known in DumpState:
-        state.add_metric([known], float(status.progress is not None and status.progress.state is known))
+        state.add_metric([known], float(any(dump.state is known for dump in status.dumps)))
     yield state
     yield GaugeMetricFamily("ticdc_dump_open_windows", "Windows read or being read and not closed in the log", value=status.open_windows)
     yield GaugeMetricFamily("ticdc_dump_source_away_seconds", "For which a running dump has had no answer", value=status.source_away_s)
@@ -134,7 +134,7 @@ def _dump(status: SidecarStatus) -> Iterator[Metric]:
     yield from _sink_tables(status)
     rows = GaugeMetricFamily("ticdc_dump_table_rows", "Rows of the dump in the log", labels=["schema", "table"])
     complete = GaugeMetricFamily("ticdc_dump_table_complete", "1 once the table is complete", labels=["schema", "table"])
-    tables = status.progress.tables if status.progress is not None else ()
+    tables = _tables(status)
     for table in tables[:TABLES_MAX]:
         rows.add_metric(table.table, table.rows)
         complete.add_metric(table.table, float(table.complete_at is not None))
@@ -143,6 +143,13 @@ def _dump(status: SidecarStatus) -> Iterator[Metric]:
         complete.add_metric([REST, REST], float(all(table.complete_at is not None for table in rest)))
     yield rows
     yield complete
+
+
+def _tables(status: SidecarStatus) -> tuple[TableProgress, ...]:
+    """Of the dumps that have begun and are not over, which have no table in common; else of the last one."""
+    under_way = [dump for dump in status.dumps if dump.state in (DumpState.RUNNING, DumpState.PAUSED)]
+    shown = under_way or ([status.progress] if status.progress is not None else [])
+    return tuple(table for dump in shown for table in dump.tables)
 
 
 def _sink_tables(status: SidecarStatus) -> Iterator[Metric]:

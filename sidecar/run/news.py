@@ -15,15 +15,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
-from sidecar.config import Config, DumpSection
+from sidecar.config import Config
 from sidecar.control.status import SidecarStatus, above_bound
-from sidecar.core.messages import Pace
-from sidecar.core.model import CommitTs, Seq, TableName, utc
-from sidecar.core.progress import OVER, DumpState, Progress
+from sidecar.core.model import CommitTs, Seq, utc
+from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import TicdcDumpError, parted
 from sidecar.log import storage
 from sidecar.log.delivered import DeliveryReport
@@ -31,27 +29,15 @@ from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.kept_secrets import without_secrets
 from sidecar.process.secret_files import MEND, unprotected
 from sidecar.run.completing import completing_dump, named
+from sidecar.run.dump_news import TABLES_TOLD_MAX, DumpNews, rows_in, tables_done
 from sidecar.run.merge_process import Death
+from sidecar.run.news_line import NewsLine, given
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 
 MINUTE_S = 60.0
-TABLES_TOLD_MAX = 20
-"""That are done within one status; more of them are told as one line. A dump may have ten thousand small ones."""
 DDL_CHARS_MAX = 120
 SAMPLES_MAX = 7200
 """An hour of statuses: a sink that is further behind is told as an hour behind, at the least."""
-
-Level = Literal["info", "warning"]
-
-
-@dataclass(frozen=True, slots=True)
-class NewsLine:
-    """`values` are texts and numbers. What is not worth telling is not in it."""
-
-    event: str
-    values: Mapping[str, object]
-    level: Level = "info"
-
 
 # ---- the process ---------------------------------------------------------------------------------------------------------
 
@@ -59,7 +45,7 @@ class NewsLine:
 def started(config: Config, *, version: str) -> NewsLine:
     section = config.changefeed
     values = {"version": version, "changefeed": str(ChangefeedName(section.cluster, section.namespace, section.id))}
-    return NewsLine("started", values | _given(control=config.control.listen, metrics=config.metrics.listen))
+    return NewsLine("started", values | given(control=config.control.listen, metrics=config.metrics.listen))
 
 
 def open_secrets(config: Config) -> list[NewsLine]:
@@ -92,7 +78,7 @@ def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], s
         "sinks": ", ".join(without_secrets(uri, but=("format", "name")) for uri in config.sinks),
         "merge_worker": "managed" if config.spark.managed else "external",
     }
-    return NewsLine("attached", values | _given(standby_s=round(waited_s)))
+    return NewsLine("attached", values | given(standby_s=round(waited_s)))
 
 
 def term_ended(error: TicdcDumpError, *, goes_on: bool) -> NewsLine:
@@ -120,26 +106,6 @@ def stopped() -> NewsLine:
 # ---- a term --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Seen:
-    """Since when this owner has watched something, and what there was of it then."""
-
-    since_s: float
-    rows: int
-
-
-@dataclass(slots=True)
-class _DumpSeen:
-    """`free_s`: when it last began, went on or was done with a table: the next one is read from then on, as far as the log shows.
-    `rows_before`: when this owner began to watch. `tables`: those that have rows and are not done."""
-
-    dump_id: str
-    free_s: float
-    rows_before: int = 0
-    running_s: float = 0.0
-    tables: dict[TableName, _Seen] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class _Minute:
     """What the last line about the stream was told of."""
@@ -154,7 +120,7 @@ class News:
 
     def __init__(self, config: Config, changefeed: Changefeed, place: Mapping[str, str], *, waited_s: float = 0.0) -> None:
         self._attached = partial(attached, config, changefeed, place, waited_s=waited_s)
-        self._defaults = config.dump
+        self._dumps = DumpNews(config.dump)
         self._before: SidecarStatus | None = None
         self._at_s = self._worker_since_s = 0.0
         self._minute: _Minute | None = None
@@ -164,7 +130,6 @@ class News:
         self._skipped = self._guessed = 0
         self._above: set[tuple[str, str]] = set()
         self._judged: set[str] = set()
-        self._dump: _DumpSeen | None = None
         self._segments: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
 
     def heard(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> list[NewsLine]:
@@ -183,8 +148,7 @@ class News:
             *_rewrites(before, status),
             *self._above_bounds(status),
         ]
-        if status.progress is not None:
-            lines += self._of_dump(before, status.progress, at_s)
+        lines += self._dumps.heard(before, status, at_s)
         lines += _outage(before, status)
         lines += self._minutely(status, report, at_s)
         self._before, self._at_s = status, at_s
@@ -220,7 +184,7 @@ class News:
             if tables := now.incomplete(sink.sink):
                 values = {"sink": sink.sink, "tables": f"{len(tables)}/{len(now.carried)}", "not_complete": named(tables)}
                 hint = completing_dump(now.changefeed, sink.sink, tables)
-                yield NewsLine("sink lacks rows", values | _given(began_segment=sink.began) | {"hint": hint}, "warning")
+                yield NewsLine("sink lacks rows", values | given(began_segment=sink.began) | {"hint": hint}, "warning")
 
     def _above_bounds(self, now: SidecarStatus) -> Iterator[NewsLine]:
         """Once for each dump and sink."""
@@ -263,64 +227,12 @@ class News:
             values["delivered_segments"] = accepted - last.accepted
         if report is not None and len(report.sinks) > 1:
             values["sinks"] = ", ".join(f"{sink.sink} {self._lag_s(sink.accepted, at_s):.1f} s behind" for sink in report.sinks)
-        yield NewsLine("resolved", values | _progress(status) | _given(waiting_for=status.waiting_for))
+        yield NewsLine("resolved", values | _progress(status) | given(waiting_for=status.waiting_for))
 
     def _lag_s(self, accepted: Seq | None, at_s: float) -> float:
         """The age of a sink's oldest segment that it has not accepted."""
         waits = (accepted if accepted is not None else -1) + 1
         return next((at_s - logged_s for segments, logged_s in self._segments if segments > waits), 0.0)
-
-    # ---- the dump ------------------------------------------------------------------------------------------------------
-
-    def _of_dump(self, status_before: SidecarStatus | None, now: Progress, at_s: float) -> Iterator[NewsLine]:
-        before = status_before.progress if status_before else None
-        if self._dump is None or self._dump.dump_id != now.dump_id:
-            self._dump, before = _DumpSeen(now.dump_id, self._at_s, running_s=at_s - self._at_s), None
-            if status_before is None:
-                self._dump.rows_before = _rows(now)
-                self._dump.tables = {table.table: _Seen(at_s, table.rows) for table in now.tables if table.chunks}
-                if now.state is DumpState.FAILED:  # maybe by this very start: the log is another one
-                    yield self._state(self._dump, now)
-                elif now.state not in OVER:  # else it was told by whoever owned it then
-                    yield _taken_over(now)
-                return
-            yield NewsLine("dump begun", _outline(now) | _given(**asdict(now.pace)))
-        seen = self._dump
-        if before is not None and before.state is DumpState.RUNNING:
-            seen.running_s += at_s - self._at_s
-        if before is now:
-            return
-        yield from self._tables_done(seen, before, now, at_s)
-        if before is not None and (before.pace, before.chunk_rows) != (now.pace, now.chunk_rows):
-            yield NewsLine("dump set", {"dump": now.dump_id, "chunk_rows": now.chunk_rows, **_in_force(now.pace, self._defaults)})
-        if now.state is not (before.state if before else DumpState.RUNNING):
-            yield self._state(seen, now)
-            seen.free_s = at_s
-
-    def _tables_done(self, seen: _DumpSeen, before: Progress | None, now: Progress, at_s: float) -> Iterator[NewsLine]:
-        done_before = {table.table for table in before.tables if table.complete_at is not None} if before else set()
-        done = []
-        for table in now.tables:
-            if table.table in done_before:
-                continue
-            if table.chunks or table.complete_at is not None:
-                watched = seen.tables.setdefault(table.table, _Seen(seen.free_s, 0))
-                if table.complete_at is not None:
-                    done.append((table, seen.tables.pop(table.table, watched)))
-        for table, watched in done[:TABLES_TOLD_MAX]:
-            yield NewsLine("table done", {"table": str(table.table), **_figures(table.rows, watched.rows, at_s - watched.since_s)})
-        if rest := done[TABLES_TOLD_MAX:]:
-            yield NewsLine("tables done", {"tables": len(rest), "rows": sum(table.rows for table, _ in rest)})
-        if done:
-            seen.free_s = at_s
-
-    def _state(self, seen: _DumpSeen, now: Progress) -> NewsLine:
-        event = "dump resumed" if now.state is DumpState.RUNNING else f"dump {now.state}"
-        values = {"dump": now.dump_id, "tables": _tables(now), **_figures(_rows(now), seen.rows_before, seen.running_s)}
-        if now.state in OVER:
-            values["bytes"] = sum(table.bytes for table in now.tables)
-        reason, hint = parted(now.reason or "")
-        return NewsLine(event, values | _given(reason=reason, hint=hint), "warning" if now.state is DumpState.FAILED else "info")
 
 
 def _outage(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
@@ -343,7 +255,7 @@ def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine
     if passed > 0:
         query = " ".join(now.last_ddl.split())
         shown = query if len(query) <= DDL_CHARS_MAX else f"{query[:DDL_CHARS_MAX]} …"
-        yield NewsLine("DDL passed", {"at": utc(now.last_ddl_ts), "query": shown} | _given(more_before_it=passed - 1))
+        yield NewsLine("DDL passed", {"at": utc(now.last_ddl_ts), "query": shown} | given(more_before_it=passed - 1))
 
 
 def _rewrites(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
@@ -353,48 +265,15 @@ def _rewrites(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[News
         yield NewsLine("rows beside a DDL may be wrong", {"tables": named, "why": "TiCDC's own, deploy/KV.md", "hint": hint}, "warning")
 
 
-def _outline(dump: Progress) -> dict[str, object]:
-    values = {"dump": dump.dump_id, "tables": _tables(dump), "brackets": str(dump.brackets), "chunk_rows": dump.chunk_rows}
-    return values | _given(sinks=", ".join(dump.sinks))
-
-
-def _taken_over(dump: Progress) -> NewsLine:
-    return NewsLine("dump taken over", _outline(dump) | {"state": str(dump.state), "rows": _rows(dump)})
-
-
 def _progress(status: SidecarStatus) -> dict[str, object]:
     """Of a dump that is not over."""
     dump = status.progress
     if dump is None or dump.state in OVER:
         return {}
-    values = {"dump": str(dump.state), "dump_tables": _tables(dump), "dump_rows": _rows(dump), "dump_rows_per_s": round(status.rows_per_s)}
-    return values | _given(eta_s=round(status.eta_s or 0))
-
-
-def _figures(rows: int, of_former: int, seconds: float) -> dict[str, object]:
-    """`of_former`: of the rows, those that had come before this owner watched; a table that was begun anew has none."""
-    of_former = of_former if of_former <= rows else 0
-    values: dict[str, object] = {"rows": rows, "seconds": round(seconds, 1)}
-    return values | _given(rows_of_former_owners=of_former, rows_per_s=round((rows - of_former) / seconds) if seconds > 0 else 0)
-
-
-def _tables(dump: Progress) -> str:
-    return f"{sum(table.complete_at is not None for table in dump.tables)}/{len(dump.tables)}"
-
-
-def _rows(dump: Progress) -> int:
-    return sum(table.rows for table in dump.tables)
-
-
-def _in_force(pace: Pace, defaults: DumpSection) -> dict[str, object]:
-    """What holds where the operator gave nothing, too. A bound of 0 is made of what delivery takes without a dump."""
-    return asdict(pace) | {
-        "readers": pace.readers or defaults.readers,
-        "rows_per_s": pace.rows_per_s or "unbounded",
-        "bytes_per_s": pace.bytes_per_s or "unbounded",
-        "delivery_bound_s": pace.delivery_bound_s or defaults.delivery_bound_s or "automatic",
+    values = {
+        "dump": str(dump.state),
+        "dump_tables": tables_done(dump),
+        "dump_rows": rows_in(dump),
+        "dump_rows_per_s": round(status.rows_per_s),
     }
-
-
-def _given(**values: object) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value}
+    return values | given(eta_s=round(status.eta_s or 0))

@@ -5,7 +5,7 @@
 - The ids of the dumps and of the last verification are derived from the verification's id. So the next owner asks for the same ones, and
   the history says which of them are done.
 - A key that the source does not have is a delete (deploy/DUMP.md): so extra rows leave the sink, too.
-- While another dump runs, a repair waits for it.
+- A dump waits for others of its tables, as any other (sidecar/core/dumps.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KeyDump:
 
 class Repair:
     """Of one verification, for one thread. `start`: starts a dump; again with the same id it changes nothing. Raises RefusedRequest for one
-    that cannot be, and errors that a retry can help. `idle`: whether no dump is there that is not over."""
+    that cannot be, and errors that a retry can help."""
 
     def __init__(
         self,
@@ -54,9 +54,8 @@ class Repair:
         asker: Asker,
         differences: Callable[[], Iterable[tuple[TableReport, RowDifference]]],
         start: Callable[[KeyDump], None],
-        idle: Callable[[], bool],
     ) -> None:
-        self._history, self._start, self._idle = history, start, idle
+        self._history, self._start = history, start
         self._id = operation_id
         self.asker = replace(asker, reason=f"repair of verification {operation_id}")
         self._differences = differences
@@ -89,8 +88,6 @@ class Repair:
     def _stepped(self, dump: KeyDump) -> RepairReport:
         entry = self._history.find(dump.dump_id)
         if entry is None:
-            if not self._idle():
-                return structs.replace(self.report, waiting_for="the dump that is there: it starts when that is over")
             try:
                 self._start(dump)
             except RefusedRequest as refused:
@@ -102,6 +99,8 @@ class Repair:
             case DumpState.FAILED | DumpState.STOPPED:
                 why = f"its dump {dump.dump_id} is {entry.state}: {entry.result or 'an operator ended it'}"
                 return structs.replace(self._begun(dump), state=RepairState.FAILED, error=f"{why}; verify and repair again")
+            case DumpState.QUEUED:
+                return structs.replace(self._begun(dump), waiting_for="other dumps: its own is queued")
             case _:
                 pass
         return self._begun(dump)

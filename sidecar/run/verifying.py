@@ -38,7 +38,7 @@ from sidecar.log.verification_files import read_differences, read_repair, read_r
 from sidecar.ports import OperationHistory
 from sidecar.process.background import Background
 from sidecar.run.logs import say
-from sidecar.run.news import NewsLine
+from sidecar.run.news_line import NewsLine
 from sidecar.run.repairing import KeyDump, Repair, follow_up
 
 FOLLOW_S, PROGRESS_S = 1.0, 10.0
@@ -61,7 +61,7 @@ _STATES = {
 
 
 class TermVerifications:
-    """`control.verifying.VerificationPort`. `log_line` receives a line for each that ends. `start_dump`, `idle`: as of Repair."""
+    """`control.verifying.VerificationPort`. `log_line` receives a line for each that ends. `start_dump`: as of Repair."""
 
     def __init__(
         self,
@@ -70,11 +70,10 @@ class TermVerifications:
         wall_ms: Callable[[], int],
         *,
         start_dump: Callable[[KeyDump], None],
-        idle: Callable[[], bool],
         log_line: Callable[[NewsLine], object] = say,
     ) -> None:
         self._log, self._history, self._wall_ms, self._log_line = log, history, wall_ms, log_line
-        self._start_dump, self._idle = start_dump, idle
+        self._start_dump = start_dump
         self._repairs: dict[str, Repair] = {}
         self._lock = Lock()
         self._running: dict[str, HistoryEntry] = {}
@@ -203,7 +202,7 @@ class TermVerifications:
 
     def _begin_repair(self, entry: HistoryEntry) -> None:
         differences = partial(self.differences, entry.id)
-        self._repairs[entry.id] = Repair(self._history, entry.id, entry.asked_by, differences, self._start_dump, self._idle)
+        self._repairs[entry.id] = Repair(self._history, entry.id, entry.asked_by, differences, self._start_dump)
 
     def _repair(self, operation_id: str, repair: Repair) -> None:
         before = repair.report

@@ -137,10 +137,10 @@ def test_the_oldest_go_where_there_are_more_than_a_thousand(reopened: Open) -> N
 def test_progress_and_entries_are_saved_in_one_step(reopened: Open) -> None:
     store = reopened()
     of_it = of_dump(PROGRESS, ALICE, started_ms=1, now_ms=1)
-    store.save(PROGRESS, [entry(1), of_it])
-    store.save(replace(PROGRESS, revision=2))
+    store.save([PROGRESS], [entry(1), of_it])
+    store.save([replace(PROGRESS, revision=2)])
     store = reopened()
-    assert store.load() == replace(PROGRESS, revision=2)
+    assert store.load() == (replace(PROGRESS, revision=2),)
     assert store.history.find(PROGRESS.dump_id) == of_it
     assert len(ids(store.history)) == 2
 
@@ -150,9 +150,9 @@ def test_progress_and_entries_are_saved_in_one_step(reopened: Open) -> None:
 
 def test_a_save_with_entries_is_one_transaction(process: OwnerProcess) -> None:
     store = process.become()
-    store.save(PROGRESS)
+    store.save([PROGRESS])
     before = revision(store)
-    store.save(replace(PROGRESS, revision=2), [entry(1), entry(2)])
+    store.save([replace(PROGRESS, revision=2)], [entry(1), entry(2)])
     assert revision(store) == before + 1
 
 
@@ -161,7 +161,7 @@ def test_ten_thousand_tables_and_two_entries_fit_into_the_transactions(process: 
     store = process.become()
     tables = tuple(TableProgress(TableName("shop", f"t{number}")) for number in range(10_000))
     for number in range(2):
-        store.save(replace(PROGRESS, dump_id=f"{number:016x}", tables=tables), [entry(number)])
+        store.save([replace(PROGRESS, dump_id=f"{number:016x}", tables=tables)], [entry(number)])
     assert ids(store.history) == [1, 0]
 
 
@@ -182,7 +182,7 @@ def test_an_owner_that_was_replaced_records_nothing(etcd: Etcd, process: OwnerPr
     with pytest.raises(OwnershipLost):
         history.record(entry(2))
     with pytest.raises(OwnershipLost):
-        EtcdProgress(client, ROOT, former).save(PROGRESS, [entry(2)])
+        EtcdProgress(client, ROOT, former).save([PROGRESS], [entry(2)])
     assert ids(heir) == [1]
     former.release()
     client.close()

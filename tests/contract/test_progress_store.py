@@ -79,13 +79,13 @@ def reopened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
 
 
 def test_there_is_nothing_at_first(reopened: Open) -> None:
-    assert reopened().load() is None
+    assert reopened().load() == ()
 
 
 def test_loads_what_was_saved_last(reopened: Open) -> None:
     for progress in (PROGRESS, replace(PROGRESS, state=DumpState.FAILED, reason="table `x` is gone", revision=18)):
-        reopened().save(progress)
-        assert reopened().load() == progress
+        reopened().save([progress])
+        assert reopened().load() == (progress,)
 
 
 def test_a_save_in_the_same_process_replaces_the_one_before(reopened: Open) -> None:
@@ -95,13 +95,13 @@ def test_a_save_in_the_same_process_replaces_the_one_before(reopened: Open) -> N
     for number, tables in enumerate([(first,), (second, first), (second, replace(first, chunks=3)), ()]):
         for dump_id in ("d1", "d2"):
             progress = replace(PROGRESS, dump_id=dump_id, tables=tables, revision=number)
-            store.save(progress)
-            store.save(progress)
-            assert store.load() == progress
-    assert reopened().load() == progress
+            store.save([progress])
+            store.save([progress])
+            assert store.load() == (progress,)
+    assert reopened().load() == (progress,)
 
 
-@pytest.mark.parametrize("found", [b"", b"{", b"[]", b"null", b'{"dump_id": "d1"}', b"\xff"])
+@pytest.mark.parametrize("found", [b"", b"{", b"[1]", b"null", b'[{"dump_id": "d1"}]', b"\xff"])
 def test_a_file_that_is_no_progress_says_that_it_may_be_deleted(tmp_path: Path, found: bytes) -> None:
     (tmp_path / "progress.json").write_bytes(found)
     with pytest.raises(LogBroken, match="delete the file"):

@@ -33,6 +33,7 @@ from sidecar.control.asker import asker_of, token_name
 from sidecar.control.client import ADDRESS_DEFAULT, Access, ControlClient, find_address, owner_in_etcd
 from sidecar.control.security import CALLS_MAX, HEALTH_PREFIX, HEALTH_WATCHERS_MAX, SERVICE_NAME, serve
 from sidecar.control.service import ControlService
+from sidecar.control.wire import STATE_NAMES
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
@@ -426,18 +427,20 @@ def test_many_clients_with_one_request_start_one_dump(owner: Owner, serving: Ser
     assert len(owner.carried_out) == 1
 
 
-def test_many_clients_with_requests_of_their_own_start_one_dump_and_the_others_are_refused(owner: Owner, serving: Serving) -> None:
+def test_of_many_clients_with_requests_of_their_own_one_dump_runs_and_some_wait_and_the_rest_are_refused(
+    owner: Owner, serving: Serving
+) -> None:
     def ask(number: int) -> str:
         with ControlClient(serving.address, Access()) as client:
             try:
-                client.call("Start", start(f"{number:016d}"))
+                return f"0 {STATE_NAMES[client.call('Start', start(f'{number:016d}')).state]}"
             except CallFailed as failed:
                 return f"{failed.exit_code} {str(failed).splitlines()[0]}"
-            return "0 started"
 
     with ThreadPoolExecutor(20) as threads:
-        assert sorted(threads.map(ask, range(20))) == ["0 started", *["3 a dump is running already"] * 19]
-    assert len(owner.carried_out) == 1
+        found = sorted(threads.map(ask, range(20)))
+    assert found == [*["0 queued"] * 15, "0 running", *["3 16 dumps run or wait already"] * 4]
+    assert len(owner.carried_out) == 16
 
 
 def test_the_status_of_ten_thousand_tables_with_long_names_passes(owner: Owner) -> None:

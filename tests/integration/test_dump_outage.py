@@ -18,8 +18,8 @@ from sidecar.adapters.tidb import sql
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource, ensure_mark_table
 from sidecar.core.chunk import ClosedWindow
-from sidecar.core.dump import Dump
 from sidecar.core.dump_start import DumpLimits
+from sidecar.core.dumps import Dumps
 from sidecar.core.messages import Brackets, SegmentBuilt, SendMark, SourceFailed, StartDump
 from sidecar.core.model import MARK_TABLE, CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.progress import DumpState
@@ -53,7 +53,7 @@ class Life:
 
     db: MariaDb
     source: TidbSource
-    dump: Dump
+    dump: Dumps
     closed: list[ClosedWindow] = field(default_factory=list)
     lost: list[SourceFailed] = field(default_factory=list)
     seen: int = 0
@@ -95,7 +95,7 @@ def test_a_dump_goes_on_by_itself_over_a_server_that_stands_still_for_longer_tha
         return int(rows.nbytes)
 
     source = TidbSource(settings, schemas=TidbSchemas(db.settings()).tables(), write_chunk=write, changefeed_id="cf")
-    dump = Dump(changefeed_id="cf", epoch=3, limits=limits, progress=None, after_ts=CommitTs(0), next_seq=Seq(0))
+    dump = Dumps(changefeed_id="cf", epoch=3, limits=limits, after_ts=CommitTs(0), next_seq=Seq(0))
     dump.request(StartDump("d" * 16, (TABLE,), Brackets.WATERMARK, 20))
     life = Life(db, source, dump)
     try:

@@ -43,7 +43,7 @@ SHORT_S = 6
 """A lease that is to run out."""
 
 
-def progress_of(tables: int, *, revision: int = 1, dump_id: str = "d1", moved: Sequence[int] = ()) -> Progress:
+def progress_of(tables: int, *, revision: int = 1, dump_id: str = "d1", moved: Sequence[int] = ()) -> tuple[Progress, ...]:
     """A dump in its middle; the tables `moved` are one chunk further."""
     rows = tuple(
         TableProgress(
@@ -56,7 +56,7 @@ def progress_of(tables: int, *, revision: int = 1, dump_id: str = "d1", moved: S
         )
         for number in range(tables)
     )
-    return Progress(dump_id, DumpState.RUNNING, Brackets.WATERMARK, 10_000, 1, revision, Seq(revision), rows)
+    return (Progress(dump_id, DumpState.RUNNING, Brackets.WATERMARK, 10_000, 1, revision, Seq(revision), rows),)
 
 
 @pytest.fixture
@@ -616,9 +616,9 @@ def test_a_crash_between_any_two_transactions_leaves_the_former_progress_or_the_
     assert _generations(faulty.client) == 1
 
 
-def _transactions_of_a_save(faulty: Faulty, progress: Progress) -> int:
+def _transactions_of_a_save(faulty: Faulty, dumps: tuple[Progress, ...]) -> int:
     before = faulty.count
-    EtcdProgress(faulty.client, KEYS, faulty).save(progress)
+    EtcdProgress(faulty.client, KEYS, faulty).save(dumps)
     return faulty.count - before
 
 
@@ -703,20 +703,20 @@ def test_two_stores_of_one_owner_do_not_mix_their_parts(faulty: Faulty) -> None:
 
 def test_long_keys_of_every_table_fit(faulty: Faulty) -> None:
     """Keys that do not compress, as long as TiDB allows."""
-    found = progress_of(2_000)
+    (found,) = progress_of(2_000)
     tables = tuple(dataclasses.replace(table, spans=(Span((os.urandom(1_500).hex(), "ü'\"\\\n")),)) for table in found.tables)
     progress = dataclasses.replace(found, tables=tables)
-    EtcdProgress(faulty.client, KEYS, faulty).save(progress)
-    assert load_progress(faulty.client, KEYS) == progress
+    EtcdProgress(faulty.client, KEYS, faulty).save([progress])
+    assert load_progress(faulty.client, KEYS) == (progress,)
 
 
 def test_tables_that_no_transaction_can_hold_are_refused_before_anything_is_written(faulty: Faulty) -> None:
     store = EtcdProgress(faulty.client, KEYS, faulty)
     store.save(progress_of(3))
-    found = progress_of(3, dump_id="d2")
+    (found,) = progress_of(3, dump_id="d2")
     where = f"id IN ({','.join(str(number) + os.urandom(3).hex() for number in range(300_000))})"
     with pytest.raises(CoordinationError, match=r"shop\.orders_00000 .*bytes") as raised:
-        store.save(dataclasses.replace(found, tables=(dataclasses.replace(found.tables[0], where=where), *found.tables[1:])))
+        store.save([dataclasses.replace(found, tables=(dataclasses.replace(found.tables[0], where=where), *found.tables[1:]))])
     assert not raised.value.retryable
     assert load_progress(faulty.client, KEYS) == progress_of(3)
 
@@ -725,7 +725,7 @@ def test_saving_without_ownership_writes_nothing(etcd: Etcd) -> None:
     with candidate(etcd) as made:
         with pytest.raises(OwnershipLost, match="not acquired"):
             EtcdProgress(made.client, KEYS, made).save(progress_of(3))
-        assert load_progress(made.client, KEYS) is None
+        assert load_progress(made.client, KEYS) == ()
 
 
 @pytest.mark.parametrize(
@@ -748,7 +748,7 @@ def test_what_is_no_progress_is_noticed_by_its_owner_and_written_anew(etcd: Etcd
     store = EtcdProgress(faulty.client, KEYS, faulty, noticed.append)
     with pytest.raises(CoordinationError, match="delete it"):
         load_progress(faulty.client, KEYS)
-    assert store.load() is None
+    assert store.load() == ()
     (notice,) = noticed
     assert f"{KEYS}/progress is not a dump's progress" in notice
     store.save(progress_of(3))

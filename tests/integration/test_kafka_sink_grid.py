@@ -18,7 +18,8 @@ import pytest
 
 from sidecar.adapters.memory.log import MemoryLog
 from sidecar.core.model import Change, CommitTs, TableName
-from sidecar.log.layout import logged_progress
+from sidecar.core.progress import leading
+from sidecar.log.layout import logged_dumps
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
 from sidecar.partition.ids import is_partitioned
@@ -111,7 +112,7 @@ def check_dump_is_told(output: Output, manifests: Sequence[Manifest]) -> None:
     """In each partition, by marks alone: each segment's state, and each table once it is complete, behind all rows of it."""
     before, expected = set[CommitTs](), dict[int, tuple[str, str, list[list[str]]] | None]()
     for manifest in manifests:
-        progress = logged_progress(manifest.progress)
+        progress = leading(logged_dumps(manifest.dumps))
         tables = progress.tables if progress is not None else ()
         complete = [[*table.table] for table in tables if table.complete_at is not None and table.complete_at not in before]
         expected[manifest.seq] = None if progress is None else (progress.dump_id, progress.state, complete)
@@ -124,7 +125,7 @@ def check_dump_is_told(output: Output, manifests: Sequence[Manifest]) -> None:
         assert told == expected
         assert len(marks) == len(manifests), "a batch that was done again tells nothing again"
         last |= {(place, TableName(*table)): record.offset for record in marks if record.dump for table in record.dump["complete"]}
-    assert logged_progress(manifests[-1].progress).state == "finished"  # type: ignore[union-attr]  # there is one
+    assert [dump.state for dump in logged_dumps(manifests[-1].dumps)] == ["finished"]
     dumped = [(record, TableName(change.schema, change.table)) for record, change in output.changes if record.origin[0] == "dump"]
     assert {table for _, table in dumped} & {table for _, table in last}
     assert all(record.offset < last[record.place, table] for record, table in dumped if (record.place, table) in last)

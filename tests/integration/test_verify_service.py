@@ -53,9 +53,7 @@ class Service:
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self.log, self.owner = open_folder(str(folder)), owner
-        self.made = TermVerifications(
-            self.log, owner.history, lambda: 1000, start_dump=self.start, idle=lambda: True, log_line=lambda _: None
-        )
+        self.made = TermVerifications(self.log, owner.history, lambda: 1000, start_dump=self.start, log_line=lambda _: None)
         self.worker: Worker = lambda operation_id: VerifyReport(operation_id, CheckState.EQUAL, 1, 2)
         self.served = owner.served(sinks=SINKS, verifications=lambda: self.made)
         self.serving = Serving(self.served)

@@ -114,15 +114,15 @@ LOGS = [
     Mutation(
         "stored progress of another log is taken",
         "sidecar/core/progress.py",
-        'if stored.log not in (log, ""):',
-        "if False:",
+        'if other := [one for one in stored if one.log not in (log, "")]:',
+        "if other := []:",
         "tests/unit/test_pipeline.py::test_a_log_that_knows_its_dump_goes_on_with_it_whatever_another_log_left_in_the_store",
     ),
     Mutation(
         "stored progress beyond the log's end is taken",
         "sidecar/core/progress.py",
-        "if stored.seq > last_seq:",
-        "if False:",
+        "[one.seq for one in stored if one.seq > last_seq]:",
+        "list[Seq]():",
         f"{OF_PROGRESS}[not told]",
     ),
     Mutation(
@@ -135,8 +135,8 @@ LOGS = [
     Mutation(
         "progress does not say of which log it is",
         "sidecar/pipeline.py",
-        "return progress and replace(progress, log=self.outside.log.id)",
-        "return progress",
+        "return tuple(replace(dump, log=self.outside.log.id) for dump in self.dump.records)",
+        "return self.dump.records",
         "tests/unit/test_pipeline.py::test_a_store_of_before_that_names_no_log_is_taken_on_once_and_names_it_then",
     ),
     Mutation(

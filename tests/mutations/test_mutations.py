@@ -16,12 +16,13 @@ from tests.mutations.feeds import FEEDS, PUMPS
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
+from tests.mutations.several import SEVERAL
 from tests.mutations.verifying import VERIFYING
 from tests.mutations.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 
-MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *MERGING, *VERIFYING]
+MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING]
 
 
 @pytest.fixture(scope="module")

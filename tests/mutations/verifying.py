@@ -232,13 +232,6 @@ VERIFYING = [
         OF_REPAIR,
     ),
     Mutation(
-        "a repair does not wait for another dump",
-        "sidecar/run/repairing.py",
-        "if not self._idle():",
-        "if False:",
-        f"{OF_TERM}::test_a_repair_waits_for_a_dump_that_is_there",
-    ),
-    Mutation(
         "a repair is finished though its dump has failed",
         "sidecar/run/repairing.py",
         "            case DumpState.FINISHED:\n",

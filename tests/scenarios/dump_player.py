@@ -1,9 +1,9 @@
 """What a dump scenario may say, a line each:
 
     new after=400 next_seq=5 epoch=1 readers=1 window_chunks_max=8 open_windows_max=16 chunk_bytes_max=1000   (as wanted)
-    start tables=a,b brackets=watermark chunk_rows=10 dump=1         pause    resume    stop    restart dump=2
+    start tables=a,b brackets=watermark chunk_rows=10 dump=1         pause    resume    stop    restart dump=2    each with id=1 as wanted
     set chunk_rows=5 readers=2 rows_per_s=0            each as wanted; resume takes them too
-    next                                               what can begin now
+    next [throttled=1]                                 what can begin now
     sent mark 0                                        the UPDATE is committed
     read chunk 1 rows=10 last=10 [bytes=100] [tso=420] [exhausted]
     failed mark 0 [fenced | away]                      failed chunk 1 [schema_ts=500 | away]
@@ -25,9 +25,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.dump import Dump
 from sidecar.core.dump_start import DumpLimits
-from sidecar.core.marks import mark_uuid
+from sidecar.core.dumps import Dumps
+from sidecar.core.marks import DUMP_ID_LENGTH, mark_uuid
 from sidecar.core.messages import (
     Brackets,
     ChunkMisfit,
@@ -60,10 +60,11 @@ ROW_BYTES = 10
 
 
 class DumpPlayer:
-    dump: Dump
+    dump: Dumps
 
     def __init__(self) -> None:
         self.asked: dict[int, ReadChunk] = {}
+        self.shown: list[str] = []
         self._new([])
 
     def play(self, line: str) -> list[str]:
@@ -84,8 +85,8 @@ class DumpPlayer:
 
     def _act(self, words: list[str], given: dict[str, str], flags: set[str]) -> list[str]:
         match words:
-            case ["next"]:
-                return self._told(self.dump.next())
+            case ["next", *_]:
+                return self._told(self.dump.next(throttled={_dump_id(int(given["throttled"]))} if "throttled" in given else ()))
             case ["sent", "mark", number]:
                 return self._told(self.dump.handle(MarkSent(self._uuid(number))))
             case ["read", "chunk", number, *_]:
@@ -99,9 +100,8 @@ class DumpPlayer:
             case ["segment", *_]:
                 return self._segment(given)
             case ["recover"]:
-                assert self.dump.progress is not None
-                stored = json.loads(json.dumps(self.dump.progress.to_json()))
-                self.dump = self._dump(epoch=self.epoch + 1, progress=progress_from_json(stored))
+                stored = json.loads(json.dumps([record.to_json() for record in self.dump.records]))
+                self.dump = self._dump(epoch=self.epoch + 1, recovered=tuple(map(progress_from_json, stored)))
                 return []
             case _:
                 return self._request(words[0], given)
@@ -111,23 +111,23 @@ class DumpPlayer:
         self.after_ts, self.next_seq, self.dump_number = given.pop("after", 400), given.pop("next_seq", 5), 0
         epoch = given.pop("epoch", 1)
         self.limits = DumpLimits(**{"readers": 1, **given})
-        self.dump = self._dump(epoch=epoch, progress=None)
+        self.dump = self._dump(epoch=epoch, recovered=())
         self.told = self._state()
 
-    def _dump(self, *, epoch: int, progress: Progress | None) -> Dump:
+    def _dump(self, *, epoch: int, recovered: tuple[Progress, ...]) -> Dumps:
         self.epoch = epoch
-        return Dump(
+        return Dumps(
             changefeed_id=CHANGEFEED,
             epoch=epoch,
             limits=self.limits,
-            progress=progress,
+            recovered=recovered,
             after_ts=CommitTs(self.after_ts),
             next_seq=Seq(self.next_seq),
         )
 
     def _request(self, word: str, given: dict[str, str]) -> list[str]:
         self.dump_number = int(given.get("dump", self.dump_number + (word in ("start", "restart"))))
-        dump_id = _dump_id(self.dump_number)
+        dump_id, meant = _dump_id(self.dump_number), _dump_id(int(given["id"])) if "id" in given else ""
         tables = tuple(TableName("s", table) for table in given.get("tables", "").split(",") if table)
         brackets, rows = Brackets(given.get("brackets", "watermark")), int(given.get("chunk_rows", 10))
         changed: dict[str, Any] = {name: int(given[name]) for name in ("chunk_rows", "readers", "rows_per_s") if name in given}
@@ -136,11 +136,11 @@ class DumpPlayer:
             "start": StartDump(
                 dump_id, tables, brackets, rows, pace=Pace(rows_per_s=int(given.get("rows_per_s", 0))), grows="grows" in given
             ),
-            "restart": RestartDump(dump_id),
-            "pause": PauseDump(),
-            "resume": ResumeDump(settings),
-            "set": SetDump(settings),
-            "stop": StopDump(),
+            "restart": RestartDump(dump_id, meant),
+            "pause": PauseDump(meant),
+            "resume": ResumeDump(settings, meant),
+            "set": SetDump(settings, meant),
+            "stop": StopDump(meant),
         }
         self.dump.request(requests[word])
         return []
@@ -176,20 +176,25 @@ class DumpPlayer:
         for command in commands:
             if isinstance(command, SendMark):
                 number = int(command.uuid[-8:], 16)
-                out.append(f"send mark {number} {command.kind.name.lower()}")
+                whose = f" of dump {int(command.uuid[:DUMP_ID_LENGTH])}" if len(self.dump.records) > 1 else ""
+                out.append(f"send mark {number} {command.kind.name.lower()}{whose}")
             else:
                 self.asked[command.number] = command
                 out.append(f"read chunk {command.number} of {command.table.table} {_place(command)}, at most {command.rows_max} rows")
         return out
 
-    def _state(self) -> tuple[str, str]:
+    def _state(self) -> list[str]:
         open_windows = f"open windows {self.dump.open_windows()}"
         oldest = self.dump.oldest_open_seq()
-        return _progress(self.dump.progress), open_windows + (f", segments kept from {oldest}" if oldest is not None else "")
+        shown = [record.dump_id for record in self.dump.records]
+        forgotten = [f"dump {int(dump_id)} is forgotten" for dump_id in self.shown if dump_id not in shown] if len(self.shown) > 1 else []
+        self.shown = shown
+        dumps = [_progress(record) for record in self.dump.records]
+        return [*forgotten, *dumps, open_windows + (f", segments kept from {oldest}" if oldest is not None else "")]
 
     def _news(self) -> list[str]:
         state = self._state()
-        found = [now for now, before in zip(state, self.told, strict=True) if now != before]
+        found = [now for now in state if now not in self.told]
         self.told = state
         return found
 
@@ -224,9 +229,7 @@ def _window(window: ClosedWindow) -> str:
     return f"window ({window.low_ts}, {window.high_ts}] from segment {window.first_seq}: {'; '.join(chunks) or 'no chunk'}"
 
 
-def _progress(progress: Progress | None) -> str:
-    if progress is None:
-        return "no dump"
+def _progress(progress: Progress) -> str:
     reason = f" because {progress.reason}" if progress.reason else ""
     head = (
         f"dump {int(progress.dump_id)} {progress.state}{reason}, revision {progress.revision}, epoch {progress.epoch}, seq {progress.seq}"

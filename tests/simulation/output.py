@@ -39,8 +39,8 @@ class Output:
             for row in merged(manifest, self.changes, rows_of=lambda chunk: rows_of(log, chunk)):
                 self.apply(row)
             self.dump_rows += sum(chunk.rows for window in manifest.windows for chunk in window.chunks)
-            if manifest.progress is not None:
-                for table in manifest.progress["tables"]:
+            for dump in manifest.dumps:
+                for table in dump["tables"]:
                     if table["complete_at"] is not None and int(table["complete_at"]) <= manifest.upto_ts:
                         self._compare(
                             TableName(*table["table"]), table["whole"], {key for (key,) in table.get("keys", ())}, manifest.upto_ts

@@ -144,6 +144,8 @@ class Result:
     fenced: int
     repaired: int
     deleted: int
+    beside: int
+    queued: int
 
 
 def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
@@ -162,17 +164,21 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         dump=DumpLimits(readers=rng.randint(1, 3), window_chunks_max=rng.randint(1, 4), open_windows_max=rng.randint(1, 6)),
     )
     pipeline: Pipeline | None = None
-    epoch = repeats = dumps = step = fenced = extra = 0
+    epoch = repeats = dumps = step = fenced = extra = beside = queued = 0
 
     def ask() -> None:
         nonlocal dumps
         kind = rng.randrange(8)
         dumps += 1
         dump_id = f"{seed % 2**32:08x}{dumps:08x}"
-        start = StartDump(dump_id, cluster.tables, brackets, chunk_rows)
-        change = SetDump(Settings(readers=rng.randint(1, 4), chunk_rows=rng.choice([1, 3, 10, 100])))
+        some = cluster.tables if rng.random() < 0.4 else (rng.choice(cluster.tables),)
+        start = StartDump(dump_id, some, rng.choice(list(Brackets)), chunk_rows)
+        there = [] if pipeline is None else [record.dump_id for record in pipeline.dump.records]
+        meant = rng.choice(there) if there and rng.random() < 0.8 else ""
+        change = SetDump(Settings(readers=rng.randint(1, 4), chunk_rows=rng.choice([1, 3, 10, 100])), meant)
         keyed = keyed_dump(dump_id, output, start, more=rng.sample(range(45), rng.randrange(2, 8)))
-        choices: list[Request] = [start, start, PauseDump(), ResumeDump(), StopDump(), RestartDump(dump_id), change, keyed]
+        moves: list[Request] = [PauseDump(meant), ResumeDump(dump_id=meant), StopDump(meant), RestartDump(dump_id, meant), change]
+        choices: list[Request] = [start, start, *moves, keyed]
         requests.waiting.append(choices[kind])
 
     while True:
@@ -192,7 +198,8 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
             if rng.random() < 0.005 and len(cluster.lanes) < 6:
                 cluster.add_lane()
             if rng.random() < 0.03:
-                ask()
+                for _ in range(rng.randint(1, 3)):
+                    ask()
             if rng.random() < 0.05:
                 output.spoil()
         try:
@@ -212,8 +219,8 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                     spill=MemorySpill(),
                 )
                 pipeline = attach(outside, changefeed_id=CHANGEFEED, epoch=epoch, limits=limits)
-                check_goes_on(pipeline.dump.progress)
-                check_history(stored.history, pipeline.dump.progress)
+                check_goes_on(pipeline.dump.records)
+                check_history(stored.history, pipeline.dump.records)
             if settling:
                 last = StartDump(f"{seed % 2**32:08x}ffffffff", cluster.tables, brackets, chunk_rows)
                 if _is_done(pipeline, cluster):
@@ -224,6 +231,9 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                         requests.waiting.append(keyed_dump(again.dump_id, output, last) if output.complete() else again)
                 _finish_dump(pipeline, requests, last)
             pipeline.step(poll_s=0)
+            states = [record.state for record in pipeline.dump.records]
+            beside, queued = beside + (states.count(DumpState.RUNNING) > 1), queued + (DumpState.QUEUED in states)
+            check_apart(pipeline.dump.records)
         except (Crash, MarkRowTaken) as end:
             fenced += isinstance(end, MarkRowTaken)
             repeats += pipeline.sequence.repeats if pipeline else 0
@@ -236,7 +246,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                 break
         assert step < steps + 5000, f"seed {seed}: does not end: {pipeline and pipeline.dump.progress}"
     output.deliver()
-    check_history(stored.history, pipeline.dump.progress)
+    check_history(stored.history, pipeline.dump.records)
     for table in cluster.tables:
         assert output.state[table] == cluster.state_at(table, cluster.ts), f"end state of {table}"
     return Result(
@@ -251,12 +261,21 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         fenced,
         output.repaired,
         output.deleted,
+        beside,
+        queued,
     )
 
 
-def check_goes_on(progress: Progress | None) -> None:
+def check_apart(dumps: Iterable[Progress]) -> None:
+    """Dumps that have begun have no table in common."""
+    tables = [table.table for dump in dumps if dump.state in (DumpState.RUNNING, DumpState.PAUSED) for table in dump.tables]
+    assert len(set(tables)) == len(tables), tables
+
+
+def check_goes_on(dumps: Iterable[Progress]) -> None:
     """There is one log here: a dump that is found to have come beyond its end was on record before its segment was."""
-    assert progress is None or progress.state is not DumpState.FAILED or "its log is another one" not in (progress.reason or ""), progress
+    for dump in dumps:
+        assert dump.state is not DumpState.FAILED or "its log is another one" not in (dump.reason or ""), dump
 
 
 def keyed_dump(dump_id: str, output: Output, like: StartDump, *, more: Iterable[int] = ()) -> StartDump:
@@ -269,29 +288,29 @@ def keyed_dump(dump_id: str, output: Output, like: StartDump, *, more: Iterable[
     return replace(like, dump_id=dump_id, tables=tables, keys=asked, narrowed=tables)
 
 
-def check_history(history: OperationHistory, progress: Progress | None) -> None:
-    """Of all dumps only the last may not be over, and it is as its progress is, at the start of a life and at the end."""
-    if progress is None:
-        return
-    last, *before = history.entries()
-    rows = sum(table.rows for table in progress.tables)
-    assert (last.id, last.state) == (progress.dump_id, progress.state)
-    assert last.rows == rows or last.state not in OVER, f"{last.rows} rows are recorded of {rows}"
-    assert all(entry.state in OVER for entry in before), before
+def check_history(history: OperationHistory, dumps: Sequence[Progress]) -> None:
+    """Each dump that is there is in it as its progress is, at the start of a life and at the end; of all others none is not over."""
+    entries = {entry.id: entry for entry in history.entries()}
+    for dump in dumps:
+        entry, rows = entries.pop(dump.dump_id), sum(table.rows for table in dump.tables)
+        assert entry.state is dump.state
+        assert entry.rows == rows or entry.state not in OVER, f"{entry.rows} rows are recorded of {rows}"
+    assert all(entry.state in OVER for entry in entries.values()), entries
 
 
 def _finish_dump(pipeline: Pipeline, requests: SimRequests, last: StartDump) -> None:
-    """Once the writers are quiet: resume what is paused or has failed; where no dump ran, or it was stopped, run one."""
-    progress = pipeline.dump.progress
+    """Once the writers are quiet: resume what is paused or has failed; where no dump ran, or all were stopped, run one."""
+    dumps = pipeline.dump.records
     if requests.waiting:
         return
-    if progress is None or progress.state is DumpState.STOPPED:
+    rest = [dump.dump_id for dump in dumps if dump.state in (DumpState.PAUSED, DumpState.FAILED)]
+    if rest:
+        requests.waiting.append(ResumeDump(dump_id=rest[0]))
+    elif all(dump.state is DumpState.STOPPED for dump in dumps):
         requests.waiting.append(last)
-    elif progress.state in (DumpState.PAUSED, DumpState.FAILED):
-        requests.waiting.append(ResumeDump())
 
 
 def _is_done(pipeline: Pipeline, cluster: Cluster) -> bool:
-    progress = pipeline.dump.progress
+    states = {dump.state for dump in pipeline.dump.records}
     newest = max((versions[-1][0] for rows in cluster.history.values() for versions in rows.values() if versions), default=0)
-    return progress is not None and progress.state is DumpState.FINISHED and pipeline.sequence.after_ts >= newest
+    return DumpState.FINISHED in states and states <= {DumpState.FINISHED, DumpState.STOPPED} and pipeline.sequence.after_ts >= newest

@@ -132,7 +132,7 @@ def test_estimates_that_break_are_heard_with_the_next_status() -> None:
 
     progress = Progress("0123456789abcdef", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(-1), (TableProgress(TableName("s", "t")),))
     estimates = Estimates(Broken())  # type: ignore[abstract]  # nothing else of it is asked
-    raises_a_defect(lambda: estimates.want(progress))
+    raises_a_defect(lambda: estimates.want([progress]))
 
 
 def test_metrics_that_are_not_served_any_more_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,7 @@ def exported() -> dict[str, dict[str, set[str]]]:
     progress = Progress("d" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(0), tables)
     lanes = (LaneStatus(Lane("kafka/orders/0"), CommitTs(7), 0.0),)
     sinks = (SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader"),)
-    status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", progress=progress, lanes=lanes, sinks=sinks)
+    status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", dumps=(progress,), lanes=lanes, sinks=sinks)
     tally = MetricsTally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2))
     server = MetricsServer("127.0.0.1:0", lambda: status, lambda: tally)
     try:

@@ -61,7 +61,7 @@ from sidecar.log.spill import MemorySpill
 from sidecar.pace.controller import NARROW_ROWS
 from sidecar.pace.outage import AGAIN_AFTER_S, Outage
 from sidecar.pace.sinks import BatchDone, SinkDelivery
-from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, Pipeline, PipelineLimits, attach, newest_progress
+from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, Pipeline, PipelineLimits, attach, newest_dumps
 from sidecar.ports import NOT_KNOWN, OperationHistory, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
@@ -194,12 +194,12 @@ class NotedProgress:
     def history(self) -> OperationHistory:
         return self.stored.history
 
-    def load(self) -> Progress | None:
+    def load(self) -> tuple[Progress, ...]:
         return self.stored.load()
 
-    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
+    def save(self, dumps: Sequence[Progress], entries: Sequence[HistoryEntry] = ()) -> None:
         self.notes.note("progress")
-        self.stored.save(progress, entries)
+        self.stored.save(dumps, entries)
 
 
 @dataclass
@@ -388,9 +388,8 @@ def test_each_step_comes_after_what_it_relies_on() -> None:
     (manifest,) = stage.manifests()
     (window,) = manifest.windows
     assert (window.low_ts, window.high_ts, manifest.upto_ts, manifest.rows) == (110, 130, 200, 3)
-    stored = stage.stored.load()
-    assert stored is not None
-    assert newest_progress(manifest, None, log_id="") == stored
+    (stored,) = stage.stored.load()
+    assert newest_dumps(manifest, (), log_id="") == (stored,)
     assert stored.state is DumpState.FINISHED
     assert stage.feed.acknowledged == [manifest.positions]
     assert (pipeline.counts.segments, pipeline.counts.changes, pipeline.counts.dump_rows) == (1, 3, 3)
@@ -435,10 +434,24 @@ def test_dump_and_epoch_are_on_record_before_a_mark_of_them_is_sent() -> None:
     stage.notes.calls.clear()
     heir = stage.attach(epoch=2)
     heir.step(poll_s=0)
-    stored = stage.stored.load()
-    assert stored is not None
+    (stored,) = stage.stored.load()
     assert stored.epoch == 2
     assert stage.notes.calls[0] == "progress"
+
+
+def test_every_dump_that_is_there_is_in_the_manifest_and_goes_on_from_it() -> None:
+    stage = Stage()
+    pipeline = stage.attach()
+    second = "2" * 16
+    stage.requests.waiting += [start(), replace(start(), dump_id=second, tables=(MORE,)), replace(start(), dump_id="3" * 16)]
+    pipeline.step(poll_s=0)
+    stage.feed.say(put(5, "x"), resolved(10))
+    pipeline.step(poll_s=0)
+    (manifest,) = stage.manifests()
+    states = {DUMP: "running", second: "running", "3" * 16: "queued"}
+    assert {dump["dump_id"]: dump["state"] for dump in manifest.dumps} == states
+    stage.stored.stored = None
+    assert {dump.dump_id: dump.state for dump in stage.attach(epoch=2).dump.records} == states
 
 
 def test_a_manifest_says_since_when_the_oldest_window_is_open_that_it_does_not_close() -> None:
@@ -620,8 +633,7 @@ def test_a_failed_dump_is_on_record_and_the_live_changes_go_on() -> None:
     pipeline.step(poll_s=0)
     stage.feed.say(put(5, "x"), resolved(10))
     pipeline.step(poll_s=0)
-    stored = stage.stored.load()
-    assert stored is not None
+    (stored,) = stage.stored.load()
     assert (stored.state, stored.reason) == (DumpState.FAILED, "access denied (grant UPDATE)")
     assert stage.rows() == [b"x"]
 
@@ -682,8 +694,7 @@ def test_a_mark_that_came_twice_fails_the_dump_and_the_live_changes_go_on() -> N
     assert isinstance(mark, Change)
     stage.feed.say(mark._replace(commit_ts=CommitTs(mark.commit_ts + 1)), put(150, "x"), resolved(160))
     pipeline.step(poll_s=0)
-    stored = stage.stored.load()
-    assert stored is not None
+    (stored,) = stage.stored.load()
     assert stored.state is DumpState.FAILED
     assert "came a second time" in str(stored.reason)
     assert stage.rows()[-1] == b"x"
@@ -872,8 +883,7 @@ def test_a_request_is_durable_before_it_is_answered() -> None:
     pipeline.step(poll_s=0)
     assert stage.notes.calls == ["progress", "answer", "progress", "answer"]
     assert stage.requests.answers == [None, None]
-    stored = stage.stored.load()
-    assert stored is not None
+    (stored,) = stage.stored.load()
     assert stored.state is DumpState.PAUSED
 
 
@@ -886,7 +896,7 @@ def test_a_refused_request_is_answered_and_nothing_is_saved() -> None:
     (refused,) = stage.requests.answers
     assert refused is not None
     assert "not started" in str(refused)
-    assert stage.stored.load() is None
+    assert stage.stored.load() == ()
 
 
 # ---- following a DDL ------------------------------------------------------------------------------------------------
@@ -1038,7 +1048,7 @@ def test_a_table_beside_whose_ddl_rows_may_be_wrong_is_read_again_by_a_dump_wher
     pipeline.step(poll_s=0)
     assert pipeline.rewrites.tables == (() if beside is Beside.RIGHT else (TABLE,))
     recorded = next(manifest for manifest in stage.manifests() if manifest.ddls)
-    assert stage.stored.load() == pipeline.dump.progress
+    assert stage.stored.load() == pipeline.dump.records
     assert recorded.progress is not None
     assert (recorded.progress["state"] == "running") is (beside is Beside.READ_AGAIN), "the log has it with the DDL"
     asked = len(stage.notes.calls)
@@ -1161,7 +1171,7 @@ def taken_over(*, logged: Progress | None, stored: Progress | None) -> tuple[Sta
     schemas = former.outside.log.write_schemas(SCHEMAS)
     former.outside.log.commit(manifest(0, upto_ts=9, positions={LANE: 1}, logged=logged, schemas=schemas))
     if stored:
-        stage.stored.save(stored)
+        stage.stored.save([stored])
     return stage, stage.attach(epoch=2)
 
 
@@ -1299,7 +1309,7 @@ def test_the_log_repairs_a_store_that_is_behind() -> None:
     logged = progress(DumpState.RUNNING, revision=4, tables=(done,))
     stage, pipeline = taken_over(logged=logged, stored=progress(DumpState.RUNNING, revision=3))
     assert pipeline.dump.progress == replace(logged, epoch=2, revision=5)
-    assert stage.stored.load() == pipeline.dump.progress
+    assert stage.stored.load() == pipeline.dump.records
 
 
 def test_a_request_that_no_segment_has_recorded_yet_is_kept() -> None:
@@ -1324,12 +1334,13 @@ LOGGED, OLDER, NEWER = (progress(DumpState.RUNNING, revision=revision) for revis
     ids=["none", "log only", "store only", "store older", "equal", "store newer"],
 )
 def test_the_log_is_the_truth_unless_the_store_is_newer(logged: Progress | None, stored: Progress | None, newest: Progress | None) -> None:
-    assert newest_progress(manifest(0, upto_ts=9, positions={}, logged=logged, schemas="s"), stored, log_id="") == newest
+    last = manifest(0, upto_ts=9, positions={}, logged=logged, schemas="s")
+    assert newest_dumps(last, () if stored is None else (stored,), log_id="") == (() if newest is None else (newest,))
 
 
 def test_a_request_counts_before_a_new_log_has_its_first_segment() -> None:
     asked = replace(OLDER, seq=Seq(-1))
-    assert newest_progress(None, asked, log_id="") == asked
+    assert newest_dumps(None, (asked,), log_id="") == (asked,)
 
 
 def half_done(*, log: str) -> tuple[Stage, Progress]:
@@ -1339,7 +1350,7 @@ def half_done(*, log: str) -> tuple[Stage, Progress]:
     there = TableProgress(TABLE, spans=spans, chunks=50, rows=500_000, bytes=1, where="id > 3")
     done = TableProgress(MORE, spans=(), chunks=1, rows=7, bytes=1, complete_at=CommitTs(77))
     stored = replace(progress(DumpState.RUNNING, revision=21, tables=(there, done)), seq=Seq(40), log=log)
-    stage.stored.save(stored)
+    stage.stored.save([stored])
     return stage, stored
 
 
@@ -1353,8 +1364,7 @@ def test_the_dump_of_another_log_is_not_gone_on_with(log: str) -> None:
         stage.feed.say(resolved(ts))
         pipeline.step(poll_s=0)
     assert not [call for call in stage.notes.calls if call.startswith("ask")], "nothing of it is read or marked"
-    told = stage.stored.load()
-    assert told is not None
+    (told,) = stage.stored.load()
     assert (told.state, told.log, told.seq, told.dump_id) == (DumpState.FAILED, "new log", -1, stored.dump_id)
     assert told.tables == (TableProgress(TABLE, where="id > 3"), TableProgress(MORE))
     assert "its log is another one" in (told.reason or "")
@@ -1396,7 +1406,7 @@ def test_a_store_of_before_that_names_no_log_is_taken_on_once_and_names_it_then(
     assert state(pipeline) is DumpState.PAUSED
     stage.disk.id = "this log"
     assert state(stage.attach(epoch=3)) is DumpState.PAUSED
-    assert (found := stage.stored.load()) is not None
+    (found,) = stage.stored.load()
     assert found.log == "this log"
 
 
@@ -1405,4 +1415,4 @@ def test_a_progress_in_the_log_that_is_none_is_a_broken_log(strange: dict[str, o
     found = progress(DumpState.RUNNING, revision=1).to_json() | strange if strange else {}
     last = replace(manifest(0, upto_ts=9, positions={}, logged=None, schemas="s"), progress={"x": 1, **found})
     with pytest.raises(LogBroken, match="progress that is not readable"):
-        newest_progress(last, None, log_id="")
+        newest_dumps(last, (), log_id="")

@@ -46,6 +46,7 @@ class DumpState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DUMP_STATE_FINISHED: _ClassVar[DumpState]
     DUMP_STATE_FAILED: _ClassVar[DumpState]
     DUMP_STATE_STOPPED: _ClassVar[DumpState]
+    DUMP_STATE_QUEUED: _ClassVar[DumpState]
 BRACKETS_UNSPECIFIED: Brackets
 BRACKETS_WATERMARK: Brackets
 BRACKETS_SNAPSHOT: Brackets
@@ -70,6 +71,7 @@ DUMP_STATE_PAUSED: DumpState
 DUMP_STATE_FINISHED: DumpState
 DUMP_STATE_FAILED: DumpState
 DUMP_STATE_STOPPED: DumpState
+DUMP_STATE_QUEUED: DumpState
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("changefeed", "subscriber", "after_seq", "log")
@@ -156,20 +158,24 @@ class DumpSettings(_message.Message):
     def __init__(self, chunk_rows: _Optional[int] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., delivery_bound_seconds: _Optional[float] = ..., strict_bound: _Optional[bool] = ...) -> None: ...
 
 class SetRequest(_message.Message):
-    __slots__ = ("changefeed", "settings")
+    __slots__ = ("changefeed", "settings", "dump_id")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     settings: DumpSettings
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ...) -> None: ...
+    dump_id: str
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., dump_id: _Optional[str] = ...) -> None: ...
 
 class ResumeRequest(_message.Message):
-    __slots__ = ("changefeed", "settings")
+    __slots__ = ("changefeed", "settings", "dump_id")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     settings: DumpSettings
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ...) -> None: ...
+    dump_id: str
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., dump_id: _Optional[str] = ...) -> None: ...
 
 class TablePredicate(_message.Message):
     __slots__ = ("schema", "table", "predicate")
@@ -364,20 +370,22 @@ class Difference(_message.Message):
     def __init__(self, sink: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., row: _Optional[_Union[RowDifference, _Mapping]] = ...) -> None: ...
 
 class DumpPreview(_message.Message):
-    __slots__ = ("tables", "refusals", "seconds", "outside", "unasked", "sinks")
+    __slots__ = ("tables", "refusals", "seconds", "outside", "unasked", "sinks", "waits_for")
     TABLES_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     OUTSIDE_FIELD_NUMBER: _ClassVar[int]
     UNASKED_FIELD_NUMBER: _ClassVar[int]
     SINKS_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     tables: _containers.RepeatedCompositeFieldContainer[TablePreview]
     refusals: _containers.RepeatedScalarFieldContainer[str]
     seconds: float
     outside: int
     unasked: int
     sinks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tables: _Optional[_Iterable[_Union[TablePreview, _Mapping]]] = ..., refusals: _Optional[_Iterable[str]] = ..., seconds: _Optional[float] = ..., outside: _Optional[int] = ..., unasked: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ...) -> None: ...
+    waits_for: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tables: _Optional[_Iterable[_Union[TablePreview, _Mapping]]] = ..., refusals: _Optional[_Iterable[str]] = ..., seconds: _Optional[float] = ..., outside: _Optional[int] = ..., unasked: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TablePreview(_message.Message):
     __slots__ = ("schema", "table", "rows", "bytes", "read_by", "refused", "slow")
@@ -398,18 +406,22 @@ class TablePreview(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., read_by: _Optional[str] = ..., refused: _Optional[str] = ..., slow: _Optional[str] = ...) -> None: ...
 
 class DumpRequest(_message.Message):
-    __slots__ = ("changefeed",)
+    __slots__ = ("changefeed", "dump_id")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
+    DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ...) -> None: ...
+    dump_id: str
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ...) -> None: ...
 
 class RestartRequest(_message.Message):
-    __slots__ = ("changefeed", "new_dump_id")
+    __slots__ = ("changefeed", "new_dump_id", "dump_id")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     NEW_DUMP_ID_FIELD_NUMBER: _ClassVar[int]
+    DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     new_dump_id: str
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., new_dump_id: _Optional[str] = ...) -> None: ...
+    dump_id: str
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., new_dump_id: _Optional[str] = ..., dump_id: _Optional[str] = ...) -> None: ...
 
 class ListRequest(_message.Message):
     __slots__ = ("namespace", "changefeed_id", "limit", "kind")
@@ -518,7 +530,7 @@ class TableStatus(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., chunks: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., complete_at_tso: _Optional[int] = ...) -> None: ...
 
 class DumpStatus(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "ambiguous_timestamps")
+    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "dumps", "ambiguous_timestamps")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -550,6 +562,7 @@ class DumpStatus(_message.Message):
     SUBSCRIBERS_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_ROWS_FIELD_NUMBER: _ClassVar[int]
     DUMP_SINKS_FIELD_NUMBER: _ClassVar[int]
+    DUMPS_FIELD_NUMBER: _ClassVar[int]
     AMBIGUOUS_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
@@ -582,8 +595,31 @@ class DumpStatus(_message.Message):
     subscribers: _containers.RepeatedCompositeFieldContainer[SubscriberStatus]
     skipped_rows: int
     dump_sinks: _containers.RepeatedScalarFieldContainer[str]
+    dumps: _containers.RepeatedCompositeFieldContainer[DumpSummary]
     ambiguous_timestamps: int
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., ambiguous_timestamps: _Optional[int] = ...) -> None: ...
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ...) -> None: ...
+
+class DumpSummary(_message.Message):
+    __slots__ = ("dump_id", "state", "reason", "tables", "tables_complete", "rows", "bytes", "sinks", "waits_for")
+    DUMP_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    TABLES_COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    dump_id: str
+    state: DumpState
+    reason: str
+    tables: int
+    tables_complete: int
+    rows: int
+    bytes: int
+    sinks: _containers.RepeatedScalarFieldContainer[str]
+    waits_for: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., tables: _Optional[int] = ..., tables_complete: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SinkStatus(_message.Message):
     __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s", "began_seq", "began_tso", "tables_known", "tables")

@@ -121,7 +121,7 @@ class ControlServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Start(self, request, context):
-        """Start a dump. `dump_id` is chosen by the client, so that asking twice starts one.
+        """Start a dump, or queue it while others have one of its tables. `dump_id` is chosen by the client, so that asking twice starts one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,7 +154,7 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Restart(self, request, context):
-        """Stop what runs and start the same scope from the beginning under `new_dump_id`.
+        """Stop a dump if it is not over, and start the same scope from the beginning under `new_dump_id`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

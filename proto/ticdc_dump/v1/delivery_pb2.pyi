@@ -115,14 +115,16 @@ class ResolvedUpTo(_message.Message):
     def __init__(self, tso: _Optional[int] = ..., log: _Optional[str] = ..., dump: _Optional[_Union[DumpTold, _Mapping]] = ...) -> None: ...
 
 class DumpTold(_message.Message):
-    __slots__ = ("dump_id", "state", "complete")
+    __slots__ = ("dump_id", "state", "complete", "others")
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     dump_id: str
     state: str
     complete: _containers.RepeatedCompositeFieldContainer[TableInDump]
-    def __init__(self, dump_id: _Optional[str] = ..., state: _Optional[str] = ..., complete: _Optional[_Iterable[_Union[TableInDump, _Mapping]]] = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[DumpTold]
+    def __init__(self, dump_id: _Optional[str] = ..., state: _Optional[str] = ..., complete: _Optional[_Iterable[_Union[TableInDump, _Mapping]]] = ..., others: _Optional[_Iterable[_Union[DumpTold, _Mapping]]] = ...) -> None: ...
 
 class TableInDump(_message.Message):
     __slots__ = ("schema", "table")

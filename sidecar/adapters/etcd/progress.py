@@ -1,7 +1,8 @@
 """`ProgressStore` in etcd: the log's projection, which operators and the next owner read.
 
-    {root}/progress                       head: JSON of Progress without its tables, and how many parts there are of which generation
-    {root}/progress/{generation}/{part}   JSON of PART_TABLES tables each, zlib
+    {root}/progress                       head: JSON of each dump's Progress without its tables, how many it has, and how many parts there
+                                          are of which generation
+    {root}/progress/{generation}/{part}   JSON of PART_TABLES tables each, zlib: those of the first dump, then those of the next one
 
 - A save writes the head and only the parts that changed, in one transaction: what it costs PD grows with what a window
   closed, not with the number of tables. (10,000 tables at once are 2 MB, more than etcd takes.)
@@ -11,6 +12,7 @@
 - Every transaction passes the owner's fence and compares the head as it was last seen: a request that etcd carries out late,
   after it was given up and sent again, changes nothing.
 - An etcd that is away for a moment is tried again, for less than the lease; then CoordinationLost.
+- The head of 0.4.0 and before is that of one dump by itself.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from uuid import uuid4
 
@@ -29,7 +31,7 @@ import stamina
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, Entry, EtcdClient, Put
 from sidecar.adapters.etcd.history import HISTORY_OPERATIONS_MAX, EtcdHistory
 from sidecar.adapters.etcd.owner import EtcdOwner
-from sidecar.core.progress import Progress, TableProgress, progress_from_json
+from sidecar.core.progress import Progress, TableProgress, progress_from_json, tables_to_json
 from sidecar.errors import CoordinationError, CoordinationLost, NoProgress
 from sidecar.history.entry import HistoryEntry
 
@@ -46,20 +48,20 @@ Parts = dict[int, bytes]
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, zlib.error)
 
 
-def load_progress(client: EtcdClient, root: str) -> Progress | None:
-    """What was saved last, None if nothing was. For everybody: reading needs no ownership. Raises CoordinationError if what is
+def load_progress(client: EtcdClient, root: str) -> tuple[Progress, ...]:
+    """What was saved last, nothing if nothing was. For everybody: reading needs no ownership. Raises CoordinationError if what is
     there is no progress."""
     found = _read(client, f"{root}/progress")
-    return found.progress if found else None
+    return (found.dumps or ()) if found else ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The head as last seen. `modified` 0: there is none. `progress` None: its parts were not read."""
+    """The head as last seen. `modified` 0: there is none. `dumps` None: its parts were not read."""
 
     modified: int
     generation: str
-    progress: Progress | None
+    dumps: tuple[Progress, ...] | None
 
 
 class EtcdProgress:
@@ -74,7 +76,7 @@ class EtcdProgress:
         self._head = f"{root}/progress"
         self._stored: _Stored | None = None
 
-    def load(self) -> Progress | None:
+    def load(self) -> tuple[Progress, ...]:
         """As `load_progress`; but what is no progress is noticed and passed over, for the log has what it should say, and the next save
         writes it anew."""
         try:
@@ -82,9 +84,9 @@ class EtcdProgress:
         except NoProgress as error:
             self._stored = None
             self._notice(f"{error.message}: it is written again from the log")
-        return self._stored.progress if self._stored else None
+        return (self._stored.dumps or ()) if self._stored else ()
 
-    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
+    def save(self, dumps: Sequence[Progress], entries: Sequence[HistoryEntry] = ()) -> None:
         """Durable when it returns, with `entries`. Raises OwnershipLost if another one owns the changefeed, and CoordinationLost if etcd
         stays away; then the save may have been carried out or not, and may be repeated."""
         first_s, most_s = RETRY_WAIT_S
@@ -94,17 +96,17 @@ class EtcdProgress:
         for attempt in retries:
             with attempt:
                 beside = self.history.writes(entries) if beside is None else beside
-                self._save(progress, beside)
+                self._save(tuple(dumps), beside)
 
-    def _save(self, progress: Progress, beside: Sequence[Put | Delete]) -> None:
+    def _save(self, dumps: tuple[Progress, ...], beside: Sequence[Put | Delete]) -> None:
         stored = self._stored or self._look()
-        changed = _changed(stored.progress, progress)
+        changed = _changed(stored.dumps, dumps)
         if changed is None or len(batches := list(_batches(changed))) > 1:
-            self._rewrite(progress, stored, beside)
+            self._rewrite(dumps, stored, beside)
         else:
-            self._write(progress, stored, stored.generation, [*self._puts(stored.generation, batches[0] if batches else {}), *beside])
+            self._write(dumps, stored, stored.generation, [*self._puts(stored.generation, batches[0] if batches else {}), *beside])
 
-    def _rewrite(self, progress: Progress, stored: _Stored, beside: Sequence[Put | Delete]) -> None:
+    def _rewrite(self, dumps: tuple[Progress, ...], stored: _Stored, beside: Sequence[Put | Delete]) -> None:
         """A new generation under a name of its own, so that nothing of a former attempt can come late into it. What those left
         behind goes first, the former generation with the head."""
         generation = uuid4().hex[:12]
@@ -114,22 +116,18 @@ class EtcdProgress:
         left = sorted(found - {stored.generation})
         for start in range(0, len(left), OPERATIONS_MAX):
             self._transact(stored, [Delete(f"{self._head}/{name}/") for name in left[start : start + OPERATIONS_MAX]])
-        for batch in _batches(_parts(progress)):
+        for batch in _batches(_parts(_tables(dumps))):
             self._transact(stored, self._puts(generation, batch))
         former = [Delete(f"{self._head}/{stored.generation}/")] if stored.modified else []
-        self._write(progress, stored, generation, [*former, *beside])
+        self._write(dumps, stored, generation, [*former, *beside])
 
-    def _write(self, progress: Progress, stored: _Stored, generation: str, writes: Sequence[Put | Delete]) -> None:
+    def _write(self, dumps: tuple[Progress, ...], stored: _Stored, generation: str, writes: Sequence[Put | Delete]) -> None:
         """The head, and with it what makes it true."""
-        parts = -(-len(progress.tables) // PART_TABLES)
-        found = dataclasses.replace(progress, tables=()).to_json() | {
-            "tables": len(progress.tables),
-            "parts": parts,
-            "generation": generation,
-        }
-        head = json.dumps(found, ensure_ascii=False).encode()
+        parts = -(-len(_tables(dumps)) // PART_TABLES)
+        heads = [dataclasses.replace(one, tables=()).to_json() | {"tables": len(one.tables)} for one in dumps]
+        head = json.dumps({"dumps": heads, "parts": parts, "generation": generation}, ensure_ascii=False).encode()
         modified = self._transact(stored, [Put(self._head, head), *writes])
-        self._stored = _Stored(modified, generation, progress)
+        self._stored = _Stored(modified, generation, dumps)
 
     def _transact(self, stored: _Stored, writes: Sequence[Put | Delete]) -> int:
         """etcd's revision after it. A head that is another than the one seen last, also by an attempt of ours whose reply was
@@ -173,38 +171,48 @@ def _decoded(head: Entry, entries: dict[str, Entry]) -> _Stored:
     generation = str(found["generation"])
     parts = [entries[_part_key(head.key, generation, part)].value for part in range(int(found["parts"]))]
     tables = list(chain.from_iterable(json.loads(zlib.decompress(part)) for part in parts))
-    if len(tables) != found["tables"]:
-        raise ValueError(f"{len(tables)} tables instead of {found['tables']}")
-    return _Stored(head.modified, generation, progress_from_json(found | {"tables": tables}))
+    heads = found.get("dumps", [found])
+    if len(tables) != sum(one["tables"] for one in heads):
+        raise ValueError(f"{len(tables)} tables instead of {[one['tables'] for one in heads]}")
+    rest = iter(tables)
+    dumps = [progress_from_json(one | {"tables": list(islice(rest, one["tables"]))}) for one in heads]
+    return _Stored(head.modified, generation, tuple(dumps))
 
 
 def _part_key(head_key: str, generation: str, part: int) -> str:
     return f"{head_key}/{generation}/{part:05d}"
 
 
-def _changed(before: Progress | None, after: Progress) -> Parts | None:
+Tables = tuple[TableProgress, ...]
+
+
+def _tables(dumps: Iterable[Progress]) -> Tables:
+    return tuple(chain.from_iterable(one.tables for one in dumps))
+
+
+def _changed(before: tuple[Progress, ...] | None, after: tuple[Progress, ...]) -> Parts | None:
     """The parts that differ; None if there is nothing to compare with, or not as many tables."""
-    if before is None or len(before.tables) != len(after.tables):
+    if before is None or len(_tables(before)) != len(_tables(after)):
         return None
-    return _parts(after, unlike=before.tables)
+    return _parts(_tables(after), unlike=_tables(before))
 
 
-def _parts(progress: Progress, *, unlike: tuple[TableProgress, ...] = ()) -> Parts:
+def _parts(tables: Tables, *, unlike: Tables = ()) -> Parts:
     """By number; without those that are in `unlike` as they are."""
     found = {}
-    for part, start in enumerate(range(0, len(progress.tables), PART_TABLES)):
-        tables = progress.tables[start : start + PART_TABLES]
-        if tables != unlike[start : start + PART_TABLES]:
-            found[part] = _encoded(dataclasses.replace(progress, tables=tables))
+    for part, start in enumerate(range(0, len(tables), PART_TABLES)):
+        some = tables[start : start + PART_TABLES]
+        if some != unlike[start : start + PART_TABLES]:
+            found[part] = _encoded(some)
     return found
 
 
-def _encoded(progress: Progress) -> bytes:
-    data = zlib.compress(json.dumps(progress.to_json()["tables"], ensure_ascii=False, separators=(",", ":")).encode())
+def _encoded(tables: Tables) -> bytes:
+    data = zlib.compress(json.dumps(tables_to_json(tables), ensure_ascii=False, separators=(",", ":")).encode())
     if len(data) > TRANSACTION_BYTES_MAX:
-        first, last = progress.tables[0].table, progress.tables[-1].table
         raise CoordinationError(
-            f"the progress of tables {first} to {last} takes {len(data)} bytes, and etcd {TRANSACTION_BYTES_MAX} at most",
+            f"the progress of tables {tables[0].table} to {tables[-1].table} takes {len(data)} bytes,"
+            f" and etcd {TRANSACTION_BYTES_MAX} at most",
             hint="dump with fewer keys or a shorter predicate at a time",
         )
     return data

@@ -39,9 +39,9 @@ class MemoryProgress:
     def history(self) -> MemoryHistory:
         return self._history
 
-    def load(self) -> Progress | None:
-        return None if self.stored is None else progress_from_json(json.loads(self.stored))
+    def load(self) -> tuple[Progress, ...]:
+        return () if self.stored is None else tuple(map(progress_from_json, json.loads(self.stored)))
 
-    def save(self, progress: Progress, entries: Sequence[HistoryEntry] = ()) -> None:
-        self.stored = json.dumps(progress.to_json())
+    def save(self, dumps: Sequence[Progress], entries: Sequence[HistoryEntry] = ()) -> None:
+        self.stored = json.dumps([progress.to_json() for progress in dumps])
         self.history.record(*entries)

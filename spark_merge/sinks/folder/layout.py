@@ -29,7 +29,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
@@ -170,7 +170,7 @@ def segment_to_json(segment: DeliveredSegment) -> bytes:
 
 def _segment_to_plain(segment: DeliveredSegment) -> dict[str, Any]:
     kept: dict[str, Any] = {"bytes_so_far": segment.bytes_so_far, "accepted_ms": segment.accepted_ms} if segment.accepted_ms else {}
-    kept |= {} if segment.dump is None else {"dump": asdict(segment.dump)}
+    kept |= {} if segment.dump is None else {"dump": segment.dump.to_json()}
     return kept | {
         "version": SEGMENT_VERSION,
         "seq": segment.seq,
@@ -220,7 +220,8 @@ def _segment_of(found: Any, name: str) -> DeliveredSegment:
 
 
 def _dump_of(found: Any) -> DumpTold:
-    return DumpTold(found["dump_id"], DumpState(found["state"]), tuple(TableName(*table) for table in found["complete"]))
+    complete, others = tuple(TableName(*table) for table in found["complete"]), tuple(map(_dump_of, found.get("others", ())))
+    return DumpTold(found["dump_id"], DumpState(found["state"]), complete, others)
 
 
 def commit_to_json(commit: FolderCommit) -> bytes:

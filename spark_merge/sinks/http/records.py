@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from sidecar.core.model import MARK_TABLE, Column, TableSchema
+from sidecar.core.progress import DumpTold
 from spark_merge.contract import Accepted, Head
 
 SCHEMAS_KEPT = 1024
@@ -95,9 +96,14 @@ def _changed(head: Head) -> Iterator[bytes]:
 def _resolved(head: Head) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": "resolved", "seq": head.seq, "upto_ts": str(head.upto_ts)}
     if head.dump is not None:
-        complete = [{"schema": table.schema, "table": table.table} for table in head.dump.complete]
-        found["dump"] = {"dump_id": head.dump.dump_id, "state": head.dump.state, "complete": complete}
+        found["dump"] = _dump(head.dump)
     return found
+
+
+def _dump(dump: DumpTold) -> dict[str, Any]:
+    complete = [{"schema": table.schema, "table": table.table} for table in dump.complete]
+    found: dict[str, Any] = {"dump_id": dump.dump_id, "state": dump.state, "complete": complete}
+    return found | ({"others": list(map(_dump, dump.others))} if dump.others else {})
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ HEADER = "ticdc-dump"
 the log, ORDINAL the row's place in it or in its chunk, CHUNK the chunk's place in the segment."""
 
 DUMP_HEADER = "ticdc-dump-progress"
-"""Of each resolved mark from a log's first dump on: `sidecar.core.progress.DumpTold` as JSON."""
+"""Of each resolved mark from a log's first dump on: `sidecar.core.progress.DumpTold.to_json`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def endings(heads: Sequence[Head], found: Sequence[Sequence[Task]], topics: Mapp
             head.upto_ts,
             tuple(sorted(topics[head.seq])),
             tuple((ddl, *_tables_of(ddl, head)) for ddl in head.ddls),
-            None if head.dump is None else msgspec.json.encode(head.dump),
+            None if head.dump is None else msgspec.json.encode(head.dump.to_json()),
         )
         for head in heads
     }

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from threading import Lock
 
 from sidecar.core.model import Seq
+from sidecar.core.progress import DumpTold
 from sidecar.errors import OutOfReach, RefusedRequest, SinkError
 from sidecar.log import storage
 from sidecar.log.identity import known_id, own_of
@@ -111,8 +112,7 @@ class SpoolReader:
                 last.ddls.add(commit_tso=ddl.commit_ts, schema=ddl.schema, table=ddl.table, query=ddl.query)
         last.resolved.tso, last.resolved.log = segment.upto_ts, self._log_id()
         if (dump := segment.dump) is not None:
-            complete = [pb.TableInDump(schema=table.schema, table=table.table) for table in dump.complete]
-            last.resolved.dump.CopyFrom(pb.DumpTold(dump_id=dump.dump_id, state=dump.state, complete=complete))
+            last.resolved.dump.CopyFrom(_dump(dump))
         yield last
 
     def _frames(self, seq: Seq, path: str) -> Iterator[pb.Delivery]:
@@ -179,3 +179,8 @@ def _too_late(seq: Seq, kept: KeptSegments) -> OutOfReach:
         hint=f"subscribe with after_seq {kept.first - 1} and have a dump bring what is missing (cdc cli changefeed dumprestart);"
         " retain-bytes and retain-hours of the grpc: sink say how long a subscriber is waited for",
     )
+
+
+def _dump(dump: DumpTold) -> pb.DumpTold:
+    complete = [pb.TableInDump(schema=table.schema, table=table.table) for table in dump.complete]
+    return pb.DumpTold(dump_id=dump.dump_id, state=dump.state, complete=complete, others=map(_dump, dump.others))

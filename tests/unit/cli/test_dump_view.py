@@ -66,6 +66,18 @@ def test_the_picture_says_how_far_how_fast_and_why_it_is_slow() -> None:
         assert part in text, part
 
 
+def test_the_picture_names_the_other_dumps_and_what_a_queued_one_waits_for() -> None:
+    running = pb.DumpSummary(dump_id="a" * 16, state=pb.DUMP_STATE_RUNNING, tables=3, tables_complete=1, rows=310)
+    failed = pb.DumpSummary(dump_id="b" * 16, state=pb.DUMP_STATE_FAILED, tables=2, reason="denied [red]")
+    queued = pb.DumpSummary(dump_id="c" * 16, state=pb.DUMP_STATE_QUEUED, tables=1, waits_for=["a" * 16])
+    text = picture(status(table(1), dumps=[running, failed, queued]))
+    assert f"{'b' * 16} failed, 0 of 2 tables, 0 rows: denied [red]" in text
+    assert f"{'c' * 16} queued, 0 of 1 tables, 0 rows, behind {'a' * 16}" in text
+    assert "other dump" not in picture(status(table(1), dumps=[running]))
+    shown_queued = picture(status(table(1), dump_id="c" * 16, state=pb.DUMP_STATE_QUEUED, dumps=[running, queued]))
+    assert re.search(rf"queued behind +{'a' * 16}", shown_queued)
+
+
 def test_the_picture_says_what_was_set_and_what_each_sink_leaves() -> None:
     text = picture(
         status(
@@ -162,10 +174,11 @@ def test_a_preview_lists_what_is_read_what_is_left_out_and_what_is_against_it() 
             *(pb.TablePreview(schema="s", table=f"t{n}", rows=n, bytes=n, read_by="_tidb_rowid") for n in range(100)),
             *(pb.TablePreview(schema="s", table=f"x{n}", refused="no key") for n in range(50)),
         ],
-        refusals=["a dump is running already"],
+        refusals=["no table matches"],
         seconds=3700,
         outside=1203,
         unasked=4,
+        waits_for=["d" * 16],
     )
     preview.tables[3].slow = "each chunk reads the table from its first row"
     text = shown(preview_view(preview))
@@ -176,8 +189,9 @@ def test_a_preview_lists_what_is_read_what_is_left_out_and_what_is_against_it() 
     assert "… 80 more tables" in text
     assert "100 tables, about 4,950 rows, 4.8 KiB, about 1 h 1 min" in text
     assert "excluded: s.x0: no key" in text
+    assert f"it would wait for dump {'d' * 16}" in text
     assert "30 more are excluded" in text
-    assert "would be rejected: a dump is running already" in text
+    assert "would be rejected: no table matches" in text
 
 
 def test_a_table_without_statistics_is_not_told_as_an_empty_one() -> None:

@@ -15,8 +15,8 @@ from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, serve
 from sidecar.control.service import ControlService, Served
 from sidecar.control.status import LaneStatus, SidecarStatus
-from sidecar.core.dump import Dump
 from sidecar.core.dump_start import DumpLimits
+from sidecar.core.dumps import Dumps
 from sidecar.core.messages import Asker, Request
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress
@@ -84,9 +84,9 @@ class Filter:
         return (False, "an event filter leaves it out") if table in self.left else (True, self.predicates.get(table, ""))
 
 
-def _dump(progress: Progress | None) -> Dump:
+def _dump(*recovered: Progress) -> Dumps:
     ts = CommitTs(470000000000000000)
-    return Dump(changefeed_id=NAME.id, epoch=3, limits=DumpLimits(), progress=progress, after_ts=ts, next_seq=Seq(7))
+    return Dumps(changefeed_id=NAME.id, epoch=3, limits=DumpLimits(), recovered=recovered, after_ts=ts, next_seq=Seq(7))
 
 
 class Owner(AbstractContextManager["Owner"]):
@@ -95,7 +95,7 @@ class Owner(AbstractContextManager["Owner"]):
     def __init__(self, progress: Progress | None = None) -> None:
         self.requests = QueuedRequests()
         self.history = MemoryHistory()
-        self.dump = _dump(progress)
+        self.dump = _dump(*([] if progress is None else [progress]))
         self.status: SidecarStatus | None = None
         self.changes: Callable[[SidecarStatus], SidecarStatus] = lambda status: status
         self.carried_out: list[Request] = []
@@ -120,7 +120,7 @@ class Owner(AbstractContextManager["Owner"]):
 
     def forget(self) -> None:
         """The dump, as if none had been: to be called while it is held."""
-        self.dump = _dump(None)
+        self.dump = _dump()
         self._publish()
 
     def _run(self) -> None:
@@ -146,7 +146,7 @@ class Owner(AbstractContextManager["Owner"]):
                 changefeed=NAME,
                 epoch=3,
                 owner="here:1",
-                progress=self.dump.progress,
+                dumps=self.dump.records,
                 resolved_ts=CommitTs(470000000000000000),
                 delivered_ts=CommitTs(469999999000000000),
                 resolved_lag_s=0.4,

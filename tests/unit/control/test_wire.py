@@ -36,18 +36,20 @@ STATUS = SidecarStatus(
     changefeed=ChangefeedName("default", "ns", "cf"),
     epoch=2,
     owner="here:1",
-    progress=Progress(
-        dump_id="a" * 16,
-        state=DumpState.FAILED,
-        brackets=Brackets.SNAPSHOT,
-        chunk_rows=10,
-        epoch=1,
-        revision=1,
-        seq=Seq(1),
-        tables=(TableProgress(ORDERS, spans=(), chunks=3, rows=30, bytes=300, complete_at=TS),),
-        reason="denied",
-        pace=Pace(0, 21, 22, 2.5),
-        sinks=("file:///out",),
+    dumps=(
+        Progress(
+            dump_id="a" * 16,
+            state=DumpState.FAILED,
+            brackets=Brackets.SNAPSHOT,
+            chunk_rows=10,
+            epoch=1,
+            revision=1,
+            seq=Seq(1),
+            tables=(TableProgress(ORDERS, spans=(), chunks=3, rows=30, bytes=300, complete_at=TS),),
+            reason="denied",
+            pace=Pace(0, 21, 22, 2.5),
+            sinks=("file:///out",),
+        ),
     ),
     resolved_ts=TS,
     delivered_ts=CommitTs(TS - 1),
@@ -120,7 +122,7 @@ def test_the_settings_told_are_those_in_force() -> None:
         chunk_rows=10, readers=2, rows_per_second=21, bytes_per_second=22, delivery_bound_seconds=2.5, strict_bound=True
     )
     assert STATUS.progress is not None
-    told = dump_status(replace(STATUS, progress=replace(STATUS.progress, pace=Pace(readers=7)))).settings
+    told = dump_status(replace(STATUS, dumps=(replace(STATUS.progress, pace=Pace(readers=7)),))).settings
     assert (told.readers, told.delivery_bound_seconds) == (7, 0.5)
 
 

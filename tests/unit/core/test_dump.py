@@ -11,7 +11,8 @@ import pytest
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import MISFITS_MAX
-from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom
+from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground
+from sidecar.core.dumps import Dumps
 from sidecar.core.messages import (
     Brackets,
     ChunkMisfit,
@@ -46,22 +47,29 @@ def start(dump_id: str = FIRST, *, brackets: Brackets = Brackets.WATERMARK) -> S
     return StartDump(dump_id, (A, B), brackets, 10)
 
 
-def dump(progress: Progress | None = None, *, epoch: int = 1, limits: DumpLimits | None = None) -> Dump:
-    return Dump(changefeed_id="cf", epoch=epoch, limits=limits or DumpLimits(), progress=progress, after_ts=CommitTs(400), next_seq=Seq(5))
+def dump(progress: Progress | None = None, *, epoch: int = 1, limits: DumpLimits | None = None) -> Dumps:
+    return Dumps(
+        changefeed_id="cf",
+        epoch=epoch,
+        limits=limits or DumpLimits(),
+        recovered=() if progress is None else (progress,),
+        after_ts=CommitTs(400),
+        next_seq=Seq(5),
+    )
 
 
-def in_state(state: DumpState | None) -> Dump:
+def in_state(state: DumpState | None) -> Dumps:
     tables = (TableProgress(A), TableProgress(B))
     return dump(None if state is None else Progress(FIRST, state, Brackets.WATERMARK, 10, 1, 3, Seq(4), tables))
 
 
-def state(d: Dump) -> tuple[DumpState, str | None] | None:
+def state(d: Dumps) -> tuple[DumpState, str | None] | None:
     return (d.progress.state, d.progress.reason) if d.progress else None
 
 
 LEGAL: dict[type[Request], set[DumpState | None]] = {
-    StartDump: {None, *OVER},
-    RestartDump: {DumpState.RUNNING, DumpState.PAUSED, *OVER},
+    StartDump: {None, *DumpState},
+    RestartDump: set(DumpState),
     SetDump: {DumpState.RUNNING, DumpState.PAUSED},
     PauseDump: {DumpState.RUNNING},
     ResumeDump: {DumpState.PAUSED, DumpState.FAILED},
@@ -77,12 +85,23 @@ def test_a_request_is_legal_in_these_states_and_refused_in_all_others(request_: 
     before = d.progress
     if state in LEGAL[type(request_)]:
         d.request(request_)
-        assert d.progress is not None
-        assert d.progress.revision == (before.revision + 1 if before else 0)
+        assert max(record.revision for record in d.records) > (before.revision if before else -1)
         return
     with pytest.raises(RefusedRequest, match="no dump" if state is None and isinstance(request_, RestartDump) else state or "not started"):
         d.request(request_)
     assert d.progress is before
+
+
+@pytest.mark.parametrize("state", [DumpState.QUEUED, *sorted(OVER)])
+def test_a_dump_that_waits_or_is_over_takes_none_of_what_is_shared(state: DumpState) -> None:
+    ground = Ground("cf", 1, DumpLimits(), CommitTs(400), Seq(5))
+    one = Dump(Progress(FIRST, state, Brackets.WATERMARK, 10, 1, 3, Seq(4), (TableProgress(A),)), ground)
+    assert (ground.runs, one.next(), one.segment(SegmentBuilt(Seq(5), CommitTs(400), CommitTs(500)), [])) == ([], [], ())
+    if state is DumpState.QUEUED:
+        one.begin()
+        assert (len(ground.runs), ground.readers()) == (1, 2)
+        one.request(StopDump())
+        assert ground.runs == []
 
 
 @pytest.mark.parametrize("state", [None, DumpState.PAUSED, *sorted(OVER)])
@@ -98,7 +117,7 @@ def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
     d = dump(Progress(FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 7, 1, 3, Seq(4), done, reason="no table"))
     d.request(RestartDump(SECOND))
     fresh = (TableProgress(A, since_seq=Seq(5)), TableProgress(B, where="v > 1", since_seq=Seq(5)))
-    assert d.progress == Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None)
+    assert d.progress == Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None, number=1)
 
 
 def test_what_is_set_is_of_the_dump_and_what_is_not_given_stays() -> None:
@@ -201,11 +220,11 @@ class Life:
 
     def _attach(self) -> None:
         stored = progress_from_json(json.loads(json.dumps(self.in_log.to_json()))) if self.in_log else None
-        self.dump = Dump(
+        self.dump = Dumps(
             changefeed_id="cf",
             epoch=self.epoch,
             limits=self.limits,
-            progress=stored,
+            recovered=() if stored is None else (stored,),
             after_ts=CommitTs(self.upto_ts),
             next_seq=Seq(self.seq + 1),
         )

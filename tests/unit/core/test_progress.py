@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,20 @@ from hypothesis import strategies as st
 
 from sidecar.core.messages import Brackets, Pace
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import OVER, DumpState, DumpTold, Progress, Span, TableProgress, progress_from_json, told
+from sidecar.core.progress import (
+    OVER,
+    DumpState,
+    DumpTold,
+    Progress,
+    Span,
+    TableProgress,
+    blocking,
+    holding,
+    leading,
+    newest,
+    progress_from_json,
+    told,
+)
 
 keys = st.none() | st.lists(st.text(), min_size=1).map(tuple)
 numbers = st.integers(0, (1 << 64) - 1)
@@ -65,7 +79,43 @@ def test_a_segment_tells_the_state_and_the_tables_that_it_completed() -> None:
     tables = tuple(TableProgress(TableName("s", name), complete_at=None if ts is None else CommitTs(ts)) for name, ts in ends.items())
     found = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables).to_json()
     tables_told = (TableName("s", "first"), TableName("s", "last"))
-    assert told(json.loads(json.dumps(found)), after_ts=CommitTs(10), upto_ts=CommitTs(20)) == DumpTold("d1", DumpState.PAUSED, tables_told)
+    first = DumpTold("d1", DumpState.PAUSED, tables_told)
+    assert told([json.loads(json.dumps(found))], after_ts=CommitTs(10), upto_ts=CommitTs(20)) == first
+    both = told([found, found | {"dump_id": "d2", "tables": []}], after_ts=CommitTs(10), upto_ts=CommitTs(20))
+    assert both == replace(first, others=(DumpTold("d2", DumpState.PAUSED),))
+    assert told([], after_ts=CommitTs(10), upto_ts=CommitTs(20)) is None
+
+
+def record(number: int, state: DumpState, revision: int, *tables: str, log: str = "log", seq: int = 0) -> Progress:
+    each = tuple(TableProgress(TableName("s", table)) for table in tables)
+    return Progress(f"d{number}", state, Brackets.WATERMARK, 1, 1, revision, Seq(seq), each, log=log, number=number)
+
+
+def test_the_copy_with_the_newest_change_knows_which_dumps_there_are() -> None:
+    a, b = record(1, DumpState.RUNNING, 4), record(2, DumpState.PAUSED, 6)
+    started = (replace(a, revision=7), record(3, DumpState.QUEUED, 8))
+    assert newest((a, b), started, log="log", last_seq=Seq(0)) == started, "b was restarted as another one, and no segment has that yet"
+    assert newest(started, (a, b), log="log", last_seq=Seq(0)) == started, "the store is behind"
+    assert newest((a, b), (replace(a, revision=5), b), log="log", last_seq=Seq(0)) == (replace(a, revision=5), b), "each by itself"
+    assert newest((), started, log="log", last_seq=Seq(0)) == started
+
+
+def test_a_dump_that_is_queued_waits_for_those_before_it_that_have_its_tables() -> None:
+    first, other, queued = (
+        record(1, DumpState.PAUSED, 1, "a"),
+        record(2, DumpState.RUNNING, 1, "c"),
+        record(3, DumpState.QUEUED, 1, "b", "a"),
+    )
+    behind = record(4, DumpState.QUEUED, 1, "a")
+    dumps = [first, other, queued, behind]
+    assert [[one.number for one in blocking(dump, dumps)] for dump in dumps] == [[], [], [1], [1, 3]]
+    assert [one.number for one in holding({TableName("s", "c")}, dumps)] == [2]
+    assert leading(dumps) is other
+    assert leading([first, behind]) is first
+    assert leading([replace(first, state=DumpState.FAILED), replace(other, state=DumpState.FINISHED)]) == replace(
+        other, state=DumpState.FINISHED
+    )
+    assert leading([]) is None
 
 
 @pytest.mark.parametrize("field", ["dump_id", "state", "tables", "seq", "reason"])
@@ -83,4 +133,4 @@ def test_an_unknown_state_is_an_error() -> None:
 
 
 def test_a_dump_that_runs_or_may_run_on_is_not_over() -> None:
-    assert set(DumpState) - OVER == {DumpState.RUNNING, DumpState.PAUSED}
+    assert set(DumpState) - OVER == {DumpState.QUEUED, DumpState.RUNNING, DumpState.PAUSED}

@@ -64,15 +64,15 @@ FOUND = steps(BEFORE, AFTER, named={T})
 
 
 def passed(beside: Beside, last: Progress | None) -> tuple[tuple[TableStep, ...], StartDump | None]:
-    return Rewrites(beside).passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], last)
+    return Rewrites(beside).passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], () if last is None else (last,))
 
 
 def test_it_is_counted_with_its_tables_where_the_feed_can_be_wrong() -> None:
     for beside, count in ((Beside.RIGHT, 0), (Beside.TOLD, 1)):
         rewrites = Rewrites(beside)
-        assert rewrites.passed(FOUND, BEFORE, AFTER, [ddl("…")], progress(DumpState.RUNNING, T)) == (FOUND, None)
+        assert rewrites.passed(FOUND, BEFORE, AFTER, [ddl("…")], (progress(DumpState.RUNNING, T),)) == (FOUND, None)
         assert (rewrites.count, rewrites.tables) == (count, (T,) if count else ())
-        assert rewrites.passed((), BEFORE, BEFORE, [ddl("ADD INDEX", ts=600)], None) == ((), None)
+        assert rewrites.passed((), BEFORE, BEFORE, [ddl("ADD INDEX", ts=600)], ()) == ((), None)
         assert rewrites.commit_ts == (500 if count else None)
 
 
@@ -83,9 +83,20 @@ def test_a_dump_that_is_not_over_reads_the_table_from_the_beginning(state: DumpS
 
 def test_a_dump_that_has_finished_is_followed_by_one_of_its_rewritten_tables() -> None:
     found, once_more = passed(Beside.READ_AGAIN, progress(DumpState.FINISHED, T, U))
-    assert found == FOUND
+    assert {step.before for step in found} == {T}, "which nobody reads again: it is over"
     assert once_more == StartDump(f"{500:016x}", (T,), Brackets.WATERMARK, 10, ((T, "id > 3"),), Pace(rows_per_s=7), grows=True)
-    assert passed(Beside.READ_AGAIN, progress(DumpState.FINISHED, U)) == (FOUND, None), "it is none of its tables"
+    assert passed(Beside.READ_AGAIN, progress(DumpState.FINISHED, U))[1] is None, "it is none of its tables"
+
+
+def test_a_table_that_another_dump_has_or_takes_in_is_not_read_by_one_more() -> None:
+    finished = progress(DumpState.FINISHED, T, U)
+    for other in (progress(DumpState.PAUSED, T), progress(DumpState.QUEUED, U, grows=True)):
+        rewrites = Rewrites(Beside.READ_AGAIN)
+        found, once_more = rewrites.passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], (finished, other))
+        assert once_more is None
+        assert any(step.after == T and step.fate in (SchemaFate.AGAIN, SchemaFate.BORN) for step in found)
+    beside = (finished, progress(DumpState.RUNNING, U))
+    assert Rewrites(Beside.READ_AGAIN).passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], beside)[1] is not None
 
 
 @pytest.mark.parametrize("last", [None, progress(DumpState.FAILED, T), progress(DumpState.STOPPED, T)])

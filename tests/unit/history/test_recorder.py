@@ -24,8 +24,8 @@ from sidecar.core.messages import (
 from sidecar.core.model import Column, Seq
 from sidecar.core.progress import DumpState
 from sidecar.core.schema_step import Beside
-from sidecar.history.entry import HistoryEntry
-from sidecar.history.recorder import END_NOT_SEEN
+from sidecar.history.entry import HistoryEntry, of_dump
+from sidecar.history.recorder import END_NOT_RECORDED
 from sidecar.pipeline import Pipeline
 from tests.support.changes import ddl, put, resolved
 from tests.unit.test_pipeline import (
@@ -113,7 +113,7 @@ def test_a_refused_request_leaves_no_trace() -> None:
     stage = Stage()
     pipeline = stage.attach()
     asked(stage, pipeline, start())
-    stage.requests.waiting += [replace(start(), dump_id=SECOND, asker=BOB), ResumeDump(asker=BOB)]
+    stage.requests.waiting += [replace(start(), dump_id="short", asker=BOB), ResumeDump(asker=BOB)]
     pipeline.step(poll_s=0)
     assert None not in stage.requests.answers[1:]
     asked(stage, pipeline, PauseDump(), by=ALICE)
@@ -167,8 +167,8 @@ def test_chunks_and_settings_as_they_are_write_no_entry() -> None:
     recorder, saved = pipeline.recorder, pipeline.dump.progress
     assert saved is not None
     moved = replace(saved, revision=saved.revision + 1, tables=(replace(saved.tables[0], chunks=9, rows=90),))
-    assert recorder.due(moved) == ()
-    (found,) = recorder.due(replace(moved, state=DumpState.FINISHED))
+    assert recorder.due([moved]) == ()
+    (found,) = recorder.due([replace(moved, state=DumpState.FINISHED)])
     assert (found.rows, found.chunks) == (90, 9)
 
 
@@ -261,14 +261,23 @@ def test_a_dump_whose_end_nobody_recorded_is_not_left_running() -> None:
     stage.notes.fails_at = None
     stage.attach(epoch=2)
     second, first = entries(stage)
-    assert (first.id, first.state, first.result) == (DUMP, DumpState.FINISHED, END_NOT_SEEN)
+    assert (first.id, first.state, first.result, first.rows) == (DUMP, DumpState.FINISHED, "", 3)
     assert second.state is DumpState.RUNNING
+
+
+def test_a_dump_that_nobody_knows_any_more_is_not_left_running() -> None:
+    stage = Stage()
+    stage.stored.history.record(replace(of_dump(progress(DumpState.RUNNING, revision=3), ALICE, now_ms=5), id="9" * 16))
+    stage.stored.save([progress(DumpState.PAUSED, revision=3)])
+    stage.attach(epoch=2)
+    (unknown,) = [one for one in entries(stage) if one.id == "9" * 16]
+    assert (unknown.state, unknown.result) == (DumpState.STOPPED, END_NOT_RECORDED)
 
 
 @pytest.mark.parametrize("found", [DumpState.RUNNING, DumpState.PAUSED, DumpState.FAILED, DumpState.FINISHED])
 def test_a_dump_of_a_version_without_a_history_is_added_while_it_is_not_over(found: DumpState) -> None:
     stage = Stage()
-    stage.stored.save(replace(progress(found, revision=3), seq=Seq(-1)))
+    stage.stored.save([replace(progress(found, revision=3), seq=Seq(-1))])
     pipeline = stage.attach(epoch=2)
     if found in (DumpState.FAILED, DumpState.FINISHED):
         assert entries(stage) == []

@@ -75,6 +75,18 @@ def test_some_rows_a_table_that_is_not_done_and_one_that_was_done_before_complet
     assert after_dump(dump(part)) == {}
 
 
+def test_a_sink_receives_only_the_dumps_that_are_for_it() -> None:
+    others, ours = dump(DONE, sinks=("other",)), replace(dump(replace(DONE, table=B), sinks=("lake",)), dump_id="2" * 16)
+    found, schemas = segment(progress=others)
+    found = replace(found, more_dumps=(ours.to_json(),))
+    assert followed(BEGAN, received(found, "lake"), schemas.__getitem__).complete == {B: 550}
+    assert [one["dump_id"] for one in received(found, "lake").dumps] == ["2" * 16]
+    assert received(found, "third").dumps == ()
+    both = replace(found, progress=replace(others, sinks=()).to_json())
+    assert received(both, "lake") is both
+    assert followed(BEGAN, both, schemas.__getitem__).complete == {A: 550, B: 550}
+
+
 def test_a_dump_for_other_sinks_completes_nothing() -> None:
     assert after_dump(dump(DONE, sinks=("other",))) == {}
     assert after_dump(dump(DONE, sinks=("other", "lake"))) == {A: 550}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import Demand
-from sidecar.core.model import Seq
+from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.pace.controller import GAIN_DOWN_MIN, GAIN_MIN, GROWTH, NARROW_ROWS, ROUND_BATCHES, ROUND_S, Controller, Gain, Live
 from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
 
@@ -20,10 +21,16 @@ def hear(controller: Controller, *batches: BatchDone, now_s: float, told: Report
     controller.hear(None, [SinkDelivery(sink, batches[-1].last if batches else None, batches)], told, now_s=now_s)
 
 
+def closed(rows: int, *, size: int = 0, sinks: tuple[str, ...] = ()) -> tuple[ClosedWindow, ...]:
+    """A window of one chunk; none of no rows."""
+    chunk = ChunkFile(TableName("s", "t"), "chunk", rows, size, None, None, None)
+    return (ClosedWindow("d", CommitTs(1), CommitTs(2), Seq(0), (chunk,), sinks),) if rows else ()
+
+
 def test_before_anything_is_told_one_chunk_may_be_read_and_the_next_when_that_is_accepted() -> None:
     controller = Controller()
     assert controller.room(Demand()).rows == NARROW_ROWS
-    controller.wrote(Seq(0), 1.0, chunks=1, rows=NARROW_ROWS, size=100)
+    controller.wrote(Seq(0), 1.0, closed(NARROW_ROWS, size=100))
     assert controller.room(Demand()).rows <= 0
     controller.hear(Seq(0), (), None, now_s=2.0)
     assert controller.room(Demand()).rows > 0
@@ -32,7 +39,7 @@ def test_before_anything_is_told_one_chunk_may_be_read_and_the_next_when_that_is
 def test_where_sinks_are_not_told_by_themselves_what_is_accepted_at_once_is_a_batch() -> None:
     controller = Controller()
     for seq, rows in ((0, 0), (1, 0), (2, 500), (3, 500)):
-        controller.wrote(Seq(seq), float(seq), chunks=rows > 0, rows=rows, size=rows * 100)
+        controller.wrote(Seq(seq), float(seq), closed(rows, size=rows * 100))
         controller.hear(Seq(seq), (), None, now_s=seq + 0.1)
     assert controller.room(Demand()).width_rows > NARROW_ROWS
 
@@ -77,7 +84,7 @@ def test_the_least_of_all_sinks_holds_and_is_named() -> None:
 def test_a_sink_that_comes_later_has_what_waits_before_it_and_one_that_is_gone_holds_nothing() -> None:
     controller = Controller()
     hear(controller, now_s=0.0, sink="first")
-    controller.wrote(Seq(0), 1.0, chunks=1, rows=300, size=10)
+    controller.wrote(Seq(0), 1.0, closed(300, size=10))
     hear(controller, now_s=2.0, sink="second")
     assert [state.sink for state in controller.states(2.0)] == ["second"]
     assert controller.room(Demand()).rows == NARROW_ROWS - 301
@@ -98,7 +105,7 @@ def test_wide_rows_are_held_by_their_bytes() -> None:
     batches: tuple[BatchDone, ...] = (batch(0, seconds=0.01),)
     hear(controller, *batches, now_s=0.5)
     for seq in (1, 2):
-        controller.wrote(Seq(seq), float(seq), chunks=1, rows=1_000, size=10_000_000)
+        controller.wrote(Seq(seq), float(seq), closed(1_000, size=10_000_000))
         batches = (*batches, batch(seq, seconds=0.11, dump_rows=1_000))
         hear(controller, *batches, now_s=seq + 0.3)
     room = controller.room(Demand())
@@ -161,7 +168,7 @@ def test_where_a_dumps_batch_by_itself_is_beyond_the_bound_its_rows_may_still_ad
     for seq in range(1, 25):
         rows = 100 if seq % 2 else 2_000
         controller.room(Demand(held=True))
-        controller.wrote(Seq(seq), float(seq), chunks=1, rows=rows)
+        controller.wrote(Seq(seq), float(seq), closed(rows))
         batches = (*batches, batch(seq, seconds=1.0 + rows * 1e-5, dump_rows=rows))
         hear(controller, *batches, now_s=seq + 1.0)
     assert controller.room(Demand()).width_rows > 500, "a bound of 0.5 s, and a second of each batch that no width makes less"
@@ -176,7 +183,7 @@ def beside(*, slow_s: float, seqs: int = 40) -> int:
     for seq in range(seqs):
         rows = 1_000 if seq >= 10 else 0
         controller.room(demand if rows else Demand(delivery_bound_s=1.0))
-        controller.wrote(Seq(seq), float(seq), chunks=rows > 0, rows=rows, sinks=(SINK,) if rows else ())
+        controller.wrote(Seq(seq), float(seq), closed(rows, sinks=(SINK,)))
         ours.append(batch(seq, seconds=0.02 + rows * 1e-5, dump_rows=rows))
         mine = SinkDelivery(SINK, Seq(seq), tuple(ours))
         controller.hear(None, [mine, SinkDelivery("other", None, tuple(others))], None, now_s=seq + 0.05)

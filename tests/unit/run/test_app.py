@@ -25,7 +25,7 @@ from sidecar.log.delivered import DeliveryReport
 from sidecar.run import app
 from sidecar.run.app import Sidecar
 from sidecar.run.merge_process import MergeProcess, worker_state
-from sidecar.run.news import NewsLine
+from sidecar.run.news_line import NewsLine
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually
 from tests.support.volumes import fill, small_volume

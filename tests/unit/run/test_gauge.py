@@ -231,12 +231,12 @@ def test_tables_that_a_dump_gets_under_way_are_estimated_too() -> None:
     schemas = FakeSchemas(100)
     estimates = Estimates(schemas)
     progress = Progress("0123456789abcdef", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(-1), (TableProgress(TABLE),))
-    estimates.want(progress)
+    estimates.want([progress])
     assert schemas.asked.wait(PATIENCE_S)
     schemas.asked.clear()
-    estimates.want(progress)
+    estimates.want([progress])
     assert not schemas.asked.is_set(), "once a dump"
-    estimates.want(replace(progress, tables=(TableProgress(TABLE), TableProgress(TableName("app", "born")))))
+    estimates.want([replace(progress, tables=(TableProgress(TABLE), TableProgress(TableName("app", "born"))))])
     assert schemas.asked.wait(PATIENCE_S)
 
 

@@ -14,7 +14,7 @@ import structlog
 from sidecar.config import LoggingSection
 from sidecar.errors import FeedLost
 from sidecar.run.logs import defects_told, say, set_up
-from sidecar.run.news import NewsLine
+from sidecar.run.news_line import NewsLine
 
 
 @pytest.fixture(autouse=True)

@@ -91,7 +91,7 @@ def test_an_owner_shows_its_stream_and_its_dump(stage: Stage) -> None:
         NAME,
         3,
         "host:1",
-        progress=progress,
+        dumps=(progress,),
         resolved_lag_s=1.5,
         lanes=(LaneStatus(Lane("kafka/t/0"), None, 0.0), LaneStatus(Lane("kafka/t/1"), CommitTs(7), 2.5)),
         waiting_for="TiCDC: open windows wait",
@@ -134,7 +134,7 @@ def test_what_was_retried_is_counted(stage: Stage) -> None:
 def test_ten_thousand_tables_do_not_make_ten_thousand_series(stage: Stage) -> None:
     tables = tuple(TableProgress(TableName("s", str(number)), rows=1) for number in range(10_000))
     stage.status = SidecarStatus(
-        NAME, 1, "host:1", progress=Progress("d" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(0), tables)
+        NAME, 1, "host:1", dumps=(Progress("d" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(0), tables),)
     )
     found = stage.samples()
     assert len([name for name in found if name[0] == "ticdc_dump_table_rows"]) == TABLES_MAX + 1

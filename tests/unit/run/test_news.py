@@ -21,8 +21,10 @@ from sidecar.log.delivered import DeliveryReport
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkDelivery, SinkTables
 from sidecar.run import news
+from sidecar.run.dump_news import TABLES_TOLD_MAX
 from sidecar.run.merge_process import Death
-from sidecar.run.news import DDL_CHARS_MAX, MINUTE_S, TABLES_TOLD_MAX, News, NewsLine
+from sidecar.run.news import DDL_CHARS_MAX, MINUTE_S, News
+from sidecar.run.news_line import NewsLine
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.unit.run.test_term import SETTINGS
 
@@ -76,7 +78,7 @@ def dump(rows: Mapping[TableName, int], *, done: tuple[TableName, ...] = (), **c
 
 
 def with_dump(progress: Progress | None) -> SidecarStatus:
-    return replace(BASE, progress=progress)
+    return replace(BASE, dumps=() if progress is None else (progress,))
 
 
 def report(*accepted: int | None, seq: int | None = 5, **changed: Any) -> DeliveryReport:
@@ -422,7 +424,11 @@ def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
 
 def test_the_guide_lists_every_line() -> None:
     root = Path(news.__file__).parents[2]
-    made = [node for file in ("news.py", "logs.py") for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))]
+    made = [
+        node
+        for file in ("news.py", "dump_news.py", "logs.py")
+        for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))
+    ]
     calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("NewsLine", "log.exception")]
     told = [str(found.value) for call in calls for found in call.args[:1] if isinstance(found, ast.Constant)]
     section = (root / "deploy" / "MONITOR.md").read_text().partition("## Log lines")[2]

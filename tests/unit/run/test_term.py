@@ -236,8 +236,7 @@ def test_a_new_log_does_not_go_on_with_the_dump_of_the_old_one_and_the_old_one_d
         life = Life(tmp_path / log, election)
         life.stage.stored = first.stage.stored
         life.begin()
-        found = first.stage.stored.load()
-        assert found is not None
+        (found,) = first.stage.stored.load()
         assert found.log == known_id(life.folder)
         return found
 

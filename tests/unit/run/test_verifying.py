@@ -32,7 +32,7 @@ from sidecar.log.verification import (
     stop_name,
 )
 from sidecar.log.verification_files import read_request, read_waiting, request_ids
-from sidecar.run.news import NewsLine
+from sidecar.run.news_line import NewsLine
 from sidecar.run.repairing import KeyDump, Repair
 from sidecar.run.verifying import KEPT_MAX, WAITING_MAX, TermVerifications
 
@@ -48,10 +48,8 @@ class Term:
         self.log: Folder = open_folder(str(folder))
         self.history, self.lines = history, list[NewsLine]()
         self.now_ms = 1000
-        self.dumps, self.idle = list[KeyDump](), True
-        self.made = TermVerifications(
-            self.log, history, lambda: self.now_ms, start_dump=self.start, idle=lambda: self.idle, log_line=self.lines.append
-        )
+        self.dumps = list[KeyDump]()
+        self.made = TermVerifications(self.log, history, lambda: self.now_ms, start_dump=self.start, log_line=self.lines.append)
 
     def start(self, dump: KeyDump) -> None:
         self.dumps.append(dump)
@@ -224,11 +222,12 @@ def test_one_that_was_not_asked_to_repair_dumps_nothing(term: Term) -> None:
     assert term.dumps == []
 
 
-def test_a_repair_waits_for_a_dump_that_is_there(term: Term) -> None:
-    term.idle = False
+def test_a_repair_whose_dump_is_queued_says_so(term: Term) -> None:
     differing(term)
-    assert (term.dumps, repair_of(term).waiting_for) == ([], "the dump that is there: it starts when that is over")
-    term.idle = True
+    term.ended(term.dumps[0], DumpState.QUEUED)
+    term.made.follow()
+    assert repair_of(term).waiting_for == "other dumps: its own is queued"
+    term.ended(term.dumps[0], DumpState.RUNNING)
     term.made.follow()
     assert (len(term.dumps), repair_of(term).waiting_for) == (1, "")
 
@@ -346,7 +345,7 @@ def test_a_log_that_does_not_answer_amid_the_differences_ends_no_repair_early() 
         yield rows[1]
 
     dumps, history = list[KeyDump](), MemoryHistory()
-    repair = Repair(history, "f" * 16, ALICE, differences, dumps.append, lambda: True)
+    repair = Repair(history, "f" * 16, ALICE, differences, dumps.append)
     with pytest.raises(LogUnreachable):
         repair.step()
     repair.step()

@@ -1,0 +1,28 @@
+"""Whether dumps are already as a request would have them: then a request that is made again, after a lost answer, changes nothing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sidecar.core.dump import NEXT
+from sidecar.core.messages import Request, RestartDump, Settings, StartDump
+from sidecar.core.progress import OVER, DumpState, Progress
+
+
+def is_set(settings: Settings, states: frozenset[DumpState], progress: Progress) -> bool:
+    """Whether the dump is in one of the states, with these settings."""
+    now = progress.chunk_rows, progress.pace
+    return progress.state in states and settings.of(*now) == now
+
+
+def as_asked(dumps: Sequence[Progress], request: Request, shows: Callable[[Progress], bool]) -> Progress | None:
+    """The dump that is as the request would have it already; None where it has to be carried out."""
+    if isinstance(request, StartDump | RestartDump):
+        there = dumps
+    elif request.dump_id:
+        there = [dump for dump in dumps if dump.dump_id == request.dump_id]
+    else:
+        there = [dump for dump in dumps if dump.state not in OVER] or dumps[-1:]
+        if any(dump.state in NEXT[type(request)] and not shows(dump) for dump in there):
+            return None
+    return next((dump for dump in there if shows(dump)), None)

@@ -1,0 +1,202 @@
+"""A changefeed's dumps: those that run, wait or are paused, and what is left of those that are over.
+
+- A dump begins when no dump before it that is not over has one of its tables, and fewer than RUNNING_MAX run. Until then it is queued. So
+  dumps that run at one time have no table in common, and a key is in one chunk at most of all that is open.
+- They share what the sinks leave (`Ground`), and take turns in asking for it.
+- A request without a dump id is for the one dump that is not over, or else for the last one. Where several of those that are not over
+  can take it, it is rejected. Made again it means the same: a dump that is over is not meant while another one is there.
+- When a dump begins, those that have finished or were stopped are forgotten, but for the last one. One that failed is kept, as it can be
+  resumed, until a dump of all its tables starts; FAILED_MAX of them at most.
+- A table that appears is dumped by the first dump that grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from sidecar.core.chunk import ClosedWindow
+from sidecar.core.dump import NEXT, ChangeOfOne, Dump
+from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, demand_of, once_more, started
+from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
+from sidecar.core.model import CommitTs, Mark, Seq, TableName
+from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading
+from sidecar.core.schema_step import SchemaFate, TableStep
+from sidecar.errors import RefusedRequest
+
+RUNNING_MAX = 4
+"""A dump does not begin while so many run: each has its own readers, and all share what the sinks leave."""
+WAITING_MAX = 16
+"""Dumps that are not over: each is in every manifest."""
+FAILED_MAX = 3
+
+
+class Dumps:
+    """In the order in which they were started or, after a failure, resumed."""
+
+    def __init__(
+        self,
+        *,
+        changefeed_id: str,
+        epoch: int,
+        limits: DumpLimits,
+        recovered: Sequence[Progress] = (),
+        after_ts: CommitTs,
+        next_seq: Seq,
+    ) -> None:
+        """`recovered`: those that the log and the store know. `after_ts`, `next_seq`: where the log ends."""
+        self._ground = Ground(changefeed_id, epoch, limits, after_ts, next_seq)
+        ground = self._ground
+        ground.dumps = max((one.number + 1 for one in recovered), default=0)
+        ground.revision = max((one.revision for one in recovered), default=0)
+        ordered = sorted(recovered, key=lambda progress: progress.number)
+        self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in ordered]
+        self._turn = 0
+        self._begin_queued()
+
+    @property
+    def records(self) -> tuple[Progress, ...]:
+        """Of each dump that is not forgotten, in the order in which they were started."""
+        return tuple(dump.progress for dump in self._dumps)
+
+    @property
+    def progress(self) -> Progress | None:
+        """Of the dump that is shown first; None if there never was one."""
+        return leading(self.records)
+
+    # ---- what the pipeline asks ------------------------------------------------------------------------------------
+
+    def request(self, request: Request) -> None:
+        """Carry out an operator's request. Raises RefusedRequest, naming the state, and changes nothing."""
+        if isinstance(request, StartDump):
+            self._start(request)
+            return
+        dump = self._meant(request)
+        if isinstance(request, RestartDump):
+            self._start(once_more(dump.progress, request.new_dump_id), instead_of=dump)
+            return
+        dump.request(request)
+        self._dumps.sort(key=lambda one: one.progress.number)
+        self._begin_queued()
+
+    def meant(self, request: Request) -> Progress | None:
+        """The dump that the request is for. Raises RefusedRequest where it may be for several, or for none."""
+        return None if isinstance(request, StartDump) else self._meant(request).progress
+
+    def handle(self, event: SourceEvent) -> list[Command]:
+        """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""
+        found = [command for dump in self._dumps for command in dump.handle(event)]
+        self._begin_queued()
+        return found
+
+    def next(self, *, throttled: Collection[str] = ()) -> list[Command]:
+        """What can begin now; nothing of the dumps with the ids `throttled`."""
+        first = self._turn % len(self._dumps) if self._dumps else 0
+        self._turn += 1
+        in_turn = (*self._dumps[first:], *self._dumps[:first])
+        return [command for dump in in_turn if dump.progress.dump_id not in throttled for command in dump.next()]
+
+    def allow(self, room: DumpRoom) -> None:
+        """What the sinks leave to all of them from now on."""
+        self._ground.room = room
+
+    def demand(self) -> Demand:
+        """What they take, and whether they would take more."""
+        return demand_of(self._ground)
+
+    def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
+        """The windows that close in this segment, oldest first; `marks` are the watermark rows in it, in order."""
+        closed = [window for dump in self._dumps for window in dump.segment(built, marks)]
+        self._ground.after_ts, self._ground.next_seq = built.upto_ts, Seq(built.seq + 1)
+        self._begin_queued()
+        return tuple(sorted(closed, key=lambda window: window.high_ts))
+
+    def changed(self, steps: Iterable[TableStep]) -> None:
+        """A DDL is the last thing in the segment just built; `steps` are the tables that it changed."""
+        found = tuple(steps)
+        known = tuple(step for step in found if step.fate is not SchemaFate.BORN)
+        taken = False
+        for dump in self._dumps:
+            progress = dump.progress
+            dump.changed(known if taken and progress.state not in OVER else found)
+            taken = taken or (progress.grows and progress.state not in OVER)
+        self._begin_queued()
+
+    def closes_by(self, upto_ts: CommitTs) -> bool:
+        """Whether a window waits for a segment up to `upto_ts`, even an empty one."""
+        return any(run.windows.closes_by(upto_ts) for run in self._ground.runs)
+
+    def oldest_open_seq(self) -> Seq | None:
+        found = [seq for run in self._ground.runs if (seq := run.windows.oldest_first_seq()) is not None]
+        return min(found, default=None)
+
+    def open_windows(self) -> int:
+        return self._ground.open_windows()
+
+    def full(self) -> bool:
+        """Whether what is read and not closed in the log has reached its bounds."""
+        return bool(self._ground.runs) and self._ground.full()
+
+    # ---- which dump ------------------------------------------------------------------------------------------------
+
+    def _meant(self, request: ChangeOfOne | RestartDump) -> Dump:
+        if request.dump_id:
+            found = [dump for dump in self._dumps if dump.progress.dump_id == request.dump_id]
+            if not found:
+                raise RefusedRequest(f"there is no dump {request.dump_id}, or it is forgotten", hint="see dumpquery for the others")
+            return found[0]
+        there = [dump for dump in self._dumps if dump.progress.state not in OVER] or self._dumps[-1:]
+        found = [dump for dump in there if isinstance(request, RestartDump) or dump.progress.state in NEXT[type(request)]]
+        if len(found) > 1:
+            ids = ", ".join(f"{dump.progress.dump_id} ({dump.progress.state})" for dump in found)
+            raise RefusedRequest(f"there are several dumps that this may be for: {ids}", hint="name one of them with --id")
+        if not found:
+            self._refuse(request)
+        return found[0]
+
+    def _refuse(self, request: ChangeOfOne | RestartDump) -> None:
+        if isinstance(request, RestartDump):
+            raise RefusedRequest("there is no dump to restart", hint="use dumpstart")
+        last = self.progress
+        raise RefusedRequest(f"the dump is {last.state if last else 'not started'}", hint="see dumpquery for what it is doing")
+
+    # ---- beginning -------------------------------------------------------------------------------------------------
+
+    def _start(self, request: StartDump, *, instead_of: Dump | None = None) -> None:
+        others = [dump for dump in self._dumps if dump is not instead_of]
+        if sum(dump.progress.state not in OVER for dump in others) >= WAITING_MAX:
+            raise RefusedRequest(f"{WAITING_MAX} dumps run or wait already", hint="wait, or end one with dumpstop")
+        progress = started(request, among=self.records, ground=self._ground)
+        if instead_of is not None:
+            self._forget([instead_of])
+        partly = {*(table for table, _ in request.keys), *request.narrowed}
+        self._forget_over(whole={table for table in request.tables if table not in partly})
+        begins = _may_begin(progress, self.records)
+        self._dumps.append(Dump(replace(progress, state=DumpState.RUNNING) if begins else progress, self._ground))
+
+    def _begin_queued(self) -> None:
+        begun = False
+        for dump in self._dumps:
+            if dump.progress.state is DumpState.QUEUED and _may_begin(dump.progress, self.records):
+                dump.begin()
+                begun = True
+        if begun:
+            self._forget_over()
+
+    def _forget_over(self, *, whole: Collection[TableName] = ()) -> None:
+        """`whole`: the tables of a dump that starts of which it has all rows."""
+        over = [dump for dump in self._dumps if dump.progress.state in OVER]
+        failed = [dump for dump in over if dump.progress.state is DumpState.FAILED and not dump.tables <= set(whole)]
+        ended = sorted((dump for dump in over if dump.progress.state is not DumpState.FAILED), key=lambda dump: dump.progress.revision)
+        kept = [*failed[-FAILED_MAX:], *ended[-1:]]
+        self._forget([dump for dump in over if dump not in kept])
+
+    def _forget(self, dumps: Collection[Dump]) -> None:
+        for dump in dumps:
+            dump.end()
+        self._dumps = [dump for dump in self._dumps if dump not in dumps]
+
+
+def _may_begin(queued: Progress, dumps: Sequence[Progress]) -> bool:
+    running = sum(dump.state is DumpState.RUNNING for dump in dumps)
+    return running < RUNNING_MAX and not blocking(queued, dumps)

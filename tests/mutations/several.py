@@ -1,0 +1,85 @@
+"""Several dumps of a changefeed: which run, which wait, and what is remembered of them."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import SIMULATION, Mutation
+
+DUMPS_PY = "sidecar/core/dumps.py"
+SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_several]"
+SERVICE = "tests/unit/control/test_service.py::"
+
+SEVERAL = [
+    Mutation("dumps of one table run at one time", DUMPS_PY, " and not blocking(queued, dumps)", "", SIMULATION),
+    Mutation("any number of dumps runs", DUMPS_PY, "running < RUNNING_MAX and ", "", SCENARIO),
+    Mutation("a dump that is queued never begins", DUMPS_PY, "                dump.begin()\n", "                pass\n", SIMULATION),
+    Mutation("a request without an id is for the first dump", DUMPS_PY, "if len(found) > 1:", "if False:", SCENARIO),
+    Mutation(
+        "a request without an id is for a dump that is over",
+        DUMPS_PY,
+        "[dump for dump in self._dumps if dump.progress.state not in OVER] or self._dumps[-1:]",
+        "self._dumps",
+        SERVICE + "test_a_resume_that_is_made_again_does_not_resume_another_dump_that_has_failed",
+    ),
+    Mutation(
+        "a dump that failed is forgotten when another one begins",
+        DUMPS_PY,
+        "kept = [*failed[-FAILED_MAX:], *ended",
+        "kept = [*ended",
+        SCENARIO,
+    ),
+    Mutation("all dumps that are over are remembered", DUMPS_PY, "*ended[-1:]", "*ended", SCENARIO),
+    Mutation("each dump that grows takes in a new table", DUMPS_PY, "taken = taken or (", "taken = taken and (", SCENARIO),
+    Mutation("what is throttled is asked", DUMPS_PY, " if dump.progress.dump_id not in throttled", "", SCENARIO),
+    Mutation("the first dump takes all room", DUMPS_PY, "self._turn += 1", "self._turn = 0", SCENARIO),
+    Mutation(
+        "a resumed dump passes those that have its tables",
+        "sidecar/core/dump_start.py",
+        "revision=ground.next_revision(), number=ground.next_number())",
+        "revision=ground.next_revision())",
+        SCENARIO,
+    ),
+    Mutation(
+        "each dump has the bounds for itself",
+        "sidecar/core/dump_start.py",
+        "return sum(len(run.windows) for run in self.runs)",
+        "return len(self.runs[-1].windows) if self.runs else 0",
+        SCENARIO,
+    ),
+    Mutation(
+        "the older copy knows which dumps there are",
+        "sidecar/core/progress.py",
+        "(stored, logged) if _revision(stored) > _revision(logged) else (logged, stored)",
+        "(logged, stored)",
+        "tests/unit/core/test_progress.py::test_the_copy_with_the_newest_change_knows_which_dumps_there_are",
+    ),
+    Mutation(
+        "the manifest has the first dump only",
+        "sidecar/pipeline.py",
+        "tuple(dump.to_json() for dump in dumps if dump is not first)",
+        "()",
+        "tests/unit/test_pipeline.py::test_every_dump_that_is_there_is_in_the_manifest_and_goes_on_from_it",
+    ),
+    Mutation(
+        "a sink is told of dumps that are for others",
+        "spark_merge/complete.py",
+        'if sink in (one.get("sinks") or (sink,)))',
+        ")",
+        "tests/unit/merge/test_complete.py::test_a_sink_receives_only_the_dumps_that_are_for_it",
+    ),
+    Mutation(
+        "a request that is made again is carried out again",
+        "sidecar/control/shown.py",
+        "        if any(dump.state in NEXT[type(request)] and not shows(dump) for dump in there):\n",
+        "        if True:\n",
+        "tests/unit/control/test_shown.py::"
+        "test_a_request_without_an_id_is_done_once_no_dump_is_left_that_it_can_be_for[request_1-states1-paused-d0]",
+    ),
+    Mutation(
+        "one dump is done, so another is not asked",
+        "sidecar/control/shown.py",
+        "not shows(dump) for dump in there):",
+        "False for dump in there):",
+        "tests/unit/control/test_shown.py::"
+        "test_a_request_without_an_id_is_done_once_no_dump_is_left_that_it_can_be_for[request_2-states2-paused-None]",
+    ),
+]
