@@ -4,6 +4,7 @@
     segment_log        writing: exclusive manifests are the fence against an earlier owner; recovery, sweep, retention
     identity, apart    which log it is, and that its folder contains no other output
     delivered          what the merge worker reports;  deliveries  the sidecar's reader of it
+    hashed             a file that is hashed while it is written;  row_sums  the sum of a chunk's row hashes
     absent             rows of a chunk's file that are keys without a row
     inbox              messages of TiCDC's own sink that no segment has yet
     spill              sorted runs outside of memory, before there is a segment
