@@ -9,6 +9,7 @@
     inbox              messages of TiCDC's own sink that no segment has yet
     spill              sorted runs outside of memory, before there is a segment
     verification       what a verification is asked, and what it has found;  verification_files  its files
+    certificate        the certificate of a finished dump;  certificate_parts  what is collected for it;  certificate_sums  what that is
     sink_tables        which tables each sink has whole, as its worker writes it
     skips              rows that an operator left out;  reserve  room for a full volume
     float_texts        canonical text of floats, a column at a time

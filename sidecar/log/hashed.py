@@ -18,7 +18,7 @@ class HashedFile:
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._hash = file, hashlib.sha256()
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         self._hash.update(data)
         return self._file.write(data)
 
