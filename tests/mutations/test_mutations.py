@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutations.certificates import CERTIFICATES
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
 from tests.mutations.merging import MERGING
@@ -21,7 +22,7 @@ from tests.mutations.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 
-MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *MERGING, *VERIFYING]
+MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *MERGING, *VERIFYING, *CERTIFICATES]
 
 
 @pytest.fixture(scope="module")
