@@ -196,6 +196,12 @@ class MetricsSection(_Section, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:8311"
 
 
+class CertificateSection(_Section, frozen=True, kw_only=True):
+    """Certificates of finished dumps. `row_sums`: with a sum of the hashes of each chunk's rows."""
+
+    row_sums: bool = False
+
+
 class FilesSection(_Section, frozen=True, kw_only=True):
     """`umask`: of all files that the sidecar and its worker make, in octal; they hold rows of the source, and it reads them itself."""
 
@@ -224,6 +230,7 @@ class Config(_Section, frozen=True, kw_only=True):
     dump: DumpSection = DumpSection()
     control: ControlSection = ControlSection()
     metrics: MetricsSection = MetricsSection()
+    certificate: CertificateSection = CertificateSection()
     files: FilesSection = FilesSection()
     logging: LoggingSection = LoggingSection()
 

@@ -273,6 +273,7 @@ class Pipeline:
                 incarnations={lane: found for lane in positions if (found := incarnations[lane])},
                 id=secrets.token_hex(8),
                 open_from=self.dump.oldest_open_seq(),
+                data_sha256=data.sha256,
             )
         )
         self._schemas = next_schemas or self._schemas

@@ -31,6 +31,7 @@ from sidecar.core.model import FIRST_SEQ, MARK_TABLE, CommitTs, Seq, TableName, 
 from sidecar.core.progress import DumpTold
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.log.storage import Folder
 
 RANK_DELETE, RANK_PUT, RANK_CHUNK = 0, 1, 9
 
@@ -324,6 +325,15 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Free connections; never raises. What was not accepted is done again by the next owner."""
+
+
+@runtime_checkable
+class Certifies(Protocol):
+    """A sink whose output has a place for certificates of dumps."""
+
+    def certify(self, log: Folder, name: str, accepted: Seq) -> None:
+        """Write those that are due, as of the last accepted segment. `name`: of the sink. Cheap where none is. Raises as `Sink.accept`, and
+        what reading the log raises."""
 
 
 @runtime_checkable

@@ -14,20 +14,24 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
 from threading import Event
 
-from sidecar.core.model import FIRST_SEQ, CommitTs, Seq
+from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.errors import FeedError, LogUnreachable, SinkError, StorageFull, TicdcDumpError
 from sidecar.log.skips import Skips
-from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, SinkDelivery
+from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, DroppedRows, SinkDelivery
 from sidecar.process.background import Background
-from spark_merge.contract import Delivered, Rows, Sink
+from spark_merge.contract import Certifies, Delivered, Rows, Sink
 from spark_merge.delivery import Delivery, JobSettings, Tasks
 from spark_merge.read import new_manifests
 from spark_merge.sink_record import SinkId, SinkRecord
 
 IDLE_WAIT_S, IDLE_WAIT_REMOTE_S = 0.03, 0.2
 """Between two looks into an idle log: three small reads each, some 0.1 ms on a local disk; where requests are paid for, more seldom."""
+
+CERTIFY_EVERY_S = 5.0
+"""Between two listings of the log's certificates."""
 
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 """Waits double from the first to the last while a sink fails."""
@@ -66,6 +70,7 @@ class SinkLoop:
         self._batch_began_s: float | None = None
         self._batch_s = self._gather_s = 0.0
         self._to_the_end = False
+        self._certify_due_s = 0.0
         self._running: Background | None = None
 
     def start(self) -> None:
@@ -130,6 +135,7 @@ class SinkLoop:
             if gathers and ending.wait(delivery.gather_s) and not self._to_the_end:
                 return
             segments = self._timed(delivery)
+            self._certify(last=last and not segments)
             gathers = bool(segments) and not delivery.more
             if segments:
                 self._note(segments, delivery, time.monotonic() - began_s)
@@ -141,6 +147,13 @@ class SinkLoop:
             else:
                 ending.wait(IDLE_WAIT_S if self._settings.log.protocol == "file" else IDLE_WAIT_REMOTE_S)
 
+    def _certify(self, *, last: bool) -> None:
+        """A look for certificates now and then, and before the loop ends."""
+        now_s = time.monotonic()
+        if self._accepted is not None and isinstance(self.sink, Certifies) and (last or now_s >= self._certify_due_s):
+            self._certify_due_s = now_s + CERTIFY_EVERY_S
+            self.sink.certify(self._settings.log, self.name, self._accepted)
+
     def _timed(self, delivery: Delivery) -> list[Delivered]:
         self._gather_s = delivery.gather_s
         self._batch_began_s = began_s = time.monotonic()
@@ -150,10 +163,11 @@ class SinkLoop:
             self._batch_s, self._batch_began_s = time.monotonic() - began_s, None
 
     def _note(self, segments: list[Delivered], delivery: Delivery, seconds: float) -> None:
-        rows = Rows()
+        tables: dict[TableName, Rows] = {}
         for segment in segments:
-            for found in segment.tables.values():
-                rows = rows.plus(found)
+            for table, found in segment.tables.items():
+                tables[table] = tables.get(table, Rows()).plus(found)
+        rows = reduce(Rows.plus, tables.values(), Rows())
         done = BatchDone(
             last=segments[-1].seq,
             segments=len(segments),
@@ -162,6 +176,7 @@ class SinkLoop:
             seconds=seconds,
             accept_s=delivery.accept_s,
             accepted_ms=int(time.time() * 1000),
+            dropped=tuple(DroppedRows(*table, found.dropped) for table, found in sorted(tables.items()) if found.dropped),
         )
         self._batches.append(done)
         self.guessed += delivery.guessed

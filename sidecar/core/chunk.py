@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 
 ABSENT = "absent "
 """A boolean column of a chunk's file, true for a key that the source does not have: of such a row only the handle key's columns count, the
 others are null. No column of TiDB's has this name, for a name does not end with a blank. Only files with such rows have the column."""
+
+
+class WrittenChunk(NamedTuple):
+    """A chunk's file as written: its size, and `sha256` and `rows_sum` as of ChunkFile."""
+
+    bytes: int
+    sha256: str = ""
+    rows_sum: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,9 @@ class ChunkFile:
 
     `absent`: how many of `rows` stand first in the file and are keys that the dump asked for and the source does not have: they become
     deletes. The file has the column ABSENT then.
+
+    `sha256`: of the file, in hex. `rows_sum`: the sum of the hashes of its rows, whatever their order (sidecar/log/row_sums.py), in hex.
+    Each is empty where it was not computed.
     """
 
     table: TableName
@@ -34,6 +46,8 @@ class ChunkFile:
     read_tso: CommitTs | None = None
     since_seq: Seq = FIRST_SEQ
     absent: int = 0
+    sha256: str = ""
+    rows_sum: str = ""
 
 
 @dataclass(frozen=True, slots=True)

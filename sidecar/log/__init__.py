@@ -4,10 +4,12 @@
     segment_log        writing: exclusive manifests are the fence against an earlier owner; recovery, sweep, retention
     identity, apart    which log it is, and that its folder contains no other output
     delivered          what the merge worker reports;  deliveries  the sidecar's reader of it
+    hashed             a file that is hashed while it is written;  row_sums  the sum of a chunk's row hashes
     absent             rows of a chunk's file that are keys without a row
     inbox              messages of TiCDC's own sink that no segment has yet
     spill              sorted runs outside of memory, before there is a segment
     verification       what a verification is asked, and what it has found;  verification_files  its files
+    certificate        the certificate of a finished dump;  certificate_parts  what is collected for it;  certificate_sums  what that is
     sink_tables        which tables each sink has whole, as its worker writes it
     skips              rows that an operator left out;  reserve  room for a full volume
     float_texts        canonical text of floats, a column at a time

@@ -39,12 +39,14 @@ class ManifestUnreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A segment's data as written: `name` relative to the log, None if there were no rows. `table_rows` as in Manifest."""
+    """A segment's data as written: `name` relative to the log, None if there were no rows. `table_rows` as in Manifest. `sha256`: of the
+    file, in hex; empty where there is none."""
 
     name: str | None
     rows: int
     bytes: int
     table_rows: dict[TableName, int] | None = None
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,9 @@ class Manifest:
 
     `open_from`: the first segment of the oldest window that was open when this one was written, None if none was. Its writer may close
     that window in the next segment, until another owner has written that.
+
+    `data_sha256`: as of DataFile. `previous`: the sha256 of the bytes of the previous segment's manifest, in hex. The log fills it in; it
+    is empty in the first segment, and where it is not known. Each is empty in logs of 0.4 and before.
     """
 
     seq: Seq
@@ -91,6 +96,8 @@ class Manifest:
     id: str = ""
     open_from: Seq | None = OPEN_NOT_KNOWN
     more_dumps: tuple[dict[str, Any], ...] = ()
+    data_sha256: str = ""
+    previous: str = ""
 
     @property
     def dumps(self) -> tuple[dict[str, Any], ...]:
@@ -129,6 +136,8 @@ class _Chunk(msgspec.Struct):
     read_tso: _Ts | None
     since_seq: _Seq = FIRST_SEQ
     absent: _Count = 0
+    sha256: str = ""
+    rows_sum: str = ""
 
 
 class _Window(msgspec.Struct):
@@ -160,6 +169,8 @@ class _Manifest(msgspec.Struct):
     id: str = ""
     open_from: _Seq | None = OPEN_NOT_KNOWN
     more_dumps: tuple[dict[str, Any], ...] = ()
+    data_sha256: str = ""
+    previous: str = ""
 
 
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\Z')
@@ -203,6 +214,8 @@ def to_json(manifest: Manifest) -> bytes:
         | ({"incarnations": manifest.incarnations} if manifest.incarnations else {})
         | ({} if manifest.open_from == OPEN_NOT_KNOWN else {"open_from": manifest.open_from})
         | ({"more_dumps": manifest.more_dumps} if manifest.more_dumps else {})
+        | ({"data_sha256": manifest.data_sha256} if manifest.data_sha256 else {})
+        | ({"previous": manifest.previous} if manifest.previous else {})
         | ({"id": manifest.id} if manifest.id else {})
     )
     return data[:-1] + b',"sum":"%b"}' % _sum(data) if manifest.id else data
@@ -237,6 +250,8 @@ def _window_to_json(window: ClosedWindow) -> dict[str, Any]:
             }
             | ({"since_seq": chunk.since_seq} if chunk.since_seq else {})
             | ({"absent": chunk.absent} if chunk.absent else {})
+            | ({"sha256": chunk.sha256} if chunk.sha256 else {})
+            | ({"rows_sum": chunk.rows_sum} if chunk.rows_sum else {})
             for chunk in window.chunks
         ],
     } | ({"sinks": window.sinks} if window.sinks else {})
@@ -277,8 +292,12 @@ def _large_numbers(found: _Manifest) -> Iterator[int]:
 
 
 def _window(found: _Window) -> ClosedWindow:
-    chunks = (
-        ChunkFile(TableName(c.schema, c.table), c.path, c.rows, c.bytes, c.after, c.last, c.read_tso, c.since_seq, c.absent)
-        for c in found.chunks
+    return ClosedWindow(found.dump_id, found.low_ts, found.high_ts, found.first_seq, tuple(map(_chunk, found.chunks)), found.sinks)
+
+
+def _chunk(found: _Chunk) -> ChunkFile:
+    file = found.path, found.rows, found.bytes
+    sums = found.sha256, found.rows_sum
+    return ChunkFile(
+        TableName(found.schema, found.table), *file, found.after, found.last, found.read_tso, found.since_seq, found.absent, *sums
     )
-    return ClosedWindow(found.dump_id, found.low_ts, found.high_ts, found.first_seq, tuple(chunks), found.sinks)

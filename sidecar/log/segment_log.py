@@ -7,6 +7,7 @@ Each rule is against a former owner that is still alive, or a crash between two 
 - Orphans are found at recovery and removed after the first commit: until then a former owner might still name them. So might it
   windows that were open when it wrote last (`Manifest.open_from`): until then retention leaves their segments, too.
 - A volume without room is recovered and retained as any other. That creation is exclusive is then proven before the first commit.
+- A manifest has the sha256 of the one before it. A commit that is repeated has it again, so it makes the same bytes.
 - Retention notes first up to where it removes. Then manifests go before what they name: who can read a manifest finds
   all its files, and a crash between leaves only what the next recovery or retention removes.
 
@@ -18,17 +19,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sidecar.core.chunk import WrittenChunk
 from sidecar.core.model import Change, Rank, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
+from sidecar.log.hashed import HashedFile, sha256_of
 from sidecar.log.layout import (
     Contents,
     check_next,
@@ -47,6 +50,7 @@ from sidecar.log.layout import (
     taken,
 )
 from sidecar.log.manifest import DataFile, Manifest, counted, to_json
+from sidecar.log.row_sums import rows_sum
 from sidecar.log.schemas_file import schemas_to_json
 from sidecar.log.storage import Folder
 
@@ -107,13 +111,15 @@ class FolderLog:
         self._proven = False
         self._traces: dict[int, _Trace] = {}
         self._schemas: str | None = None
+        self._sums = ("", "")
+        """Of the manifests before the last one and of the last one, as they are in `previous` of the one behind each."""
 
     def recover(self, *, epoch: int) -> Manifest | None:
         with storage_errors(self.folder):
             with suppress(storage.Full):
                 self._prove_exclusive()
             contents, self._run = listed(self.folder, deep=True)
-        last = self._read(self._run[-1:])[0] if self._run else None
+        last = self._last()
         self._former_open = None if last is None else last.open_from
         named = set() if last is None else files_of(last)
         if any(chunk_epoch < epoch for chunk_epoch in contents.chunks.values()):
@@ -130,13 +136,14 @@ class FolderLog:
         if first is None:
             return DataFile(None, 0, 0)
         name, rows, by_table = data_name(seq, epoch=epoch), 0, Counter[tuple[str, str]]()
-        with storage_errors(self.folder), storage.new_file(self.folder, name) as file:
+        with storage_errors(self.folder), storage.new_file(self.folder, name) as opened:
+            file = HashedFile(opened)
             with _parquet(file, ROWS_SCHEMA, _ROWS_PARQUET) as writer:
                 for group in _row_groups(chain([first], rest), codec, by_table):
                     writer.write_table(group, row_group_size=ROW_GROUP_ROWS_MAX)
                     rows += group.num_rows
             written_bytes = file.tell()
-        return DataFile(name, rows, written_bytes, counted(by_table))
+        return DataFile(name, rows, written_bytes, counted(by_table), file.sha256())
 
     def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
         data = schemas_to_json(dict(schemas))
@@ -162,12 +169,15 @@ class FolderLog:
         repeated = bool(self._run) and manifest.seq == self._run[-1]
         if not repeated:
             check_next(self.folder, self._run, manifest.seq)
+        previous = self._sums[0 if repeated else 1]
+        data = to_json(replace(manifest, previous=previous))
         with storage_errors(self.folder):
             self._prove_exclusive()
-            created = storage.create_exclusively(self.folder, manifest_name(manifest.seq), to_json(manifest))
+            created = storage.create_exclusively(self.folder, manifest_name(manifest.seq), data)
             if not created or not (repeated or self._follows(manifest.seq)):
                 raise taken(self.folder, manifest.seq)
             self._run = range(self._run.start, manifest.seq + 1)
+            self._sums = (previous, sha256_of(data))
             self._traces[manifest.seq] = _Trace.of(manifest)
             self._former_open = None
             self._remove(self._orphans)
@@ -225,6 +235,20 @@ class FolderLog:
             self._traces[manifest.seq] = _Trace.of(manifest)
         return len(unknown) <= MANIFESTS_READ_MAX
 
+    def _last(self) -> Manifest | None:
+        """The last manifest as it is in the log, whose bytes the next one follows."""
+        self._sums = ("", "")
+        if not self._run:
+            return None
+        name = manifest_name(Seq(self._run[-1]))
+        with storage_errors(self.folder):
+            data = storage.read_files(self.folder, [name]).get(name)
+        if data is None:
+            raise missing_files(self.folder, [name])
+        last = read_manifest(self.folder, name, data)
+        self._sums = (last.previous, sha256_of(data))
+        return last
+
     def _prove_exclusive(self) -> None:
         """Else the fence would not hold."""
         if not self._proven and not storage.keeps_exclusive(self.folder, _EXCLUSIVE_PROBE):
@@ -266,15 +290,16 @@ def listed(log: Folder, *, deep: bool) -> tuple[Contents, range]:
         return again, again.run(log)
 
 
-def write_chunk(log: Folder, path: str, rows: pa.Table) -> int:
-    """Write a chunk's rows, columns of pa.string in canonical text, durably under `path` in the log; returns its bytes.
+def write_chunk(log: Folder, path: str, rows: pa.Table, *, row_sums: bool = False) -> WrittenChunk:
+    """Write a chunk's rows, columns of pa.string in canonical text, durably under `path` in the log. `row_sums`: with `rows_sum`.
 
     Any thread, any process. Raises StorageFull or LogBroken; then there is no file, or the one that was there.
     """
-    with storage_errors(log), storage.new_file(log, path) as file:
+    with storage_errors(log), storage.new_file(log, path) as opened:
+        file = HashedFile(opened)
         with _parquet(file, rows.schema, _CHUNK_PARQUET) as writer:
             writer.write_table(rows)
-        return file.tell()
+        return WrittenChunk(file.tell(), file.sha256(), rows_sum(rows) if row_sums else "")
 
 
 # ---- inside ---------------------------------------------------------------------------------------------------------
@@ -327,7 +352,7 @@ def _row_group(rows: list[Change], ordinal: int, codec: str, by_table: Counter[t
 
 
 @contextmanager
-def _parquet(file: IO[bytes], schema: pa.Schema, options: dict[str, Any]) -> Iterator[pq.ParquetWriter]:
+def _parquet(file: HashedFile, schema: pa.Schema, options: dict[str, Any]) -> Iterator[pq.ParquetWriter]:
     writer = pq.ParquetWriter(file, schema, **options)
     try:
         yield writer

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 
@@ -12,11 +13,20 @@ BATCHES_KEPT = 64
 """Of a sink, told in each report: more than it accepts between two reads of the report."""
 
 
+class DroppedRows(NamedTuple):
+    """Rows of a table's chunks that were dropped, because a live change touched their keys in the window."""
+
+    schema: str
+    table: str
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class BatchDone:
     """A batch of one sink, accepted. `last`: its last segment. `log_rows` and `dump_rows`: those written, and rows of chunks that were
     dropped count as dump rows (they cost the same). `seconds` from its planning to its end, of them `accept_s` for `Sink.accept`.
-    `accepted_ms`: the worker's wall clock then."""
+    `accepted_ms`: the worker's wall clock then. `dropped`: by table, where there are any; None: not reported, by a worker of 0.4 or
+    before."""
 
     last: Seq
     segments: int
@@ -25,6 +35,7 @@ class BatchDone:
     seconds: float
     accept_s: float
     accepted_ms: int
+    dropped: tuple[DroppedRows, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,8 @@ The pipeline asks it what it asks of `core.dumps.Dumps`. Marks are checked and w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-
-import pyarrow as pa
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import Demand, DumpRoom, Ground
@@ -21,7 +19,7 @@ from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.core.schema_step import TableStep
 from sidecar.core.window import MarkedWindows, Windows
 from sidecar.errors import RefusedRequest
-from sidecar.replay.source import RecordedWindow
+from sidecar.replay.source import RecordedWindow, WriteChunk
 
 DUMP_ID = "recordedrecorded"
 CHUNKS_MAX = 1000
@@ -38,7 +36,7 @@ class RecordedDump:
         tables: tuple[TableName, ...],
         ground: Ground,
         progress: Progress | None,
-        write_chunk: Callable[[str, pa.Table], int],
+        write_chunk: WriteChunk,
     ) -> None:
         last_of = {chunk.table: (number, at) for number, window in enumerate(windows) for at, chunk in enumerate(window.chunks)}
         self.progress = progress or Progress(
@@ -62,8 +60,9 @@ class RecordedDump:
                 for at, chunk in enumerate(window.chunks):
                     if chunk.table in tables:
                         path = f"chunks/{DUMP_ID}/{ground.epoch:010d}-{number * CHUNKS_MAX + at:08d}.parquet"
-                        size = write_chunk(path, chunk.rows)
+                        size, sha256, rows_sum = write_chunk(path, chunk.rows)
                         file = ChunkFile(chunk.table, path, chunk.rows.num_rows, size, chunk.after, chunk.last)
+                        file = replace(file, sha256=sha256, rows_sum=rows_sum)
                         self._windows.add(number, file)
                         self._plan.read(works[chunk.table], ChunkRead(at, file, exhausted=last_of[chunk.table] == (number, at)))
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sidecar.adapters.clock import MonotonicClock
+from sidecar.core.chunk import WrittenChunk
 from sidecar.core.dump_start import DumpLimits, Ground
 from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
@@ -165,8 +166,8 @@ class Replay:
             return NoSource()
         return RecordedSource(self.rows, self.cluster, self.row, self._write_chunk, seed=self.settings.seed + self.epoch)
 
-    def _write_chunk(self, path: str, rows: pa.Table) -> int:
-        return self.fate.around("chunk file", lambda: write_chunk(self.log, path, rows))
+    def _write_chunk(self, path: str, rows: pa.Table) -> WrittenChunk:
+        return self.fate.around("chunk file", lambda: write_chunk(self.log, path, rows, row_sums=self.settings.row_sums))
 
     def _recorded_dump(self, pipeline: Pipeline) -> RecordedDump:
         recorded = recorded_windows(self.recording)
@@ -175,7 +176,7 @@ class Replay:
             tables=self.tables,
             ground=Ground(recorded.changefeed_id, self.epoch, DumpLimits(), pipeline.sequence.after_ts, pipeline.next_seq),
             progress=pipeline.dump.progress,
-            write_chunk=partial(write_chunk, self.log),
+            write_chunk=partial(write_chunk, self.log, row_sums=self.settings.row_sums),
         )
 
     # ---- what is asked for -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ EVERY_TABLE = ("*.*",)
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
     """`sinks` empty: jsonl files under `out`. `speed`: recorded seconds a second, None as fast as it goes. `worker_rows`: as the setting
-    spark.worker_rows."""
+    spark.worker_rows. `row_sums`: as the setting certificate.row_sums."""
 
     recording: Path
     feed: str | None = None
@@ -33,6 +33,7 @@ class ReplaySettings:
     master: str = "local[*]"
     worker_rows: int = WORKER_ROWS
     verify: bool = True
+    row_sums: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidecar.core.chunk import ChunkFile
+from sidecar.core.chunk import ChunkFile, WrittenChunk
 from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import CommitTs, MarkKind, TableName, TableSchema, physical_ms
 from sidecar.errors import FeedUnsuitable, SourceError
@@ -36,8 +36,8 @@ MARK_ROW_ID = 1
 STEPS_MAX = 8
 """The longest a command waits in each of its phases."""
 
-WriteChunk = Callable[[str, pa.Table], int]
-"""Write the table durably under this path of the log and return the file's size in bytes."""
+WriteChunk = Callable[[str, pa.Table], WrittenChunk]
+"""Write the table durably under this path of the log."""
 
 
 class MarkEncoder(Protocol):
@@ -181,15 +181,18 @@ class RecordedSource:
         rows = chunk.rows if wanted is None else chunk.rows.select(list(wanted.column_names()))
         if wanted is not None:
             rows = with_absent(rows, wanted.key, chunk.absent)
+        written = self.write_chunk(path, rows)
         file = ChunkFile(
             table=command.table,
             path=path,
             rows=rows.num_rows,
-            bytes=self.write_chunk(path, rows),
+            bytes=written.bytes,
             after=command.after,
             last=chunk.last,
             read_tso=read_tso if command.brackets is Brackets.SNAPSHOT else None,
             absent=len(chunk.absent),
+            sha256=written.sha256,
+            rows_sum=written.rows_sum,
         )
         parts = command.bounds_max if not chunk.exhausted else 0
         bounds = self.tables.bounds(command.table, after=chunk.last, at_ts=read_tso, at_most=parts) if parts else ()

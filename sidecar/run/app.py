@@ -49,6 +49,7 @@ from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
 from sidecar.run.beginning import HoldsRows, check_beginning
+from sidecar.run.certificates import begin_certificates
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
@@ -258,6 +259,7 @@ class Sidecar:
         found.begin()
         term.kept_from = found.needs_from
         self._verifications = found
+        begin_certificates(term, self.client, ending)
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, waited_s: float) -> None:
         """Raises what ends the term."""
@@ -307,7 +309,7 @@ class Sidecar:
         source = TidbSource(
             config.source,
             schemas={},
-            write_chunk=partial(write_chunk, storage.log_folder(config.log.uri)),
+            write_chunk=partial(write_chunk, storage.log_folder(config.log.uri), row_sums=config.certificate.row_sums),
             changefeed_id=mark_row_id(self.changefeed.name),
         )
         opened.callback(source.close)

@@ -46,8 +46,8 @@ Opening = Callable[[SegmentLog, ExitStack], Outside]
 
 class Term:
     """`epoch` was just granted. `worker_epoch`: of the managed worker that an earlier term of this process has kept, if any. `pipeline` is
-    there once `begin` has returned. `kept_from`: the first segment that somebody else still reads. `full`: the log's
-    volume has no room left."""
+    there once `begin` has returned. `kept_from`: the first segment that somebody else still reads. `collected`: the last
+    segment that certificates have no need of, None where they need none. `full`: the log's volume has no room left."""
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class Term:
         self.epoch = epoch
         self.full = False
         self.kept_from: Callable[[], Seq | None] = lambda: None
+        self.collected: Callable[[], Seq | None] = lambda: None
         self.pipeline: Pipeline
         self._folder = storage.log_folder(config.log.uri)
         self._log = FolderLog(self._folder, check_held=partial(check_held, ownership))
@@ -133,9 +134,11 @@ class Term:
             closing.callback(self._opened.close)
 
     def _retain(self) -> int:
-        delivered = self._delivered()
+        """A certificate that has not come to a segment needs what a sink needs that has not: that, and where its windows began."""
+        delivered, collected = self._delivered(), self.collected()
         needed = [seq for seq in (self.pipeline.dump.oldest_open_seq(), self.kept_from()) if seq is not None]
-        return 0 if delivered is None else self._log.retain(delivered=delivered, open_from=min(needed, default=None))
+        passed = delivered if delivered is None or collected is None else min(delivered, collected)
+        return 0 if passed is None else self._log.retain(delivered=passed, open_from=min(needed, default=None))
 
     def _delivered(self) -> Seq | None:
         """What every sink has accepted, as a worker of ours has reported in this term. What was reported before, or by another owner's

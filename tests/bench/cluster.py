@@ -138,6 +138,6 @@ class MemorySource:
         ids = pa.array(range(first_id, first_id + count)).cast(pa.string())
         chunk = self._sample.slice(first_id % (SAMPLE_ROWS - count), count).set_column(0, "id", ids)
         path = chunk_name(command.dump_id, epoch=command.epoch, number=command.number)
-        size = write_chunk(self._log, path, chunk)
+        written = write_chunk(self._log, path, chunk)
         self.rows_read += count
-        return ChunkFile(ACCOUNT, path, count, size, command.after, (str(first_id + count - 1),))
+        return ChunkFile(ACCOUNT, path, count, written.bytes, command.after, (str(first_id + count - 1),))

@@ -59,7 +59,7 @@ def write_dump(writer: LogWriter, *, windows: int, window_chunks: int, chunk_row
             found = rows(first_id, chunk_rows)
             updates += canal_updates(found.take(list(range(0, chunk_rows, TOUCHED_EVERY))))
             path = chunk_name(DUMP_ID, epoch=1, number=chunk_number)
-            size = write_chunk(writer.folder, path, found)
+            size = write_chunk(writer.folder, path, found).bytes
             chunks.append(ChunkFile(ACCOUNT, path, chunk_rows, size, (str(first_id - 1),), (str(first_id + chunk_rows - 1),)))
             chunk_number += 1
         low_ts, high_ts = ts, ts + (len(updates) + 2) * TS_STEP

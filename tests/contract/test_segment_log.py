@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Iterator
@@ -63,7 +64,7 @@ class MemoryPlace:
         self.disk.manifests[name] = data
 
     def chunk(self, name: str) -> int:
-        return self.open().write_chunk(name, CHUNK)
+        return self.open().write_chunk(name, CHUNK).bytes
 
     def rows(self, manifest: Manifest) -> list[Change]:
         return self.open().read_data(manifest)
@@ -89,7 +90,7 @@ class FolderPlace:
         storage.write_atomically(self.folder, name, data)
 
     def chunk(self, name: str) -> int:
-        return write_chunk(self.folder, name, CHUNK)
+        return write_chunk(self.folder, name, CHUNK).bytes
 
     def rows(self, manifest: Manifest) -> list[Change]:
         rows = read_rows(self.folder, manifest).to_pylist()
@@ -181,10 +182,65 @@ def append(log: Log, seq: int, *, epoch: int = 1, rows: int = 1, **more: object)
     return written
 
 
+def recovered(log: Log, *, epoch: int) -> Manifest:
+    """The last manifest as its owner gave it to the log."""
+    found = log.recover(epoch=epoch)
+    assert found is not None
+    return replace(found, previous="")
+
+
 def owner(place: Place, *, epoch: int) -> Log:
     log = place.open()
     log.recover(epoch=epoch)
     return log
+
+
+# ---- each manifest has the sum of the one before it ------------------------------------------------------------------
+
+
+def test_each_manifest_has_the_sum_of_the_one_before_it_whoever_wrote_that(place: Place) -> None:
+    log, found = owner(place, epoch=1), []
+    append(log, 0)
+    found.append(log.recover(epoch=1))
+    for epoch in (1, 2):
+        log = owner(place, epoch=epoch)
+        for _ in range(2):
+            append(log, len(found), epoch=epoch)
+            found.append(place.open().recover(epoch=epoch))
+    sums = [None if one is None else hashlib.sha256(to_json(one)).hexdigest() for one in found]
+    assert [one and one.previous for one in found] == ["", *sums[:-1]]
+
+
+def test_a_commit_that_is_repeated_has_the_same_previous_also_after_a_recovery(place: Place) -> None:
+    log = owner(place, epoch=1)
+    append(log, 0)
+    written = append(log, 1)
+    before = place.open().recover(epoch=1)
+    log.commit(written)
+    again = owner(place, epoch=1)
+    again.commit(written)
+    assert before == place.open().recover(epoch=1)
+    append(again, 2)
+
+
+def test_a_log_of_a_version_without_sums_is_continued_with_the_sum_of_its_last_manifest(folder_place: FolderPlace) -> None:
+    old = to_json(replace(manifest(0), id=""))
+    folder_place.overwrite(manifest_name(Seq(0)), old)
+    append(owner(folder_place, epoch=2), 1, epoch=2)
+    found = folder_place.open().recover(epoch=2)
+    assert found is not None
+    assert found.previous == hashlib.sha256(old).hexdigest()
+
+
+def test_the_sums_of_files_are_those_of_their_bytes(folder_place: FolderPlace) -> None:
+    folder = folder_place.folder
+    data = append(owner(folder_place, epoch=1), 0, rows=3).data
+    assert data is not None
+    found = owner(folder_place, epoch=1).write_data(Seq(1), epoch=1, codec="canal-json", changes=[change(11)])
+    assert found.name is not None
+    chunk = write_chunk(folder, "chunks/d1/0000000001-00000001.parquet", CHUNK)
+    written = storage.read_files(folder, [found.name, "chunks/d1/0000000001-00000001.parquet"])
+    assert [hashlib.sha256(one).hexdigest() for one in written.values()] == [found.sha256, chunk.sha256]
 
 
 # ---- what is written is there --------------------------------------------------------------------------------------
@@ -210,7 +266,7 @@ def test_recovers_the_last_manifest_and_reads_back_what_was_written(place: Place
     log.commit(written)
     assert data.rows == 3
     assert data.bytes > 0
-    assert place.open().recover(epoch=2) == written
+    assert recovered(place.open(), epoch=2) == written
     assert place.rows(written) == changes
 
 
@@ -248,7 +304,7 @@ def test_a_second_owner_of_a_segment_is_told_and_the_first_ones_manifest_stays(p
     written = append(second, 0, epoch=2, rows=2)
     with pytest.raises(LogTaken, match="what to do"):
         append(first, 0, epoch=1)
-    assert place.open().recover(epoch=3) == written
+    assert recovered(place.open(), epoch=3) == written
     assert len(place.rows(written)) == 2
 
 
@@ -303,7 +359,7 @@ def test_a_former_owner_cannot_replace_data(place: Place) -> None:
     written = append(later, 0, epoch=2, rows=2)
     former.write_data(Seq(0), epoch=1, codec="canal-json", changes=[change(1)] * 5)
     assert len(place.rows(written)) == 2
-    assert place.open().recover(epoch=3) == written
+    assert recovered(place.open(), epoch=3) == written
 
 
 @pytest.mark.parametrize("seq", [0, 2])
@@ -406,12 +462,12 @@ def test_after_a_crash_at_any_step_the_next_owner_keeps_what_is_named_and_remove
         named |= {manifest_name(Seq(1)), data_name(Seq(1), epoch=1), OLD_CHUNKS[0]}
 
     later = place.open()
-    assert later.recover(epoch=2) == kept
+    assert recovered(later, epoch=2) == kept
     mine = chunk_name("d1", epoch=2, number=1)
     place.chunk(mine)
     written = append(later, kept.seq + 1, epoch=2)
     assert place.names() == named | {mine, manifest_name(written.seq), data_name(written.seq, epoch=2)}
-    assert place.open().recover(epoch=3) == written
+    assert recovered(place.open(), epoch=3) == written
 
 
 def test_chunks_named_anywhere_in_the_log_stay(place: Place) -> None:
@@ -435,7 +491,7 @@ def test_a_former_owner_that_commits_after_the_next_one_recovered_still_has_its_
     former.commit(written)
     with pytest.raises(LogTaken):
         append(later, 1, epoch=2)
-    assert place.open().recover(epoch=2) == written
+    assert recovered(place.open(), epoch=2) == written
     assert place.rows(written) == [change(11)]
 
 
@@ -579,7 +635,7 @@ def test_a_crash_inside_retention_is_finished_by_the_next_owner(
         with pytest.raises(KeyboardInterrupt):
             log.retain(delivered=Seq(2), open_from=None)
     last = append(owner(place, epoch=2), 3, epoch=2)
-    assert place.open().recover(epoch=3) == last
+    assert recovered(place.open(), epoch=3) == last
     assert place.names() - {name for name in place.names() if name.startswith("retained-")} == {
         *(manifest_name(Seq(seq)) for seq in (2, 3)),
         data_name(Seq(2), epoch=1),

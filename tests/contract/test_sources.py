@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sidecar.adapters.tidb.source import TidbSource, ensure_mark_table
+from sidecar.core.chunk import WrittenChunk
 from sidecar.core.keyset import Key, quoted, quoted_table
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, MarkKind, TableName, TableSchema
@@ -34,9 +35,9 @@ class Files:
 
     written: dict[str, pa.Table] = field(default_factory=dict)
 
-    def write(self, path: str, rows: pa.Table) -> int:
+    def write(self, path: str, rows: pa.Table) -> WrittenChunk:
         self.written[path] = rows
-        return int(rows.nbytes) + 1
+        return WrittenChunk(int(rows.nbytes) + 1, f"sha256 of {path}", f"sum of {path}")
 
 
 @dataclass
@@ -209,7 +210,9 @@ def test_above_the_last_key_there_is_an_empty_chunk_that_ends_where_it_began(cas
 def test_a_chunk_file_is_told_with_its_name_and_size(case: Case) -> None:
     event, _ = read(case, case.open(), chunk(TableName("shop", "customer"), 42))
     assert event.file.path == f"chunks/{DUMP}/0000000003-00000042.parquet"
-    assert event.file.bytes == case.files.written[event.file.path].nbytes + 1
+    path = event.file.path
+    assert event.file.bytes == case.files.written[path].nbytes + 1
+    assert (event.file.sha256, event.file.rows_sum) == (f"sha256 of {path}", f"sum of {path}")
     assert event.file.table == ("shop", "customer")
     assert event.file.read_tso is None
 

@@ -17,7 +17,7 @@ import pytest
 from sidecar.adapters.tidb import sql
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource, ensure_mark_table
-from sidecar.core.chunk import ClosedWindow
+from sidecar.core.chunk import ClosedWindow, WrittenChunk
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps
 from sidecar.core.messages import Brackets, SegmentBuilt, SendMark, SourceFailed, StartDump
@@ -90,9 +90,9 @@ def test_a_dump_goes_on_by_itself_over_a_server_that_stands_still_for_longer_tha
     settings, limits = db.settings(statement_timeout_s=60.0, retry_s=1.0), DumpLimits(readers=2, window_chunks_max=2)
     files: dict[str, pa.Table] = {}
 
-    def write(path: str, rows: pa.Table) -> int:
+    def write(path: str, rows: pa.Table) -> WrittenChunk:
         files[path] = rows
-        return int(rows.nbytes)
+        return WrittenChunk(int(rows.nbytes))
 
     source = TidbSource(settings, schemas=TidbSchemas(db.settings()).tables(), write_chunk=write, changefeed_id="cf")
     dump = Dumps(changefeed_id="cf", epoch=3, limits=limits, after_ts=CommitTs(0), next_seq=Seq(0))

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pytest
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, Compare, Delete, EtcdClient, Put, Transaction, changefeed_root
+from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY, pd_cluster_id
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.etcd.progress import PART_TABLES, EtcdProgress, load_progress
 from sidecar.config import EtcdSection, Tls
@@ -139,6 +140,15 @@ def process(etcd: Etcd) -> Iterator[Process]:
     made = Process(etcd)
     yield made
     made.end()
+
+
+def test_the_clusters_id_is_pds_and_unknown_where_the_etcd_is_not(etcd: Etcd) -> None:
+    with closing(EtcdClient(EtcdSection(endpoints=etcd.endpoints), root="/pd/")) as pd, connected(*etcd.endpoints) as client:
+        assert pd_cluster_id(client) == ""
+        pd.transact((), (Put(CLUSTER_ID_KEY, (7_000_000_000_000_000_001).to_bytes(8, "big")),))
+        assert pd_cluster_id(client) == "7000000000000000001"
+        pd.transact((), (Put(CLUSTER_ID_KEY, b"seven"),))
+        assert pd_cluster_id(client) == ""
 
 
 def test_a_frozen_owner_is_replaced_when_its_lease_ends_and_can_write_nothing_when_it_wakes(etcd: Etcd, process: Process) -> None:

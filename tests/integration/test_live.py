@@ -25,6 +25,8 @@ from tests.lanes import LANE
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.rig.truth import await_delivered
+from tests.support.certified import checker
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.xdist_group("rig")
 
@@ -144,6 +146,15 @@ class Disasters:
         self.rig.add_partitions(self.partitions)
 
 
+def check_certificate(rig: Rig, dump_id: str) -> None:
+    """The dump has one, which comes through all of that, in the log and in the output."""
+    eventually((rig.folder / "output" / "_certificates" / f"{dump_id}.json").exists)
+    certificate = rig.folder / "log" / "certificates" / f"{dump_id}.json"
+    report = checker().check(certificate, log=rig.folder / "log", output=rig.folder / "output")
+    assert report.rejected == []
+    assert report.counts["chunks of the dump"] == len(json.loads(certificate.read_bytes())["segments"]) > 0
+
+
 @pytest.mark.parametrize(("protocol", "seed", "count"), [("open-protocol", 7, 12), *([("canal-json", 8, 4)] if LANE.whole else [])])
 def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_path: Path, protocol: str, seed: int, count: int) -> None:
     """Every disaster under open-protocol, some of them under canal-json, each in an order that its seed decides."""
@@ -168,6 +179,7 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
             error.add_note((tmp_path / "worker.log").read_text()[-3000:])
             raise
         assert verdict.ok, (verdict, disasters.told)
+        check_certificate(rig, done["dump_id"])
         epochs = [manifest.epoch for manifest in manifests(rig)]
         assert epochs == sorted(epochs), "two owners wrote in turn"
         assert len(set(epochs)) > 1, "no sidecar died"

@@ -30,6 +30,7 @@ from sidecar.adapters.tidb.source import MARK_TABLE_DDL, TidbSource, ensure_mark
 from sidecar.adapters.tidb.sql import Account, TidbSession
 from sidecar.config import SourceSection
 from sidecar.control.predicate import predicate
+from sidecar.core.chunk import WrittenChunk
 from sidecar.core.keyset import Key
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkFenced, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName
@@ -105,9 +106,9 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 def dumping(settings: SourceSection, **options: Any) -> Iterator[Dumper]:
     files: dict[str, pa.Table] = {}
 
-    def write(path: str, rows: pa.Table) -> int:
+    def write(path: str, rows: pa.Table) -> WrittenChunk:
         files[path] = rows
-        return int(rows.nbytes)
+        return WrittenChunk(int(rows.nbytes))
 
     defaults: dict[str, Any] = {"write_chunk": write, "changefeed_id": "cf"}
     schemas = options.pop("schemas", None)
@@ -823,7 +824,7 @@ def test_a_predicate_that_is_no_sql_fails_the_command(db: MariaDb, schema: str) 
 def test_an_error_of_the_logs_storage_is_raised_by_results(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY)")
 
-    def full(path: str, rows: pa.Table) -> int:
+    def full(path: str, rows: pa.Table) -> WrittenChunk:
         raise StorageFull("no room", hint="make room")
 
     with dumping(db.settings(), write_chunk=full) as dumper, pytest.raises(StorageFull, match="no room"):
@@ -834,7 +835,7 @@ def test_what_was_done_before_a_storage_error_is_told_first(db: MariaDb, schema:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY)")
     raised = threading.Event()
 
-    def full(path: str, rows: pa.Table) -> int:
+    def full(path: str, rows: pa.Table) -> WrittenChunk:
         raised.set()
         raise StorageFull("no room", hint="make room")
 

@@ -12,8 +12,8 @@ FENCES = [
     Mutation(
         "a manifest is written over another owner's",
         "sidecar/log/segment_log.py",
-        "storage.create_exclusively(self.folder, manifest_name(manifest.seq), to_json(manifest))",
-        "storage.write_atomically(self.folder, manifest_name(manifest.seq), to_json(manifest)) is None",
+        "storage.create_exclusively(self.folder, manifest_name(manifest.seq), data)",
+        "storage.write_atomically(self.folder, manifest_name(manifest.seq), data) is None",
         f"{OF_THE_LOG}::test_a_second_owner_of_a_segment_is_told_and_the_first_ones_manifest_stays[local]",
     ),
     Mutation(

@@ -105,7 +105,7 @@ class SimSource:
         path = f"chunks/{read.dump_id}/{read.epoch:010d}-{read.number:08d}.parquet"
         table = pa.table({"id": pa.array([k for k, _ in rows], pa.string()), "v": pa.array([v for _, v in rows], pa.string())})
         table = with_absent(table, ("id",), absent)
-        size = self.fate.around("chunk file", lambda: self.log.write_chunk(path, table))
+        size = self.fate.around("chunk file", lambda: self.log.write_chunk(path, table)).bytes
         tso = ts if read.brackets is Brackets.SNAPSHOT else None
         if read.keys:
             return ChunkRead(read.number, ChunkFile(read.table, path, len(read.keys), size, None, None, tso, absent=len(absent)), True)

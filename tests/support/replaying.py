@@ -19,7 +19,7 @@ from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.codecs.contract import Codec
-from sidecar.core.chunk import ChunkFile
+from sidecar.core.chunk import ChunkFile, WrittenChunk
 from sidecar.core.dump_start import DumpLimits, Ground
 from sidecar.core.messages import Brackets, Request, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Seq, TableName, TableSchema
@@ -247,7 +247,7 @@ def _attach(
     return pipeline
 
 
-def _write_chunk(log: MemoryLog, fate: CrashFate, path: str, rows: pa.Table) -> int:
+def _write_chunk(log: MemoryLog, fate: CrashFate, path: str, rows: pa.Table) -> WrittenChunk:
     return fate.around("chunk file", lambda: log.write_chunk(path, rows))
 
 

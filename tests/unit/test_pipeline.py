@@ -236,7 +236,7 @@ class FakeSource:
             return MarkSent(command.uuid)
         self.notes.note("chunk file")
         path = f"chunks/{command.dump_id}/{command.epoch:010d}-{command.number:08d}.parquet"
-        size = MemoryLog(self.disk).write_chunk(path, pa.table({"id": ["1", "2", "3"]}))
+        size = MemoryLog(self.disk).write_chunk(path, pa.table({"id": ["1", "2", "3"]})).bytes
         tso = CommitTs(self.ts) if command.brackets is Brackets.SNAPSHOT else None
         return ChunkRead(command.number, ChunkFile(command.table, path, self.rows, size, None, ("3",), tso), exhausted=True)
 

@@ -1,4 +1,5 @@
 """TiCDC's own etcd: `messages` of the package etcd3, `client` over them, `owner` the lease, `progress` the projection of the log's
-progress, `history` the last operations, `changefeed` what TiCDC keeps there, `binlog` the registry of TiDB-Binlog. Nothing below
+progress, `history` the last operations, `changefeed` what TiCDC keeps there, `binlog` the registry of TiDB-Binlog, `cluster` the id of
+PD's cluster. Nothing below
 /tidb/cdc is ever written.
 """

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from sidecar.core.chunk import WrittenChunk
 from sidecar.core.model import Change, Seq, TableName, TableSchema
+from sidecar.log.hashed import sha256_of
 from sidecar.log.layout import (
     Contents,
     check_next,
@@ -104,7 +106,7 @@ class MemoryLog:
         repeated = bool(self._run) and manifest.seq == self._run[-1]
         if not repeated:
             check_next(self.disk, self._run, manifest.seq)
-        data = to_json(manifest)
+        data = to_json(replace(manifest, previous=self._previous(manifest.seq)))
         if manifest.seq < self.disk.floor or self.disk.manifests.setdefault(manifest_name(manifest.seq), data) != data:
             raise taken(self.disk, manifest.seq)
         self._run = range(self._run.start, manifest.seq + 1)
@@ -130,10 +132,10 @@ class MemoryLog:
             self.disk.remove([*below, *(name for manifest in removed for name in files_of(manifest)), *schemas])
         return len(removed)
 
-    def write_chunk(self, path: str, rows: pa.Table) -> int:
+    def write_chunk(self, path: str, rows: pa.Table) -> WrittenChunk:
         """As `segment_log.write_chunk`."""
         self.disk.chunks[path] = rows
-        return int(rows.nbytes)
+        return WrittenChunk(int(rows.nbytes))
 
     def manifest(self, seq: Seq) -> Manifest | None:
         """The manifest of segment `seq`, None if it does not exist."""
@@ -149,6 +151,13 @@ class MemoryLog:
 
     def read_schemas(self, path: str) -> dict[TableName, TableSchema]:
         return schemas_from_json(self.disk.schemas[path], name=path)
+
+    def _previous(self, seq: Seq) -> str:
+        """That of a manifest that is there already, for retention may have removed the one before it."""
+        if (there := self.manifest(seq)) is not None:
+            return there.previous
+        before = self.disk.manifests.get(manifest_name(Seq(seq - 1)))
+        return "" if before is None else sha256_of(before)
 
     def _read(self, seq: Seq) -> Manifest:
         name = manifest_name(seq)

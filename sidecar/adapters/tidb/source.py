@@ -35,7 +35,7 @@ from sidecar.adapters.tidb.reads import Reads
 from sidecar.adapters.tidb.snapshot import present_ts
 from sidecar.adapters.tidb.sql import Account, SourceFlavour, TidbSession, carried_out, code_of, is_away
 from sidecar.config import SourceSection
-from sidecar.core.chunk import ChunkFile
+from sidecar.core.chunk import ChunkFile, WrittenChunk
 from sidecar.core.marks import is_former
 from sidecar.core.messages import (
     READERS_MAX,
@@ -55,8 +55,8 @@ from sidecar.log.layout import chunk_name
 from sidecar.process.background import Background
 from sidecar.ticdc.changefeed import ChangefeedName
 
-WriteChunk = Callable[[str, pa.Table], int]
-"""Write the table durably under this path of the log and return the file's size in bytes."""
+WriteChunk = Callable[[str, pa.Table], WrittenChunk]
+"""Write the table durably under this path of the log."""
 
 CLOSE_WAIT_S = 5.0
 """Threads that have not heard by then are left behind; they are daemons and report to nobody."""
@@ -276,15 +276,18 @@ class TidbSource:
     def _write_file(self, command: ReadChunk, chunk: SelectedChunk) -> ChunkRead:
         rows = chunk.texts(where=f"reading chunk {command.number} of {command.table}")
         path = chunk_name(command.dump_id, epoch=command.epoch, number=command.number)
+        written = self._write_chunk(path, rows)
         file = ChunkFile(
             table=command.table,
             path=path,
             rows=rows.num_rows,
-            bytes=self._write_chunk(path, rows),
+            bytes=written.bytes,
             after=command.after,
             last=chunk.last,
             read_tso=chunk.read_tso,
             absent=len(chunk.absent),
+            sha256=written.sha256,
+            rows_sum=written.rows_sum,
         )
         return ChunkRead(command.number, file, chunk.exhausted, bounds=chunk.bounds, read_s=chunk.read_s)
 

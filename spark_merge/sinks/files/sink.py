@@ -17,6 +17,7 @@ from spark_merge.cut import spread, units
 from spark_merge.readable import Reading
 from spark_merge.sinks.files.reading import read_back
 from spark_merge.sinks.files.writer import FileWriter
+from spark_merge.sinks.folder.certificates import OutputCertificates
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, DeliveredFile, FileFormat, FolderIdentity
 from spark_merge.sinks.folder.output import OutputFolder, segment_of
 
@@ -27,6 +28,7 @@ class FileSink:
     def __init__(self, folder: Folder, *, log_id: str, file_format: FileFormat) -> None:
         self.folder = folder
         self.file_format: FileFormat = file_format
+        self._certificates: OutputCertificates | None = None
         self._output = OutputFolder(folder, FolderIdentity(log_id, file_format, CHUNK_PARTS[file_format], LIVE_PARTS[file_format]))
 
     def look(self) -> Accepted | None:
@@ -48,6 +50,11 @@ class FileSink:
             for seq, file in outcome.note:
                 files[seq].append(file)
         self._output.accept(batch.heads, [segment_of(head, files[head.seq]) for head in batch.heads])
+
+    def certify(self, log: Folder, name: str, accepted: Seq) -> None:
+        if self._certificates is None:
+            self._certificates = OutputCertificates(self.folder, log, name=name, log_id=self._output.identity.log_id)
+        self._certificates.write(accepted)
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - files have no index
         self._output.look()

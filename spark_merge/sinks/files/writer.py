@@ -11,12 +11,13 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, assert_never
+from typing import assert_never
 
 import pyarrow.parquet as pq
 
 from sidecar.core.model import Seq, TableSchema
 from sidecar.log import storage
+from sidecar.log.hashed import HashedFile
 from sidecar.log.storage import Folder
 from spark_merge.contract import Counts, Outcome, Owner, Portion, Rows, Task
 from spark_merge.encode.block import Block, blocks
@@ -42,13 +43,14 @@ class FileWriter:
             for portion in portions:
                 unit, table = portion.unit, portion.schema.name
                 path = file_path(table, unit.seq, self.file_format, part=unit.part, owner=self.owner, attempt=attempt)
-                with new_file(path) as out:
+                with new_file(path) as opened:
+                    out = HashedFile(opened)
                     rows = self._write(out, portion)
                 counts[unit.seq, table] = counts.get((unit.seq, table), Rows()).plus(rows)
-                files.append((unit.seq, DeliveredFile(path, table, rows.log, rows.dump, rows.dropped)))
+                files.append((unit.seq, DeliveredFile(path, table, rows.log, rows.dump, rows.dropped, out.sha256())))
         return Outcome(task.id, counts, files)
 
-    def _write(self, out: IO[bytes], portion: Portion) -> Rows:
+    def _write(self, out: HashedFile, portion: Portion) -> Rows:
         rows, schema = Rows(), portion.schema
         with self._encoder(out, schema) as write:
             for piece in portion.pieces:
@@ -59,7 +61,7 @@ class FileWriter:
         return rows
 
     @contextmanager
-    def _encoder(self, out: IO[bytes], schema: TableSchema) -> Iterator[Callable[[Block], object]]:
+    def _encoder(self, out: HashedFile, schema: TableSchema) -> Iterator[Callable[[Block], object]]:
         match self.file_format:
             case "jsonl":
                 yield lambda block: out.write(json_lines(block))
@@ -71,7 +73,7 @@ class FileWriter:
 
 
 @contextmanager
-def _parquet(out: IO[bytes], schema: TableSchema) -> Iterator[Callable[[Block], object]]:
+def _parquet(out: HashedFile, schema: TableSchema) -> Iterator[Callable[[Block], object]]:
     into = file_schema(schema)
     writer = pq.ParquetWriter(
         out,

@@ -8,6 +8,7 @@
     _commits/{number:020d}.json   created exclusively, one after another: an owner opened the output, or accepted segments. The last one is
                                   THE POSITION; all but the last few are removed
     _segments/{seq:020d}.json     what is accepted, a file a segment, in order of seq: what readers go by; made of the commit
+    _certificates/{dump_id}.json  of a dump that has a certificate in the log: its sum, and those of the `_segments` of the dump
     _head.json                    that there are commits: where it is and none of them, they are lost
     _exclusive.probe              that this storage lets a file be created once only was tried with it
 
@@ -53,6 +54,7 @@ PROBE = "_exclusive.probe"
 COMMITS = "_commits"
 SEGMENTS = "_segments"
 DDLS = "_ddl"
+CERTIFICATES = "_certificates"
 
 FOLDER_NAME_BYTES_MAX = 200
 """File systems take 255 in one name, the object stores 1024 in the whole path."""
@@ -70,20 +72,22 @@ _WRITER = re.compile(r"\.(\d+)-(\d+)-[0-9a-f]+\.(?:jsonl|parquet|frames)")
 @dataclass(frozen=True, slots=True)
 class DeliveredFile:
     """One file of a segment and table; `path` is relative to the output. Its rows are `from_log + from_dump`; `dropped`
-    are rows of chunks whose key was touched in the window."""
+    are rows of chunks whose key was touched in the window. `sha256`: of its bytes, in hex; empty in outputs of 0.4 and before."""
 
     path: str
     table: TableName
     from_log: int
     from_dump: int
     dropped: int
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveredSegment:
     """`ddl` is the path of the segment's DDLs, None if it has none. `manifest`: `Manifest.id` of the log's segment; empty in what
     0.2.0 and before wrote. `bytes_so_far`: of the files of all segments up to and with this one, and `accepted_ms` the wall clock: for an
-    output that is kept within bounds, else 0. `dump`: what it tells of the dump, None before the log's first one."""
+    output that is kept within bounds, else 0. `dump`: what it tells of the dump, None before the log's first one. `ddl_sha256`: of the file
+    `ddl`; empty without one, and in outputs of 0.4 and before."""
 
     seq: Seq
     upto_ts: CommitTs
@@ -93,6 +97,7 @@ class DeliveredSegment:
     bytes_so_far: int = 0
     accepted_ms: int = 0
     dump: DumpTold | None = None
+    ddl_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,10 @@ def ddl_path(seq: int) -> str:
     return f"{DDLS}/{seq:020d}.json"
 
 
+def certificate_path(dump_id: str) -> str:
+    return f"{CERTIFICATES}/{dump_id}.json"
+
+
 def commit_path(number: int) -> str:
     return f"{COMMITS}/{number:020d}.json"
 
@@ -171,6 +180,7 @@ def segment_to_json(segment: DeliveredSegment) -> bytes:
 def _segment_to_plain(segment: DeliveredSegment) -> dict[str, Any]:
     kept: dict[str, Any] = {"bytes_so_far": segment.bytes_so_far, "accepted_ms": segment.accepted_ms} if segment.accepted_ms else {}
     kept |= {} if segment.dump is None else {"dump": segment.dump.to_json()}
+    kept |= {"ddl_sha256": segment.ddl_sha256} if segment.ddl_sha256 else {}
     return kept | {
         "version": SEGMENT_VERSION,
         "seq": segment.seq,
@@ -185,6 +195,7 @@ def _segment_to_plain(segment: DeliveredSegment) -> dict[str, Any]:
                 "from_dump": file.from_dump,
                 "dropped": file.dropped,
             }
+            | ({"sha256": file.sha256} if file.sha256 else {})
             for file in segment.files
         ],
         "ddl": segment.ddl,
@@ -208,7 +219,14 @@ def _segment_of(found: Any, name: str) -> DeliveredSegment:
         seq=Seq(int(found["seq"])),
         upto_ts=CommitTs(int(found["upto_ts"])),
         files=tuple(
-            DeliveredFile(f["path"], TableName(f["schema"], f["table"]), int(f["from_log"]), int(f["from_dump"]), int(f["dropped"]))
+            DeliveredFile(
+                f["path"],
+                TableName(f["schema"], f["table"]),
+                int(f["from_log"]),
+                int(f["from_dump"]),
+                int(f["dropped"]),
+                str(f.get("sha256", "")),
+            )
             for f in found["files"]
         ),
         ddl=found["ddl"],
@@ -216,6 +234,7 @@ def _segment_of(found: Any, name: str) -> DeliveredSegment:
         bytes_so_far=int(found.get("bytes_so_far", 0)),
         accepted_ms=int(found.get("accepted_ms", 0)),
         dump=_dump_of(found["dump"]) if "dump" in found else None,
+        ddl_sha256=str(found.get("ddl_sha256", "")),
     )
 
 

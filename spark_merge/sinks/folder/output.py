@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from sidecar.core.model import CommitTs, Seq
 from sidecar.log import storage
+from sidecar.log.hashed import sha256_of
 from sidecar.log.storage import Folder
 from spark_merge.contract import Accepted, Head, Owner, Standing
 from spark_merge.sinks.errors import storage_errors
@@ -96,4 +97,5 @@ def beginnings(accepted: Seq | None) -> set[str]:
 def segment_of(head: Head, files: Sequence[DeliveredFile]) -> DeliveredSegment:
     in_order = tuple(sorted(files, key=lambda file: (file.table, file.path)))
     ddl = ddl_path(head.seq) if head.ddls else None
-    return DeliveredSegment(head.seq, CommitTs(head.upto_ts), in_order, ddl, head.manifest.id, dump=head.dump)
+    sha256 = sha256_of(ddls_to_json(head.seq, head.ddls)) if head.ddls else ""
+    return DeliveredSegment(head.seq, CommitTs(head.upto_ts), in_order, ddl, head.manifest.id, dump=head.dump, ddl_sha256=sha256)

@@ -12,6 +12,7 @@ import pytest
 
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource
+from sidecar.core.chunk import WrittenChunk
 from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
 from sidecar.core.model import TableName
 from tests.support.eventually import PATIENCE_S
@@ -34,9 +35,9 @@ class Reading:
         )
         self.asked = 0
 
-    def _write(self, path: str, rows: pa.Table) -> int:
+    def _write(self, path: str, rows: pa.Table) -> WrittenChunk:
         self.files[path] = rows
-        return int(rows.nbytes)
+        return WrittenChunk(int(rows.nbytes))
 
     def ask(self, where: str | None = None) -> None:
         self.asked += 1

@@ -11,6 +11,7 @@ import pytest
 from sidecar.adapters.tidb.read import SelectedChunk
 from sidecar.adapters.tidb.source import TidbSource, _Ahead
 from sidecar.config import SourceSection
+from sidecar.core.chunk import WrittenChunk
 from sidecar.core.messages import Brackets, ReadChunk
 from sidecar.core.model import Column, TableName, TableSchema
 
@@ -21,7 +22,9 @@ FOLLOWS = ReadChunk("d" * 16, 1, 8, TABLE, ("100",), ("900",), 50, Brackets.WATE
 
 @pytest.fixture
 def source() -> Iterator[TidbSource]:
-    found = TidbSource(SourceSection(host="127.0.0.1", user="root"), schemas=SCHEMAS, write_chunk=lambda *_: 0, changefeed_id="cf")
+    found = TidbSource(
+        SourceSection(host="127.0.0.1", user="root"), schemas=SCHEMAS, write_chunk=lambda *_: WrittenChunk(0), changefeed_id="cf"
+    )
     yield found
     found.close()
 

@@ -16,11 +16,11 @@ from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.identity import OWN_ID_NAME
 from sidecar.log.layout import manifest_name
 from sidecar.log.storage import Folder
-from sidecar.pace.sinks import BatchDone, SinkDelivery
+from sidecar.pace.sinks import BatchDone, DroppedRows, SinkDelivery
 from tests.support.eventually import eventually
 from tests.support.former import FORMER
 
-BATCH = BatchDone(Seq(7), 3, 10, 1_000, 0.25, 0.01, 1_700_000_000_000)
+BATCH = BatchDone(Seq(7), 3, 10, 1_000, 0.25, 0.01, 1_700_000_000_000, (DroppedRows("s", "ü", 3),))
 REPORT = DeliveryReport(
     Seq(7),
     CommitTs((1 << 62) + 1),
@@ -52,6 +52,12 @@ def test_a_report_comes_back_from_json_as_it_was() -> None:
 def test_a_report_of_version_0_1_0_is_read() -> None:
     found = report_from_json((FORMER / "samples" / "delivered.json").read_bytes())
     assert (found.seq, found.error, found.dropped) == (None, 'why "ü"\n', {TableName("shop", "orders"): 3, TableName("shop", "n ö.tes"): 0})
+
+
+def test_a_worker_that_does_not_report_dropped_rows_of_a_batch_is_read_as_not_known() -> None:
+    found = json.loads(REPORT.to_json())
+    del found["sinks"][0]["batches"][0]["dropped"]
+    assert report_from_json(json.dumps(found).encode()).sinks[0].batches[0].dropped is None
 
 
 def strange(**fields: object) -> list[bytes]:

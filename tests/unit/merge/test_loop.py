@@ -11,6 +11,7 @@ from time import monotonic, sleep
 
 import pytest
 
+from sidecar.core.model import TableName
 from sidecar.errors import FeedUnsuitable, LogBroken, OwnershipLost, SinkError, SparkLost, StorageFull, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.layout import manifest_name
@@ -84,6 +85,13 @@ def test_it_delivers_the_log_and_tells_each_batch(story: Story) -> None:
     told = [rows for segments in story.told for segment in segments for rows in segment.tables.values()]
     assert sum(batch.log_rows for batch in standing.batches) == sum(rows.log for rows in told) > 0
     assert sum(batch.dump_rows for batch in standing.batches) == sum(rows.dump + rows.dropped for rows in told) > 0
+    dropped = [(TableName(one.schema, one.table), one.rows) for batch in standing.batches for one in batch.dropped or ()]
+    of_tables = [(table, rows.dropped) for segments in story.told for segment in segments for table, rows in segment.tables.items()]
+    assert (
+        {table: sum(rows for name, rows in dropped if name == table) for table, _ in dropped}
+        == {table: total for table in dict(of_tables) if (total := sum(rows for name, rows in of_tables if name == table))}
+        != {}
+    )
     assert all(batch.seconds >= batch.accept_s >= 0 for batch in standing.batches)
     assert loop.upto_ts > 0
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from sidecar.core.chunk import WrittenChunk
 from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import Change, CommitTs, Lane, MarkKind, Message, TableName
 from sidecar.errors import FeedUnsuitable
@@ -57,9 +58,9 @@ class Files:
     def __init__(self) -> None:
         self.written: dict[str, pa.Table] = {}
 
-    def write(self, path: str, rows: pa.Table) -> int:
+    def write(self, path: str, rows: pa.Table) -> WrittenChunk:
         self.written[path] = rows
-        return 100 + int(rows.num_rows)
+        return WrittenChunk(100 + int(rows.num_rows), f"sha256 of {path}", f"sum of {path}")
 
 
 Build = Callable[..., tuple[RecordedSource, FakeCluster, Files]]

@@ -275,6 +275,19 @@ def test_what_a_verification_is_still_to_read_is_not_retained_away(tmp_path: Pat
     assert life.manifests()[0].seq == 5
 
 
+def test_what_no_certificate_has_collected_is_not_retained_away_nor_what_its_windows_reach_back_to(tmp_path: Path) -> None:
+    life = Life(tmp_path / "log", Election())
+    life.begin()
+    life.run(steps=8, each=writes(life))
+    life.term.collected = lambda: Seq(3)
+    life.deliveries.report(5, epoch=life.term.epoch)
+    life.run(steps=2, each=writes(life))
+    assert life.manifests()[0].seq == 3
+    life.term.collected = lambda: None
+    life.run(steps=2, each=writes(life))
+    assert life.manifests()[0].seq == 5
+
+
 def writes(life: Life, *values: str) -> Callable[[int], None]:
     """Rows in each step, in a segment of their own."""
 

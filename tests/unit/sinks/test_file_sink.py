@@ -18,6 +18,7 @@ import pytest
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import LogBroken, SinkError, StorageFull
 from sidecar.log import storage
+from sidecar.log.hashed import sha256_of
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder, dispatch, local, open_folder
 from spark_merge.contract import CHANGES, Owner, Portion, Task, Unit
@@ -283,6 +284,7 @@ def test_a_segment_entry_names_files_and_counts(out: Folder, log: Folder) -> Non
                 "from_log": 1,
                 "from_dump": 1,
                 "dropped": 1,
+                "sha256": sha256_of(storage.read_file(out, path)),
             }
         ],
         "ddl": None,

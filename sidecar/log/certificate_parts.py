@@ -1,0 +1,124 @@
+"""What is collected for a dump's certificate while the dump runs: `certificates/{dump_id}.parts/{first}-{last}.jsonl`.
+
+A part has what segments `first` to `last` bring, a line each: their sums, the chunks of the dump, the schemas of their tables, the dump's
+scope and what batches of the sinks dropped. What a segment brings follows from its manifest. So two owners write the same lines for it,
+and of a segment that is in two parts the first one counts. Batches are told by sink and last segment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import msgspec
+
+from sidecar.core.model import Seq
+from sidecar.core.progress import Progress
+from sidecar.errors import LogBroken
+from sidecar.log import storage
+from sidecar.log.certificate import CERTIFICATES, ChunkLine, SchemaLine, SegmentLine
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import Folder
+
+_PART = re.compile(r"([0-9a-zA-Z]{1,64})\.parts/([0-9]{20})-([0-9]{20})\.jsonl")
+
+
+class ScopeTable(msgspec.Struct, frozen=True):
+    """As of TableProgress. `keys`: how many handle keys are asked for; 0: all."""
+
+    schema: str
+    table: str
+    where: str | None
+    keys: int
+    whole: bool
+    complete_at: str | None
+
+
+class ScopeLine(msgspec.Struct, frozen=True, tag_field="is", tag="scope"):
+    """The dump's tables as of segment `seq`. `sinks`: as of Progress."""
+
+    seq: int
+    tables: tuple[ScopeTable, ...]
+    sinks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, seq: Seq, progress: Progress) -> ScopeLine:
+        tables = (
+            ScopeTable(*one.table, one.where, len(one.keys), one.whole, None if one.complete_at is None else str(one.complete_at))
+            for one in progress.tables
+        )
+        return cls(seq, tuple(tables), progress.sinks)
+
+
+class DroppedLine(msgspec.Struct, array_like=True, frozen=True):
+    """Of the dump, in a batch; None where it cannot be told from another dump's."""
+
+    schema: str
+    table: str
+    rows: int | None
+
+
+class BatchLine(msgspec.Struct, frozen=True, tag_field="is", tag="batch"):
+    """`sink` has accepted segments `first` to `last`. `dropped`: by table, of tables of the dump; None: not known."""
+
+    sink: str
+    first: int
+    last: int
+    dropped: tuple[DroppedLine, ...] | None
+
+
+Line: TypeAlias = SegmentLine | SchemaLine | ChunkLine | ScopeLine | BatchLine
+OfSegment = (SegmentLine, SchemaLine, ChunkLine, ScopeLine)
+"""Lines that a segment brings."""
+
+_line_of = msgspec.json.Decoder(Line).decode
+
+
+def collected(log: Folder) -> list[str]:
+    """The ids of the dumps that have parts."""
+    return sorted({found[1] for name in _names(log) if (found := _PART.fullmatch(name))})
+
+
+def write_part(log: Folder, dump_id: str, first: Seq, last: Seq, lines: Sequence[Line]) -> None:
+    """Raises as the log's storage."""
+    data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    with storage_errors(log):
+        storage.write_atomically(log, f"{CERTIFICATES}/{dump_id}.parts/{first:020d}-{last:020d}.jsonl", data)
+
+
+def read_parts(log: Folder, dump_id: str) -> Iterator[Line]:
+    """All lines in the order of their segments, those of a segment once. Raises LogBroken for a gap, and for what is no part."""
+    passed: int | None = None
+    for name, first, last in _parts(log, dump_id):
+        if passed is not None and first > passed + 1:
+            raise LogBroken(f"{log}: segment {passed + 1} is in no part of certificate {dump_id}", hint="nothing: it has no certificate")
+        if passed is None or last > passed:
+            yield from (line for line in _lines(log, name) if not isinstance(line, OfSegment) or passed is None or line.seq > passed)
+            passed = last
+
+
+def remove_parts(log: Folder, dump_id: str) -> None:
+    with storage_errors(log):
+        storage.remove(log, [name for name, _, _ in _parts(log, dump_id)])
+
+
+def _parts(log: Folder, dump_id: str) -> list[tuple[str, int, int]]:
+    found = (_PART.fullmatch(name) for name in _names(log))
+    parts = ((f"{CERTIFICATES}/{one[0]}", int(one[2]), int(one[3])) for one in found if one is not None and one[1] == dump_id)
+    return sorted(parts, key=lambda part: (part[1], -part[2]))
+
+
+def _names(log: Folder) -> list[str]:
+    with storage_errors(log):
+        return storage.list_names(replace(log, root=log.path(CERTIFICATES)), deep=True)
+
+
+def _lines(log: Folder, name: str) -> Iterator[Line]:
+    try:
+        with storage_errors(log), storage.open_to_read(log, name) as file:
+            for line in file:
+                yield _line_of(line)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise LogBroken(f"{log}/{name} is no part of a certificate: {error}", hint="nothing: its dump has no certificate") from error

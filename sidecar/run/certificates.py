@@ -1,0 +1,32 @@
+"""The certificates of a term, with what the sidecar knows of itself."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import sidecar
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.cluster import pd_cluster_id
+from sidecar.log import storage
+from sidecar.run.certifying import CertificateFacts, TermCertificates
+from sidecar.run.term import Term
+
+
+def begin_certificates(term: Term, client: EtcdClient, ending: ExitStack) -> None:
+    """They follow the log until `ending`, and retention waits for them. `term` has begun."""
+    outside = term.pipeline.outside
+    if outside.deliveries is None:
+        return
+    config = term.config
+    facts = CertificateFacts(
+        changefeed=term.changefeed.log_id,
+        log=outside.log.id,
+        cluster=config.changefeed.cluster,
+        cluster_id=pd_cluster_id(client),
+        product=sidecar.__version__,
+    )
+    folder, history = storage.log_folder(config.log.uri), outside.progress.history
+    found = TermCertificates(folder, history, outside.deliveries, facts)
+    ending.callback(found.close)
+    found.begin()
+    term.collected = found.collected

@@ -1,0 +1,381 @@
+"""A term's certificates: manifests are followed as they appear, and what a dump's certificate needs is kept until the dump is over.
+
+    history says that a dump is over ─► manifests to the end ─► batches of the sinks ─► parts ─► certificate
+
+- Only manifests and schemas are read. What is collected is in parts, durably, before retention may remove the segments (`collected`).
+- A dump is certified from its first window or not at all: one that was under way when the following began has no certificate.
+- The history is asked before the manifests are read: so a dump that is finished there has its last window among them.
+- An error of the storage or of etcd is tried again. Any other one ends the certificates that are collected, with a line, and nothing else:
+  a certificate is no reason to stop a stream.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import chain
+from threading import Event
+from time import monotonic
+from typing import Any
+
+from msgspec import structs
+
+from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.progress import DumpState, Progress
+from sidecar.errors import LogBroken, TicdcDumpError
+from sidecar.history.entry import HistoryEntry
+from sidecar.log import storage
+from sidecar.log.certificate import ChunkLine, SegmentLine, certified, remove_old, write_certificate
+from sidecar.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, write_part
+from sidecar.log.certificate_sums import DumpSums
+from sidecar.log.errors import storage_errors
+from sidecar.log.hashed import sha256_of
+from sidecar.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest
+from sidecar.log.manifest import Manifest
+from sidecar.log.segment_log import listed
+from sidecar.log.storage import Folder
+from sidecar.pace.sinks import SinkDelivery
+from sidecar.ports import Deliveries, OperationHistory
+from sidecar.process.background import Background
+from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindow, ReadSegment
+from sidecar.run.logs import say
+from sidecar.run.news_line import NewsLine
+
+FOLLOW_S, FOLLOW_REMOTE_S = 0.5, 2.0
+"""Between two looks for manifests, and for batches: a report has the last 64 of a sink."""
+ASK_S = 2.0
+"""Between two questions to the history."""
+SAVE_S, SAVE_IDLE_S = 20.0, 300.0
+PENDING_LINES_MAX = 20_000
+"""A part is written after so long, or with so many lines: retention waits for it. Idle: no window of the dump has closed since, as while it
+is paused."""
+ACCEPT_WAIT_S = 600.0
+"""For the sinks; after that, the certificate says what they have."""
+MANIFESTS_AT_ONCE_MAX = 64
+WINDOWS_KEPT_MAX = 50_000
+LOOK_BACK = 1_000
+"""Of the last ones, to know whose rows a batch dropped; and segments that a next term reads again for that, where they are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFacts:
+    """What a certificate says of the sidecar. `cluster`: TiCDC's --cluster-id; `cluster_id`: PD's, empty where it is not known."""
+
+    changefeed: str
+    log: str
+    cluster: str
+    cluster_id: str
+    product: str
+
+
+def dumps_of(manifest: Manifest) -> list[Progress]:
+    """Of the dumps that the segment knows, after it. Raises LogBroken."""
+    return list(logged_dumps(manifest.dumps))
+
+
+class TermCertificates:
+    """`log_line` receives a line for each certificate, and for each dump that gets none. `now_s`: as of Clock."""
+
+    def __init__(
+        self,
+        log: Folder,
+        history: OperationHistory,
+        deliveries: Deliveries,
+        facts: CertificateFacts,
+        *,
+        now_s: Callable[[], float] = monotonic,
+        log_line: Callable[[NewsLine], object] = say,
+    ) -> None:
+        self._log, self._history, self._deliveries, self._facts = log, history, deliveries, facts
+        self._now_s, self._log_line = now_s, log_line
+        self._dumps: dict[str, CollectedDump] = {}
+        self._over: set[str] = set()
+        """Dumps that have a certificate, or get none."""
+        self._written: set[str] = set()
+        """Those whose parts may be there yet."""
+        self._ended: dict[str, tuple[HistoryEntry, float]] = {}
+        """Finished ones, that wait for their sinks since then."""
+        self._next: Seq | None = None
+        self._latest: Manifest | None = None
+        self._at_once = 1
+        self._windows: list[PassedWindow] = []
+        self._windows_from = Seq(0)
+        self._schemas: tuple[str, Mapping[TableName, TableSchema]] = ("", {})
+        self._asked_s, self._saved_s = -ASK_S, -SAVE_IDLE_S
+        self._collected: Seq | None = Seq(-1)
+        self._following: Background | None = None
+
+    def begin(self) -> None:
+        self._following = Background(self._follow, name="certificates")
+
+    def close(self) -> None:
+        if self._following is not None:
+            self._following.close(FOLLOW_S)
+
+    def collected(self) -> Seq | None:
+        """Segments up to this one may go, as far as certificates need them; None: all. Any thread."""
+        return self._collected
+
+    def _follow(self, ending: Event) -> None:
+        while not ending.wait(FOLLOW_S if self._log.protocol == "file" else FOLLOW_REMOTE_S):
+            try:
+                self.step()
+            except TicdcDumpError as error:
+                if not error.retryable:
+                    self._give_up(str(error))
+                    return
+            except Exception as error:  # noqa: BLE001  # no defect here is a reason to stop a stream
+                self._give_up(f"a defect: {error!r}")
+                return
+
+    def step(self) -> None:
+        """Follow to the end of the log. Raises what the storage and the history raise; then it may be called again."""
+        if self._next is None:
+            self._resume()
+        states = self._states()
+        while self._read_on():
+            pass
+        for sink in self._deliveries.sinks():
+            self._note_batches(sink)
+        for dump_id, entry in states.items():
+            self._settle(dump_id, entry)
+        for dump_id, (entry, since_s) in list(self._ended.items()):
+            if self._now_s() - since_s >= ACCEPT_WAIT_S or self._is_accepted(self._dumps[dump_id]):
+                self._certify(self._dumps[dump_id], entry)
+        self._save()
+
+    # ---- reading ----------------------------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        """Where an earlier term has come to, or at the beginning of the log."""
+        with storage_errors(self._log):
+            _, run = listed(self._log, deep=False)
+        self._over = set(certified(self._log))
+        self._dumps = {}
+        for dump_id in collected(self._log):
+            if dump_id in self._over:
+                remove_parts(self._log, dump_id)
+            else:
+                self._resume_dump(dump_id, run)
+        begins = min((Seq(dump.saved + 1) for dump in self._dumps.values()), default=Seq(run.start))
+        self._windows, self._windows_from = [], Seq(max(run.start, begins - LOOK_BACK))
+        for start in range(self._windows_from, begins, MANIFESTS_AT_ONCE_MAX):
+            for segment in self._read(range(start, min(start + MANIFESTS_AT_ONCE_MAX, begins))):
+                self._remember(segment.manifest)
+        self._next = begins
+
+    def _resume_dump(self, dump_id: str, run: range) -> None:
+        try:
+            found = CollectedDump.resumed(dump_id, read_parts(self._log, dump_id))
+        except LogBroken as error:
+            self._drop(dump_id, error.message)
+            return
+        if found is None or not run.start <= found.saved + 1 <= run.stop:
+            place = "nothing" if found is None else f"segment {found.saved}"
+            self._drop(dump_id, f"its parts come to {place}, and the log has segments {run.start} to {run.stop - 1}")
+            return
+        self._dumps[dump_id] = found
+
+    def _read_on(self) -> bool:
+        """Whether there may be more."""
+        assert self._next is not None
+        segments = self._read(range(self._next, self._next + self._at_once))
+        for segment in segments:
+            self._pass(segment)
+        whole = len(segments) == self._at_once
+        self._at_once = min(4 * self._at_once, MANIFESTS_AT_ONCE_MAX) if whole else 1
+        return whole
+
+    def _read(self, seqs: range) -> list[ReadSegment]:
+        """Those in a row that are there."""
+        names = [manifest_name(Seq(seq)) for seq in seqs]
+        with storage_errors(self._log):
+            found = storage.read_files(self._log, names)
+        segments: list[ReadSegment] = []
+        for name in names:
+            if name not in found:
+                break
+            segments.append(ReadSegment(read_manifest(self._log, name, found[name]), sha256_of(found[name])))
+        return segments
+
+    def _pass(self, segment: ReadSegment) -> None:
+        manifest = segment.manifest
+        for dump_id in dict.fromkeys(window.dump_id for window in manifest.windows):
+            if dump_id not in self._over and dump_id not in self._dumps:
+                self._begin_dump(dump_id, manifest)
+        for dump_id, dump in list(self._dumps.items()):
+            try:
+                mine = [window for window in manifest.windows if window.dump_id == dump_id]
+                dump.add(segment, self._schemas_of(manifest) if mine else {})
+                self._reach_back(dump, min((window.first_seq for window in mine), default=dump.first))
+            except LogBroken as error:
+                self._drop(dump_id, error.message)
+        self._remember(manifest)
+        self._next, self._latest = Seq(manifest.seq + 1), manifest
+
+    def _remember(self, manifest: Manifest) -> None:
+        self._windows += [PassedWindow.of(manifest.seq, window) for window in manifest.windows]
+        if len(self._windows) > WINDOWS_KEPT_MAX:
+            self._windows_from = Seq(self._windows[WINDOWS_KEPT_MAX // 2].seq + 1)
+            del self._windows[: bisect_left(self._windows, self._windows_from, key=_seq)]
+
+    def _begin_dump(self, dump_id: str, manifest: Manifest) -> None:
+        windows = [window for window in manifest.windows if window.dump_id == dump_id]
+        here = sum(len(window.chunks) for window in windows)
+        known = next((sum(table.chunks for table in one.tables) for one in dumps_of(manifest) if one.dump_id == dump_id), None)
+        if known is None or known > here:
+            self._drop(dump_id, f"its first windows closed before segment {manifest.seq}, where this version began to follow it")
+        else:
+            self._dumps[dump_id] = CollectedDump.begun(dump_id, manifest.seq, windows[0].sinks)
+
+    def _reach_back(self, dump: CollectedDump, first: Seq) -> None:
+        """A window of the dump began in segment `first`: the segments from there on are a part of their own."""
+        if first >= dump.first:
+            return
+        for start in range(first, dump.first, MANIFESTS_AT_ONCE_MAX):
+            seqs = range(start, min(start + MANIFESTS_AT_ONCE_MAX, dump.first))
+            segments = self._read(seqs)
+            if len(segments) < len(seqs):
+                raise missing_files(self._log, [manifest_name(Seq(seqs[len(segments)]))])
+            write_part(self._log, dump.dump_id, Seq(seqs[0]), Seq(seqs[-1]), [segment.line for segment in segments])
+        dump.first = first
+
+    def _schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
+        name = manifest.schemas
+        if self._schemas[0] != name:
+            with storage_errors(self._log):
+                data = storage.read_files(self._log, [name]).get(name)
+            if data is None:
+                raise missing_files(self._log, [name])
+            self._schemas = name, logged_schemas(self._log, name, data)
+        return self._schemas[1]
+
+    def _note_batches(self, sink: SinkDelivery) -> None:
+        assert self._next is not None
+        for dump in self._dumps.values():
+            for batch in sink.batches if dump.accepted_by(sink.sink) else ():
+                first = Seq(batch.last - batch.segments + 1)
+                if batch.last < self._next and batch.last > dump.passed.get(sink.sink, -1) and batch.last >= dump.first:
+                    dump.note(sink.sink, batch, self._windows_in(first, batch.last))
+
+    def _windows_in(self, first: Seq, last: Seq) -> list[PassedWindow] | None:
+        """Those that closed in these segments; None where that is not known any more, or not yet."""
+        if first < self._windows_from:
+            return None
+        return self._windows[bisect_left(self._windows, first, key=_seq) : bisect_right(self._windows, last, key=_seq)]
+
+    # ---- the end of a dump ------------------------------------------------------------------------------------------------
+
+    def _states(self) -> dict[str, HistoryEntry | None]:
+        """What the history says of the dumps that are collected, where it is time to ask."""
+        now_s = self._now_s()
+        if now_s - self._asked_s < ASK_S:
+            return {}
+        self._asked_s = now_s
+        return {dump_id: self._history.find(dump_id) for dump_id in self._dumps if dump_id not in self._ended}
+
+    def _settle(self, dump_id: str, entry: HistoryEntry | None) -> None:
+        if dump_id not in self._dumps:
+            return
+        state = None if entry is None else entry.state
+        if entry is not None and state is DumpState.FINISHED:
+            self._ended[dump_id] = entry, self._now_s()
+        elif state is DumpState.STOPPED or (state in (None, DumpState.FAILED) and not self._is_resumable(dump_id)):
+            self._drop(dump_id, "")
+
+    def _is_resumable(self, dump_id: str) -> bool:
+        """Whether the log knows the dump still."""
+        return self._latest is None or any(one.dump_id == dump_id for one in dumps_of(self._latest))
+
+    def _is_accepted(self, dump: CollectedDump) -> bool:
+        sinks = [sink for sink in self._deliveries.sinks() if dump.accepted_by(sink.sink)]
+        return bool(sinks) and all(sink.accepted is not None and sink.accepted >= dump.last for sink in sinks)
+
+    def _certify(self, dump: CollectedDump, entry: HistoryEntry) -> None:
+        if entry.chunks > dump.chunks:
+            self._drop(dump.dump_id, f"{dump.chunks} of its {entry.chunks} chunks were collected")
+            return
+        if dump.dump_id not in self._written:
+            sums = DumpSums(self._lines(dump))
+            head = self._head(dump, entry, sums)
+            chunks = (line for line in self._lines(dump) if isinstance(line, ChunkLine))
+            segments = (line for line in self._lines(dump) if isinstance(line, SegmentLine) and line.seq <= sums.last)
+            write_certificate(self._log, head, tables=sums.schemas, chunks=chunks, segments=segments)
+            self._written.add(dump.dump_id)
+            values = {"dump": dump.dump_id, "chunks": sums.chunks, "segments": sums.last - sums.first + 1}
+            self._log_line(NewsLine("certificate written", values))
+        self._forget(dump.dump_id)
+        remove_old(self._log, [dump.dump_id, *(one.id for one in self._history.entries())])
+
+    def _lines(self, dump: CollectedDump) -> Iterator[Line]:
+        return chain(read_parts(self._log, dump.dump_id), self._scoped(dump), dump.pending)
+
+    def _head(self, dump: CollectedDump, entry: HistoryEntry, sums: DumpSums) -> dict[str, Any]:
+        scope = sums.scope
+        return {
+            "dump_id": dump.dump_id,
+            **asdict(self._facts),
+            "asked_by": asdict(entry.asked_by),
+            "started_ms": entry.started_ms,
+            "ended_ms": entry.ended_ms,
+            "first_seq": sums.first,
+            "last_seq": sums.last,
+            "chunk_count": sums.chunks,
+            "rows_sum_count": sums.with_rows_sum,
+            "scope": {"tables": [] if scope is None else [structs.asdict(one) for one in scope.tables], "sinks": dump.sinks},
+            "rows": sums.rows(),
+            "accepted": [self._accepted(sink) for sink in self._deliveries.sinks() if dump.accepted_by(sink.sink)],
+        }
+
+    def _accepted(self, sink: SinkDelivery) -> dict[str, Any]:
+        """`upto_ts` where the log has the segment still."""
+        found = [] if sink.accepted is None else self._read(range(sink.accepted, sink.accepted + 1))
+        return {"sink": sink.sink, "seq": sink.accepted, "upto_ts": str(found[0].manifest.upto_ts) if found else None}
+
+    # ---- what is kept -----------------------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        """Parts where they are due, and what retention may remove."""
+        now_s = self._now_s()
+        waited_s = now_s - self._saved_s
+        due = waited_s >= (SAVE_S if any(dump.windows is not None for dump in self._dumps.values()) else SAVE_IDLE_S)
+        for dump in self._dumps.values():
+            if dump.read > dump.saved and (due or len(dump.pending) >= PENDING_LINES_MAX):
+                lines = [*self._scoped(dump), *dump.pending]
+                write_part(self._log, dump.dump_id, Seq(dump.saved + 1), dump.read, lines)
+                dump.saved_lines()
+        self._saved_s = now_s if due else self._saved_s
+        assert self._next is not None
+        self._collected = min([dump.saved for dump in self._dumps.values()], default=Seq(self._next - 1))
+
+    def _scoped(self, dump: CollectedDump) -> list[ScopeLine]:
+        """The dump's scope as of the last window that is in no part."""
+        manifest = dump.windows
+        found = () if manifest is None else dumps_of(manifest)
+        return [ScopeLine.of(dump.last, one) for one in found if one.dump_id == dump.dump_id]
+
+    def _drop(self, dump_id: str, why: str) -> None:
+        """It gets no certificate. `why`: empty where nobody expects one."""
+        if why:
+            self._log_line(NewsLine("no certificate", {"dump": dump_id, "reason": why, "hint": NO_HINT}, "warning"))
+        self._forget(dump_id)
+
+    def _forget(self, dump_id: str) -> None:
+        remove_parts(self._log, dump_id)
+        self._over.add(dump_id)
+        self._dumps.pop(dump_id, None)
+        self._ended.pop(dump_id, None)
+
+    def _give_up(self, why: str) -> None:
+        """No certificates any more in this term."""
+        self._collected = None
+        for dump_id in list(self._dumps):
+            with suppress(TicdcDumpError):
+                self._drop(dump_id, why)
+        self._log_line(NewsLine("certificates ended", {"reason": why}, "warning"))
+
+
+def _seq(window: PassedWindow) -> Seq:
+    return window.seq

@@ -1,0 +1,144 @@
+"""What a term has collected of one dump for its certificate: lines that are in parts, and lines that are yet to be written.
+
+It must not read the log, nor know when a dump is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sidecar.core.chunk import ClosedWindow
+from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.errors import LogBroken
+from sidecar.log.certificate import ChunkLine, SchemaLine, SegmentLine
+from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, ScopeLine
+from sidecar.log.manifest import Manifest
+from sidecar.pace.sinks import BatchDone
+
+NO_HINT = "nothing: the dump is whole and has no certificate; dump again for one"
+
+
+class ReadSegment(NamedTuple):
+    """`sha256`: of the bytes of its manifest."""
+
+    manifest: Manifest
+    sha256: str
+
+    @property
+    def line(self) -> SegmentLine:
+        return SegmentLine(self.manifest.seq, self.sha256, self.manifest.previous)
+
+
+class PassedWindow(NamedTuple):
+    """A window that has closed in segment `seq`."""
+
+    seq: Seq
+    dump_id: str
+    tables: frozenset[TableName]
+    sinks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, seq: Seq, window: ClosedWindow) -> PassedWindow:
+        return cls(seq, window.dump_id, frozenset(chunk.table for chunk in window.chunks), window.sinks)
+
+    def reaches(self, sink: str) -> bool:
+        return not self.sinks or sink in self.sinks
+
+
+@dataclass(slots=True)
+class CollectedDump:
+    """Segments `first` to `read` are collected; those up to `saved` are in parts. `last`: the last one in which a window closed. `sum`: of
+    the manifest of `read`. `passed`: the last batch of each sink that was looked at. `windows`: the newest segment in which a window closed
+    since the last part."""
+
+    dump_id: str
+    first: Seq
+    read: Seq
+    saved: Seq
+    last: Seq
+    sinks: tuple[str, ...] = ()
+    sum: str = ""
+    chunks: int = 0
+    schemas: dict[TableName, SchemaLine] = field(default_factory=dict)
+    passed: dict[str, Seq] = field(default_factory=dict)
+    pending: list[Line] = field(default_factory=list)
+    windows: Manifest | None = None
+
+    @classmethod
+    def begun(cls, dump_id: str, seq: Seq, sinks: tuple[str, ...]) -> CollectedDump:
+        """Its first window closes in segment `seq`, which comes next."""
+        before = Seq(seq - 1)
+        return cls(dump_id, seq, before, before, seq, sinks)
+
+    @classmethod
+    def resumed(cls, dump_id: str, lines: Iterable[Line]) -> CollectedDump | None:
+        """By its parts; None where they say nothing."""
+        found: CollectedDump | None = None
+        for line in lines:
+            match line:
+                case SegmentLine(seq=seq, sha256=sha256):
+                    found = found or cls.begun(dump_id, Seq(seq), ())
+                    found.read = found.saved = Seq(seq)
+                    found.sum = sha256
+                case ChunkLine(seq=seq) if found is not None:
+                    found.last, found.chunks = Seq(seq), found.chunks + 1
+                case SchemaLine() if found is not None:
+                    found.schemas[TableName(line.schema, line.table)] = line
+                case ScopeLine(sinks=sinks) if found is not None:
+                    found.sinks = sinks
+                case BatchLine(sink=sink, last=last) if found is not None:
+                    found.passed[sink] = Seq(max(last, found.passed.get(sink, -1)))
+        return found
+
+    def add(self, segment: ReadSegment, schemas: Mapping[TableName, TableSchema]) -> None:
+        """The segment behind `read`; one that is collected already changes nothing. Raises LogBroken for one that does not follow."""
+        manifest = segment.manifest
+        if manifest.seq <= self.read:
+            return
+        if self.sum and manifest.previous and manifest.previous != self.sum:
+            raise LogBroken(f"segment {manifest.seq} does not follow the segment {self.read} that was collected", hint=NO_HINT)
+        self.pending.append(segment.line)
+        self.read, self.sum = manifest.seq, segment.sha256
+        for window in manifest.windows:
+            if window.dump_id == self.dump_id:
+                self._add_window(manifest.seq, window, schemas)
+                self.windows = manifest
+
+    def _add_window(self, seq: Seq, window: ClosedWindow, schemas: Mapping[TableName, TableSchema]) -> None:
+        self.last, self.sinks = seq, window.sinks
+        for chunk in window.chunks:
+            schema = schemas.get(chunk.table)
+            line = None if schema is None else SchemaLine.of(schema, seq)
+            before = self.schemas.get(chunk.table)
+            if line is not None and (before is None or (before.columns, before.key) != (line.columns, line.key)):
+                self.schemas[chunk.table] = line
+                self.pending.append(line)
+            self.pending.append(ChunkLine.of(seq, window, chunk))
+            self.chunks += 1
+
+    def accepted_by(self, sink: str) -> bool:
+        """Whether it receives the dump."""
+        return not self.sinks or sink in self.sinks
+
+    def note(self, sink: str, batch: BatchDone, windows: Iterable[PassedWindow] | None) -> None:
+        """A batch of a sink that receives the dump. `windows`: those that closed in its segments; None where that is not known."""
+        if batch.last <= self.passed.get(sink, -1):
+            return
+        self.passed[sink] = batch.last
+        first = Seq(batch.last - batch.segments + 1)
+        mine: set[TableName] = set()
+        others: set[TableName] = set()
+        for window in windows or ():
+            (mine if window.dump_id == self.dump_id else others).update(window.tables if window.reaches(sink) else ())
+        if windows is None or (mine and batch.dropped is None):
+            self.pending.append(BatchLine(sink, first, batch.last, None))
+        elif mine:
+            rows = ((TableName(one.schema, one.table), one.rows) for one in batch.dropped or ())
+            dropped = (DroppedLine(*table, None if table in others else number) for table, number in rows if table in mine)
+            self.pending.append(BatchLine(sink, first, batch.last, tuple(dropped)))
+
+    def saved_lines(self) -> None:
+        """The pending lines are in a part."""
+        self.pending, self.windows, self.saved = [], None, self.read

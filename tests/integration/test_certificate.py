@@ -1,0 +1,446 @@
+"""A real dump with a folder output, its certificate, and the offline checker: what is as it was written is accepted, and what is not is
+rejected by name."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sidecar.core.model import Column, Seq
+from sidecar.log.segment_log import FolderLog
+from sidecar.log.storage import open_folder
+from spark_merge import loop as loops
+from tests.contract.test_sources import declared
+from tests.support.certified import SINK, CertifiedDump, checker
+from tests.support.replaying import Run
+from tests.support.services.mariadb import MariaDb
+
+pytestmark = pytest.mark.xdist_group("mariadb")
+
+CHECKER = Path(__file__).parents[2] / "deploy" / "certificate" / "check.py"
+FLIPS = 500
+"""Of each format."""
+
+
+@pytest.fixture(scope="module")
+def check() -> Any:
+    return checker()
+
+
+@pytest.fixture(scope="module", params=["jsonl", "parquet"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CertifiedDump]:
+    """With deaths of the sidecar and of the follower. Nobody writes there after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loops, "CERTIFY_EVERY_S", 0.01)
+        made = CertifiedDump(
+            tmp_path_factory.mktemp("certified"), Run("watermark", 3, chunk_rows=50), file_format=request.param, follower_dies=3
+        )
+        with made:
+            made.play()
+        yield made
+
+
+class Copy:
+    """A log and an output that a test may spoil."""
+
+    def __init__(self, run: CertifiedDump, folder: Path, check: Any) -> None:
+        self.check = check
+        self.log, self.out = folder / "log", folder / "out"
+        shutil.copytree(run.log, self.log)
+        shutil.copytree(run.out, self.out)
+        self.certificate = self.log / "certificates" / run.certificate.name
+        self.content: dict[str, Any] = json.loads(self.certificate.read_bytes())
+
+    def report(self) -> Any:
+        return self.check.check(self.certificate, log=self.log, output=self.out)
+
+    def rejected(self) -> dict[str, str]:
+        """By file: what."""
+        return {one["file"]: one["what"] for one in self.report().rejected}
+
+    def files(self) -> list[tuple[str, Path]]:
+        """What belongs to the dump's segments, as the checker calls it."""
+        dump, seqs = self.certificate.stem, [line["seq"] for line in self.content["segments"]]
+        found = [(self.certificate.name, self.certificate), (f"_certificates/{dump}.json", self.out / "_certificates" / f"{dump}.json")]
+        for seq in seqs:
+            manifest = json.loads((self.log / f"{seq:020d}.json").read_bytes())
+            names = [f"{seq:020d}.json", manifest["schemas"], *filter(None, (manifest["data"], manifest["next_schemas"]))]
+            segment = json.loads((self.out / "_segments" / f"{seq:020d}.json").read_bytes())
+            of_output = [f"_segments/{seq:020d}.json", *(file["path"] for file in segment["files"]), *filter(None, (segment["ddl"],))]
+            found += [(name, self.log / name) for name in names] + [(name, self.out / name) for name in of_output]
+        found += [(line["path"], self.log / line["path"]) for line in self.content["chunks"]]
+        return [(name, path) for name, path in dict(found).items() if path.stat().st_size]
+
+
+@pytest.fixture
+def copy(run: CertifiedDump, tmp_path: Path, check: Any) -> Copy:
+    return Copy(run, tmp_path, check)
+
+
+def test_a_dump_is_accepted_as_it_was_written(copy: Copy) -> None:
+    report = copy.report()
+    assert report.rejected == []
+    assert [note for note in report.notes if not note.startswith(("passes over", "tables whose dropped"))] == []
+    content = copy.content
+    assert report.counts["sum of row hashes"] == content["chunk_count"] == content["rows_sum_count"] == len(content["chunks"]) > 20
+    assert report.counts["chunks of the dump"] == len(content["segments"]) > 5
+    assert report.counts["chain of manifests"] == len(content["segments"]) - 1
+    assert report.counts["windows of chunks"] == len(content["chunks"])
+    assert report.counts["ranges of keys"] > 10
+    assert {one["sink"] for one in content["accepted"]} == {SINK}
+
+
+def test_the_follower_of_certificates_died_and_the_certificate_has_every_chunk_of_the_log(run: CertifiedDump, copy: Copy) -> None:
+    assert run.follower_dies < 3
+    logged = [
+        chunk["path"]
+        for path in sorted(copy.log.glob("*.json"))
+        for window in json.loads(path.read_bytes())["windows"]
+        if window["dump_id"] == run.dump_id
+        for chunk in window["chunks"]
+    ]
+    assert [line["path"] for line in copy.content["chunks"]] == logged
+    assert not list(copy.log.glob("certificates/*.parts/*"))
+
+
+def test_after_retention_what_is_no_longer_available_is_said_and_nothing_is_rejected(copy: Copy) -> None:
+    last = copy.content["chunks"][-1]["seq"]
+    log = FolderLog(open_folder(str(copy.log)))
+    log.recover(epoch=99)
+    while log.retain(delivered=Seq(last), open_from=None):
+        pass
+    floor = log.segments.start
+    assert floor > copy.content["first_seq"]
+    report = copy.report()
+    gone = sum(line["seq"] < floor for line in copy.content["chunks"])
+    assert report.rejected == []
+    assert report.notes[f"chunks are no longer available: retention has removed segments below {floor}"] == gone > 0
+    assert 0 < report.counts["sum of row hashes"] == len(copy.content["chunks"]) - gone
+
+
+def test_each_flipped_bit_is_rejected_by_name(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, files, cached = Random(7), copy.files(), dict[Path, str]()
+    assert copy.rejected() == {}
+    flipped = Path()
+    kept_sum, kept_chunk, kept_rows = copy.check.sha256_of, copy.check.Log._check_chunk, copy.check.count_rows
+    rows = dict[Path, int]()
+
+    def sum_of(path: Path) -> str:
+        if path != flipped and path not in cached:
+            cached[path] = kept_sum(path)
+        return str(kept_sum(path)) if path == flipped else cached[path]
+
+    def rows_of(path: Path) -> int:
+        if path != flipped and path not in rows:
+            rows[path] = kept_rows(path)
+        return int(kept_rows(path)) if path == flipped else rows[path]
+
+    def check_chunk(self: Any, chunk: dict[str, Any]) -> None:
+        if copy.log / chunk["path"] == flipped:
+            kept_chunk(self, chunk)
+
+    monkeypatch.setattr(copy.check, "sha256_of", sum_of)  # what is not spoilt is read once, so a thousand checks take seconds
+    monkeypatch.setattr(copy.check, "count_rows", rows_of)
+    monkeypatch.setattr(copy.check.Log, "_check_chunk", check_chunk)
+    kinds = set()
+    for _ in range(FLIPS):
+        name, flipped = rng.choice(files)
+        data = bytearray(flipped.read_bytes())
+        at, bit = rng.randrange(len(data)), rng.randrange(8)
+        data[at] ^= 1 << bit
+        flipped.write_bytes(data)
+        assert name in copy.rejected(), f"{name}: bit {bit} of byte {at} is flipped"
+        data[at] ^= 1 << bit
+        flipped.write_bytes(data)
+        kinds.add(name.partition("/")[0] if "/" in name else flipped.suffix)
+    assert copy.rejected() == {}
+    assert len(kinds) > 5
+
+
+def spoil_segment(copy: Copy) -> str:
+    seq = copy.content["segments"][3]["seq"]
+    (copy.log / f"{seq:020d}.json").unlink()
+    return f"{seq:020d}.json"
+
+
+def spoil_data(copy: Copy) -> str:
+    name = next(name for name, path in copy.files() if path.parent == copy.log and name.endswith(".parquet"))
+    (copy.log / name).unlink()
+    return name
+
+
+def spoil_chunk(copy: Copy) -> str:
+    name = str(copy.content["chunks"][2]["path"])
+    (copy.log / name).unlink()
+    return name
+
+
+def spoil_output_file(copy: Copy) -> str:
+    name = output_file(copy)
+    (copy.out / name).unlink()
+    return name
+
+
+def spoil_output_segment(copy: Copy) -> str:
+    name = f"_segments/{copy.content['segments'][2]['seq']:020d}.json"
+    (copy.out / name).unlink()
+    return name
+
+
+def spoil_output_certificate(copy: Copy) -> str:
+    name = f"_certificates/{copy.certificate.name}"
+    (copy.out / name).unlink()
+    return name
+
+
+def output_file(copy: Copy) -> str:
+    """One of several rows."""
+    segments = [json.loads((copy.out / "_segments" / f"{line['seq']:020d}.json").read_bytes()) for line in copy.content["segments"]]
+    return next(str(file["path"]) for segment in segments for file in segment["files"] if file["from_log"] + file["from_dump"] > 2)
+
+
+def changed_rows(copy: Copy, change: Callable[[list[Any]], list[Any]]) -> str:
+    name = output_file(copy)
+    path = copy.out / name
+    if name.endswith(".jsonl"):
+        path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+    else:
+        rows = pq.read_table(path)
+        pq.write_table(rows.take(pa.array(change(list(range(rows.num_rows))))), path)
+    return name
+
+
+def spoil_by_a_row_twice(copy: Copy) -> str:
+    return changed_rows(copy, lambda rows: [*rows, rows[1]])
+
+
+def spoil_by_a_row_less(copy: Copy) -> str:
+    return changed_rows(copy, lambda rows: [rows[0], *rows[2:]])
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        spoil_segment,
+        spoil_data,
+        spoil_chunk,
+        spoil_output_file,
+        spoil_output_segment,
+        spoil_output_certificate,
+        spoil_by_a_row_twice,
+        spoil_by_a_row_less,
+    ],
+)
+def test_what_is_missing_or_too_much_is_rejected_by_name(copy: Copy, spoil: Callable[[Copy], str]) -> None:
+    assert spoil(copy) in copy.rejected()
+
+
+def test_a_row_too_many_is_rejected_where_its_file_has_no_hash(copy: Copy) -> None:
+    """As of a version that wrote none: counts say it."""
+    name = changed_rows(copy, lambda rows: [*rows, rows[1]])
+    spoilt = next(path for path in (copy.out / "_segments").iterdir() if name in path.read_text())
+    report = copy.check.Report()
+    segment = json.loads(spoilt.read_bytes())
+    for file in segment["files"]:
+        file["sha256"] = ""
+    copy.check.check_files(copy.out, segment, report)
+    assert [(one["file"], one["what"]) for one in report.rejected] == [(name, "rows")]
+    assert report.notes[copy.check.UNHASHED] == len(segment["files"])
+
+
+def rewritten(copy: Copy, change: Callable[[dict[str, Any]], object]) -> dict[str, str]:
+    """What is rejected of a certificate that somebody has written again, with a hash that fits."""
+    content = json.loads(copy.certificate.read_bytes())
+    change(content)
+    del content["sha256"]
+    body = json.dumps(content).encode()[:-1]
+    copy.certificate.write_bytes(body + b',\n"sha256": "%b"}\n' % copy.check.hashlib.sha256(body).hexdigest().encode())
+    return copy.rejected()
+
+
+def overlap(content: dict[str, Any]) -> None:
+    chunks = [chunk for chunk in content["chunks"] if chunk["table"] == "orders" and chunk["last"] and chunk["after"]]
+    chunks[0]["after"] = ["-9223372036854775808"]
+
+
+CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "a chunk less": (lambda content: content["chunks"].pop(), "chunks and rows by table"),
+    "a segment less": (lambda content: content["segments"].pop(2), "segments in a row"),
+    "another sum of rows": (lambda content: content["chunks"][0].update(rows_sum="0" * 32), "sum of row hashes"),
+    "another number of rows": (lambda content: content["chunks"][0].update(rows=content["chunks"][0]["rows"] + 1), "rows"),
+    "a window without end": (lambda content: content["chunks"][0].update(high_ts=content["chunks"][0]["low_ts"]), "window"),
+    "a window beyond its segment": (lambda content: content["chunks"][0].update(high_ts=str(2**63)), "end of window"),
+    "a window before its segment": (lambda content: content["chunks"][0].update(low_ts="1"), "begin of window"),
+    "a chain of another log": (lambda content: content["segments"][1].update(previous="0" * 64), "previous manifest"),
+    "ranges that overlap": (overlap, "range of keys"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_certificate_that_was_written_again_does_not_fit_the_log(copy: Copy, change: str) -> None:
+    made, what = CHANGES[change]
+    assert what in {one["what"] for one in _report(copy, made).rejected}
+
+
+def _report(copy: Copy, made: Callable[[dict[str, Any]], object]) -> Any:
+    rewritten(copy, made)
+    return copy.report()
+
+
+def test_another_dumps_certificate_is_not_the_outputs(copy: Copy) -> None:
+    found = rewritten(copy, lambda content: content.update(changefeed="another"))
+    assert found == {f"_certificates/{copy.certificate.name}": "certificate of the log"}
+
+
+# ---- TiDB at a moment -----------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """The account's connection, to a server that knows no snapshots. `asked`: what it was to read at."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection, self.asked = connection, list[str]()
+
+    @contextmanager
+    def cursor(self) -> Iterator[Any]:
+        with self._connection.cursor() as cursor:
+            yield _Cursor(cursor, self.asked)
+
+
+class _Cursor:
+    def __init__(self, cursor: Any, asked: list[str]) -> None:
+        self._cursor, self._asked = cursor, asked
+
+    def execute(self, statement: str) -> None:
+        if "tidb_snapshot" in statement:
+            self._asked.append(statement)
+        else:
+            self._cursor.execute(statement)
+
+    def fetchmany(self, rows: int) -> Sequence[Any]:
+        found: Sequence[Any] = self._cursor.fetchmany(rows)
+        return found
+
+
+PLACES = {"bit": "CAST(%s AS UNSIGNED)", "binary": "UNHEX(%s)"}
+
+
+def made_of(column: Column) -> str:
+    return {"binary": "longblob", "text": "longtext"}.get(column.kind) or declared(column)
+
+
+@pytest.fixture(scope="module")
+def db(run: CertifiedDump, mariadb: MariaDb) -> Iterator[MariaDb]:
+    """The source's tables at the end of the recording."""
+    mariadb.execute("CREATE DATABASE shop")
+    with mariadb.connect(sql_mode="") as connection, connection.cursor() as cursor:
+        for name in run.made.tables:
+            schema = run.made.recording.schemas[name]
+            columns = ", ".join(f"`{column.name}` {made_of(column)}" for column in schema.columns)
+            cursor.execute(f"CREATE TABLE shop.`{name.table}` ({columns})")
+            places = ", ".join(PLACES.get(column.kind, "%s") for column in schema.columns)
+            rows = list(run.made.history.rows(name, run.made.recording.end_ts).values())
+            cursor.executemany(f"INSERT INTO shop.`{name.table}` VALUES ({places})", rows)
+        connection.commit()
+    yield mariadb
+    mariadb.execute("DROP DATABASE shop")
+
+
+def test_the_output_is_compared_with_the_cluster_at_a_moment(run: CertifiedDump, copy: Copy, db: MariaDb) -> None:
+    tso = run.made.recording.end_ts
+    with db.connect() as connection:
+        source = Source(connection)
+        report = copy.check.check(copy.certificate, output=copy.out, connection=source, tso=tso)
+        assert source.asked == [f"SET SESSION tidb_snapshot = '{tso}'"]
+        assert report.rejected == []
+        assert report.counts["equal rows"] == sum(len(run.made.history.rows(name, tso)) for name in run.made.tables) > 100
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM shop.orders LIMIT 2")
+            cursor.execute("UPDATE shop.customer SET name = 'another' LIMIT 3")
+            cursor.execute("UPDATE shop.uid SET id = id + 1000000 LIMIT 1")
+        report = copy.check.check(copy.certificate, output=copy.out, connection=source, tso=tso)
+        found = {(one["file"], one["what"]): one["found"].partition(":")[0] for one in report.rejected}
+        assert found == {
+            ("shop.orders", f"extra rows at {tso}"): "2",
+            ("shop.customer", f"different rows at {tso}"): "3",
+            ("shop.uid", f"missing rows at {tso}"): "1",
+            ("shop.uid", f"extra rows at {tso}"): "1",
+        }
+        connection.rollback()
+
+
+def test_a_moment_that_the_output_has_not_reached_is_no_answer(run: CertifiedDump, copy: Copy) -> None:
+    with pytest.raises(copy.check.Unusable, match="which is below"):
+        copy.check.check(copy.certificate, output=copy.out, connection=object(), tso=2**62)
+
+
+class Silent:
+    """No table is asked for."""
+
+    def execute(self, statement: str) -> None:
+        assert statement.startswith("SET "), statement
+
+
+def test_tables_that_are_not_whole_at_the_moment_are_not_compared(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = Source(None)
+    monkeypatch.setattr(Source, "cursor", contextmanager(lambda _: iter([Silent()])))
+    report = copy.check.check(copy.certificate, output=copy.out, connection=nothing, tso=1)
+    assert len(report.notes) == len(copy.content["scope"]["tables"])
+
+
+# ---- the program ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_exit_code_says_what_it_decided(copy: Copy, capsys: pytest.CaptureFixture[str]) -> None:
+    call = [str(copy.certificate), "--log", str(copy.log), "--output", str(copy.out)]
+    assert copy.check.main(call) == 0
+    assert capsys.readouterr().out.endswith("\naccepted\n")
+    name = spoil_chunk(copy)
+    assert copy.check.main([*call, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["accepted"]
+    assert found["rejected"][0] == {"file": name, "what": "sha256", "expected": found["rejected"][0]["expected"], "found": "no file"}
+    assert copy.check.main(call) == 1
+    assert f"rejected: {name}: sha256: expected {found['rejected'][0]['expected']}, found no file\n" in capsys.readouterr().out
+    assert copy.check.main([f"{copy.certificate}.not", *call[1:]]) == 2
+    assert "is no file" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as wrong:
+        copy.check.main([str(copy.certificate), "--tidb", "mysql://u@h/"])
+    assert wrong.value.code == 2
+
+
+@pytest.mark.parametrize(("uri", "what"), [("http://h/", "write mysql://user@host:port/"), ("mysql://127.0.0.1:1/", "127.0.0.1")])
+def test_a_cluster_that_cannot_be_asked_is_no_answer(check: Any, uri: str, what: str) -> None:
+    with pytest.raises(check.Unusable, match=what):
+        check.connected(uri)
+
+
+def test_without_pymysql_it_says_what_is_missing(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    with pytest.raises(check.Unusable, match="pip install pymysql"):
+        check.connected("mysql://h/")
+
+
+def test_it_is_short_and_imports_nothing_of_ours() -> None:
+    text = CHECKER.read_text()
+    assert len(text.splitlines()) < 500
+    names = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+    }
+    assert names - set(sys.stdlib_module_names) == {"pyarrow", "pymysql"}
+    top = [ast.unparse(node) for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert not [line for line in top if "pymysql" in line], "it is imported where it is needed"

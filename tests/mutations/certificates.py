@@ -1,0 +1,216 @@
+"""Certificates: sums, the chain of manifests, what is collected and kept, and what the offline checker rejects."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+FOLLOWER = "sidecar/run/certifying.py"
+COLLECTED = "sidecar/run/collecting.py"
+SUMS = "sidecar/log/certificate_sums.py"
+OUTPUT = "spark_merge/sinks/folder/certificates.py"
+CHECKER = "deploy/certificate/check.py"
+OF_LOG = "tests/contract/test_segment_log.py"
+OF_FOLLOWER = "tests/unit/run/test_certifying.py"
+OF_CERTIFICATE = "tests/unit/log/test_certificate.py"
+OF_OUTPUT = "tests/unit/sinks/test_folder_certificates.py"
+OF_CHECKER = "tests/integration/test_certificate.py"
+WRITTEN_AGAIN = f"{OF_CHECKER}::test_a_certificate_that_was_written_again_does_not_fit_the_log"
+
+CERTIFICATES = [
+    Mutation(
+        "a manifest has the sum of itself of before",
+        "sidecar/log/segment_log.py",
+        "            self._sums = (previous, sha256_of(data))\n",
+        "            self._sums = (sha256_of(data), previous)\n",
+        f"{OF_LOG}::test_each_manifest_has_the_sum_of_the_one_before_it_whoever_wrote_that[local]",
+    ),
+    Mutation(
+        "a next owner does not know the last manifest's sum",
+        "sidecar/log/segment_log.py",
+        "        self._sums = (last.previous, sha256_of(data))\n",
+        "",
+        f"{OF_LOG}::test_each_manifest_has_the_sum_of_the_one_before_it_whoever_wrote_that[local]",
+    ),
+    Mutation(
+        "a repeated commit has another sum",
+        "sidecar/log/segment_log.py",
+        "previous = self._sums[0 if repeated else 1]",
+        "previous = self._sums[1]",
+        f"{OF_LOG}::test_a_commit_that_is_repeated_has_the_same_previous_also_after_a_recovery[local]",
+    ),
+    Mutation(
+        "a part of a file is not hashed",
+        "sidecar/log/hashed.py",
+        "        self._hash.update(data)\n",
+        "        self._hash = hashlib.sha256(data)\n",
+        "tests/unit/log/test_hashed.py::test_the_sum_is_that_of_all_that_was_written",
+    ),
+    Mutation(
+        "a sum of rows has no border between columns",
+        "sidecar/log/row_sums.py",
+        "    parts = [part for pair in zip(lengths, texts, strict=True) for part in pair]\n",
+        "    parts = [part for pair in zip(lengths, texts, strict=True) for part in pair[1:]]\n",
+        "tests/unit/log/test_row_sums.py::test_other_rows_have_another_sum[a border]",
+    ),
+    Mutation(
+        "a dump that was under way before is certified",
+        FOLLOWER,
+        "if known is None or known > here:",
+        "if known is None:",
+        f"{OF_FOLLOWER}::test_a_dump_that_was_under_way_before_has_no_certificate",
+    ),
+    Mutation(
+        "retention does not wait for parts",
+        FOLLOWER,
+        "min([dump.saved for dump in self._dumps.values()], default=Seq(self._next - 1))",
+        "Seq(self._next - 1)",
+        f"{OF_FOLLOWER}::test_retention_waits_for_what_is_not_in_a_part",
+    ),
+    Mutation(
+        "retention does not ask the certificates",
+        "sidecar/run/term.py",
+        "passed = delivered if delivered is None or collected is None else min(delivered, collected)",
+        "passed = delivered",
+        "tests/unit/run/test_term.py::test_what_no_certificate_has_collected_is_not_retained_away_nor_what_its_windows_reach_back_to",
+    ),
+    Mutation(
+        "segments before the first window that closed are not collected",
+        FOLLOWER,
+        "                self._reach_back(dump, min((window.first_seq for window in mine), default=dump.first))\n",
+        "",
+        f"{OF_FOLLOWER}::test_a_window_that_began_before_the_first_one_has_its_segments_too",
+    ),
+    Mutation(
+        "a certificate does not wait for the sinks",
+        FOLLOWER,
+        "if self._now_s() - since_s >= ACCEPT_WAIT_S or self._is_accepted(self._dumps[dump_id]):",
+        "if since_s is not None:",
+        f"{OF_FOLLOWER}::test_the_certificate_comes_when_the_sinks_have_the_last_window",
+    ),
+    Mutation(
+        "a dump of which chunks are missing is certified",
+        FOLLOWER,
+        "if entry.chunks > dump.chunks:",
+        "if entry.chunks < 0:",
+        f"{OF_FOLLOWER}::test_a_dump_of_which_chunks_are_missing_has_no_certificate",
+    ),
+    Mutation(
+        "a failed dump is given up at once",
+        FOLLOWER,
+        "(state in (None, DumpState.FAILED) and not self._is_resumable(dump_id))",
+        "state in (None, DumpState.FAILED)",
+        f"{OF_FOLLOWER}::test_a_failed_dump_is_collected_until_the_log_knows_it_no_more",
+    ),
+    Mutation(
+        "a restored log is taken for the one that was collected",
+        COLLECTED,
+        "if self.sum and manifest.previous and manifest.previous != self.sum:",
+        "if self.sum and not manifest:",
+        f"{OF_FOLLOWER}::test_a_log_that_was_restored_under_a_dump_gives_it_no_certificate",
+    ),
+    Mutation(
+        "another dump's dropped rows are counted",
+        COLLECTED,
+        "None if table in others else number",
+        "number",
+        f"{OF_FOLLOWER}::test_rows_that_may_be_another_dumps_are_not_counted",
+    ),
+    Mutation(
+        "dropped rows of a batch that nobody reported are none",
+        SUMS,
+        "return total if covered == len(segments) else None",
+        "return total",
+        f"{OF_FOLLOWER}::test_dropped_rows_that_are_not_known_are_null",
+    ),
+    Mutation(
+        "a batch that was delivered twice is counted twice",
+        SUMS,
+        "if batch.first <= ends or batch.dropped is None:",
+        "if batch.dropped is None:",
+        f"{OF_CERTIFICATE}::test_dropped_rows_are_known_or_null",
+    ),
+    Mutation(
+        "sinks that do not agree say something",
+        SUMS,
+        "return found.pop() if len(found) == 1 else None",
+        "return found.pop() if found else None",
+        f"{OF_FOLLOWER}::test_sinks_that_do_not_agree_say_nothing",
+    ),
+    Mutation(
+        "a defect of certificates blocks retention",
+        FOLLOWER,
+        "        self._collected = None\n",
+        "",
+        f"{OF_FOLLOWER}::test_a_defect_ends_certificates_and_nothing_else",
+    ),
+    Mutation(
+        "lines of a segment that is in two parts count twice",
+        "sidecar/log/certificate_parts.py",
+        "if not isinstance(line, OfSegment) or passed is None or line.seq > passed)",
+        "if line)",
+        f"{OF_CERTIFICATE}::test_of_a_segment_that_is_in_two_parts_the_lines_count_once",
+    ),
+    Mutation(
+        "a gap between parts is not noticed",
+        "sidecar/log/certificate_parts.py",
+        "if passed is not None and first > passed + 1:",
+        "if passed is not None and first < 0:",
+        f"{OF_CERTIFICATE}::test_a_gap_between_parts_is_broken",
+    ),
+    Mutation(
+        "certificates of the newest dumps are removed",
+        "sidecar/log/certificate.py",
+        "[one for one in there if one not in known]",
+        "[one for one in there if one in known]",
+        f"{OF_CERTIFICATE}::test_the_newest_are_kept",
+    ),
+    Mutation(
+        "an output is certified before it has the last segment",
+        OUTPUT,
+        "return accepted >= head.last_seq",
+        "return True",
+        f"{OF_OUTPUT}::test_it_waits_for_the_last_segment_and_is_of_dumps_that_the_sink_receives",
+    ),
+    Mutation(
+        "a certificate that cannot be read ends the delivery",
+        OUTPUT,
+        "except LogBroken:",
+        "except ZeroDivisionError:",
+        f"{OF_OUTPUT}::test_one_that_cannot_be_read_is_left_for_the_checker",
+    ),
+    Mutation(
+        "the checker does not hash chunks",
+        CHECKER,
+        'elif not self.report.expect(name, "sha256", chunk["sha256"], sha256_of(path)):',
+        "elif False:",
+        f"{OF_CHECKER}::test_each_flipped_bit_is_rejected_by_name[jsonl]",
+    ),
+    Mutation(
+        "the checker does not sum rows",
+        CHECKER,
+        'if chunk["rows_sum"]:',
+        "if False:",
+        f"{WRITTEN_AGAIN}[jsonl-another sum of rows]",
+    ),
+    Mutation(
+        "the checker takes ranges that overlap",
+        CHECKER,
+        "if after > last or (path and after < end):",
+        "if after > last:",
+        f"{WRITTEN_AGAIN}[jsonl-ranges that overlap]",
+    ),
+    Mutation(
+        "the checker takes a file of the output as it is",
+        CHECKER,
+        'elif not report.expect(file["path"], "sha256", expected or "a file", found):',
+        "elif False:",
+        f"{OF_CHECKER}::test_each_flipped_bit_is_rejected_by_name[jsonl]",
+    ),
+    Mutation(
+        "the checker does not count rows",
+        CHECKER,
+        'report.expect(file["path"], "rows", file["from_log"] + file["from_dump"], count_rows(output / file["path"]))',
+        "pass",
+        f"{OF_CHECKER}::test_a_row_too_many_is_rejected_where_its_file_has_no_hash[jsonl]",
+    ),
+]

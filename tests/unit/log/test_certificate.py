@@ -1,0 +1,147 @@
+"""A certificate's file and the parts that it is made of, and what their lines come to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from sidecar.core.model import Seq
+from sidecar.errors import LogBroken
+from sidecar.log import certificate as certificates
+from sidecar.log import storage
+from sidecar.log.certificate import (
+    CertificateHead,
+    ChunkLine,
+    SchemaLine,
+    SegmentLine,
+    certified,
+    read_head,
+    remove_old,
+    write_certificate,
+)
+from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, collected, read_parts, remove_parts, write_part
+from sidecar.log.certificate_sums import DumpSums
+from sidecar.log.storage import Folder, open_folder
+
+DUMP = "a" * 16
+HEAD = {"dump_id": DUMP, "first_seq": 3, "last_seq": 5, "scope": {"tables": [], "sinks": ["copy"]}, "note": "\u00fc\n"}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Folder:
+    return open_folder(str(tmp_path))
+
+
+def segment(seq: int, sha256: str = "s") -> SegmentLine:
+    return SegmentLine(seq, f"{sha256}{seq}", f"s{seq - 1}")
+
+
+def chunk(seq: int, table: str = "orders", rows: int = 10) -> ChunkLine:
+    return ChunkLine(seq, "shop", table, f"c{seq}", rows, 0, 5, "x", "", None, ("1",), 0, None, "1", "2", seq)
+
+
+def test_its_last_field_is_the_sum_of_all_before_it_and_its_lines_are_json(log: Folder) -> None:
+    schema = SchemaLine("shop", "orders", 3, (), ("id",))
+    write_certificate(log, HEAD, tables=[schema], chunks=[chunk(3), chunk(5)], segments=map(segment, (3, 4, 5)))
+    data = storage.read_file(log, f"certificates/{DUMP}.json")
+    before, _, last = data.rpartition(b',\n"sha256": "')
+    assert last == hashlib.sha256(before).hexdigest().encode() + b'"}\n'
+    found = json.loads(data)
+    assert {name: found[name] for name in HEAD} == HEAD
+    assert [line["seq"] for line in found["segments"]] == [3, 4, 5]
+    assert [(line["is"], line["path"]) for line in found["chunks"]] == [("chunk", "c3"), ("chunk", "c5")]
+    assert data.count(b"\n") == 3 + 1 + 2 + 3 + 2, "a line for each element"
+    assert read_head(log, DUMP) == CertificateHead(DUMP, Seq(3), Seq(5), ("copy",), found["sha256"])
+    assert certified(log) == [DUMP]
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"dump_id": "a",\n', b"\xff\n\xff"])
+def test_a_file_that_is_no_certificate_is_named(log: Folder, data: bytes) -> None:
+    storage.write_atomically(log, "certificates/x.json", data)
+    with pytest.raises(LogBroken, match=r"certificates/x\.json is no certificate"):
+        read_head(log, "x")
+
+
+def test_the_newest_are_kept(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "KEPT_MAX", 3)
+    for dump_id in "abcde":
+        write_certificate(log, HEAD | {"dump_id": dump_id}, tables=(), chunks=(), segments=())
+    remove_old(log, "ade")
+    assert certified(log) == ["a", "d", "e"]
+    remove_old(log, "")
+    assert certified(log) == ["a", "d", "e"], "an empty history removes none of them"
+
+
+# ---- parts ----------------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_segment_that_is_in_two_parts_the_lines_count_once(log: Folder) -> None:
+    write_part(log, DUMP, Seq(3), Seq(4), [segment(3), chunk(3), segment(4)])
+    write_part(log, DUMP, Seq(3), Seq(5), [segment(3), chunk(3), segment(4), segment(5), chunk(5)])
+    write_part(log, DUMP, Seq(5), Seq(7), [segment(5), chunk(5), segment(6), segment(7)])
+    write_part(log, "b", Seq(5), Seq(5), [segment(5)])
+    lines = list(read_parts(log, DUMP))
+    assert [line.seq for line in lines if isinstance(line, SegmentLine)] == [3, 4, 5, 6, 7]
+    assert [line.seq for line in lines if isinstance(line, ChunkLine)] == [3, 5]
+    assert collected(log) == [DUMP, "b"]
+    remove_parts(log, DUMP)
+    assert collected(log) == ["b"]
+
+
+def test_a_gap_between_parts_is_broken(log: Folder) -> None:
+    write_part(log, DUMP, Seq(3), Seq(4), [segment(3), segment(4)])
+    write_part(log, DUMP, Seq(6), Seq(6), [segment(6)])
+    with pytest.raises(LogBroken, match="segment 5 is in no part"):
+        list(read_parts(log, DUMP))
+
+
+def test_a_part_that_cannot_be_read_is_broken(log: Folder) -> None:
+    write_part(log, DUMP, Seq(3), Seq(3), [segment(3)])
+    [name] = [name for name in storage.list_names(log, deep=True) if ".parts/" in name]
+    storage.write_atomically(log, name, b'{"is": "what"}\n')
+    with pytest.raises(LogBroken, match="no part of a certificate"):
+        list(read_parts(log, DUMP))
+
+
+# ---- sums -----------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_and_chunks_are_summed_by_table_and_the_last_segment_is_that_of_the_last_chunk() -> None:
+    lines: list[Line] = [segment(3), chunk(3), chunk(3, "items", 2), segment(4), chunk(4), segment(5)]
+    sums = DumpSums(lines)
+    assert (sums.first, sums.last, sums.chunks) == (3, 4, 3)
+    assert [(one["table"], one["chunks"], one["rows"], one["dropped"]) for one in sums.rows()] == [
+        ("items", 1, 2, None),
+        ("orders", 2, 20, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("batches", "dropped"),
+    [
+        ([BatchLine("a", 3, 4, (DroppedLine("shop", "orders", 2),)), BatchLine("a", 5, 5, (DroppedLine("shop", "orders", 1),))], 3),
+        ([BatchLine("a", 0, 9, (DroppedLine("shop", "other", 2),))], 0),
+        ([BatchLine("a", 3, 5, ()), BatchLine("a", 3, 5, (DroppedLine("shop", "orders", 8),))], 0),
+        ([BatchLine("a", 3, 4, ())], None),
+        ([BatchLine("a", 3, 3, ()), BatchLine("a", 2, 4, ())], None),
+        ([BatchLine("a", 3, 5, None)], None),
+        ([BatchLine("a", 3, 5, (DroppedLine("shop", "orders", None),))], None),
+        ([BatchLine("a", 3, 4, ()), BatchLine("b", 3, 5, (DroppedLine("shop", "orders", 2),))], 2),
+    ],
+    ids=[
+        "two",
+        "of another table",
+        "noted by two owners",
+        "a gap",
+        "a segment twice and a gap",
+        "not known",
+        "of two dumps",
+        "the sink that is whole",
+    ],
+)
+def test_dropped_rows_are_known_or_null(batches: list[Line], dropped: int | None) -> None:
+    [orders] = DumpSums([segment(3), chunk(3), segment(4), segment(5), chunk(5), *batches]).rows()
+    assert orders["dropped"] == dropped

@@ -1,0 +1,45 @@
+"""What a certificate says of the sidecar, and that it is followed for as long as a term."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import sidecar
+from sidecar.adapters.memory.progress import MemoryProgress
+from sidecar.run import certificates
+from sidecar.run.certificates import begin_certificates
+from sidecar.run.certifying import CertificateFacts, TermCertificates
+from tests.unit.run.test_app import settings
+from tests.unit.test_pipeline import FakeDeliveries
+
+
+def term(folder: Path, deliveries: object) -> Any:
+    outside = SimpleNamespace(deliveries=deliveries, progress=MemoryProgress(), log=SimpleNamespace(id="0" * 32))
+    config = settings(log={"uri": str(folder)}, changefeed={"id": "orders", "cluster": "blue"})
+    pipeline = SimpleNamespace(outside=outside)
+    return SimpleNamespace(pipeline=pipeline, config=config, changefeed=SimpleNamespace(log_id="blue/ns/orders/1"), collected=None)
+
+
+def test_certificates_are_followed_with_what_the_sidecar_knows_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "pd_cluster_id", lambda _: "7")
+    made = term(tmp_path, FakeDeliveries())
+    with ExitStack() as ending:
+        begin_certificates(made, cast("Any", None), ending)
+        following = made.collected.__self__
+        assert isinstance(following, TermCertificates)
+        assert following._facts == CertificateFacts("blue/ns/orders/1", "0" * 32, "blue", "7", sidecar.__version__)
+        assert following._following is not None
+        assert following._following.alive
+    assert not following._following.alive
+
+
+def test_nothing_is_followed_where_nobody_reports_what_sinks_have(tmp_path: Path) -> None:
+    made = term(tmp_path, None)
+    with ExitStack() as ending:
+        begin_certificates(made, cast("Any", None), ending)
+    assert made.collected is None

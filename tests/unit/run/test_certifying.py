@@ -1,0 +1,486 @@
+"""Certificates of a term: what is collected of a dump, what is kept over the death of the follower, and when a dump gets none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.adapters.memory.progress import MemoryHistory
+from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.messages import Asker, Brackets
+from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.errors import LogBroken, LogUnreachable
+from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.log import storage
+from sidecar.log.certificate import SegmentLine, certified
+from sidecar.log.certificate_parts import collected, read_parts
+from sidecar.log.layout import chunk_name, manifest_name
+from sidecar.log.manifest import Manifest
+from sidecar.log.segment_log import FolderLog
+from sidecar.log.storage import open_folder
+from sidecar.pace.sinks import BatchDone, DroppedRows, ReportTimes, SinkDelivery
+from sidecar.run import certifying
+from sidecar.run.certifying import ACCEPT_WAIT_S, ASK_S, SAVE_S, CertificateFacts, TermCertificates, dumps_of
+from sidecar.run.news_line import NewsLine
+
+T, U = TableName("shop", "orders"), TableName("shop", "items")
+SCHEMAS = {name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",)) for name in (T, U)}
+DUMP, OTHER = "a" * 16, "b" * 16
+FACTS = CertificateFacts("cf/1", "0" * 32, "default", "7", "0.0.0")
+
+
+class Reports:
+    """`ports.Deliveries` of sinks that are as they are told."""
+
+    def __init__(self) -> None:
+        self.found: list[SinkDelivery] = []
+
+    def accepted(self) -> Seq | None:
+        return None
+
+    def sinks(self) -> Sequence[SinkDelivery]:
+        return self.found
+
+    def report_times(self) -> ReportTimes | None:
+        return None
+
+    def say(self, accepted: int, *batches: BatchDone, sink: str = "copy") -> None:
+        self.found = [one for one in self.found if one.sink != sink] + [SinkDelivery(sink, Seq(accepted), batches)]
+
+
+def batch(first: int, last: int, dropped: dict[TableName, int] | None) -> BatchDone:
+    rows = None if dropped is None else tuple(DroppedRows(*table, number) for table, number in dropped.items())
+    return BatchDone(Seq(last), last - first + 1, 0, 0, 0.1, 0.1, 1, rows)
+
+
+class World:
+    """A log, a history and reports, which outlive the followers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = open_folder(str(folder))
+        self.owner = FolderLog(self.log)
+        self.owner.recover(epoch=1)
+        self.history, self.reports, self.lines = MemoryHistory(), Reports(), list[NewsLine]()
+        self.now_s, self.next, self.chunks = 0.0, 0, 0
+        self.counts: dict[str, dict[TableName, int]] = {}
+        self.made = self.follower()
+
+    def follower(self) -> TermCertificates:
+        self.made = TermCertificates(self.log, self.history, self.reports, FACTS, now_s=lambda: self.now_s, log_line=self.lines.append)
+        return self.made
+
+    def window(self, *tables: TableName, first: int | None = None, dump: str = DUMP, sinks: tuple[str, ...] = ()) -> ClosedWindow:
+        files = []
+        for table in tables or (T,):
+            self.chunks += 1
+            path = chunk_name(dump, epoch=1, number=self.chunks)
+            storage.write_atomically(self.log, path, b"rows")
+            files.append(ChunkFile(table, path, 10, 100, None, (str(self.chunks),), sha256="of it", rows_sum=""))
+        at = self.next if first is None else first
+        return ClosedWindow(dump, CommitTs(at * 10 + 1), CommitTs(self.next * 10 + 5), Seq(at), tuple(files), sinks)
+
+    def segment(self, *windows: ClosedWindow, known: str | None = DUMP) -> Manifest:
+        """`known`: the dump whose progress the segment has."""
+        for window in windows:
+            counts = self.counts.setdefault(window.dump_id, {})
+            for chunk in window.chunks:
+                counts[chunk.table] = counts.get(chunk.table, 0) + 1
+        tables = tuple(TableProgress(table, chunks=number) for table, number in self.counts.get(known or "", {T: 0}).items())
+        progress = Progress(known or "", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(self.next), tables)
+        made = Manifest(
+            Seq(self.next),
+            1,
+            CommitTs(self.next * 10),
+            CommitTs(self.next * 10 + 10),
+            None,
+            0,
+            0,
+            {},
+            self.owner.write_schemas(SCHEMAS),
+            "canal-json",
+            windows=windows,
+            progress=None if known is None else progress.to_json(),
+            id=f"{self.next:016x}",
+        )
+        self.owner.commit(made)
+        self.next += 1
+        return made
+
+    def records(self, state: DumpState, dump: str = DUMP, chunks: int = 0) -> None:
+        asker = Asker("certificate alice", "10.0.0.7:1", "why not")
+        entry = HistoryEntry(dump, OperationKind.DUMP, OperationScope(), asker, 5, state, ended_ms=9, chunks=chunks)
+        self.history.record(entry)
+
+    def step(self, seconds: float = ASK_S) -> None:
+        self.now_s += seconds
+        self.made.step()
+
+    def finish(self, dump: str = DUMP) -> dict[str, Any]:
+        self.step()
+        self.records(DumpState.FINISHED, dump)
+        self.step()
+        self.step(ACCEPT_WAIT_S)
+        return self.certificate(dump)
+
+    def certificate(self, dump: str = DUMP) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(storage.read_file(self.log, f"certificates/{dump}.json"))
+        return found
+
+    def sum_of(self, seq: int) -> str:
+        return hashlib.sha256(storage.read_file(self.log, manifest_name(Seq(seq)))).hexdigest()
+
+    def told(self, event: str) -> list[str]:
+        return [str(line.values.get("reason", "")) for line in self.lines if line.event == event]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    found = World(tmp_path / "log")
+    found.records(DumpState.RUNNING)
+    return found
+
+
+def test_a_finished_dump_has_a_certificate_of_its_chunks_and_segments(world: World) -> None:
+    world.segment()
+    world.segment(world.window(T, U))
+    world.segment()
+    world.segment(world.window(T, first=2))
+    world.segment()
+    world.step()
+    found = world.finish()
+    assert [line["seq"] for line in found["segments"]] == [1, 2, 3]
+    assert [line["sha256"] for line in found["segments"]] == [world.sum_of(seq) for seq in (1, 2, 3)]
+    assert [line["previous"] for line in found["segments"]] == [world.sum_of(seq) for seq in (0, 1, 2)]
+    assert [(line["seq"], line["table"], line["path"], line["sha256"]) for line in found["chunks"]] == [
+        (1, "orders", chunk_name(DUMP, epoch=1, number=1), "of it"),
+        (1, "items", chunk_name(DUMP, epoch=1, number=2), "of it"),
+        (3, "orders", chunk_name(DUMP, epoch=1, number=3), "of it"),
+    ]
+    assert [(line["table"], line["columns"], line["key"]) for line in found["tables"]] == [
+        ("orders", [["id", "int", False, -1, 0, []]], ["id"]),
+        ("items", [["id", "int", False, -1, 0, []]], ["id"]),
+    ]
+    assert (found["first_seq"], found["last_seq"], found["chunk_count"], found["rows_sum_count"]) == (1, 3, 3, 0)
+    assert (found["cluster_id"], found["asked_by"]["name"], found["started_ms"]) == ("7", "certificate alice", 5)
+    assert {one["table"]: (one["chunks"], one["rows"]) for one in found["rows"]} == {"orders": (2, 20), "items": (1, 10)}
+    assert [(one["table"], one["whole"]) for one in found["scope"]["tables"]] == [("orders", True), ("items", True)]
+    assert world.told("certificate written") == [""]
+    assert not collected(world.log)
+
+
+def test_the_certificate_comes_when_the_sinks_have_the_last_window(world: World) -> None:
+    world.segment(world.window())
+    world.segment(world.window())
+    world.reports.say(0)
+    world.reports.say(1, sink="other")
+    world.step()
+    world.records(DumpState.FINISHED)
+    world.step()
+    world.step()
+    assert not certified(world.log)
+    world.reports.say(1)
+    world.step(0)
+    assert world.certificate()["accepted"] == [
+        {"sink": "other", "seq": 1, "upto_ts": "20"},
+        {"sink": "copy", "seq": 1, "upto_ts": "20"},
+    ]
+
+
+def test_a_sink_that_does_not_receive_the_dump_is_not_waited_for(world: World) -> None:
+    world.segment(world.window(sinks=("copy",)))
+    world.reports.say(0)
+    world.reports.say(-1, sink="other")
+    world.records(DumpState.FINISHED)
+    world.step()
+    world.step()
+    assert [one["sink"] for one in world.certificate()["accepted"]] == ["copy"]
+    assert world.certificate()["scope"]["sinks"] == ["copy"]
+
+
+def test_a_window_that_began_before_the_first_one_has_its_segments_too(world: World) -> None:
+    for _ in range(4):
+        world.segment()
+    world.segment(world.window(first=3))
+    world.step(SAVE_S)
+    world.segment(world.window(first=1))
+    assert [line["seq"] for line in world.finish()["segments"]] == [1, 2, 3, 4, 5]
+
+
+def test_retention_waits_for_what_is_not_in_a_part(world: World) -> None:
+    assert world.made.collected() == -1
+    world.segment()
+    world.segment()
+    world.step()
+    assert world.made.collected() == 1, "no dump is collected"
+    world.segment(world.window(first=1))
+    world.step(1.0)
+    world.segment()
+    world.step(1.0)
+    assert world.made.collected() == 1
+    world.step(SAVE_S)
+    assert world.made.collected() == 3
+    assert [line.seq for line in read_parts(world.log, DUMP) if isinstance(line, SegmentLine)] == [1, 2, 3]
+
+
+def test_the_next_follower_continues_where_the_parts_end_and_retention_may_have_removed_what_they_have(world: World) -> None:
+    for _ in range(3):
+        world.segment(world.window())
+    world.step(SAVE_S)
+    sums = [world.sum_of(seq) for seq in range(3)]
+    world.segment(world.window())
+    world.step(1.0)  # which is lost with this follower
+    world.owner.retain(delivered=Seq(world.made.collected() or 0), open_from=None)
+    assert not storage.exists(world.log, manifest_name(Seq(1)))
+    world.follower()
+    assert world.made.collected() == -1
+    world.segment(world.window(U))
+    found = world.finish()
+    assert [line["sha256"] for line in found["segments"]] == [*sums, world.sum_of(3), world.sum_of(4)]
+    assert found["chunk_count"] == 5
+    assert [line["table"] for line in found["tables"]] == ["orders", "items"]
+
+
+def test_a_follower_that_dies_after_the_certificate_was_written_leaves_it_as_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.segment(world.window())
+    world.step(SAVE_S)
+    world.records(DumpState.FINISHED)
+    world.step()
+
+    def away(*_: object) -> None:
+        raise LogUnreachable("away", hint="wait")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(certifying, "remove_parts", away)
+        for _ in range(2):
+            with pytest.raises(LogUnreachable):
+                world.step(ACCEPT_WAIT_S)
+    written = storage.read_file(world.log, f"certificates/{DUMP}.json")
+    world.reports.say(0)
+    assert collected(world.log) == [DUMP]
+    world.follower()
+    world.step()
+    assert storage.read_file(world.log, f"certificates/{DUMP}.json") == written
+    assert not collected(world.log)
+    assert world.told("certificate written") == [""]
+
+
+def test_a_dump_that_was_under_way_before_has_no_certificate(world: World) -> None:
+    world.counts[DUMP] = {T: 1}
+    world.segment(world.window())
+    world.segment(world.window())
+    world.records(DumpState.FINISHED)
+    world.step(SAVE_S)
+    world.step(ACCEPT_WAIT_S)
+    assert not certified(world.log)
+    assert world.told("no certificate") == ["its first windows closed before segment 0, where this version began to follow it"]
+    assert world.made.collected() == 1
+
+
+def test_a_dump_of_which_chunks_are_missing_has_no_certificate(world: World) -> None:
+    world.segment(world.window())
+    world.step()
+    world.records(DumpState.FINISHED, chunks=2)
+    world.step()
+    world.step(ACCEPT_WAIT_S)
+    assert not certified(world.log)
+    assert world.told("no certificate") == ["1 of its 2 chunks were collected"]
+
+
+def test_a_stopped_dump_has_none_and_its_parts_are_removed(world: World) -> None:
+    world.segment(world.window())
+    world.step(SAVE_S)
+    assert collected(world.log) == [DUMP]
+    world.records(DumpState.STOPPED)
+    world.step()
+    assert not collected(world.log)
+    assert not certified(world.log)
+    assert world.told("no certificate") == [], "nobody expects one"
+
+
+def test_a_failed_dump_is_collected_until_the_log_knows_it_no_more(world: World) -> None:
+    world.segment(world.window())
+    world.step(SAVE_S)
+    world.records(DumpState.FAILED)
+    world.segment()
+    world.step(SAVE_S)
+    assert collected(world.log) == [DUMP]
+    world.segment(known=OTHER)
+    world.step()
+    assert not collected(world.log)
+
+
+def test_a_failed_dump_that_was_resumed_has_a_whole_certificate(world: World) -> None:
+    world.segment(world.window())
+    world.records(DumpState.FAILED)
+    world.step(SAVE_S)
+    world.segment()
+    world.segment(world.window())
+    assert [line["seq"] for line in world.finish()["segments"]] == [0, 1, 2]
+
+
+def test_two_dumps_at_once_have_a_certificate_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [replace(one, dump_id=dump) for dump in (DUMP, OTHER) for one in dumps_of(world.segment(known=DUMP))]
+    monkeypatch.setattr(certifying, "dumps_of", lambda _: both)
+    world.records(DumpState.RUNNING, OTHER)
+    world.segment(world.window(T), world.window(U, dump=OTHER))
+    world.segment(world.window(U))
+    world.segment(world.window(T, dump=OTHER))
+    assert [(line["table"], line["seq"]) for line in world.finish()["chunks"]] == [("orders", 2), ("items", 3)]
+    found = world.finish(OTHER)
+    assert [(line["table"], line["seq"]) for line in found["chunks"]] == [("items", 2), ("orders", 4)]
+    assert [line["seq"] for line in found["segments"]] == [2, 3, 4]
+
+
+# ---- dropped rows ---------------------------------------------------------------------------------------------------------
+
+
+def dropped(world: World) -> dict[str, int | None]:
+    return {one["table"]: one["dropped"] for one in world.finish()["rows"]}
+
+
+def test_dropped_rows_are_those_of_the_batches_that_have_the_dump(world: World) -> None:
+    world.segment()
+    world.segment(world.window(T, U))
+    world.step(SAVE_S)
+    world.reports.say(1, batch(0, 0, {T: 100}), batch(1, 1, {T: 3}))
+    world.step(SAVE_S)
+    world.follower()
+    world.segment(world.window(T))
+    world.segment()
+    world.reports.say(3, batch(1, 1, {T: 3}), batch(2, 3, {T: 4, TableName("shop", "none"): 50}))
+    world.step()
+    assert dropped(world) == {"orders": 7, "items": 0}
+
+
+@pytest.mark.parametrize(
+    "reported",
+    [
+        [batch(0, 0, {T: 1})],
+        [batch(0, 1, None), batch(2, 2, {T: 1})],
+        [batch(0, 1, {T: 1}), batch(1, 2, {T: 1})],
+        [batch(1, 2, {T: 1})],
+    ],
+    ids=["a batch that nobody reported", "an earlier worker", "a sink that went back", "a batch from behind the first window"],
+)
+def test_dropped_rows_that_are_not_known_are_null(world: World, reported: list[BatchDone]) -> None:
+    for _ in range(3):
+        world.segment(world.window(T))
+    world.step()
+    world.reports.say(2, *reported)
+    world.step()
+    assert dropped(world) == {"orders": None}
+
+
+def test_rows_that_may_be_another_dumps_are_not_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [replace(one, dump_id=dump) for dump in (DUMP, OTHER) for one in dumps_of(world.segment(known=DUMP))]
+    monkeypatch.setattr(certifying, "dumps_of", lambda _: both)
+    world.segment(world.window(T, U), world.window(T, dump=OTHER))
+    world.step()
+    world.reports.say(2, batch(0, 2, {T: 3, U: 4}))
+    world.step()
+    assert dropped(world) == {"orders": None, "items": 4}
+
+
+def test_sinks_that_do_not_agree_say_nothing(world: World) -> None:
+    world.segment(world.window(T, U))
+    world.step()
+    world.reports.say(0, batch(0, 0, {T: 1, U: 2}))
+    world.reports.say(0, batch(0, 0, {T: 1, U: 3}), sink="other")
+    world.step()
+    assert dropped(world) == {"orders": 1, "items": None}
+
+
+# ---- what goes wrong ------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_was_restored_under_a_dump_gives_it_no_certificate(world: World) -> None:
+    world.segment(world.window())
+    world.segment()
+    world.step(SAVE_S)
+    storage.remove(world.log, [manifest_name(Seq(1))])
+    world.owner = FolderLog(world.log)
+    world.owner.recover(epoch=2)
+    world.next = 1
+    world.segment(known=None)
+    world.segment()
+    world.follower()
+    world.step()
+    assert world.told("no certificate") == ["segment 2 does not follow the segment 1 that was collected"]
+    assert not collected(world.log)
+
+
+def test_segments_that_were_removed_before_they_were_collected_give_it_no_certificate(world: World) -> None:
+    for _ in range(2):
+        world.segment(world.window())
+    world.step(SAVE_S)
+    for _ in range(4):
+        world.segment()
+    world.owner.retain(delivered=Seq(5), open_from=None)
+    world.follower()
+    world.step()
+    assert world.told("no certificate") == ["its parts come to segment 1, and the log has segments 5 to 5"]
+    assert world.made.collected() == 5
+
+
+def test_a_storage_that_is_away_is_asked_again_and_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.segment(world.window())
+    world.segment(world.window())
+    calls = 0
+    kept = storage.read_files
+
+    def sometimes(*arguments: Any) -> dict[str, bytes]:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
+            raise storage.Unreachable(5, "away", "log")
+        return kept(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "read_files", sometimes)
+        for _ in range(12):
+            try:
+                world.step(SAVE_S)
+            except LogUnreachable:
+                continue
+    assert [line["seq"] for line in world.finish()["segments"]] == [0, 1]
+
+
+def test_a_broken_log_ends_certificates_with_a_line_and_lets_retention_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.segment(world.window())
+    world.step(SAVE_S)
+    world.segment()
+    name = manifest_name(Seq(1))
+    storage.write_atomically(world.log, name, storage.read_file(world.log, name)[:-9])
+    monkeypatch.setattr(certifying, "FOLLOW_S", 0.001)
+    with pytest.raises(LogBroken):
+        world.made.step()
+    world.made.begin()
+    assert world.made._following is not None
+    world.made._following._thread.join(60)
+    world.made.close()
+    assert world.made.collected() is None
+    assert "is not readable" in world.told("certificates ended")[0]
+    assert not collected(world.log)
+
+
+def test_a_defect_ends_certificates_and_nothing_else(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.segment(world.window())
+
+    def breaks(_: object) -> bool:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(certifying, "FOLLOW_S", 0.001)
+    monkeypatch.setattr(TermCertificates, "_read_on", breaks)
+    world.made.begin()
+    assert world.made._following is not None
+    world.made._following._thread.join(60)
+    world.made._following.check()
+    assert world.made.collected() is None
+    assert world.told("certificates ended") == ["a defect: ZeroDivisionError('a defect')"]
