@@ -66,10 +66,24 @@ class AskedTable(msgspec.Struct, frozen=True):
         return TableName(self.schema, self.table)
 
 
+class Slice(msgspec.Struct, frozen=True):
+    """Rows of a table in the order of its handle key, whose keys (canonical text) are in `(after, upper]`; empty: without this bound. The
+    first `rows` of them, about. A sink that does not find keys, or a table that has no more rows, is compared whole."""
+
+    after: tuple[str, ...]
+    upper: tuple[str, ...]
+    rows: int
+
+    @property
+    def range(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.after, self.upper
+
+
 class VerifyRequest(msgspec.Struct, frozen=True):
     """`sinks`: their names. `sample`: of each table the part whose rows are compared, 1 for all. `left_out`: why other sinks are not read,
     by name. `asked_ms`: since 1970; verifications are carried out in this order. `repair`: whether what differs is to be corrected.
-    `after_dump`: begin when the dump of this id has finished; empty: at once."""
+    `after_dump`: begin when the dump of this id has finished; empty: at once. `slice`: of a continuous verification, which has one table
+    and one sink."""
 
     id: str
     sinks: tuple[str, ...]
@@ -79,6 +93,7 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     asked_ms: int = 0
     repair: bool = False
     after_dump: str = ""
+    slice: Slice | None = None
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -138,8 +153,8 @@ class TableReport(msgspec.Struct):
     """One table in one sink. `rows`: of the source that were compared; `rows_total`: those that there are, by the source's
     statistics. `moving`: keys that changed each time that they were looked at.
     `columns`: how many rows differ in each column. `unlooked`: of the differences, how many were seen once only, because there are too many
-    to look at each again. `partial`: only rows of a predicate or a sample were compared, so extra rows were not looked for. `why`: of a
-    table that was skipped or failed."""
+    to look at each again. `partial`: only rows of a predicate, a sample or a slice were compared, so extra rows were not looked for.
+    `why`: of a table that was skipped or failed. `upper`: the last key of the slice that was compared; empty: it ends with the table."""
 
     sink: str
     schema: str
@@ -162,6 +177,7 @@ class TableReport(msgspec.Struct):
     partial: bool = False
     parts: int = 0
     parts_done: int = 0
+    upper: tuple[str, ...] = ()
 
     @property
     def name(self) -> TableName:

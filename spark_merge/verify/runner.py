@@ -193,7 +193,7 @@ class _Verification:
             with closing(make()) as opened:
                 if not isinstance(opened, Readable):
                     return TableReport(sink, *table.name, CheckState.SKIPPED, why="its rows cannot be read back")
-                check = TableCheck(context, sink, opened, table, work, self._request.sample)
+                check = TableCheck(context, sink, opened, table, work, self._request.sample, self._request.slice)
                 found = check.run()
                 self._write_differences(number, check)
                 return found

@@ -3,6 +3,8 @@
     the sink's position ─► digests of its rows ─► digests of the source's ranges, each as of where the log ends then ─► buckets
         ─► keys that the log changed meanwhile are moving ─► a second look at these and at each difference, at later positions
 
+- Of a small sample or a slice, and in a sink that finds keys, the sink's rows are those with the keys of the source's ranges (by_keys).
+
 - The two sides are read at different moments, and the log has every change between: `moving.Moving` follows it from the sink's position,
   which is read first, to beyond the last moment at which the source was read.
 - Without snapshots (a server that is no TiDB) a range is read in the present: it is as of some moment up to `AHEAD_MS` from then.
@@ -12,8 +14,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from random import Random
 from typing import Protocol, TypeVar
 
@@ -23,15 +26,17 @@ import pyarrow.compute as pc
 from sidecar.core.model import CommitTs, Seq, TableSchema, ts_at
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
-from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, TableReport
+from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, Slice, TableReport
 from spark_merge.contract import Accepted, Sink
 from spark_merge.read import LoggedSchemas, new_manifests
-from spark_merge.readable import Readable, ReadPart, RowForm, newest_of
+from spark_merge.readable import Readable, ReadPart, newest_of
+from spark_merge.sinks.mysql.reading import KeyRange
+from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.digest import write_digests
 from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of, source_rows
 from spark_merge.verify.moving import LogKeys, Moving
-from spark_merge.verify.source import ComparedSource, TimedPart, key_table
+from spark_merge.verify.source import ComparedSource, key_table
 
 R = TypeVar("R")
 
@@ -46,6 +51,9 @@ SINK_PART_ROWS = 1_000_000
 PARTS_MAX = 10_000
 SAMPLE_PARTS = 10
 """Ranges of a sample, or more: where rows differ they often do so in a range, and one range would miss it."""
+
+BY_KEYS_MAX = 0.2
+"""Of a table, looked up by key: more rows are compared sooner if all of the sink is read."""
 
 BUCKET_ROWS = 250_000
 """Of both sides, about, in a bucket: some 30 MB in a task."""
@@ -120,7 +128,8 @@ class ReadableSink(Sink, Readable, Protocol):
 @dataclass
 class TableCheck:
     """`name`: the sink's. `path`: of the files below the folder, for this table and sink alone. `sample`: the part of the source's ranges
-    that is read."""
+    that is read. `slice`: the rows that are compared, if the sink finds keys; else, and if the table has no more rows, it is compared
+    whole."""
 
     context: CheckContext
     name: str
@@ -128,6 +137,7 @@ class TableCheck:
     table: AskedTable
     path: str
     sample: float = 1.0
+    slice: Slice | None = None
     report: TableReport = field(init=False)
     differences: list[RowDifference] = field(default_factory=list)
     """Those that were looked at twice."""
@@ -172,25 +182,26 @@ class TableCheck:
         context.needs(accepted.seq)
         schema = self._schema_after(accepted)
         rows = context.source.rows(schema)
-        reading = self.sink.reading(schema, parts=max(1, context.runner.cores, rows // SINK_PART_ROWS))
+        by_keys = self._is_by_keys(rows)
+        none = key_table(schema, []) if by_keys else None
+        reading = self.sink.reading(schema, parts=max(1, context.runner.cores, rows // SINK_PART_ROWS), keys=none)
         moving = Moving(context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
-        parts = self._sampled(schema, rows, reading.form)
-        buckets = max(1, min(2 * rows // BUCKET_ROWS, 4096))
-        self.report.parts = len(reading.parts) + len(parts)
+        parts = context.source.ranges(schema, self._ranges(schema, rows, by_keys=by_keys), form=reading.form, where=self.table.where)
         self._table_rows, self.report.rows_total = rows, int(rows * self.sample)
-        works = [DigestWork(context.folder, f"{self.path}/sink-{n}", schema, part, buckets) for n, part in enumerate(reading.parts)]
-        sink_files = [name for name, _ in self._in_waves(works)]
+        buckets = max(1, min(2 * min(rows, len(parts) * PART_ROWS) // BUCKET_ROWS, 4096))
+        self.report.parts = len(reading.parts) + len(parts) * (2 if by_keys else 1)
+        sink_files = self._digested(schema, "sink", reading.parts, buckets)
         high_ts = moving.follow()
         source_files: list[str] = []
         for start in range(0, len(parts), context.runner.cores):
             at_ts = moving.follow() if context.source.has_snapshots() else None
             wave = [part.at(at_ts) for part in parts[start : start + context.runner.cores]]
-            files = self._in_waves(
-                [DigestWork(context.folder, f"{self.path}/source-{start + n}", schema, part, buckets) for n, part in enumerate(wave)]
-            )
-            source_files += [name for name, _ in files]
-            self.report.rows += sum(rows for _, rows in files)
+            files = self._digested(schema, f"source-{start}", wave, buckets)
+            source_files += files
             high_ts = max(high_ts, context.present_ts() if at_ts is None else at_ts)
+            if by_keys:
+                sink_files += self._digested(schema, f"sink-{start}", lookups(self.sink, schema, context.folder, files), buckets)
+                self.report.parts_done = len(reading.parts) + 2 * (start + len(wave))
             self._follow(moving)
         self._await(moving, high_ts)
         self.report.low_tso, self.report.high_tso = str(accepted.upto_ts or 0), str(moving.upto_ts)
@@ -327,21 +338,37 @@ class TableCheck:
 
     # ---- work --------------------------------------------------------------------------------------------------------
 
-    def _sampled(self, schema: TableSchema, rows: int, form: RowForm | None) -> Sequence[TimedPart]:
-        """Ranges of the source: all of them, or as many of them at random as make the sample."""
+    def _is_by_keys(self, rows: int) -> bool:
+        if self.slice is not None:
+            whole = KeyRange(*self.slice.range) == KeyRange() and rows <= self.slice.rows
+            return self.sink.finds_keys and not whole
+        return self.sink.finds_keys and self.sample <= BY_KEYS_MAX
+
+    def _ranges(self, schema: TableSchema, rows: int, *, by_keys: bool) -> Sequence[KeyRange]:
+        """Of the source: all of them, or as many of them at random as make the sample, or the slice's."""
+        if self.slice is not None and by_keys:
+            count = max(1, self.slice.rows // PART_ROWS)
+            walked = self.context.source.walk(schema, KeyRange(*self.slice.range), range_rows=PART_ROWS, ranges_max=count)
+            self.report.partial, self.report.upper = True, walked[-1].upper
+            return walked
         count = max(rows // PART_ROWS, round(SAMPLE_PARTS / self.sample) if self.sample < 1 else 1)
-        found = self.context.source.ranges(schema, parts=min(count, PARTS_MAX), form=form, where=self.table.where)
+        found = self.context.source.cut(schema, parts=min(count, PARTS_MAX))
         wanted = len(found) if self.sample >= 1 else max(1, round(len(found) * self.sample))
         return Random(self.path).sample(found, wanted) if wanted < len(found) else found
 
-    def _in_waves(self, works: Sequence[DigestWork]) -> list[tuple[str, int]]:
-        """As many at once as there are cores; the files with their rows."""
-        files: list[tuple[str, int]] = []
-        for start in range(0, len(works), self.context.runner.cores):
-            wave = works[start : start + self.context.runner.cores]
-            files += [one for found in self._run(wave) for one in found]
+    def _digested(self, schema: TableSchema, name: str, parts: Iterable[ReadPart], buckets: int) -> list[str]:
+        """The files. As many parts at once as there are cores."""
+        context, files, done = self.context, list[str](), 0
+        left = iter(parts)
+        while wave := list(islice(left, context.runner.cores)):
+            path = f"{self.path}/{name}"
+            works = [DigestWork(context.folder, f"{path}-{done + n}", schema, part, buckets) for n, part in enumerate(wave)]
+            found = [one for each in self._run(works) for one in each]
+            files += [file for file, _ in found]
+            self.report.rows += sum(rows for _, rows in found) if name.startswith("source") else 0
+            done += len(wave)
             self.report.parts_done += len(wave)
-            self.context.progress(self.report)
+            context.progress(self.report)
         return files
 
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:
