@@ -6,6 +6,7 @@
     verify/{id}/repair.json         written by the sidecar: the dumps that correct what was found
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
+    verify/cycle.json               of continuous verification: what was compared when (sidecar/run/cycle.py)
 
 JSON by msgspec; every TSO is a decimal string there. What reads and writes these files is `verification_files`.
 """
@@ -20,6 +21,7 @@ import msgspec
 from sidecar.core.model import TableName
 
 REQUEST_NAME = re.compile(r"verify/([0-9a-zA-Z]{1,64})/request\.json")
+CYCLE_NAME = "verify/cycle.json"
 TEXT_CHARACTERS_MAX = 200
 """Of a value in an example: the whole value is in the file of differences."""
 EXAMPLES_MAX = 100
@@ -154,7 +156,8 @@ class TableReport(msgspec.Struct):
     statistics. `moving`: keys that changed each time that they were looked at.
     `columns`: how many rows differ in each column. `unlooked`: of the differences, how many were seen once only, because there are too many
     to look at each again. `partial`: only rows of a predicate, a sample or a slice were compared, so extra rows were not looked for.
-    `why`: of a table that was skipped or failed. `upper`: the last key of the slice that was compared; empty: it ends with the table."""
+    `why`: of a table that was skipped or failed. `lower`, `upper`: the slice that was compared has the keys in `(lower, upper]`; empty:
+    without this bound."""
 
     sink: str
     schema: str
@@ -177,6 +180,7 @@ class TableReport(msgspec.Struct):
     partial: bool = False
     parts: int = 0
     parts_done: int = 0
+    lower: tuple[str, ...] = ()
     upper: tuple[str, ...] = ()
 
     @property

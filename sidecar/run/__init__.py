@@ -5,6 +5,7 @@
     beginning          whether a new log can begin at the present;  leaving  what `ticdc-dump remove` removes
     gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus
     verifying          verifications: asked of the merge worker, followed, kept in the history;  repairing  corrects what one found
+    continuous         slices of all tables, one after another;  cycle  which slice is next
     completing         the dump that brings a sink the rows that it lacks
     news               which log lines a person reads;  logs  how lines are written
     merge_process      the merge worker as a child

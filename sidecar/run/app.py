@@ -50,12 +50,13 @@ from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
 from sidecar.run.beginning import HoldsRows, check_beginning
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
+from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
 from sidecar.run.merge_process import MergeProcess, unexplained, worker_state
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.run.news import News, NewsLine, cannot_begin, open_secrets, standby, started, stopped, term_ended, worker_died
-from sidecar.run.repairing import start_key_dump
+from sidecar.run.repairing import RepairDumps, start_key_dump
 from sidecar.run.resumes import Resumes, tells_no_gap
 from sidecar.run.term import Term, beside
 from sidecar.run.verifying import TermVerifications
@@ -247,12 +248,13 @@ class Sidecar:
             self._run_term(term, brought, watch, waited_s)
 
     def _begin_verifications(self, term: Term, ending: ExitStack) -> None:
+        log = storage.log_folder(self.config.log.uri)
         found = TermVerifications(
-            storage.log_folder(self.config.log.uri),
+            log,
             term.pipeline.outside.progress.history,
             wall_ms,
-            start_dump=lambda dump: start_key_dump(self._served(), dump),
-            idle=lambda: self.status is not None and self.status.is_idle(),
+            dumps=RepairDumps(lambda dump: start_key_dump(self._served(), dump), lambda: self.status is not None and self.status.is_idle()),
+            continuous=ContinuousVerification(log, self.config.verify.share_per_day, wall_ms, ServedSlices(self._served), say),
         )
         ending.callback(found.close)
         found.begin()
@@ -333,7 +335,8 @@ class Sidecar:
         with suppress(storage.StorageError):  # no folder yet, or it does not answer: the log's own writes tell
             room = storage.volume_bytes(storage.log_folder(self.config.log.uri))
         deaths = self.tally.worker_deaths + (self._worker.deaths if self._worker else 0)
-        return replace(self.tally, worker_deaths=deaths, log_volume_bytes=room)
+        verified = None if (found := self._verifications) is None else found.metrics()
+        return replace(self.tally, worker_deaths=deaths, log_volume_bytes=room, verified=verified)
 
     def _ended(self, error: TicdcDumpError, line: NewsLine) -> None:
         self.last_error = str(error)

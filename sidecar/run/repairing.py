@@ -43,9 +43,17 @@ class KeyDump:
     asker: Asker
 
 
+@dataclass(frozen=True, slots=True)
+class RepairDumps:
+    """`start`: starts a dump; again with the same id it changes nothing. Raises RefusedRequest for one that cannot be, and errors that a
+    retry can help. `idle`: whether no dump is there that is not over."""
+
+    start: Callable[[KeyDump], None]
+    idle: Callable[[], bool]
+
+
 class Repair:
-    """Of one verification, for one thread. `start`: starts a dump; again with the same id it changes nothing. Raises RefusedRequest for one
-    that cannot be, and errors that a retry can help. `idle`: whether no dump is there that is not over."""
+    """Of one verification, for one thread."""
 
     def __init__(
         self,
@@ -53,10 +61,9 @@ class Repair:
         operation_id: str,
         asker: Asker,
         differences: Callable[[], Iterable[tuple[TableReport, RowDifference]]],
-        start: Callable[[KeyDump], None],
-        idle: Callable[[], bool],
+        dumps: RepairDumps,
     ) -> None:
-        self._history, self._start, self._idle = history, start, idle
+        self._history, self._at_source = history, dumps
         self._id = operation_id
         self.asker = replace(asker, reason=f"repair of verification {operation_id}")
         self._differences = differences
@@ -89,10 +96,10 @@ class Repair:
     def _stepped(self, dump: KeyDump) -> RepairReport:
         entry = self._history.find(dump.dump_id)
         if entry is None:
-            if not self._idle():
+            if not self._at_source.idle():
                 return structs.replace(self.report, waiting_for="the dump that is there: it starts when that is over")
             try:
-                self._start(dump)
+                self._at_source.start(dump)
             except RefusedRequest as refused:
                 return structs.replace(self.report, state=RepairState.FAILED, error=str(refused), waiting_for="")
             return self._begun(dump)

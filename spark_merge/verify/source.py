@@ -16,7 +16,7 @@ from sidecar.core.keyset import quoted_table
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.readable import ReadPart, RowForm, RowsRead
-from spark_merge.sinks.mysql.reading import KeyRange, SqlPart, cut, of_keys, of_ranges, read_key, row_count, walk
+from spark_merge.sinks.mysql.reading import KeySpan, SqlPart, cut, of_keys, of_ranges, read_key, row_count, walk
 from spark_merge.sinks.mysql.session import SqlFlavour, SqlServer, SqlSession, retried
 from spark_merge.sinks.mysql.statements import SqlTexts
 from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
@@ -38,14 +38,14 @@ class ComparedSource(Protocol):
     def rows(self, schema: TableSchema) -> int:
         """Of the table, about."""
 
-    def cut(self, schema: TableSchema, *, parts: int) -> Sequence[KeyRange]:
+    def cut(self, schema: TableSchema, *, parts: int) -> Sequence[KeySpan]:
         """All keys, in about so many ranges or in fewer."""
 
-    def walk(self, schema: TableSchema, within: KeyRange, *, range_rows: int, ranges_max: int) -> Sequence[KeyRange]:
+    def walk(self, schema: TableSchema, within: KeySpan, *, range_rows: int, ranges_max: int) -> Sequence[KeySpan]:
         """The first keys of `within`, or of all where the table's key cannot have these bounds any more: ranges of about so many rows. The
         last one ends as `within` does, unless there are more rows."""
 
-    def ranges(self, schema: TableSchema, ranges: Sequence[KeyRange], *, form: RowForm | None, where: str = "") -> Sequence[TimedPart]:
+    def ranges(self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = "") -> Sequence[TimedPart]:
         """The rows of each range for which the SQL predicate `where` is true."""
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> TimedPart:
@@ -85,16 +85,16 @@ class SqlSource:
             found = retried(session, lambda _: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
             return found or retried(session, lambda _: _counted(session, schema.name), doing=f"counting the rows of {schema.name}")
 
-    def cut(self, schema: TableSchema, *, parts: int) -> list[KeyRange]:
+    def cut(self, schema: TableSchema, *, parts: int) -> list[KeySpan]:
         with closing(SqlSession(self.server)) as session:
             return cut(session, read_key(schema, *self._found(session, schema)), parts=parts)
 
-    def walk(self, schema: TableSchema, within: KeyRange, *, range_rows: int, ranges_max: int) -> list[KeyRange]:
+    def walk(self, schema: TableSchema, within: KeySpan, *, range_rows: int, ranges_max: int) -> list[KeySpan]:
         with closing(SqlSession(self.server)) as session:
             key = read_key(schema, *self._found(session, schema))
             return walk(session, key, within, range_rows=range_rows, ranges_max=ranges_max)
 
-    def ranges(self, schema: TableSchema, ranges: Sequence[KeyRange], *, form: RowForm | None, where: str = "") -> list[SourcePart]:
+    def ranges(self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = "") -> list[SourcePart]:
         with closing(SqlSession(self.server)) as session:
             key = read_key(schema, *self._found(session, schema))
             return [SourcePart(part, form) for part in of_ranges(self.server, schema, key, ranges, where=where)]

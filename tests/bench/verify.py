@@ -22,7 +22,7 @@ from sidecar.log.verification import AskedTable, CheckState, VerifyRequest
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkTasks
 from spark_merge.readable import RowForm, RowsRead
-from spark_merge.sinks.mysql.reading import KeyRange
+from spark_merge.sinks.mysql.reading import KeySpan
 from spark_merge.sinks.mysql.session import SqlServer
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify.on_spark import OnSpark
@@ -59,7 +59,7 @@ class StillSource(SqlSource):
         return True
 
     def ranges(  # type: ignore[override]
-        self, schema: TableSchema, ranges: Sequence[KeyRange], *, form: RowForm | None, where: str = ""
+        self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = ""
     ) -> list[AtRest]:
         return [AtRest(part) for part in super().ranges(schema, ranges, form=form, where=where)]
 

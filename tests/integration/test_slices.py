@@ -12,7 +12,7 @@ import pytest
 from sidecar.core.keyset import Key
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.process.kept_secrets import keep as keep_password
-from spark_merge.sinks.mysql.reading import KeyRange
+from spark_merge.sinks.mysql.reading import KeySpan
 from spark_merge.sinks.mysql.session import SqlServer
 from spark_merge.verify.source import SqlSource
 from tests.lanes import LANE
@@ -78,7 +78,7 @@ class SlicedTable:
         self.db.execute(f"DELETE FROM {self.schema.name} ORDER BY RAND({rng.randrange(1000)}) LIMIT {rng.randrange(20)}")
 
     def keys(self) -> list[Key]:
-        found = self.source().ranges(self.schema, [KeyRange()], form=None)
+        found = self.source().ranges(self.schema, [KeySpan()], form=None)
         return rows_of(found)
 
     def source(self) -> SqlSource:
@@ -109,7 +109,7 @@ def test_slices_have_each_row_once_beside_writes(table: SlicedTable) -> None:
         there, read, after, slices = set(table.keys()), list[Key](), Key(), 0
         while slices == 0 or after:
             step, count = rng.randrange(1, 40), rng.randrange(1, 4)
-            ranges = source.walk(table.schema, KeyRange(after), range_rows=step, ranges_max=count)
+            ranges = source.walk(table.schema, KeySpan(after), range_rows=step, ranges_max=count)
             found = rows_of(source.ranges(table.schema, ranges, form=None))
             assert len(ranges) <= count
             assert len(found) <= (step + 1) * count or not ranges[-1].upper
@@ -124,7 +124,7 @@ def test_slices_have_each_row_once_beside_writes(table: SlicedTable) -> None:
 def test_a_slice_within_bounds_has_their_rows(table: SlicedTable) -> None:
     table.fill(Random(1), 300)
     source, keys = table.source(), table.keys()
-    bounds = source.walk(table.schema, KeyRange(), range_rows=70, ranges_max=100)
+    bounds = source.walk(table.schema, KeySpan(), range_rows=70, ranges_max=100)
     found = [source.walk(table.schema, one, range_rows=9, ranges_max=1000) for one in bounds]
     assert [(ranges[0].after, ranges[-1].upper) for ranges in found] == bounds
     assert sorted(rows_of(source.ranges(table.schema, [one for each in found for one in each], form=None))) == sorted(keys)
@@ -132,6 +132,6 @@ def test_a_slice_within_bounds_has_their_rows(table: SlicedTable) -> None:
 
 def test_bounds_that_a_key_cannot_have_any_more_bound_nothing(table: SlicedTable) -> None:
     table.fill(Random(2), 50)
-    ranges = table.source().walk(table.schema, KeyRange(("a", "b", "c"), ("d",)), range_rows=10, ranges_max=100)
+    ranges = table.source().walk(table.schema, KeySpan(("a", "b", "c"), ("d",)), range_rows=10, ranges_max=100)
     assert (ranges[0].after, ranges[-1].upper) == ((), ())
     assert sorted(rows_of(table.source().ranges(table.schema, ranges, form=None))) == sorted(table.keys())

@@ -234,7 +234,7 @@ VERIFYING = [
     Mutation(
         "a repair does not wait for another dump",
         "sidecar/run/repairing.py",
-        "if not self._idle():",
+        "if not self._at_source.idle():",
         "if False:",
         f"{OF_TERM}::test_a_repair_waits_for_a_dump_that_is_there",
     ),

@@ -22,7 +22,7 @@ from spark_merge.contract import Sink
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.readable import ReadPart, RowForm, RowsRead
 from spark_merge.rule import Image
-from spark_merge.sinks.mysql.reading import KeyRange
+from spark_merge.sinks.mysql.reading import KeySpan
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
 from spark_merge.verify.moving import LogKeys
@@ -220,19 +220,19 @@ class WorldSource:
     def rows(self, schema: TableSchema) -> int:  # there is one
         return len(self.world.rows)
 
-    def cut(self, schema: TableSchema, *, parts: int) -> list[KeyRange]:  # there is one
+    def cut(self, schema: TableSchema, *, parts: int) -> list[KeySpan]:  # there is one
         """Three ranges."""
         keys = sorted(map(_key, self.world.rows))
         cuts = [keys[len(keys) * number // 3] for number in (1, 2)] if len(keys) > 2 else []
-        return [KeyRange(*bounds) for bounds in pairwise([(), *cuts, ()])]
+        return [KeySpan(*bounds) for bounds in pairwise([(), *cuts, ()])]
 
-    def walk(self, schema: TableSchema, within: KeyRange, *, range_rows: int, ranges_max: int) -> list[KeyRange]:  # there is one
+    def walk(self, schema: TableSchema, within: KeySpan, *, range_rows: int, ranges_max: int) -> list[KeySpan]:  # there is one
         keys = [key for key in sorted(map(_key, self.world.rows)) if _is_in(within, key)]
         cuts = keys[range_rows :: range_rows + 1]
-        return [KeyRange(*bounds) for bounds in pairwise([within.after, *cuts, within.upper])][:ranges_max]
+        return [KeySpan(*bounds) for bounds in pairwise([within.after, *cuts, within.upper])][:ranges_max]
 
     def ranges(  # there is one
-        self, schema: TableSchema, ranges: Sequence[KeyRange], *, form: RowForm | None, where: str = ""
+        self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = ""
     ) -> list[WorldPart]:
         return [WorldPart(self.world, partial(_is_of_range, one, where=where), form) for one in ranges]
 
@@ -248,11 +248,11 @@ def _key(row: Image) -> Key:
     return id, part
 
 
-def _is_in(within: KeyRange, key: Key) -> bool:
+def _is_in(within: KeySpan, key: Key) -> bool:
     return key > within.after and (not within.upper or key <= within.upper)
 
 
-def _is_of_range(within: KeyRange, row: Image, *, where: str) -> bool:
+def _is_of_range(within: KeySpan, row: Image, *, where: str) -> bool:
     return _is_in(within, _key(row)) and _meets(where, row)
 
 

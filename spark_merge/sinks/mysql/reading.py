@@ -109,7 +109,7 @@ def reading(settings: SqlSettings, schema: TableSchema, *, log_id: str, parts: i
         return Reading(accepted, exact=False, parts=tuple(made))
 
 
-def of_ranges(server: SqlServer, schema: TableSchema, key: ReadKey, ranges: Sequence[KeyRange], *, where: str = "") -> list[SqlPart]:
+def of_ranges(server: SqlServer, schema: TableSchema, key: ReadKey, ranges: Sequence[KeySpan], *, where: str = "") -> list[SqlPart]:
     """The rows of the key's table in these ranges. `where`: an SQL predicate of the rows that are read."""
     bounds = [between(key, after=one.after or None, upper=one.upper or None, where=where) for one in ranges]
     return [SqlPart(server, key.table, schema.columns, (f"{_select(schema, key.table)}{bound}",)) for bound in bounds]
@@ -142,35 +142,35 @@ def read_key(schema: TableSchema, name: TableName, found: FoundTable) -> ReadKey
 # ---- cuts -----------------------------------------------------------------------------------------------------------
 
 
-class KeyRange(NamedTuple):
+class KeySpan(NamedTuple):
     """Keys in `(after, upper]`; empty: without this bound."""
 
     after: Key = ()
     upper: Key = ()
 
 
-def cut(session: SqlSession, key: ReadKey, *, parts: int) -> list[KeyRange]:
+def cut(session: SqlSession, key: ReadKey, *, parts: int) -> list[KeySpan]:
     """All keys, in at most `parts` ranges."""
     cuts = retried(session, lambda _: _cuts(session, key, parts), doing=f"reading the keys of {key.table}")
-    return _between(KeyRange(), cuts)
+    return _between(KeySpan(), cuts)
 
 
-def walk(session: SqlSession, key: ReadKey, within: KeyRange, *, range_rows: int, ranges_max: int) -> list[KeyRange]:
+def walk(session: SqlSession, key: ReadKey, within: KeySpan, *, range_rows: int, ranges_max: int) -> list[KeySpan]:
     """The first keys of `within` in ranges of about so many rows, each but the last one; all of them where so many ranges are enough. Keys
     that the key cannot have any more bound nothing."""
     if unreadable([part.column for part in key.columns]):
-        return [KeyRange()]
+        return [KeySpan()]
     try:
         between(key, after=within.after or None, upper=within.upper or None)
     except NotAKey:
-        within = KeyRange()
+        within = KeySpan()
     doing = f"reading the keys of {key.table}"
     found = _between(within, retried(session, lambda _: _walked(session, key, within, range_rows, ranges_max), doing=doing))
     return found[:ranges_max]
 
 
-def _between(within: KeyRange, cuts: Sequence[Key]) -> list[KeyRange]:
-    return [KeyRange(*bounds) for bounds in pairwise([within.after, *cuts, within.upper])]
+def _between(within: KeySpan, cuts: Sequence[Key]) -> list[KeySpan]:
+    return [KeySpan(*bounds) for bounds in pairwise([within.after, *cuts, within.upper])]
 
 
 def _cuts(session: SqlSession, key: ReadKey, parts: int) -> Sequence[Key]:
@@ -181,12 +181,12 @@ def _cuts(session: SqlSession, key: ReadKey, parts: int) -> Sequence[Key]:
     if not lowest:
         return ()
     if len(key.columns) > 1 or key.columns[0].column.kind not in ("int", "uint"):
-        return _walked(session, key, KeyRange(), max(row_count(session, key.table) // parts, PART_ROWS_MIN), parts - 1)
+        return _walked(session, key, KeySpan(), max(row_count(session, key.table) // parts, PART_ROWS_MIN), parts - 1)
     highest = session.rows(key_select(key, f"{order_by(key, descending=True)} LIMIT 1"))
     return evenly_between(key, lowest[0], highest[0], count=parts)[:-1] if highest[0] != lowest[0] else ()
 
 
-def _walked(session: SqlSession, key: ReadKey, within: KeyRange, step: int, count: int) -> Sequence[Key]:
+def _walked(session: SqlSession, key: ReadKey, within: KeySpan, step: int, count: int) -> Sequence[Key]:
     """Each `step` rows a key, `count` at most."""
     cuts, after = list[Key](), within.after
     while len(cuts) < count:
