@@ -198,10 +198,10 @@ def test_an_end_that_could_not_be_written_is_written_again(owned: Owned, monkeyp
 
     with monkeypatch.context() as patched:
         patched.setattr(ContinuousVerification, "_write", broken)
-        request = owned.end(CheckState.DIFFERENT, different=2)
+        request = owned.end(CheckState.DIFFERENT, different=2, upper=("k",))
     owned.made.follow()
     assert [entry.id for entry in owned.history.entries()] == [request.id]
-    assert owned.made.metrics().tables == [VerifiedTable(FIRST, 0.0, 2)], "counted once"
+    assert owned.made.metrics().tables == [VerifiedTable(FIRST, None, 2)], "counted once"
 
 
 def test_a_file_that_is_none_begins_a_cycle_and_says_so(owned: Owned, tmp_path: Path) -> None:
