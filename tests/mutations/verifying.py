@@ -13,6 +13,7 @@ OF_TERM = "tests/unit/run/test_verifying.py"
 OF_REPAIR = f"{OF_TERM}::test_a_repair_dumps_the_keys_of_one_sink_after_the_other_and_compares_again"
 CYCLE, OF_CYCLE = "sidecar/run/cycle.py", "tests/unit/run/test_cycle.py"
 CONTINUOUS, OF_CONTINUOUS = "sidecar/run/continuous.py", "tests/unit/run/test_continuous.py"
+OF_RESUME = "tests/unit/verify/test_resume.py"
 OF_SLICES = "tests/integration/test_slices.py"
 OF_ERAS = "tests/unit/ddl/test_eras.py"
 
@@ -310,6 +311,48 @@ VERIFYING = [
         "        within = KeySpan()\n",
         "        raise\n",
         f"{OF_SLICES}::test_bounds_that_a_key_cannot_have_any_more_bound_nothing[one number]",
+    ),
+    Mutation(
+        "the next worker reads all ranges of a table again",
+        CHECK,
+        "(self._resumed() if resumes else None) or self._begun()",
+        "self._begun()",
+        f"{OF_RESUME}::test_the_next_worker_reads_the_ranges_that_are_left[3-2]",
+    ),
+    Mutation(
+        "the next worker does not know which keys were moving",
+        CHECK,
+        "low_ts=CommitTs(progress.low_ts), keys=keys)",
+        "low_ts=CommitTs(progress.low_ts))",
+        f"{OF_RESUME}::test_keys_that_were_moving_are_moving",
+    ),
+    Mutation(
+        "the log forgets what the next worker has to follow",
+        CHECK,
+        "if moving.seq is not None and not self._saves:",
+        "if moving.seq is not None:",
+        f"{OF_RESUME}::test_the_log_keeps_what_the_next_worker_has_to_follow",
+    ),
+    Mutation(
+        "a comparison is resumed without some of its digests",
+        "spark_merge/verify/resume.py",
+        "if not {*found.sink_files, *found.source_files} <= there:",
+        "if False:",
+        f"{OF_RESUME}::test_it_begins_again_where_what_was_done_is_of_no_use[lose_digests]",
+    ),
+    Mutation(
+        "a comparison is resumed without the segments behind it",
+        CHECK,
+        "        except (LogBroken, SinkError):  # the log has its segments no more\n            return None\n",
+        "        except (LogBroken, SinkError):  # the log has its segments no more\n            pass\n",
+        f"{OF_RESUME}::test_it_begins_again_where_what_was_done_is_of_no_use[lose_segments]",
+    ),
+    Mutation(
+        "a worker that ends removes what it has done",
+        "spark_merge/verify/runner.py",
+        "            continues = True\n",
+        "            pass\n",
+        f"{OF_RUNNER}::test_what_a_worker_has_done_of_a_table_is_kept_until_the_table_is_compared",
     ),
     Mutation(
         "each slice begins with the table",

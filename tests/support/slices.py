@@ -10,7 +10,6 @@ from sidecar.errors import TicdcDumpError
 from sidecar.log.verification import AskedTable, Slice, VerifyRequest
 from sidecar.run.cycle import TableInSink
 
-
 numbers = itertools.count()
 
 

@@ -25,8 +25,8 @@ from spark_merge.rule import Image
 from spark_merge.sinks.mysql.reading import KeySpan
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
+from spark_merge.verify.context import CheckContext
 from spark_merge.verify.moving import LogKeys
-from spark_merge.verify.table_check import CheckContext
 from tests.support.table_shapes import NARROW, TABLE, TableShape
 
 R = TypeVar("R")

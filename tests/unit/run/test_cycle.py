@@ -70,10 +70,10 @@ def test_a_pass_has_each_row_once_whatever_is_written_and_estimated() -> None:
                 report, rows = table.compare(part, now_ms)
                 turn.ended(part, report, now_ms)
                 read += rows
+                assert len(read) == len(set(read)), f"seed {seed}: none twice"
                 there -= table.live(rng.randrange(1, 15))
                 if not table.keys and not turn.behind:
                     break
-            assert len(read) == len(set(read)), f"seed {seed}: none twice"
             assert there <= set(read), f"seed {seed}: none is passed over"
             assert turn.oldest_ms is not None
 
