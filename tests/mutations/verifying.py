@@ -341,13 +341,6 @@ VERIFYING = [
         f"{OF_RESUME}::test_it_begins_again_where_what_was_done_is_of_no_use[lose_digests]",
     ),
     Mutation(
-        "a comparison is resumed without the segments behind it",
-        CHECK,
-        "        except (LogBroken, SinkError):  # the log has its segments no more\n            return None\n",
-        "        except (LogBroken, SinkError):  # the log has its segments no more\n            pass\n",
-        f"{OF_RESUME}::test_it_begins_again_where_what_was_done_is_of_no_use[lose_segments]",
-    ),
-    Mutation(
         "a worker that ends removes what it has done",
         "spark_merge/verify/runner.py",
         "            continues = True\n",
