@@ -180,6 +180,12 @@ class DumpSection(_Section, frozen=True, kw_only=True):
     reread_rewritten: bool = False
 
 
+class VerifySection(_Section, frozen=True, kw_only=True):
+    """Continuous verification. `share_per_day`: of all rows in all sinks that can be read back; 0: none."""
+
+    share_per_day: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
+
 class ControlSection(_Section, frozen=True, kw_only=True):
     """`listen` beyond loopback needs `tls` (with `ca_file`: mutual) or a token. `advertise`: what is written to etcd for
     the command line to find; default: `listen`."""
@@ -228,6 +234,7 @@ class Config(_Section, frozen=True, kw_only=True):
     binlog: BinlogSection = BinlogSection()
     spark: SparkSection = SparkSection()
     dump: DumpSection = DumpSection()
+    verify: VerifySection = VerifySection()
     control: ControlSection = ControlSection()
     metrics: MetricsSection = MetricsSection()
     certificate: CertificateSection = CertificateSection()

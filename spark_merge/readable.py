@@ -69,6 +69,9 @@ class Reading:
 class Readable(Protocol):
     """A sink whose rows can be read. It may be closed, and another process may be its worker."""
 
+    finds_keys: bool
+    """Whether `reading` with `keys` returns these rows alone, without a read of the others."""
+
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
         """All rows of the table, in about `parts` parts, or in fewer. `keys`: at least the rows with these handle keys (pa.string columns
         named and ordered as `schema.key`), where the sink can find them without reading all.

@@ -154,7 +154,6 @@ TESTED_THROUGH = {
     "spark_merge.sinks.kafka.rows": "tests/integration/test_kafka_sink.py",
     "spark_merge.sinks.iceberg.fold": "tests/contract/test_iceberg_merge.py",
     "spark_merge.sinks.iceberg.merge_writer": "tests/contract/test_iceberg_merge.py",
-    "spark_merge.verify.source": "tests/unit/verify/test_table_check.py",
 }
 """Parts of a module that only that module uses, each with the test of the module that goes through it: one step, no more."""
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.model import CommitTs, Lane, TableName
-from sidecar.core.progress import DumpState, Progress, leading
+from sidecar.core.progress import OVER, DumpState, Progress, leading
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkTables
 from sidecar.ticdc.changefeed import ChangefeedName
@@ -96,6 +96,10 @@ class SidecarStatus:
     def progress(self) -> Progress | None:
         """Of the dump that is shown where one is asked for; None if there is none."""
         return leading(self.dumps)
+
+    def is_idle(self) -> bool:
+        """Whether no dump is there that is not over."""
+        return all(dump.state in OVER for dump in self.dumps)
 
     def dump(self, dump_id: str) -> Progress | None:
         """By its id; empty: the one that is shown where one is asked for. None: it is not there."""

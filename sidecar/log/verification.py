@@ -6,6 +6,7 @@
     verify/{id}/repair.json         written by the sidecar: the dumps that correct what was found
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
+    verify/cycle.json               of continuous verification: what was compared when (sidecar/run/cycle.py)
 
 JSON by msgspec; every TSO is a decimal string there. What reads and writes these files is `verification_files`.
 """
@@ -20,6 +21,7 @@ import msgspec
 from sidecar.core.model import TableName
 
 REQUEST_NAME = re.compile(r"verify/([0-9a-zA-Z]{1,64})/request\.json")
+CYCLE_NAME = "verify/cycle.json"
 TEXT_CHARACTERS_MAX = 200
 """Of a value in an example: the whole value is in the file of differences."""
 EXAMPLES_MAX = 100
@@ -66,10 +68,24 @@ class AskedTable(msgspec.Struct, frozen=True):
         return TableName(self.schema, self.table)
 
 
+class Slice(msgspec.Struct, frozen=True):
+    """Rows of a table in the order of its handle key, whose keys (canonical text) are in `(after, upper]`; empty: without this bound. The
+    first `rows` of them, about. A sink that does not find keys, or a table that has no more rows, is compared whole."""
+
+    after: tuple[str, ...]
+    upper: tuple[str, ...]
+    rows: int
+
+    @property
+    def range(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.after, self.upper
+
+
 class VerifyRequest(msgspec.Struct, frozen=True):
     """`sinks`: their names. `sample`: of each table the part whose rows are compared, 1 for all. `left_out`: why other sinks are not read,
     by name. `asked_ms`: since 1970; verifications are carried out in this order. `repair`: whether what differs is to be corrected.
-    `after_dump`: begin when the dump of this id has finished; empty: at once."""
+    `after_dump`: begin when the dump of this id has finished; empty: at once. `slice`: of a continuous verification, which has one table
+    and one sink."""
 
     id: str
     sinks: tuple[str, ...]
@@ -79,6 +95,7 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     asked_ms: int = 0
     repair: bool = False
     after_dump: str = ""
+    slice: Slice | None = None
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -138,8 +155,9 @@ class TableReport(msgspec.Struct):
     """One table in one sink. `rows`: of the source that were compared; `rows_total`: those that there are, by the source's
     statistics. `moving`: keys that changed each time that they were looked at.
     `columns`: how many rows differ in each column. `unlooked`: of the differences, how many were seen once only, because there are too many
-    to look at each again. `partial`: only rows of a predicate or a sample were compared, so extra rows were not looked for. `why`: of a
-    table that was skipped or failed."""
+    to look at each again. `partial`: only rows of a predicate, a sample or a slice were compared, so extra rows were not looked for.
+    `why`: of a table that was skipped or failed. `lower`, `upper`: the slice that was compared has the keys in `(lower, upper]`; empty:
+    without this bound."""
 
     sink: str
     schema: str
@@ -162,6 +180,8 @@ class TableReport(msgspec.Struct):
     partial: bool = False
     parts: int = 0
     parts_done: int = 0
+    lower: tuple[str, ...] = ()
+    upper: tuple[str, ...] = ()
 
     @property
     def name(self) -> TableName:

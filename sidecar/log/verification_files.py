@@ -12,6 +12,7 @@ from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.log.verification import (
+    CYCLE_NAME,
     REQUEST_NAME,
     RepairReport,
     RowDifference,
@@ -67,10 +68,17 @@ def read_differences(log: Folder, operation_id: str, table: int) -> Iterator[Row
                     yield msgspec.json.decode(line, type=RowDifference)
 
 
+def remove_files(log: Folder, operation_id: str) -> None:
+    folder = f"{verify_folder(operation_id)}/"
+    with storage_errors(log):
+        storage.remove(log, [name for name in storage.list_names(log, deep=True, beginning=folder) if name.startswith(folder)])
+
+
 def remove_others(log: Folder, kept: Collection[str]) -> None:
     """All files of verifications whose ids are not among `kept`."""
     with storage_errors(log):
-        names = [name for name in storage.list_names(log, deep=True, beginning="verify/") if name.startswith("verify/")]
+        listed = storage.list_names(log, deep=True, beginning="verify/")
+        names = [name for name in listed if name.startswith("verify/") and name != CYCLE_NAME]
         whole = tuple(f"{verify_folder(operation_id)}/" for operation_id in kept)
         storage.remove(log, [name for name in names if not name.startswith(whole)])
 

@@ -51,6 +51,7 @@ from sidecar.process.listening import check_listening, read_token
 from sidecar.run.beginning import HoldsRows, check_beginning
 from sidecar.run.certificates import begin_certificates
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
+from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
 from sidecar.run.merge_process import MergeProcess, unexplained, worker_state
@@ -249,11 +250,11 @@ class Sidecar:
             self._run_term(term, brought, watch, waited_s)
 
     def _begin_verifications(self, term: Term, ending: ExitStack) -> None:
+        log, history = storage.log_folder(self.config.log.uri), term.pipeline.outside.progress.history
         found = TermVerifications(
-            storage.log_folder(self.config.log.uri),
-            term.pipeline.outside.progress.history,
-            wall_ms,
+            *(log, history, wall_ms),
             start_dump=lambda dump: start_key_dump(self._served(), dump),
+            continuous=ContinuousVerification(log, self.config.verify.share_per_day, wall_ms, ServedSlices(self._served), say),
         )
         ending.callback(found.close)
         found.begin()
@@ -335,7 +336,8 @@ class Sidecar:
         with suppress(storage.StorageError):  # no folder yet, or it does not answer: the log's own writes tell
             room = storage.volume_bytes(storage.log_folder(self.config.log.uri))
         deaths = self.tally.worker_deaths + (self._worker.deaths if self._worker else 0)
-        return replace(self.tally, worker_deaths=deaths, log_volume_bytes=room)
+        verified = None if (found := self._verifications) is None else found.metrics()
+        return replace(self.tally, worker_deaths=deaths, log_volume_bytes=room, verified=verified)
 
     def _ended(self, error: TicdcDumpError, line: NewsLine) -> None:
         self.last_error = str(error)

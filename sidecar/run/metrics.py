@@ -29,6 +29,7 @@ from sidecar.core.progress import DumpState, TableProgress
 from sidecar.errors import ConfigError
 from sidecar.pace.controller import SinkState
 from sidecar.process.background import Background
+from sidecar.run.cycle import VerifiedSinks, VerifiedTable
 
 TABLES_MAX = 1000
 """Series a metric by table: what is above is summed under the table `…`."""
@@ -47,12 +48,14 @@ CLOSING_MAX_S = 5.0
 @dataclass(slots=True)
 class MetricsTally:
     """Counted by the process itself, over all its terms. `terms_ended`: by the class of the error that ended them. `log_volume_bytes`:
-    free, and in all, on the log's volume; None where it is on none."""
+    free, and in all, on the log's volume; None where it is on none. `verified`: by verifications; None: this is
+    no owner."""
 
     terms: int = 0
     worker_deaths: int = 0
     terms_ended: dict[str, int] = field(default_factory=dict)
     log_volume_bytes: tuple[int, int] | None = None
+    verified: VerifiedSinks | None = None
 
 
 class _StatusCollector(Collector):
@@ -78,6 +81,8 @@ class _StatusCollector(Collector):
         if status is not None:
             yield from _stream(status)
             yield from _dump(status)
+        if tally.verified is not None:
+            yield from _verified(tally.verified)
 
 
 def _stream(status: SidecarStatus) -> Iterator[Metric]:
@@ -165,6 +170,27 @@ def _sink_tables(status: SidecarStatus) -> Iterator[Metric]:
             complete.add_metric([sink, *table], float(table in known.complete))
     yield lacking
     yield complete
+
+
+def _verified(verified: VerifiedSinks) -> Iterator[Metric]:
+    """Of more tables than SINK_TABLES_MAX each sink's are one series: the oldest, and all differences."""
+    labels = ["sink", "schema", "table"]
+    age = GaugeMetricFamily("ticdc_dump_verified_age_seconds", "Since those rows were compared that wait longest for it", labels=labels)
+    differences = GaugeMetricFamily("ticdc_dump_differences", "Rows that differed when they were compared last", labels=labels)
+    each: dict[tuple[str, str, str], list[VerifiedTable]] = {}
+    names = {one.name.table for one in verified.tables}
+    for one in verified.tables:
+        table = one.name.table if len(names) <= SINK_TABLES_MAX else (REST, REST)
+        each.setdefault((one.name.sink, *table), []).append(one)
+    for series, tables in each.items():
+        differences.add_metric(series, sum(one.differences for one in tables))
+        ages = [one.age_s for one in tables if one.age_s is not None]
+        if len(ages) == len(tables):
+            age.add_metric(series, max(ages))
+    yield age
+    yield differences
+    if verified.cycle_s:
+        yield GaugeMetricFamily("ticdc_dump_verify_cycle_seconds", "In which all rows are to be compared", value=verified.cycle_s)
 
 
 def _sinks(status: SidecarStatus) -> Iterator[Metric]:

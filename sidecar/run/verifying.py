@@ -1,6 +1,7 @@
 """A term's verifications: asked of the merge worker by files beside the log, followed by its reports, and kept in the history.
 
     operator ─► history entry, request.json ─► merge worker ─► report.json ─► history entry
+    continuous.py ─► request.json ─► merge worker ─► report.json ─► history entry, unless all rows are equal
 
 - The entry comes first: what runs is in the history. A request that a death has kept from being written is asked for again by the client,
   or ends here as failed.
@@ -11,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Event, Lock
@@ -34,9 +36,19 @@ from sidecar.log.verification import (
     VerifyReport,
     VerifyRequest,
 )
-from sidecar.log.verification_files import read_differences, read_repair, read_report, read_request, read_waiting, remove_others
+from sidecar.log.verification_files import (
+    read_differences,
+    read_repair,
+    read_report,
+    read_request,
+    read_waiting,
+    remove_files,
+    remove_others,
+)
 from sidecar.ports import OperationHistory
 from sidecar.process.background import Background
+from sidecar.run.continuous import ASKER, ContinuousVerification
+from sidecar.run.cycle import VerifiedSinks
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
 from sidecar.run.repairing import KeyDump, Repair, follow_up
@@ -61,7 +73,8 @@ _STATES = {
 
 
 class TermVerifications:
-    """`control.verifying.VerificationPort`. `log_line` receives a line for each that ends. `start_dump`: as of Repair."""
+    """`control.verifying.VerificationPort`. `log_line` receives a line for each that ends. `start_dump`: as of Repair. `continuous`: what
+    is compared while nobody asks for anything."""
 
     def __init__(
         self,
@@ -70,10 +83,12 @@ class TermVerifications:
         wall_ms: Callable[[], int],
         *,
         start_dump: Callable[[KeyDump], None],
+        continuous: ContinuousVerification,
         log_line: Callable[[NewsLine], object] = say,
     ) -> None:
         self._log, self._history, self._wall_ms, self._log_line = log, history, wall_ms, log_line
-        self._start_dump = start_dump
+        self._start_dump, self._continuous = start_dump, continuous
+        self._slice: VerifyRequest | None = None
         self._repairs: dict[str, Repair] = {}
         self._lock = Lock()
         self._running: dict[str, HistoryEntry] = {}
@@ -93,6 +108,7 @@ class TermVerifications:
                 self._ended(entry, DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
             else:
                 self._running[entry.id] = entry
+        self._take_over_slice()
         self.follow()
         self._following = Background(self._follow, name="verifications")
 
@@ -107,6 +123,9 @@ class TermVerifications:
     def needs_from(self) -> Seq | None:
         """The first segment that a verification still has to read, by the last report."""
         return min(tuple(self._needs.values()), default=None)  # a copy: another thread changes it
+
+    def metrics(self) -> VerifiedSinks:
+        return self._continuous.metrics()
 
     # ---- control.verifying.VerificationPort -------------------------------------------------------------------------------
 
@@ -159,19 +178,23 @@ class TermVerifications:
         with self._lock:
             running = list(self._running)
         for operation_id in running:
-            try:
-                report = read_report(self._log, operation_id)
-            except (LogUnreachable, StorageFull):
-                continue
-            except LogBroken as error:
-                self._end(operation_id, DumpState.FAILED, str(error))
-                continue
-            if report is not None:
-                self._heard(operation_id, report)
-            else:
-                self._await_dump(operation_id)
+            with suppress(LogUnreachable, StorageFull):
+                self._follow_one(operation_id)
         for operation_id, repair in list(self._repairs.items()):
             self._repair(operation_id, repair)
+        with suppress(LogUnreachable, StorageFull):
+            self._begin_slice()
+
+    def _follow_one(self, operation_id: str) -> None:
+        try:
+            report = read_report(self._log, operation_id)
+        except LogBroken as error:
+            self._end(operation_id, DumpState.FAILED, str(error))
+            return
+        if report is not None:
+            self._heard(operation_id, report)
+        else:
+            self._await_dump(operation_id)
 
     def _await_dump(self, operation_id: str) -> None:
         """One that is to begin after a dump. A dump that has failed may be resumed."""
@@ -230,8 +253,10 @@ class TermVerifications:
     def _heard(self, operation_id: str, report: VerifyReport) -> None:
         rows = sum(table.rows for table in report.tables)
         if report.state in files.OVER:
-            ended = self._end(operation_id, _STATES[report.state], result_of(report), rows)
             request = read_request(self._log, operation_id)
+            if request is not None and request.slice is None:
+                self._continuous.ended(request, report)
+            ended = self._end(operation_id, _STATES[report.state], result_of(report), rows, report)
             if ended is not None and report.state is CheckState.DIFFERENT and request is not None and request.repair:
                 self._begin_repair(ended)
             return
@@ -239,18 +264,26 @@ class TermVerifications:
             self._needs[operation_id] = Seq(report.needs_from)
         with self._lock:
             entry, now_s = self._running.get(operation_id), monotonic()
-            if entry is not None and rows != entry.rows and now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S:
+            if entry is None or self._is_slice(operation_id):
+                return
+            if rows != entry.rows and now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S:
                 self._recorded_s[operation_id] = now_s
                 self._running[operation_id] = replace(entry, rows=rows)
                 self._history.record(self._running[operation_id])
 
-    def _end(self, operation_id: str, state: DumpState, result: str, rows: int = 0) -> HistoryEntry | None:
+    def _end(
+        self, operation_id: str, state: DumpState, result: str, rows: int = 0, report: VerifyReport | None = None
+    ) -> HistoryEntry | None:
         """None: another thread has ended it."""
         with self._lock:
-            running = self._running.get(operation_id)
-            if running is None:
+            entry = self._running.get(operation_id)
+            if entry is None:
                 return None
-            entry = self._ended(replace(running, rows=rows), state, result)
+            entry = replace(entry, rows=rows)
+            if self._slice is not None and self._is_slice(operation_id):
+                self._end_slice(self._slice, entry, state, result, report)
+            else:
+                entry = self._ended(entry, state, result)
             del self._running[operation_id]
             self._needs.pop(operation_id, None)
         return entry
@@ -261,6 +294,44 @@ class TermVerifications:
         self._history.record(entry)
         self._log_line(ended_line(entry))
         return entry
+
+    # ---- slices of a continuous verification ------------------------------------------------------------------------------
+
+    def _is_slice(self, operation_id: str) -> bool:
+        return self._slice is not None and self._slice.id == operation_id
+
+    def _take_over_slice(self) -> None:
+        """One without a request was not begun."""
+        asked = self._continuous.begin()
+        request = read_request(self._log, asked) if asked else None
+        if request is not None and request.slice is not None:
+            self._slice = request
+            self._running.setdefault(asked, _entry(request, ASKER, request.asked_ms))
+
+    def _begin_slice(self) -> None:
+        """If nothing else is there to be done. Raises as the log's storage."""
+        with self._lock:
+            running = list(self._running)
+        if self._repairs or any(read_waiting(self._log, one) is None for one in running):
+            return
+        request = self._continuous.due()
+        if request is not None:
+            with self._lock, storage_errors(self._log):
+                storage.write_atomically(self._log, files.request_name(request.id), request.to_json())
+                self._slice, self._running[request.id] = request, _entry(request, ASKER, request.asked_ms)
+
+    def _end_slice(self, request: VerifyRequest, entry: HistoryEntry, state: DumpState, result: str, report: VerifyReport | None) -> None:
+        """The history has those of which somebody may want to see the report. Each step can be done again."""
+        equal = report is not None and report.state is CheckState.EQUAL and not entry.commands
+        if not equal:
+            self._ended(entry, state, result)
+            self._last = request.id
+        self._continuous.ended(request, report)
+        self._slice = None
+        if equal:
+            remove_files(self._log, request.id)
+        else:
+            self._remove_old()
 
     def _remove_old(self) -> None:
         kept = [entry.id for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION][:KEPT_MAX]

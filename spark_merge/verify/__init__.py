@@ -2,6 +2,9 @@
 
     table_check  one table in one sink: two looks, positions, what is moving;  runner  a worker's verifications
     on_spark     these as a thread of the worker, with tasks of its Spark
+    context      what a comparison works with
+    resume       what a comparison has done, for the next worker
+    by_keys      a sink's rows with the source's keys, for a sample or a slice
     source       the source's rows by ranges and keys;  readable.py, above this package, is how a sink's rows are read
     digest       rows as digests in files, by bucket;  compare  two sides of a bucket
     moving       the keys that the log changed between two positions;  look  rows value by value

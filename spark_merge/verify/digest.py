@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import nan
 from typing import Any
@@ -25,7 +26,7 @@ from sidecar.core.model import Column, TableSchema
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.merge import key_text
-from spark_merge.readable import RowsRead
+from spark_merge.readable import ReadPart, RowsRead
 
 DIGESTS = pa.schema(
     [
@@ -103,6 +104,20 @@ def _write(folder: Folder, name: str, rows: pa.Table, buckets: int) -> tuple[str
         for start, end in pairwise([0, *ends.tolist()]):
             writer.write_batch(batch.slice(start, end - start))
     return name, rows.num_rows
+
+
+@dataclass(frozen=True, slots=True)
+class DigestWork:
+    """Writes the digests of one part: the files, each with its rows. Picklable."""
+
+    folder: Folder
+    path: str
+    schema: TableSchema
+    part: ReadPart
+    buckets: int
+
+    def __call__(self) -> list[tuple[str, int]]:
+        return write_digests(self.folder, self.path, self.schema, self.part(), buckets=self.buckets)
 
 
 # ---- hashes ---------------------------------------------------------------------------------------------------------

@@ -120,11 +120,11 @@ class LogKeys:
 class Moving:
     """Of one table, from segment `after` on. `keys`: all that were changed in the segments that `follow` has passed."""
 
-    def __init__(self, log: LogKeys, schema: TableSchema, *, after: Seq | None, low_ts: CommitTs) -> None:
-        """`schema`: of the table after segment `after`."""
+    def __init__(self, log: LogKeys, schema: TableSchema, *, after: Seq | None, low_ts: CommitTs, keys: pa.Array | None = None) -> None:
+        """`schema`: of the table after segment `after`. `keys`: those that are known to be moving by then."""
         self._log, self.table, self._low_ts = log, schema.name, low_ts
         self._schema = schema
-        self._found: list[pa.Array] = []
+        self._found: list[pa.Array] = [] if keys is None else [keys]
         self.seq = after
         self.upto_ts = low_ts
         self.altered = False

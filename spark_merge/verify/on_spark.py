@@ -22,7 +22,7 @@ HERE_ROWS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class OnSpark:
-    """`table_check.TaskRunner`. What is done in this process before a Spark job has begun runs here."""
+    """`context.TaskRunner`. What is done in this process before a Spark job has begun runs here."""
 
     tasks: SparkTasks
 

@@ -2,7 +2,7 @@
 
     verify/{id}/request.json ─► each sink's tables ─► report.json, after each piece of work
 
-- The report is all that it remembers. A worker that starts again continues with the tables that the report does not have.
+- A worker that starts again continues with the tables that the report does not have, and in a large table with its next ranges (resume).
 - A check of a small table mostly waits for the log; so CHECKS_AT_ONCE are under way.
 - The report says which segments are still to be read, and the sidecar keeps them (`needs_from`).
 - It yields to delivery: after each piece of work it waits while a sink's batches take longer than `late_s`, PAUSE_MAX at most.
@@ -43,9 +43,10 @@ from sidecar.log.verification_files import read_report, read_request, request_id
 from spark_merge.contract import Sink
 from spark_merge.delivery import JobSettings
 from spark_merge.readable import Readable
+from spark_merge.verify.context import CheckContext, TaskRunner
 from spark_merge.verify.moving import LogKeys
 from spark_merge.verify.source import ComparedSource
-from spark_merge.verify.table_check import CheckContext, TableCheck, TaskRunner
+from spark_merge.verify.table_check import TableCheck
 
 LATE_S = 0.5
 """A sink whose batches take longer delivers live changes late."""
@@ -157,6 +158,7 @@ class _Verification:
             report.state = CheckState.FAILED if end is CheckState.SKIPPED else end  # what was not compared is not equal
         except Stopped:
             report.state = CheckState.STOPPED
+            self._forget(f"{verify_folder(request.id)}/work/")
             for one in report.tables:
                 one.state = one.state if one.state in DONE else CheckState.STOPPED
         except Ending:
@@ -188,16 +190,19 @@ class _Verification:
             needs=partial(self._needs, number),
             wait=settings.wait,
         )
-        check = None
+        check, continues = None, False
         try:
             with closing(make()) as opened:
                 if not isinstance(opened, Readable):
                     return TableReport(sink, *table.name, CheckState.SKIPPED, why="its rows cannot be read back")
-                check = TableCheck(context, sink, opened, table, work, self._request.sample)
+                check = TableCheck(context, sink, opened, table, work, self._request.sample, self._request.slice)
                 found = check.run()
                 self._write_differences(number, check)
                 return found
-        except (Ending, Stopped, SparkLost, LogUnreachable, StorageFull):
+        except (Ending, SparkLost, LogUnreachable):
+            continues = True
+            raise
+        except (Stopped, StorageFull):
             raise
         except Exception as error:  # noqa: BLE001  # a defect may not end the deliveries of this process: it is logged
             why = str(error)
@@ -207,7 +212,8 @@ class _Verification:
             report = TableReport(sink, *table.name) if check is None else check.report
             return msgspec.structs.replace(report, state=CheckState.FAILED, why=why)
         finally:
-            self._forget(f"{work}/")
+            if not continues:
+                self._forget(f"{work}/")
 
     def _progress(self, number: int, table: TableReport) -> None:
         copied = msgspec.structs.replace(table, columns=dict(table.columns), examples=list(table.examples))

@@ -16,7 +16,7 @@ from sidecar.core.keyset import quoted_table
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.readable import ReadPart, RowForm, RowsRead
-from spark_merge.sinks.mysql.reading import SqlPart, of_keys, of_ranges, row_count
+from spark_merge.sinks.mysql.reading import KeySpan, SqlPart, cut, of_keys, of_ranges, read_key, row_count, walk
 from spark_merge.sinks.mysql.session import SqlFlavour, SqlServer, SqlSession, retried
 from spark_merge.sinks.mysql.statements import SqlTexts
 from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
@@ -38,8 +38,15 @@ class ComparedSource(Protocol):
     def rows(self, schema: TableSchema) -> int:
         """Of the table, about."""
 
-    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None, where: str = "") -> Sequence[TimedPart]:
-        """All rows for which the SQL predicate `where` is true, in about so many parts."""
+    def cut(self, schema: TableSchema, *, parts: int) -> Sequence[KeySpan]:
+        """All keys, in about so many ranges or in fewer."""
+
+    def walk(self, schema: TableSchema, within: KeySpan, *, range_rows: int, ranges_max: int) -> Sequence[KeySpan]:
+        """The first keys of `within`, or of all where the table's key cannot have these bounds any more: ranges of about so many rows. The
+        last one ends as `within` does, unless there are more rows."""
+
+    def ranges(self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = "") -> Sequence[TimedPart]:
+        """The rows of each range for which the SQL predicate `where` is true."""
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> TimedPart:
         """The rows with these handle keys (columns named and ordered as `schema.key`), as far as the predicate is true for them."""
@@ -78,10 +85,19 @@ class SqlSource:
             found = retried(session, lambda _: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
             return found or retried(session, lambda _: _counted(session, schema.name), doing=f"counting the rows of {schema.name}")
 
-    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None, where: str = "") -> list[SourcePart]:
+    def cut(self, schema: TableSchema, *, parts: int) -> list[KeySpan]:
         with closing(SqlSession(self.server)) as session:
-            found = of_ranges(session, self.server, schema, *self._found(session, schema), parts=parts, where=where)
-            return [SourcePart(part, form) for part in found]
+            return cut(session, read_key(schema, *self._found(session, schema)), parts=parts)
+
+    def walk(self, schema: TableSchema, within: KeySpan, *, range_rows: int, ranges_max: int) -> list[KeySpan]:
+        with closing(SqlSession(self.server)) as session:
+            key = read_key(schema, *self._found(session, schema))
+            return walk(session, key, within, range_rows=range_rows, ranges_max=ranges_max)
+
+    def ranges(self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = "") -> list[SourcePart]:
+        with closing(SqlSession(self.server)) as session:
+            key = read_key(schema, *self._found(session, schema))
+            return [SourcePart(part, form) for part in of_ranges(self.server, schema, key, ranges, where=where)]
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> SourcePart:
         with closing(SqlSession(self.server)) as session:

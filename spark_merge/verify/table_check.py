@@ -3,35 +3,41 @@
     the sink's position ─► digests of its rows ─► digests of the source's ranges, each as of where the log ends then ─► buckets
         ─► keys that the log changed meanwhile are moving ─► a second look at these and at each difference, at later positions
 
+- Of a small sample or a slice, and in a sink that finds keys, the sink's rows are those with the keys of the source's ranges (by_keys).
+
 - The two sides are read at different moments, and the log has every change between: `moving.Moving` follows it from the sink's position,
   which is read first, to beyond the last moment at which the source was read.
-- Without snapshots (a server that is no TiDB) a range is read in the present: it is as of some moment up to `AHEAD_MS` from then.
+- Without snapshots (a server that is no TiDB) a range is read in the present: it is as of some moment up to `context.AHEAD_MS` from then.
 - A DDL that changes the table meanwhile: it is compared again from the beginning, TRIES_MAX times.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from random import Random
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, Seq, TableSchema, ts_at
-from sidecar.errors import SinkError
-from sidecar.log.storage import Folder
-from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, TableReport
+from sidecar.core.model import CommitTs, Seq, TableSchema
+from sidecar.errors import LogBroken, SinkError
+from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, Slice, TableReport
 from spark_merge.contract import Accepted, Sink
 from spark_merge.read import LoggedSchemas, new_manifests
-from spark_merge.readable import Readable, ReadPart, RowForm, newest_of
+from spark_merge.readable import Readable, ReadPart, newest_of
+from spark_merge.sinks.mysql.reading import KeySpan
+from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
-from spark_merge.verify.digest import write_digests
+from spark_merge.verify.context import CheckContext
+from spark_merge.verify.digest import DigestWork
 from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of, source_rows
-from spark_merge.verify.moving import LogKeys, Moving
-from spark_merge.verify.source import ComparedSource, TimedPart, key_table
+from spark_merge.verify.moving import Moving
+from spark_merge.verify.resume import CheckProgress, load, save, schema_text
+from spark_merge.verify.source import key_table
 
 R = TypeVar("R")
 
@@ -47,17 +53,20 @@ PARTS_MAX = 10_000
 SAMPLE_PARTS = 10
 """Ranges of a sample, or more: where rows differ they often do so in a range, and one range would miss it."""
 
+BY_KEYS_MAX = 0.03
+"""Of a table, looked up by key: a row costs 12 (MySQL) to 60 times (ClickHouse) what it costs where all of the sink is read."""
+
 BUCKET_ROWS = 250_000
 """Of both sides, about, in a bucket: some 30 MB in a task."""
-
-AHEAD_MS = 2_000
-"""How far the source's clock may be ahead of this machine's."""
 
 LOOKS_MAX, LOOK_WAIT_S, LOOK_WAIT_MAX_S = 12, 0.5, 10.0
 """Second looks at a table's keys, and the waits between them, which double."""
 
 LOOKED_KEYS_MAX = 100_000
 """Of a table: beyond, differences are what the first look found."""
+
+SAVE_EVERY_S = 60.0
+"""What a comparison has done: with it are the keys that are moving, which may be millions."""
 
 AWAIT_S = 0.1
 SINK_WAIT_S = 600.0
@@ -71,48 +80,6 @@ class Altered(Exception):
     """A DDL changed the table while it was compared."""
 
 
-class TaskRunner(Protocol):
-    """Where the work is done: in this process, or by Spark."""
-
-    @property
-    def cores(self) -> int: ...
-
-    def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
-        """All of it, in any order, which is about so many rows; each piece is picklable. Raises what one of them raised."""
-
-
-@dataclass(frozen=True, slots=True)
-class DigestWork:
-    """Writes the digests of one part: the files, each with its rows. Picklable."""
-
-    folder: Folder
-    path: str
-    schema: TableSchema
-    part: ReadPart
-    buckets: int
-
-    def __call__(self) -> list[tuple[str, int]]:
-        return write_digests(self.folder, self.path, self.schema, self.part(), buckets=self.buckets)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckContext:
-    """What a comparison works with. `folder`: for its files. `gate`: called after each piece of work with the seconds that it took, and
-    with 0 while it waits; it pauses while live delivery is late, and raises what ends the verification. `progress` receives the report
-    after each piece. `needs`: the segments of the log after this one are still to be read. `present_ts`: what has committed at the source
-    by this moment is at or below it."""
-
-    log: LogKeys
-    folder: Folder
-    source: ComparedSource
-    runner: TaskRunner
-    gate: Callable[[float], None]
-    progress: Callable[[TableReport], None] = lambda _: None
-    needs: Callable[[Seq], None] = lambda _: None
-    wait: Callable[[float], object] = time.sleep
-    present_ts: Callable[[], CommitTs] = lambda: ts_at(int(time.time() * 1000) + AHEAD_MS)
-
-
 class ReadableSink(Sink, Readable, Protocol):
     """A sink that can be read back."""
 
@@ -120,7 +87,8 @@ class ReadableSink(Sink, Readable, Protocol):
 @dataclass
 class TableCheck:
     """`name`: the sink's. `path`: of the files below the folder, for this table and sink alone. `sample`: the part of the source's ranges
-    that is read."""
+    that is read. `slice`: the rows that are compared, if the sink finds keys; else, and if the table has no more rows, it is compared
+    whole."""
 
     context: CheckContext
     name: str
@@ -128,6 +96,7 @@ class TableCheck:
     table: AskedTable
     path: str
     sample: float = 1.0
+    slice: Slice | None = None
     report: TableReport = field(init=False)
     differences: list[RowDifference] = field(default_factory=list)
     """Those that were looked at twice."""
@@ -135,6 +104,9 @@ class TableCheck:
     """Keys (merge.key_text) of the others, by kind."""
     _upto_ts: CommitTs = NO_TS
     _table_rows: int = 0
+    _saves: bool = False
+    _saved_s: float = 0.0
+    _durable: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.report = self._blank()
@@ -149,7 +121,7 @@ class TableCheck:
             self.report, self.differences, self.unlooked = self._blank(), [], []
             self.report.state = CheckState.RUNNING
             try:
-                self._compare()
+                self._compare(resumes=left == TRIES_MAX - 1)
                 break
             except (Altered, SinkError) as error:  # a table that does not fit its schema is one that a DDL is changing
                 if not left:
@@ -166,36 +138,85 @@ class TableCheck:
 
     # ---- the first look ----------------------------------------------------------------------------------------------
 
-    def _compare(self) -> None:
+    def _compare(self, *, resumes: bool) -> None:
+        context = self.context
+        schema, moving, progress = (self._resumed() if resumes else None) or self._begun()
+        none = key_table(schema, [])
+        form = self.sink.reading(schema, parts=1, keys=none).form
+        ranges = [KeySpan(*one) for one in progress.ranges]
+        parts = context.source.ranges(schema, ranges, form=form, where=self.table.where)
+        while (start := progress.done) < len(parts):
+            at_ts = moving.follow() if context.source.has_snapshots() else None
+            wave = [part.at(at_ts) for part in parts[start : start + context.runner.cores]]
+            files = self._digested(schema, f"source-{start}", wave, progress.buckets)
+            progress.high_ts = max(progress.high_ts, context.present_ts() if at_ts is None else at_ts)
+            if progress.by_keys:
+                found = lookups(self.sink, schema, context.folder, files)
+                progress.sink_files += self._digested(schema, f"sink-{start}", found, progress.buckets)
+                self.report.parts_done = 1 + 2 * (start + len(wave))
+            progress.source_files += files
+            progress.done += len(wave)
+            self._follow(moving)
+            self._save(progress, moving)
+        self._await(moving, CommitTs(progress.high_ts))
+        self.report.low_tso, self.report.high_tso = str(progress.low_ts), str(moving.upto_ts)
+        files_of = tuple(progress.source_files), tuple(progress.sink_files)
+        buckets = [BucketWork(context.folder, *files_of, bucket) for bucket in range(progress.buckets)]
+        self._conclude(schema, self._run(buckets), moving)
+
+    def _begun(self) -> tuple[TableSchema, Moving, CheckProgress]:
+        """With the digests of the sink's rows."""
         context = self.context
         accepted = self._accepted()
         context.needs(accepted.seq)
         schema = self._schema_after(accepted)
         rows = context.source.rows(schema)
-        reading = self.sink.reading(schema, parts=max(1, context.runner.cores, rows // SINK_PART_ROWS))
-        moving = Moving(context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
-        parts = self._sampled(schema, rows, reading.form)
-        buckets = max(1, min(2 * rows // BUCKET_ROWS, 4096))
-        self.report.parts = len(reading.parts) + len(parts)
+        by_keys = self._is_by_keys(rows)
+        none = key_table(schema, []) if by_keys else None
+        reading = self.sink.reading(schema, parts=max(1, context.runner.cores, rows // SINK_PART_ROWS), keys=none)
+        low_ts = CommitTs(accepted.upto_ts or 0)
+        moving = Moving(context.log, schema, after=accepted.seq, low_ts=low_ts)
+        ranges = self._ranges(schema, rows, by_keys=by_keys)
         self._table_rows, self.report.rows_total = rows, int(rows * self.sample)
-        works = [DigestWork(context.folder, f"{self.path}/sink-{n}", schema, part, buckets) for n, part in enumerate(reading.parts)]
-        sink_files = [name for name, _ in self._in_waves(works)]
-        high_ts = moving.follow()
-        source_files: list[str] = []
-        for start in range(0, len(parts), context.runner.cores):
-            at_ts = moving.follow() if context.source.has_snapshots() else None
-            wave = [part.at(at_ts) for part in parts[start : start + context.runner.cores]]
-            files = self._in_waves(
-                [DigestWork(context.folder, f"{self.path}/source-{start + n}", schema, part, buckets) for n, part in enumerate(wave)]
-            )
-            source_files += [name for name, _ in files]
-            self.report.rows += sum(rows for _, rows in files)
-            high_ts = max(high_ts, context.present_ts() if at_ts is None else at_ts)
-            self._follow(moving)
-        self._await(moving, high_ts)
-        self.report.low_tso, self.report.high_tso = str(accepted.upto_ts or 0), str(moving.upto_ts)
-        works_of_buckets = [BucketWork(context.folder, tuple(source_files), tuple(sink_files), bucket) for bucket in range(buckets)]
-        self._conclude(schema, self._run(works_of_buckets), moving)
+        buckets = max(1, min(2 * min(rows, len(ranges) * PART_ROWS) // BUCKET_ROWS, 4096))
+        self.report.parts = len(reading.parts) + len(ranges) * (2 if by_keys else 1)
+        self._saves = len(ranges) > context.runner.cores
+        text = schema_text(schema)
+        progress = CheckProgress(text, accepted.seq, low_ts, rows, by_keys, buckets, [(*one,) for one in ranges], self.report)
+        progress.sink_files = self._digested(schema, "sink", reading.parts, buckets)
+        progress.high_ts = moving.follow()
+        self._save(progress, moving)
+        return schema, moving, progress
+
+    def _resumed(self) -> tuple[TableSchema, Moving, CheckProgress] | None:
+        """Where another worker has ended. None: from the beginning."""
+        found = load(self.context.folder, self.path)
+        if found is None:
+            return None
+        progress, keys = found
+        accepted = self._accepted()
+        schema = self._schema_after(accepted)
+        moving = Moving(self.context.log, schema, after=Seq(progress.seq), low_ts=CommitTs(progress.low_ts), keys=keys)
+        moving.upto_ts = CommitTs(progress.upto_ts)
+        try:
+            moving.follow()
+        except (LogBroken, SinkError):  # the log has its segments no more
+            return None
+        if accepted.seq < progress.accepted or moving.altered or schema_text(schema) != progress.schema:
+            return None
+        self.context.needs(Seq(progress.seq))
+        self.report, self._table_rows, self._saves = progress.report, progress.rows, True
+        return schema, moving, progress
+
+    def _save(self, progress: CheckProgress, moving: Moving) -> None:
+        """Not of a table that is read at once. Between two times the log keeps what is to be followed again."""
+        last, now_s = progress.done == len(progress.ranges), time.monotonic()
+        if self._saves and (last or not progress.done or now_s - self._saved_s >= SAVE_EVERY_S):
+            files = {*progress.sink_files, *progress.source_files}
+            save(self.context.folder, self.path, progress, moving, fresh=files - self._durable)
+            self._durable, self._saved_s = files, now_s
+            assert moving.seq is not None
+            self.context.needs(moving.seq)
 
     def _conclude(self, schema: TableSchema, found: Sequence[BucketDifference], moving: Moving) -> None:
         self.report.rows = total([one.source for one in found]).rows
@@ -321,27 +342,43 @@ class TableCheck:
 
     def _follow(self, moving: Moving) -> CommitTs:
         upto_ts = moving.follow()
-        if moving.seq is not None:
+        if moving.seq is not None and not self._saves:
             self.context.needs(moving.seq)
         return upto_ts
 
     # ---- work --------------------------------------------------------------------------------------------------------
 
-    def _sampled(self, schema: TableSchema, rows: int, form: RowForm | None) -> Sequence[TimedPart]:
-        """Ranges of the source: all of them, or as many of them at random as make the sample."""
+    def _is_by_keys(self, rows: int) -> bool:
+        if self.slice is not None:
+            whole = KeySpan(*self.slice.range) == KeySpan() and rows <= self.slice.rows
+            return self.sink.finds_keys and not whole
+        return self.sink.finds_keys and self.sample <= BY_KEYS_MAX
+
+    def _ranges(self, schema: TableSchema, rows: int, *, by_keys: bool) -> Sequence[KeySpan]:
+        """Of the source: all of them, or as many of them at random as make the sample, or the slice's."""
+        if self.slice is not None and by_keys:
+            count = max(1, self.slice.rows // PART_ROWS)
+            walked = self.context.source.walk(schema, KeySpan(*self.slice.range), range_rows=PART_ROWS, ranges_max=count)
+            self.report.partial, self.report.lower, self.report.upper = True, walked[0].after, walked[-1].upper
+            return walked
         count = max(rows // PART_ROWS, round(SAMPLE_PARTS / self.sample) if self.sample < 1 else 1)
-        found = self.context.source.ranges(schema, parts=min(count, PARTS_MAX), form=form, where=self.table.where)
+        found = self.context.source.cut(schema, parts=min(count, PARTS_MAX))
         wanted = len(found) if self.sample >= 1 else max(1, round(len(found) * self.sample))
         return Random(self.path).sample(found, wanted) if wanted < len(found) else found
 
-    def _in_waves(self, works: Sequence[DigestWork]) -> list[tuple[str, int]]:
-        """As many at once as there are cores; the files with their rows."""
-        files: list[tuple[str, int]] = []
-        for start in range(0, len(works), self.context.runner.cores):
-            wave = works[start : start + self.context.runner.cores]
-            files += [one for found in self._run(wave) for one in found]
+    def _digested(self, schema: TableSchema, name: str, parts: Iterable[ReadPart], buckets: int) -> list[str]:
+        """The files. As many parts at once as there are cores."""
+        context, files, done = self.context, list[str](), 0
+        left = iter(parts)
+        while wave := list(islice(left, context.runner.cores)):
+            path = f"{self.path}/{name}"
+            works = [DigestWork(context.folder, f"{path}-{done + n}", schema, part, buckets) for n, part in enumerate(wave)]
+            found = [one for each in self._run(works) for one in each]
+            files += [file for file, _ in found]
+            self.report.rows += sum(rows for _, rows in found) if name.startswith("source") else 0
+            done += len(wave)
             self.report.parts_done += len(wave)
-            self.context.progress(self.report)
+            context.progress(self.report)
         return files
 
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:

@@ -9,7 +9,7 @@ The source has no snapshots, and nothing changes; so it is taken for one that ha
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from sidecar.log.verification import AskedTable, CheckState, VerifyRequest
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkTasks
 from spark_merge.readable import RowForm, RowsRead
+from spark_merge.sinks.mysql.reading import KeySpan
 from spark_merge.sinks.mysql.session import SqlServer
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify.on_spark import OnSpark
@@ -57,8 +58,10 @@ class StillSource(SqlSource):
     def has_snapshots(self) -> bool:
         return True
 
-    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None, where: str = "") -> list[AtRest]:  # type: ignore[override]
-        return [AtRest(part) for part in super().ranges(schema, parts=parts, form=form, where=where)]
+    def ranges(  # type: ignore[override]
+        self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = ""
+    ) -> list[AtRest]:
+        return [AtRest(part) for part in super().ranges(schema, ranges, form=form, where=where)]
 
 
 def measure(bench: Bench) -> Iterator[Figure]:

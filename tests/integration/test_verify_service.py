@@ -33,6 +33,7 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import read_request, read_waiting, request_ids
 from sidecar.run import repairing
+from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.repairing import KeyDump, start_key_dump
 from sidecar.run.verifying import TermVerifications
 from tests.unit.control.serving import ITEM, ORDERS, Owner, Serving
@@ -52,10 +53,19 @@ class Service:
     """`worker`: what becomes of each verification."""
 
     def __init__(self, folder: Path, owner: Owner) -> None:
+        self.made: TermVerifications
         self.log, self.owner = open_folder(str(folder)), owner
-        self.made = TermVerifications(self.log, owner.history, lambda: 1000, start_dump=self.start, log_line=lambda _: None)
         self.worker: Worker = lambda operation_id: VerifyReport(operation_id, CheckState.EQUAL, 1, 2)
         self.served = owner.served(sinks=SINKS, verifications=lambda: self.made)
+        continuous = ContinuousVerification(self.log, 0.0, lambda: 1000, ServedSlices(lambda: self.served), lambda _: None)
+        self.made = TermVerifications(
+            self.log,
+            owner.history,
+            lambda: 1000,
+            start_dump=self.start,
+            continuous=continuous,
+            log_line=lambda _: None,
+        )
         self.serving = Serving(self.served)
         self.ends = DumpState.FINISHED
 

@@ -8,9 +8,11 @@ from random import Random
 
 import pytest
 
+from sidecar.core.keyset import Key
 from sidecar.core.model import CommitTs
-from sidecar.log.verification import AskedTable, CheckState, RowDifference
+from sidecar.log.verification import AskedTable, CheckState, RowDifference, Slice
 from spark_merge.sinks.registry import open_sink
+from spark_merge.verify import table_check
 from spark_merge.verify.table_check import TableCheck
 from tests.lanes import LANE
 from tests.support.planted_faults import Faults, Named
@@ -30,6 +32,9 @@ BUSY = 40
 
 STRICT = ("mysql",)
 """Outputs whose JSON is JSON."""
+
+FINDING_KEYS = ("sqlite", "mysql", "clickhouse", "opensearch")
+"""Outputs of sinks that find keys."""
 
 QUIET_WORLDS = 10 if LANE.whole else 2
 
@@ -57,6 +62,22 @@ def compared(world: World, uri: str) -> TableCheck:
         return check
     finally:
         sink.close()
+
+
+def in_parts(world: World, uri: str) -> list[TableCheck]:
+    """The whole table in slices, if the sink finds keys, one after another."""
+    found, after = list[TableCheck](), Key()
+    while not found or after:
+        sink = open_sink(uri, log_id="log-1")
+        try:
+            part = Slice(after, (), 30)
+            check = TableCheck(world.context(), "mine", sink, AskedTable(*TABLE), "one", slice=part)  # type: ignore[arg-type]  # as above
+            check.run()
+        finally:
+            sink.close()
+        found.append(check)
+        after = check.report.upper
+    return found
 
 
 def named(found: RowDifference) -> Named:
@@ -97,3 +118,27 @@ def test_every_planted_fault_is_named_and_nothing_else(request: pytest.FixtureRe
             planted[kind] = planted.get(kind, 0) + count
     assert sought > WORLDS * FAULTS / 2, (sought, planted)
     assert len(planted) == (7 if name in STRICT else 8), planted
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(OUTPUTS[name][0])) for name in FINDING_KEYS])
+def test_slices_name_every_planted_fault_but_extra_rows_once(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(table_check, "PART_ROWS", 10)
+    output = OUTPUTS[name][1](request, tmp_path)
+    world = world_of(tmp_path, 1, output.uri, keys=4 * FAULTS)
+    quiet = in_parts(world, output.uri)
+    assert {(one.report.state, one.report.moving) for one in quiet} == {(CheckState.EQUAL, 0)}
+    assert len(quiet) > 2
+    world.append()
+    world.deliver()
+    faults = Faults(world, Random(1), any_text=name not in STRICT)
+    faults.plant(FAULTS)
+    since_ts = CommitTs(world.ts)
+    output.spoil(world, faults.rows)
+    found = [one for check in in_parts(world, output.uri) for one in check.differences]
+    healed = {key for ts, key in world.changed if ts > since_ts}
+    told = {one.key: named(one) for one in found}
+    assert len(told) == len(found), "each by one slice"
+    assert told.items() <= faults.named.items()
+    assert {key for key, (kind, _) in faults.named.items() if kind != "extra"} - healed <= told.keys()

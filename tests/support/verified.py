@@ -6,13 +6,14 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TypeVar
-from zlib import crc32
 
 import pyarrow as pa
 
+from sidecar.core.keyset import Key
 from sidecar.core.model import Change, Column, CommitTs, Seq, TableSchema
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
@@ -21,10 +22,11 @@ from spark_merge.contract import Sink
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.readable import ReadPart, RowForm, RowsRead
 from spark_merge.rule import Image
+from spark_merge.sinks.mysql.reading import KeySpan
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
+from spark_merge.verify.context import CheckContext
 from spark_merge.verify.moving import LogKeys
-from spark_merge.verify.table_check import CheckContext
 from tests.support.table_shapes import NARROW, TABLE, TableShape
 
 R = TypeVar("R")
@@ -218,17 +220,40 @@ class WorldSource:
     def rows(self, schema: TableSchema) -> int:  # there is one
         return len(self.world.rows)
 
-    def ranges(self, schema: TableSchema, *, parts: int, form: RowForm | None, where: str = "") -> list[WorldPart]:  # there is one
-        at_n = partial(_is_of_part, where=where)
-        return [WorldPart(self.world, partial(at_n, n), form) for n in range(3)]
+    def cut(self, schema: TableSchema, *, parts: int) -> list[KeySpan]:  # there is one
+        """Three ranges."""
+        keys = sorted(map(_key, self.world.rows))
+        cuts = [keys[len(keys) * number // 3] for number in (1, 2)] if len(keys) > 2 else []
+        return [KeySpan(*bounds) for bounds in pairwise([(), *cuts, ()])]
+
+    def walk(self, schema: TableSchema, within: KeySpan, *, range_rows: int, ranges_max: int) -> list[KeySpan]:  # there is one
+        keys = [key for key in sorted(map(_key, self.world.rows)) if _is_in(within, key)]
+        cuts = keys[range_rows :: range_rows + 1]
+        return [KeySpan(*bounds) for bounds in pairwise([within.after, *cuts, within.upper])][:ranges_max]
+
+    def ranges(  # there is one
+        self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = ""
+    ) -> list[WorldPart]:
+        return [WorldPart(self.world, partial(_is_of_range, one, where=where), form) for one in ranges]
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> WorldPart:  # there is one
         wanted = set(zip(*(column.to_pylist() for column in keys.columns), strict=True))
         return WorldPart(self.world, lambda row: row[:2] in wanted and _meets(where, row), form)
 
 
-def _is_of_part(number: int, row: Image, *, where: str) -> bool:
-    return crc32(repr(row[:2]).encode()) % 3 == number and _meets(where, row)
+def _key(row: Image) -> Key:
+    id, part = row[:2]
+    assert id is not None
+    assert part is not None
+    return id, part
+
+
+def _is_in(within: KeySpan, key: Key) -> bool:
+    return key > within.after and (not within.upper or key <= within.upper)
+
+
+def _is_of_range(within: KeySpan, row: Image, *, where: str) -> bool:
+    return _is_in(within, _key(row)) and _meets(where, row)
 
 
 def _meets(where: str, row: Image) -> bool:

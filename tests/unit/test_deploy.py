@@ -38,6 +38,7 @@ from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.pace.controller import SinkState
 from sidecar.process.listening import check_listening
 from sidecar.run import merge_process
+from sidecar.run.cycle import TableInSink, VerifiedSinks, VerifiedTable
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.ticdc.changefeed import ChangefeedName
 from sidecar.ticdc.changefeed_info import changefeed
@@ -214,7 +215,7 @@ def test_without_what_the_examples_insist_on_it_cannot(broken: str, by: str, set
 TARGET_LABELS = {"job", "instance", "changefeed"}
 """Prometheus adds them to every series of a target."""
 PROMETHEUS_SERIES = {"up"}
-WORDS = {"sum", "min", "max", "count", "by", "and", "or", "on", "rate", "increase", "deriv", "changes", "topk", "absent"}
+WORDS = {"sum", "min", "max", "count", "by", "and", "or", "on", "rate", "increase", "deriv", "changes", "topk", "absent", "group_left"}
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +226,8 @@ def exported() -> dict[str, dict[str, set[str]]]:
     lanes = (LaneStatus(Lane("kafka/orders/0"), CommitTs(7), 0.0),)
     sinks = (SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader"),)
     status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", dumps=(progress,), lanes=lanes, sinks=sinks)
-    tally = MetricsTally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2))
+    verified = VerifiedSinks([VerifiedTable(TableInSink("copy", TableName("shop", "orders")), 3.0, 1)], 86_400.0)
+    tally = MetricsTally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2), verified=verified)
     server = MetricsServer("127.0.0.1:0", lambda: status, lambda: tally)
     try:
         with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=PATIENCE_S) as answer:

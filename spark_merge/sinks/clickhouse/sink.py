@@ -36,6 +36,8 @@ TABLES_KNOWN_S = 600
 
 
 class ClickHouseSink:
+    finds_keys = True
+
     def __init__(self, settings: ClickHouseSettings, *, log_id: str) -> None:
         self._settings = settings
         self._tables = ClickHouseTables(settings, log_id)

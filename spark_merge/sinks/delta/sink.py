@@ -47,6 +47,8 @@ TABLES_AT_ONCE_MAX = 8
 
 
 class DeltaSink:
+    finds_keys = False
+
     def __init__(self, settings: DeltaSettings, *, log_id: str) -> None:
         self.gather_s = settings.commit_s
         self._settings, self._log_id = settings, log_id

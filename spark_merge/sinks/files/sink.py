@@ -25,6 +25,8 @@ from spark_merge.sinks.folder.output import OutputFolder, segment_of
 class FileSink:
     """`log_id` names the log for ever: a folder with another log's output is refused."""
 
+    finds_keys = False
+
     def __init__(self, folder: Folder, *, log_id: str, file_format: FileFormat) -> None:
         self.folder = folder
         self.file_format: FileFormat = file_format

@@ -29,6 +29,8 @@ from spark_merge.sinks.position import PositionKeeper
 class HttpSink:
     """`log_id` names the log for ever."""
 
+    finds_keys = False
+
     def __init__(self, receiver: Receiver, limits: BodyLimits, *, log_id: str) -> None:
         self.receiver, self._limits = receiver, limits
         self._positions = ReceiverPositions(receiver)

@@ -40,6 +40,8 @@ CHUNK_PARTS = 16
 
 
 class IcebergSink:
+    finds_keys = False
+
     def __init__(self, settings: IcebergSettings, *, log_id: str) -> None:
         self.gather_s = settings.commit_s
         self._lake, self._log_id = Lake(settings), log_id

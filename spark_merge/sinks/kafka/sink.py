@@ -47,6 +47,8 @@ ROUTED_MAX = 8
 
 
 class KafkaSink:
+    finds_keys = False
+
     def __init__(self, output: Output, *, log_id: str) -> None:
         self.output = output
         self._store = ControlStore(output)

@@ -23,6 +23,8 @@ class HiddenSink:
     """Output order is by segment and table, and inside by what rows carry, so it is made when they are shown: any units side by side. A
     table's chunks of a segment are one unit, for only their place in the manifest tells which comes first."""
 
+    finds_keys = False
+
     def __init__(self, name: str, *, log_id: str) -> None:
         self._name, self._log_id = name, log_id
         self._owner = Owner(-1, 0)

@@ -22,6 +22,8 @@ CHUNK_PARTS, LIVE_PART_ROWS = 4, 100_000
 
 
 class VersionedSink:
+    finds_keys = False
+
     def __init__(self, name: str, *, log_id: str) -> None:
         self._name, self._log_id = name, log_id
         self._owner = Owner(-1, 0)

@@ -14,12 +14,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
 
-from sidecar.core.keyset import Key, KeyColumn, ReadKey, between, evenly_between, key_columns, order_by, qualified, read_as, unreadable
+from sidecar.core.keyset import (
+    Key,
+    KeyColumn,
+    NotAKey,
+    ReadKey,
+    between,
+    evenly_between,
+    key_columns,
+    order_by,
+    qualified,
+    read_as,
+    unreadable,
+)
 from sidecar.core.model import Column, TableName, TableSchema, lowered
 from sidecar.process.progress import may_take
 from sidecar.resultset.packets import read_blocks
@@ -90,20 +104,15 @@ def reading(settings: SqlSettings, schema: TableSchema, *, log_id: str, parts: i
             statements = of_keys(schema, name, texts, keys)
             return Reading(accepted, exact=False, parts=(SqlPart(settings.server, name, schema.columns, statements),))
         assert found is not None, "it is checked"
-        made: list[ReadPart] = [*of_ranges(session, settings.server, schema, name, found, parts=parts)]
+        key = read_key(schema, name, found)
+        made: list[ReadPart] = [*of_ranges(settings.server, schema, key, cut(session, key, parts=parts))]
         return Reading(accepted, exact=False, parts=tuple(made))
 
 
-def of_ranges(
-    session: SqlSession, server: SqlServer, schema: TableSchema, name: TableName, found: FoundTable, *, parts: int, where: str = ""
-) -> list[SqlPart]:
-    """All rows of table `name`, which the server has as `found`, by ranges of its key. `where`: an SQL predicate of the rows that are
-    read."""
-    key = _read_key(schema, name, found)
-    cuts = retried(session, lambda _: _cuts(session, key, parts), doing=f"reading the keys of {name}")
-    bounds = zip([None, *cuts], [*cuts, None], strict=True)
-    selects = [f"{_select(schema, name)}{between(key, after=after, upper=upper, where=where)}" for after, upper in bounds]
-    return [SqlPart(server, name, schema.columns, (sql,)) for sql in selects]
+def of_ranges(server: SqlServer, schema: TableSchema, key: ReadKey, ranges: Sequence[KeySpan], *, where: str = "") -> list[SqlPart]:
+    """The rows of the key's table in these ranges. `where`: an SQL predicate of the rows that are read."""
+    bounds = [between(key, after=one.after or None, upper=one.upper or None, where=where) for one in ranges]
+    return [SqlPart(server, key.table, schema.columns, (f"{_select(schema, key.table)}{bound}",)) for bound in bounds]
 
 
 def _select(schema: TableSchema, name: TableName) -> str:
@@ -120,8 +129,8 @@ def of_keys(schema: TableSchema, name: TableName, texts: SqlTexts, keys: pa.Tabl
     return tuple(f"{_select(schema, name)} WHERE ({texts.condition(group)}){also}" for group in groups)
 
 
-def _read_key(schema: TableSchema, name: TableName, found: FoundTable) -> ReadKey:
-    """By the target's character sets and collations."""
+def read_key(schema: TableSchema, name: TableName, found: FoundTable) -> ReadKey:
+    """Of table `name`, which the server has as `found`: by its character sets and collations."""
     there = {lowered(column.name): column for column in found.columns}
     columns = []
     for column in key_columns(schema):
@@ -133,6 +142,37 @@ def _read_key(schema: TableSchema, name: TableName, found: FoundTable) -> ReadKe
 # ---- cuts -----------------------------------------------------------------------------------------------------------
 
 
+class KeySpan(NamedTuple):
+    """Keys in `(after, upper]`; empty: without this bound."""
+
+    after: Key = ()
+    upper: Key = ()
+
+
+def cut(session: SqlSession, key: ReadKey, *, parts: int) -> list[KeySpan]:
+    """All keys, in at most `parts` ranges."""
+    cuts = retried(session, lambda _: _cuts(session, key, parts), doing=f"reading the keys of {key.table}")
+    return _between(KeySpan(), cuts)
+
+
+def walk(session: SqlSession, key: ReadKey, within: KeySpan, *, range_rows: int, ranges_max: int) -> list[KeySpan]:
+    """The first keys of `within` in ranges of about so many rows, each but the last one; all of them where so many ranges are enough. Keys
+    that the key cannot have any more bound nothing."""
+    if unreadable([part.column for part in key.columns]):
+        return [KeySpan()]
+    try:
+        between(key, after=within.after or None, upper=within.upper or None)
+    except NotAKey:
+        within = KeySpan()
+    doing = f"reading the keys of {key.table}"
+    found = _between(within, retried(session, lambda _: _walked(session, key, within, range_rows, ranges_max), doing=doing))
+    return found[:ranges_max]
+
+
+def _between(within: KeySpan, cuts: Sequence[Key]) -> list[KeySpan]:
+    return [KeySpan(*bounds) for bounds in pairwise([within.after, *cuts, within.upper])]
+
+
 def _cuts(session: SqlSession, key: ReadKey, parts: int) -> Sequence[Key]:
     """At most `parts - 1` keys that rise. A key of one integer is cut by its values, another one by walking along its index."""
     if parts < 2 or unreadable([part.column for part in key.columns]):
@@ -141,19 +181,21 @@ def _cuts(session: SqlSession, key: ReadKey, parts: int) -> Sequence[Key]:
     if not lowest:
         return ()
     if len(key.columns) > 1 or key.columns[0].column.kind not in ("int", "uint"):
-        return _walked(session, key, parts)
+        return _walked(session, key, KeySpan(), max(row_count(session, key.table) // parts, PART_ROWS_MIN), parts - 1)
     highest = session.rows(key_select(key, f"{order_by(key, descending=True)} LIMIT 1"))
     return evenly_between(key, lowest[0], highest[0], count=parts)[:-1] if highest[0] != lowest[0] else ()
 
 
-def _walked(session: SqlSession, key: ReadKey, parts: int) -> Sequence[Key]:
-    step, cuts = max(row_count(session, key.table) // parts, PART_ROWS_MIN), list[Key]()
-    while len(cuts) < parts - 1:
-        after = between(key, after=cuts[-1] if cuts else None, upper=None)
-        found = session.rows(key_select(key, f"{after}{order_by(key)} LIMIT 1 OFFSET {step}"))
+def _walked(session: SqlSession, key: ReadKey, within: KeySpan, step: int, count: int) -> Sequence[Key]:
+    """Each `step` rows a key, `count` at most."""
+    cuts, after = list[Key](), within.after
+    while len(cuts) < count:
+        left = between(key, after=after or None, upper=within.upper or None)
+        found = session.rows(key_select(key, f"{left}{order_by(key)} LIMIT 1 OFFSET {step}"))
         if not found:
             break
-        cuts.append(tuple(map(str, found[0])))
+        after = tuple(map(str, found[0]))
+        cuts.append(after)
     return cuts
 
 

@@ -44,6 +44,8 @@ DDL_S_MAX = 30 * 24 * 3600
 
 
 class SqlSink:
+    finds_keys = True
+
     def __init__(self, settings: SqlSettings, *, log_id: str) -> None:
         self._settings = settings
         self._session = SqlSession(settings.server)

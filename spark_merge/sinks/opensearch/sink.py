@@ -36,6 +36,8 @@ FEW_CHUNK_ROWS = 5_000
 
 
 class OpenSearchSink:
+    finds_keys = True
+
     def __init__(self, settings: OpenSearchSettings, *, log_id: str) -> None:
         self._settings = settings
         self._session = OpenSearchSession(settings.server)

@@ -28,6 +28,8 @@ class SqliteSettings:
 
 
 class SqliteSink:
+    finds_keys = True
+
     def __init__(self, settings: SqliteSettings, *, log_id: str) -> None:
         self._settings = settings
         self._positions = SqlitePositions(settings.path)

@@ -40,6 +40,8 @@ class StorageSink:
     """`log_id` names the log for ever. `now`: the wall clock in the output's zone. It gathers (contract.Gathers), for files that are not
     small without need."""
 
+    finds_keys = False
+
     def __init__(self, folder: Folder, options: StorageOptions, *, log_id: str, now: Callable[[], datetime] | None = None) -> None:
         self._folder, self._options = folder, options
         self.gather_s = options.flush_s

@@ -24,6 +24,7 @@ from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import ConfigError
 from sidecar.pace.sinks import SinkTables
 from sidecar.run import metrics
+from sidecar.run.cycle import TableInSink, VerifiedSinks, VerifiedTable
 from sidecar.run.metrics import CONNECTIONS_MAX, SINK_TABLES_MAX, TABLES_MAX, MetricsServer, MetricsTally
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S, eventually
@@ -51,6 +52,34 @@ def stage() -> Iterator[Stage]:
     found = Stage()
     yield found
     found.server.close()
+
+
+def test_what_was_compared_is_told_by_table_and_no_age_before_all_rows_were(stage: Stage) -> None:
+    assert not any("verif" in name or "differences" in name for name, *_ in stage.samples())
+    orders, item = (TableInSink("copy", TableName("shop", name)) for name in ("orders", "item"))
+    stage.tally.verified = VerifiedSinks([VerifiedTable(orders, 60.0, 2), VerifiedTable(item, None, 0)], 86_400.0)
+    found = {name: value for name, value in stage.samples().items() if "verif" in name[0] or "differences" in name[0]}
+    assert found == {
+        ("ticdc_dump_verified_age_seconds", "shop", "copy", "orders"): 60.0,
+        ("ticdc_dump_differences", "shop", "copy", "orders"): 2.0,
+        ("ticdc_dump_differences", "shop", "copy", "item"): 0.0,
+        ("ticdc_dump_verify_cycle_seconds",): 86_400.0,
+    }
+    stage.tally.verified = VerifiedSinks([], 0.0)
+    assert ("ticdc_dump_verify_cycle_seconds",) not in stage.samples(), "nothing is compared continuously"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_of_many_tables_each_sinks_are_one_series(stage: Stage, whole: bool) -> None:
+    names = [TableInSink(sink, TableName("shop", f"t{number}")) for sink in ("copy", "lake") for number in range(SINK_TABLES_MAX + 1)]
+    tables = [VerifiedTable(name, float(number), 1) for number, name in enumerate(names)]
+    if not whole:
+        tables[-1] = tables[-1]._replace(age_s=None)
+    stage.tally.verified = VerifiedSinks(tables, 0.0)
+    found = {name[1:]: value for name, value in stage.samples().items() if name[0] == "ticdc_dump_verified_age_seconds"}
+    assert found == {("…", "copy", "…"): float(SINK_TABLES_MAX)} | ({("…", "lake", "…"): 2.0 * SINK_TABLES_MAX + 1} if whole else {})
+    differing = {name[1:]: value for name, value in stage.samples().items() if name[0] == "ticdc_dump_differences"}
+    assert differing == {("…", sink, "…"): SINK_TABLES_MAX + 1.0 for sink in ("copy", "lake")}
 
 
 def test_the_room_on_the_logs_volume_is_told_by_a_standby_too_and_not_where_there_is_no_volume(stage: Stage) -> None:

@@ -32,9 +32,11 @@ from sidecar.log.verification import (
     stop_name,
 )
 from sidecar.log.verification_files import read_request, read_waiting, request_ids
+from sidecar.run.continuous import ContinuousVerification
 from sidecar.run.news_line import NewsLine
 from sidecar.run.repairing import KeyDump, Repair
 from sidecar.run.verifying import KEPT_MAX, WAITING_MAX, TermVerifications
+from tests.support.slices import NamedSlices
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")
 ITEM = TableName("shop", "item")
@@ -44,12 +46,20 @@ REQUEST = VerifyRequest("a" * 16, ("copy",), (AskedTable("shop", "orders", "id >
 class Term:
     """A term over a log and a history that outlive it."""
 
-    def __init__(self, folder: Path, history: MemoryHistory) -> None:
+    def __init__(self, folder: Path, history: MemoryHistory, *, share_per_day: float = 0.0) -> None:
         self.log: Folder = open_folder(str(folder))
         self.history, self.lines = history, list[NewsLine]()
         self.now_ms = 1000
         self.dumps = list[KeyDump]()
-        self.made = TermVerifications(self.log, history, lambda: self.now_ms, start_dump=self.start, log_line=self.lines.append)
+        self.slices = NamedSlices()
+        self.made = TermVerifications(
+            self.log,
+            history,
+            lambda: self.now_ms,
+            start_dump=lambda dump: self.start(dump),
+            continuous=ContinuousVerification(self.log, share_per_day, lambda: self.now_ms, self.slices, self.lines.append),
+            log_line=self.lines.append,
+        )
 
     def start(self, dump: KeyDump) -> None:
         self.dumps.append(dump)
@@ -279,7 +289,6 @@ def test_what_passes_is_tried_again(term: Term) -> None:
         Term.start(term, dump)
 
     term.start = start  # type: ignore[method-assign]  # of this test
-    term.made._start_dump = start
     differing(term)
     assert repair_of(term).waiting_for == "the request was not answered"
     term.made.follow()

@@ -86,6 +86,40 @@ def test_a_worker_that_ends_in_a_table_leaves_the_others_to_the_next_one(world: 
     assert Verifications(settings).carry_out(request, Event()).state is CheckState.EQUAL
 
 
+def test_what_a_worker_has_done_of_a_table_is_kept_until_the_table_is_compared(world: World) -> None:
+    settings, request, ending = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine"), Event()
+
+    class Ended(InOrder):
+        """After a range of the source."""
+
+        cores, left = 1, 2
+
+        def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
+            self.left -= 1
+            if not self.left:
+                ending.set()
+            return super().run(work, rows=rows)
+
+    first = Verifications(replace(settings, runner=Ended()))
+    assert first.carry_out(request, ending).state is CheckState.RUNNING
+    kept = [name for name in storage.list_names(world.job.log, deep=True) if "/work/" in name]
+    assert "verify/v1/work/0/progress.json" in kept
+    report = first.report("v1")
+    assert report is not None
+    assert report.needs_from is not None, "the log keeps what is to be followed"
+    assert Verifications(settings).carry_out(request, Event()).state is CheckState.EQUAL
+    assert not [name for name in storage.list_names(world.job.log, deep=True) if "/work/" in name]
+
+
+def test_what_was_done_is_removed_when_an_operator_ends_it(world: World) -> None:
+    request = asked(world, "mine")
+    storage.write_atomically(world.job.log, "verify/v1/work/0/progress.json", b"{}")
+    storage.write_atomically(world.job.log, stop_name("v1"), b"")
+    verifications = Verifications(settings_of(world, mine=f"sqlite:///{world.folder}/out.db"))
+    assert verifications.carry_out(request, Event()).state is CheckState.STOPPED
+    assert not storage.exists(world.job.log, "verify/v1/work/0/progress.json")
+
+
 class Failing(InOrder):
     """Its work raises these, one after another, and then is done."""
 

@@ -7,23 +7,39 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from sidecar.core.keyset import Key
 from sidecar.errors import SinkError
-from sidecar.log.verification import AskedTable, CheckState
+from sidecar.log.verification import AskedTable, CheckState, Slice
+from spark_merge.readable import Reading
 from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
+from spark_merge.sinks.sqlite import reading, sink
 from spark_merge.verify import table_check
 from spark_merge.verify.table_check import TableCheck
 from tests.support.table_shapes import TABLE
 from tests.support.verified import World
 
 
-def check_of(world: World, uri: str, *, where: str = "", sample: float = 1.0, **context: object) -> TableCheck:
+def check_of(world: World, uri: str, *, where: str = "", sample: float = 1.0, slice: Slice | None = None, **context: object) -> TableCheck:
     sink = open_sink(uri, log_id="log-1")
     table = AskedTable(TABLE.schema, TABLE.table, where)
-    return TableCheck(world.context(**context), "mine", sink, table, "one", sample)  # type: ignore[arg-type]  # it can be read
+    return TableCheck(world.context(**context), "mine", sink, table, "one", sample, slice)  # type: ignore[arg-type]  # it can be read
+
+
+def in_slices(world: World, uri: str, *, rows: int) -> list[TableCheck]:
+    """Of the whole table, one after another."""
+    found, after = list[TableCheck](), Key()
+    while not found or after:
+        check = check_of(world, uri, slice=Slice(after, (), rows))
+        check.run()
+        found.append(check)
+        after = check.report.upper
+    return found
 
 
 def world_of(tmp_path: Path, seed: int, uri: str, *, snapshots: bool) -> World:
@@ -99,7 +115,7 @@ def test_each_fault_is_named_and_nothing_else(tmp_path: Path, snapshots: bool) -
     assert named > 20
 
 
-@pytest.mark.parametrize(("where", "sample"), [("part = '1'", 1.0), ("", 0.3)])
+@pytest.mark.parametrize(("where", "sample"), [("part = '1'", 1.0), ("", 0.3), ("", 0.01), ("part = '1'", 0.01)])
 def test_of_a_part_of_the_rows_no_extra_ones_are_reported(tmp_path: Path, where: str, sample: float) -> None:
     named = 0
     for seed in range(6):
@@ -115,6 +131,71 @@ def test_of_a_part_of_the_rows_no_extra_ones_are_reported(tmp_path: Path, where:
         assert all(key[1] == "1" for key in found if where)
         named += len(found)
     assert named > 2
+
+
+@pytest.mark.parametrize("output", OUTPUTS[:1])
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_a_part_of_a_sink_that_follows_has_no_difference_whatever_happens_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, snapshots: bool
+) -> None:
+    monkeypatch.setattr(table_check, "PART_ROWS", 5)
+    for seed in range(3):
+        uri = output.format(tmp_path / str(seed))
+        world = world_of(tmp_path / str(seed), seed, uri, snapshots=snapshots)
+        reports = [check_of(world, uri, sample=0.01).run(), *(check.report for check in in_slices(world, uri, rows=10))]
+        assert {(report.state, report.differences) for report in reports} == {(CheckState.EQUAL, 0)}, seed
+        assert len(reports) > 2
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_slices_name_each_fault_but_extra_rows_once_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshots: bool
+) -> None:
+    monkeypatch.setattr(table_check, "PART_ROWS", 5)
+    named = 0
+    for seed in range(8):
+        uri = f"sqlite:///{tmp_path}/{seed}/out.db"
+        world = world_of(tmp_path / str(seed), seed, uri, snapshots=snapshots)
+        spoilt, since_ts = Sqlite(tmp_path / str(seed) / "out.db").spoil(world, Random(seed)), world.ts
+        checks = in_slices(world, uri, rows=10)
+        healed = {key for ts, key in world.changed if ts > since_ts}
+        found = [(one.key, one.kind) for check in checks for one in check.differences]
+        assert len(dict(found)) == len(found), "by one slice"
+        assert set(found) <= spoilt.items(), seed
+        assert {key for key, kind in spoilt.items() if kind != "extra"} - healed <= dict(found).keys(), seed
+        assert all(check.report.partial for check in checks)
+        named += len(found)
+    assert named > 20
+
+
+@pytest.mark.parametrize(
+    ("output", "rows"), [(OUTPUTS[0], 1000), (OUTPUTS[1], 5)], ids=["a table of few rows", "a sink that finds no keys"]
+)
+def test_a_slice_that_cannot_be_less_is_the_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, rows: int) -> None:
+    monkeypatch.setattr(table_check, "PART_ROWS", 5)
+    uri = output.format(tmp_path)
+    world = world_of(tmp_path, 1, uri, snapshots=True)
+    [check] = in_slices(world, uri, rows=rows)
+    assert not check.report.partial, "extra rows are looked for"
+    assert check.report.rows_total <= check.report.rows + 20
+
+
+@pytest.mark.parametrize(("sample", "slice"), [(0.01, None), (1.0, Slice((), (), 10))], ids=["sample", "slice"])
+def test_of_a_sink_that_finds_keys_a_small_part_is_read(
+    still: Still, monkeypatch: pytest.MonkeyPatch, sample: float, slice: Slice | None
+) -> None:
+    monkeypatch.setattr(table_check, "PART_ROWS", 5)
+    looked, read = list[int](), reading.reading
+
+    def noted(*given: Any, keys: pa.Table | None) -> Reading:
+        assert keys is not None, "all of the sink would be read"
+        looked.append(keys.num_rows)
+        return read(*given, keys=keys)
+
+    monkeypatch.setattr(sink, "reading", noted)
+    report = check_of(still.world, still.uri, sample=sample, slice=slice).run()
+    assert (report.state, sum(looked)) == (CheckState.EQUAL, report.rows)
+    assert 0 < report.rows < len(still.world.rows)
 
 
 # ---- one step at a time: nothing happens but what the test says ------------------------------------------------------

@@ -1,0 +1,191 @@
+"""Continuous verification: a slice of a table in a sink is compared, then there is a pause, then comes the next one.
+
+    due? ─► cycle.py: which slice ─► cycle.json ─► the request, as of an operator (verifying.py) ─► its report ─► cycle.json
+
+- The file is written before the request and after the report, so the next owner continues with the slice that is under way.
+- One slice at a time, and none while a dump or another verification is there.
+- Only sinks that work and can be read back, and only tables of which they have all rows.
+- A file that cannot be read begins a cycle: what was compared is compared again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from secrets import token_hex
+from time import monotonic
+from typing import Protocol
+
+import msgspec
+
+from sidecar.control.dump_scope import resolve
+from sidecar.control.service import ASKING_MAX_S, Served
+from sidecar.control.verifying import asked
+from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.core.messages import Asker
+from sidecar.core.model import TableName
+from sidecar.errors import LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import Folder
+from sidecar.log.verification import CYCLE_NAME, Slice, VerifyReport, VerifyRequest
+from sidecar.ports import Caller, SchemaSource
+from sidecar.run.cycle import DAY_MS, Cycle, TableInSink, VerifiedSinks, VerifiedTable, cycle_from_json
+from sidecar.run.news_line import NewsLine
+from sidecar.ticdc.table_rules import exact_rule
+from ticdc_dump.v1 import control_pb2 as pb
+
+ASKER = Asker("the sidecar", "", "continuous verification")
+
+AGAIN_S = 30.0
+"""Where the source does not answer, or there is nothing to compare."""
+
+
+class SliceSource(Protocol):
+    """What there is to compare. Raises TicdcDumpError."""
+
+    def carried(self) -> Collection[TableInSink] | None:
+        """All tables in all sinks that can be read back; None: not known."""
+
+    def ready(self) -> Collection[TableInSink]:
+        """Of these, those of sinks that work and have all rows of the table; none while a dump is there that is not over."""
+
+    def rows(self, tables: Sequence[TableName]) -> Mapping[TableName, int]:
+        """By the source's statistics, where it has some."""
+
+    def request(self, name: TableInSink, part: Slice) -> VerifyRequest:
+        """Raises RefusedRequest, too, for a table that cannot be compared."""
+
+
+class ContinuousVerification:
+    """For one thread, but for `metrics`. `share_per_day`: of all rows; 0: no slices, and only what operators verify is recorded."""
+
+    def __init__(
+        self, log: Folder, share_per_day: float, wall_ms: Callable[[], int], source: SliceSource, log_line: Callable[[NewsLine], object]
+    ) -> None:
+        self._log, self._share_per_day, self._wall_ms = log, share_per_day, wall_ms
+        self._source, self._log_line = source, log_line
+        self._cycle = Cycle()
+        self._again_s, self._noticed = 0.0, ""
+        self._known: tuple[tuple[TableInSink, int | None, int], ...] = ()
+
+    def begin(self) -> str:
+        """What an earlier owner has left: the id of the slice's verification that is under way. Raises as the log's storage."""
+        with storage_errors(self._log):
+            data = storage.read_files(self._log, [CYCLE_NAME]).get(CYCLE_NAME)
+        try:
+            self._cycle = cycle_from_json(data) if data is not None else Cycle()
+        except ValueError as error:
+            self._log_line(NewsLine("continuous verification begins again", {"file": CYCLE_NAME, "text": str(error)}, "warning"))
+        self._know()
+        return self._cycle.asked
+
+    def metrics(self) -> VerifiedSinks:
+        """Of the tables that there are. For any thread."""
+        carried, now_ms = self._source.carried(), self._wall_ms()
+        tables = [
+            VerifiedTable(name, None if oldest_ms is None else max(now_ms - oldest_ms, 0) / 1000, differences)
+            for name, oldest_ms, differences in self._known
+            if carried is None or name in carried
+        ]
+        return VerifiedSinks(tables, DAY_MS / 1000 / self._share_per_day if self._share_per_day else 0.0)
+
+    def due(self) -> VerifyRequest | None:
+        """The next slice, if it is time for one; durable when this returns. Raises as the log's storage."""
+        if not self._share_per_day or monotonic() < self._again_s:
+            return None
+        now_ms, cycle = self._wall_ms(), self._cycle
+        cycle.ended_ms = min(cycle.ended_ms, now_ms)  # a clock that was set back
+        if now_ms < cycle.due_ms(self._share_per_day):
+            return None
+        self._again_s = monotonic() + AGAIN_S
+        try:
+            return self._next()
+        except (LogUnreachable, StorageFull):
+            raise
+        except TicdcDumpError as error:  # of the source: it ends no term
+            self._notice(str(error))
+            return None
+
+    def _next(self) -> VerifyRequest | None:
+        carried = self._source.carried()
+        if carried is None:
+            return None
+        if new := self._cycle.follow(carried):
+            self._cycle.estimated(self._source.rows([one.name.table for one in new]))
+        turn = self._cycle.next(self._source.ready())
+        if turn is None:
+            return None
+        part = turn.next_slice()
+        try:
+            request = msgspec.structs.replace(self._source.request(turn.name, part), asked_ms=self._wall_ms())
+        except RefusedRequest as refused:
+            self._notice(f"{turn.name.table} in {turn.sink}: {refused}")
+            self._cycle.ended(turn, part, None, self._wall_ms())
+            return None
+        self._cycle.asked = request.id
+        self._write()
+        self._again_s, self._noticed = 0.0, ""
+        return request
+
+    def _notice(self, text: str) -> None:
+        """Once, until it is another text."""
+        if text != self._noticed:
+            self._log_line(NewsLine("continuous verification waits", {"text": text}, "warning"))
+        self._noticed = text
+
+    def ended(self, request: VerifyRequest, report: VerifyReport | None) -> None:
+        """Any verification, of operators too. `report` None: it has none. Raises as the log's storage; then it is to be called again."""
+        now_ms = self._wall_ms()
+        if request.slice is not None:
+            if self._cycle.asked == request.id:
+                turn = self._cycle.turn(TableInSink(request.sinks[0], request.tables[0].name))
+                self._cycle.ended(turn, request.slice, report.tables[0] if report is not None and report.tables else None, now_ms)
+        elif report is None or not self._cycle.compared(report.tables, now_ms):
+            return
+        self._know()
+        self._write()
+
+    def _know(self) -> None:
+        found = [(one.name, one.oldest_ms, one.differences) for one in self._cycle.tables]
+        self._known = tuple((name, oldest_ms, differences) for name, oldest_ms, differences in found if differences is not None)
+
+    def _write(self) -> None:
+        with storage_errors(self._log):
+            storage.write_atomically(self._log, CYCLE_NAME, msgspec.json.encode(self._cycle))
+
+
+class ServedSlices:
+    """`SliceSource` of what the sidecar serves."""
+
+    def __init__(self, served: Callable[[], Served]) -> None:
+        self._served = served
+
+    def carried(self) -> frozenset[TableInSink] | None:
+        served = self._served()
+        status = served.status()
+        if status is None:
+            return None
+        sinks = [name for name, unreadable in served.sinks.items() if not unreadable]
+        return frozenset(TableInSink(sink, table) for sink in sinks for table in status.carried)
+
+    def ready(self) -> frozenset[TableInSink]:
+        status = self._served().status()
+        if status is None or not status.is_idle():
+            return frozenset()
+        failing = {sink.sink for sink in status.sinks if sink.error}
+        return frozenset(
+            TableInSink(sink, table) for sink, known in status.sink_tables.items() if sink not in failing for table in known.complete
+        )
+
+    def rows(self, tables: Sequence[TableName]) -> dict[TableName, int]:
+        return {found.table: found.rows or 0 for found in self._schemas().estimates(tuple(dict.fromkeys(tables)))}
+
+    def request(self, name: TableInSink, part: Slice) -> VerifyRequest:
+        served = self._served()
+        rules = pb.StartRequest(table_rules=[exact_rule(name.table)])
+        scope = resolve(rules, self._schemas(), served.feed_scope, case_sensitive=served.case_sensitive)
+        wanted = pb.VerifyRequest(id=token_hex(DUMP_ID_LENGTH // 2), sinks=[name.sink])
+        return msgspec.structs.replace(asked(wanted, scope, sinks=served.sinks, asked_ms=0), slice=part)
+
+    def _schemas(self) -> SchemaSource:
+        return self._served().schemas.asked_by(Caller(lambda: ASKING_MAX_S, lambda: False, lambda _: True))
