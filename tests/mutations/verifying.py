@@ -70,8 +70,8 @@ VERIFYING = [
     Mutation(
         "the log is not followed to the moment of the source's read at the first look",
         CHECK,
-        "high_ts = max(high_ts, context.present_ts() if at_ts is None else at_ts)",
-        "high_ts = max(high_ts, at_ts or NO_TS)",
+        "progress.high_ts = max(progress.high_ts, context.present_ts() if at_ts is None else at_ts)",
+        "progress.high_ts = max(progress.high_ts, at_ts or NO_TS)",
         f"{OF_CHECK}::test_without_snapshots_the_log_is_followed_to_the_moment_of_the_read_at_the_first_look",
     ),
     Mutation(
