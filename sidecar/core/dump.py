@@ -101,7 +101,8 @@ class Dump:
 
     def end(self) -> None:
         """Close for good what is open: its marks are no longer ours."""
-        self._take(self.progress)
+        self._record = self.progress
+        self._close()
 
     # ---- what happens ----------------------------------------------------------------------------------------------
 
@@ -161,13 +162,17 @@ class Dump:
 
     def _take(self, progress: Progress) -> None:
         """Go on from `progress` with nothing open and nothing under way. The marks of what was are no longer ours."""
-        if self._run is not None:
-            self._marks = self._run.marks_sent
-            self._ground.runs.remove(self._run)
-        self._record, self._run = progress, None
+        self._close()
+        self._record = progress
         if progress.state in _ACTIVE:
             self._run = Run(progress, self._ground, first_mark=self._marks)
             self._ground.runs.append(self._run)
+
+    def _close(self) -> None:
+        if self._run is not None:
+            self._marks = self._run.marks_sent
+            self._ground.runs.remove(self._run)
+        self._run = None
 
     def _fail(self, failure: Failure) -> None:
         if self.progress.state in OVER:  # finished: the log has all of it

@@ -39,6 +39,13 @@ SEVERAL = [
         SCENARIO,
     ),
     Mutation(
+        "a restarted dump keeps its readers",
+        "sidecar/core/dump.py",
+        "        self._record = self.progress\n        self._close()\n",
+        "        self._take(self.progress)\n",
+        "tests/unit/core/test_dump.py::test_a_dump_that_was_restarted_takes_no_part_in_what_is_shared",
+    ),
+    Mutation(
         "each dump has the bounds for itself",
         "sidecar/core/dump_start.py",
         "return sum(len(run.windows) for run in self.runs)",

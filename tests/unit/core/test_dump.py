@@ -104,6 +104,17 @@ def test_a_dump_that_waits_or_is_over_takes_none_of_what_is_shared(state: DumpSt
         assert ground.runs == []
 
 
+def test_a_dump_that_was_restarted_takes_no_part_in_what_is_shared() -> None:
+    """Its readers would halve the windows of the dump that follows it."""
+    d = dump(limits=DumpLimits(readers=2))
+    d.request(StartDump(FIRST, (A, B), Brackets.SNAPSHOT, 1_000))
+    d.allow(DumpRoom(400, 1 << 20, 400))
+    assert [command.rows_max for command in d.next() if isinstance(command, ReadChunk)] == [100, 100]
+    d.request(RestartDump(SECOND))
+    assert d.demand().open_rows == 0
+    assert [(command.dump_id, command.rows_max) for command in d.next() if isinstance(command, ReadChunk)] == [(SECOND, 100)] * 2
+
+
 @pytest.mark.parametrize("state", [None, DumpState.PAUSED, *sorted(OVER)])
 def test_nothing_begins_in_a_dump_that_does_not_run(state: DumpState | None) -> None:
     assert in_state(state).next() == []
