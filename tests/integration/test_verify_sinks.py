@@ -3,6 +3,7 @@ output, as what it is, and nothing else."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from random import Random
 
@@ -38,6 +39,9 @@ FINDING_KEYS = ("sqlite", "mysql", "clickhouse", "opensearch")
 
 QUIET_WORLDS = 10 if LANE.whole else 2
 
+numbers = itertools.count()
+"""A comparison whose files are there is continued: each slice has files of its own."""
+
 
 def world_of(folder: Path, seed: int, uri: str, *, keys: int) -> World:
     """Every row has been written about once more."""
@@ -71,7 +75,7 @@ def in_parts(world: World, uri: str) -> list[TableCheck]:
         sink = open_sink(uri, log_id="log-1")
         try:
             part = Slice(after, (), 30)
-            check = TableCheck(world.context(), "mine", sink, AskedTable(*TABLE), "one", slice=part)  # type: ignore[arg-type]  # as above
+            check = TableCheck(world.context(), "mine", sink, AskedTable(*TABLE), f"part-{next(numbers)}", slice=part)  # type: ignore[arg-type]  # as above
             check.run()
         finally:
             sink.close()
