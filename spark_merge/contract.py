@@ -91,8 +91,8 @@ class DueChunk:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. `dump`: what it says of dumps, for
-    those who read the output; None before the log's first one. Small to send to a task."""
+    """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. `dump`: the states of the dumps, for
+    readers of the output; None before the log's first one. Small to send to a task."""
 
     manifest: Manifest
     schemas: Mapping[TableName, TableSchema]

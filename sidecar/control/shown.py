@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sidecar.core.dump import NEXT
 from sidecar.core.messages import Request, RestartDump, Settings, StartDump
-from sidecar.core.progress import OVER, DumpState, Progress
+from sidecar.core.progress import DumpState, Progress, meant_without_id
 
 
 def is_set(settings: Settings, states: frozenset[DumpState], progress: Progress) -> bool:
@@ -22,7 +22,7 @@ def as_asked(dumps: Sequence[Progress], request: Request, shows: Callable[[Progr
     elif request.dump_id:
         there = [dump for dump in dumps if dump.dump_id == request.dump_id]
     else:
-        there = [dump for dump in dumps if dump.state not in OVER] or dumps[-1:]
+        there = meant_without_id(dumps)
         if any(dump.state in NEXT[type(request)] and not shows(dump) for dump in there):
             return None
     return next((dump for dump in there if shows(dump)), None)

@@ -11,11 +11,11 @@
 
     -  refused: raises RefusedRequest, which names the state, and changes nothing          .  does not happen
 
-While a dump is running or paused, a `dump_run.Run` is, with readers, windows and marks; a finished one stays until it is forgotten.
-Of one that failed or was stopped only its record is left: its marks are not ours and its events change nothing. The records of those that
-wait or have failed are kept in step with the DDLs, so that they may begin or resume.
+While a dump is running or paused, it has a `dump_run.Run`, with readers, windows and marks. A finished one has it until its last window has
+closed. Of one that failed or was stopped only its record is left: its marks are not ours and its events change nothing. The records of
+those that wait or have failed are kept in step with the DDLs, so that they can begin or resume.
 
-A source that is away is no Failure. A dump goes on without its answers: the range of a SELECT is asked for again; where it is a mark, by
+A source that is away is no Failure. A dump continues without its answers: the range of a SELECT is asked for again; where it is a mark, by
 a new Run from what the log holds, as after a death (`dump_run.MarkLost`).
 """
 
@@ -45,7 +45,7 @@ class Complete:
 
 
 ChangeOfOne = PauseDump | ResumeDump | SetDump | StopDump
-"""The requests for a dump that is there, but RestartDump."""
+"""The requests that change a dump. RestartDump makes another one."""
 
 NEXT: Mapping[type[ChangeOfOne | Begin | Complete | Failure], Mapping[DumpState, DumpState]] = {
     Begin: {DumpState.QUEUED: DumpState.RUNNING},
@@ -127,7 +127,7 @@ class Dump:
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
         """The windows that close in this segment, oldest first. A mark of ours that is doubled, out of order or of the wrong kind fails the
-        dump, and no window closes: live changes go on (P3)."""
+        dump, and no window closes: live changes continue (P3)."""
         closed: tuple[ClosedWindow, ...] = ()
         if self._run is not None:
             try:
@@ -136,6 +136,7 @@ class Dump:
                 self._fail(Failure(f"{error.message} ({error.hint})"))
             if closed:
                 self._advance(seq=built.seq)
+            self._close_if_over()
         return closed
 
     def changed(self, steps: Iterable[TableStep]) -> None:
@@ -143,6 +144,7 @@ class Dump:
         if self._run is not None:
             if self._run.progress.state not in OVER and self._run.changed(list(steps)):
                 self._advance()
+                self._close_if_over()
         elif self._record.state in _IN_STEP:
             resting = Run(self._record, self._ground, first_mark=self._marks)
             if resting.changed(list(steps)):
@@ -161,7 +163,7 @@ class Dump:
             self._run.progress = progress
 
     def _take(self, progress: Progress) -> None:
-        """Go on from `progress` with nothing open and nothing under way. The marks of what was are no longer ours."""
+        """Continue from `progress` with nothing open and nothing under way. Marks that were sent before are no longer ours."""
         self._close()
         self._record = progress
         if progress.state in _ACTIVE:
@@ -173,6 +175,11 @@ class Dump:
             self._marks = self._run.marks_sent
             self._ground.runs.remove(self._run)
         self._run = None
+
+    def _close_if_over(self) -> None:
+        """A finished dump with no window left takes no part in what is shared."""
+        if self._run is not None and self._run.progress.state in OVER and not self._run.windows:
+            self._take(self._run.progress)
 
     def _fail(self, failure: Failure) -> None:
         if self.progress.state in OVER:  # finished: the log has all of it

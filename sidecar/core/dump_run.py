@@ -124,7 +124,8 @@ class Run:
         """What is open, and whether the sinks keep more from being."""
         pace, limits = self.progress.pace, self._ground.limits
         bound_s, strict = pace.delivery_bound_s or limits.delivery_bound_s, pace.strict_bound or limits.strict_bound
-        return Demand(self.open_rows(), self._held, bound_s, limits.readers, strict, self.progress.sinks)
+        held = self._held and self.progress.state is DumpState.RUNNING
+        return Demand(self.open_rows(), held, bound_s, limits.readers, strict, self.progress.sinks)
 
     def handle(self, event: SourceEvent) -> list[Command] | Failure | MarkLost:
         """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""

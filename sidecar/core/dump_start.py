@@ -1,4 +1,4 @@
-"""What a dump begins with: what it shares with others, and its progress from what an operator asked for; what cannot be is refused."""
+"""What a dump begins with: what it shares with others, and its progress from what an operator asked for. It rejects what cannot be."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class Ground:
 
 
 def demand_of(ground: Ground) -> Demand:
-    """Of all dumps together: the narrowest of their bounds holds."""
-    each = [run.demand() for run in ground.runs]
+    """Of all dumps together that run or have windows open: the narrowest of their bounds holds."""
+    each = [run.demand() for run in ground.runs if run.progress.state is DumpState.RUNNING or run.windows]
     if not each:
         return Demand(delivery_bound_s=ground.limits.delivery_bound_s, strict_bound=ground.limits.strict_bound)
     return Demand(

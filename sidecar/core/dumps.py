@@ -3,10 +3,10 @@
 - A dump begins when no dump before it that is not over has one of its tables, and fewer than RUNNING_MAX run. Until then it is queued. So
   dumps that run at one time have no table in common, and a key is in one chunk at most of all that is open.
 - They share what the sinks leave (`Ground`), and take turns in asking for it.
-- A request without a dump id is for the one dump that is not over, or else for the last one. Where several of those that are not over
-  can take it, it is rejected. Made again it means the same: a dump that is over is not meant while another one is there.
-- When a dump begins, those that have finished or were stopped are forgotten, but for the last one. One that failed is kept, as it can be
-  resumed, until a dump of all its tables starts; FAILED_MAX of them at most.
+- A request without a dump id is for the one dump that is not over, or else for the last one (`progress.meant_without_id`). Where several
+  of them can take it, it is rejected.
+- When a dump begins, those that have finished or were stopped are forgotten, except the last one. A dump that failed can be resumed: it is
+  kept until a dump of all its tables starts, and FAILED_MAX of them at most.
 - A table that appears is dumped by the first dump that grows.
 """
 
@@ -20,7 +20,7 @@ from sidecar.core.dump import NEXT, ChangeOfOne, Dump
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, demand_of, once_more, started
 from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import CommitTs, Mark, Seq, TableName
-from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading
+from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading, meant_without_id
 from sidecar.core.schema_step import SchemaFate, TableStep
 from sidecar.errors import RefusedRequest
 
@@ -145,20 +145,21 @@ class Dumps:
             if not found:
                 raise RefusedRequest(f"there is no dump {request.dump_id}, or it is forgotten", hint="see dumpquery for the others")
             return found[0]
-        there = [dump for dump in self._dumps if dump.progress.state not in OVER] or self._dumps[-1:]
+        meant = meant_without_id(self.records)
+        there = [dump for dump in self._dumps if dump.progress in meant]
         found = [dump for dump in there if isinstance(request, RestartDump) or dump.progress.state in NEXT[type(request)]]
+        if not found:
+            raise self._refusal(request)
         if len(found) > 1:
             ids = ", ".join(f"{dump.progress.dump_id} ({dump.progress.state})" for dump in found)
             raise RefusedRequest(f"there are several dumps that this may be for: {ids}", hint="name one of them with --id")
-        if not found:
-            self._refuse(request)
         return found[0]
 
-    def _refuse(self, request: ChangeOfOne | RestartDump) -> None:
+    def _refusal(self, request: ChangeOfOne | RestartDump) -> RefusedRequest:
         if isinstance(request, RestartDump):
-            raise RefusedRequest("there is no dump to restart", hint="use dumpstart")
+            return RefusedRequest("there is no dump to restart", hint="use dumpstart")
         last = self.progress
-        raise RefusedRequest(f"the dump is {last.state if last else 'not started'}", hint="see dumpquery for what it is doing")
+        return RefusedRequest(f"the dump is {last.state if last else 'not started'}", hint="see dumpquery for what it is doing")
 
     # ---- beginning -------------------------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class DumpTold:
-    """What a segment says of a dump: its state after the segment, and the tables of which the segment has the last rows: complete from its
+    """A dump in a segment: its state after the segment, and the tables of which the segment has the last rows: complete from its
     end on (P1). A table that a DDL has the dump read again is named again. `others`: of the other dumps that are there."""
 
     dump_id: str
@@ -175,7 +175,7 @@ class DumpTold:
         return found | ({"others": [one.to_json() for one in self.others]} if self.others else {})
 
 
-def told(dumps: Sequence[dict[str, Any]], *, after_ts: CommitTs, upto_ts: CommitTs) -> DumpTold | None:
+def state_after(dumps: Sequence[dict[str, Any]], *, after_ts: CommitTs, upto_ts: CommitTs) -> DumpTold | None:
     """Of `Manifest.dumps` of the segment `(after_ts, upto_ts]`, and of nothing else: so it is the same for each reader at any time. A
     window's high_ts, from which on a table is complete, is within the segment in which it closes (window.py). None of no dump. Raises as
     `progress_from_json`."""
@@ -200,7 +200,7 @@ class CompletedTable(NamedTuple):
 
 
 def completed(found: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> Iterator[CompletedTable]:
-    """Of `Progress.to_json`: those of `told`. Raises as `progress_from_json`."""
+    """Of `Progress.to_json`: those of `state_after`. Raises as `progress_from_json`."""
     for table in found["tables"]:
         if table["complete_at"] is not None and after_ts < (at := int(table["complete_at"])) <= upto_ts:
             yield CompletedTable(TableName(*table["table"]), CommitTs(at), Seq(int(table.get("since_seq", FIRST_SEQ))), _is_whole(table))
@@ -227,9 +227,15 @@ def holding(tables: Collection[TableName], dumps: Iterable[Progress]) -> list[Pr
     return [dump for dump in dumps if dump.state not in OVER and any(table.table in tables for table in dump.tables)]
 
 
+def meant_without_id(dumps: Sequence[Progress]) -> list[Progress]:
+    """Those that a request without a dump id can be for: the dumps that are not over, or else the last one. So a request that is made again
+    never means a dump that is over while another one is there."""
+    return [dump for dump in dumps if dump.state not in OVER] or list(dumps[-1:])
+
+
 def newest(logged: Sequence[Progress], stored: Sequence[Progress], *, log: str, last_seq: Seq) -> tuple[Progress, ...]:
-    """What goes on in the log `log`, which ends at `last_seq` (-1: it is empty) and has recorded `logged`: those, unless the store's are
-    newer, which are requests that no segment has recorded yet.
+    """The dumps that continue in the log `log`, which ends at `last_seq` (-1: it is empty). It has recorded `logged`: these continue,
+    unless the store's are newer: requests that no segment has recorded yet.
 
     Each change of a record has a revision above all others, and where dumps are forgotten another one changes. So the copy with the highest
     one knows which dumps there are.

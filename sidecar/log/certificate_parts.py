@@ -2,7 +2,7 @@
 
 A part has what segments `first` to `last` bring, a line each: their sums, the chunks of the dump, the schemas of their tables, the dump's
 scope and what batches of the sinks dropped. What a segment brings follows from its manifest. So two owners write the same lines for it,
-and of a segment that is in two parts the first one counts. Batches are told by sink and last segment.
+and of a segment that is in two parts the first one counts. A batch is identified by its sink and its last segment.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ScopeLine(msgspec.Struct, frozen=True, tag_field="is", tag="scope"):
 
 
 class DroppedLine(msgspec.Struct, array_like=True, frozen=True):
-    """Of the dump, in a batch; None where it cannot be told from another dump's."""
+    """Of the dump, in a batch; None where another dump has rows of the table in the batch, too."""
 
     schema: str
     table: str

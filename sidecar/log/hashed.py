@@ -1,4 +1,4 @@
-"""A file that is hashed while it is written, so that nobody reads it again for that."""
+"""A file that is hashed while it is written, so that it is not read again for its hash."""
 
 from __future__ import annotations
 

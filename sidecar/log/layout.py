@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.core.model import Seq, TableName, TableSchema
-from sidecar.core.progress import CompletedTable, DumpTold, Progress, completed, progress_from_json, told
+from sidecar.core.progress import CompletedTable, DumpTold, Progress, completed, progress_from_json, state_after
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log.manifest import Manifest, ManifestUnreadable, from_json
 from sidecar.log.schemas_file import schemas_from_json
@@ -221,7 +221,7 @@ def logged_dumps(found: Iterable[dict[str, Any]]) -> tuple[Progress, ...]:
 def dump_after(manifest: Manifest) -> DumpTold | None:
     """None before the log's first dump. Raises LogBroken."""
     with _reading_progress(f"segment {manifest.seq} of the log"):
-        return told(manifest.dumps, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts)
+        return state_after(manifest.dumps, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts)
 
 
 def completed_tables(manifest: Manifest) -> list[CompletedTable]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sidecar.core.messages import ChunkRead, Command, ReadChunk, SourceEvent
+from sidecar.core.messages import ChunkMisfit, ChunkRead, Command, ReadChunk, SourceEvent, SourceFailed
 from sidecar.core.progress import DumpState, Progress
 
 
@@ -26,8 +26,11 @@ class Throttle:
         """For what the source has finished."""
         pace_of = {dump.dump_id: dump.pace for dump in dumps}
         for event in events:
-            number = event.number if isinstance(event, ChunkRead) else getattr(getattr(event, "command", None), "number", None)
-            dump_id = self._dump_of.pop(number, "") if number is not None else ""
+            match event:
+                case ChunkRead(number=number) | ChunkMisfit(ReadChunk(number=number)) | SourceFailed(ReadChunk(number=number)):
+                    dump_id = self._dump_of.pop(number, "")
+                case _:
+                    continue
             if isinstance(event, ChunkRead) and dump_id in pace_of:
                 cost_s = pace_of[dump_id].cost_s(event.file.rows, event.file.bytes)
                 self._paid_until_s[dump_id] = max(self._paid_until_s.get(dump_id, now_s), now_s) + cost_s

@@ -357,7 +357,7 @@ class TermCertificates:
         return [ScopeLine.of(dump.last, one) for one in found if one.dump_id == dump.dump_id]
 
     def _drop(self, dump_id: str, why: str) -> None:
-        """It gets no certificate. `why`: empty where nobody expects one."""
+        """It gets no certificate. `why`: empty for a dump that was stopped."""
         if why:
             self._log_line(NewsLine("no certificate", {"dump": dump_id, "reason": why, "hint": NO_HINT}, "warning"))
         self._forget(dump_id)

@@ -107,7 +107,7 @@ class TableTurn(msgspec.Struct):
         return Slice(self.behind[-1].upper if self.behind else (), upper, rows)
 
     def ended(self, part: Slice, found: TableReport | None, at_ms: int) -> int:
-        """A verification of `part`; `found` None: there is no report. Returns the rows that it stands for in the cycle."""
+        """A verification of `part`; `found` None: there is no report. Returns its rows, as a part of the cycle."""
         self.tried_ms, self.failed = at_ms, found is None or found.state not in COMPARED
         if found is None or self.failed:
             return min(self.cost, part.rows)
@@ -123,8 +123,8 @@ class TableTurn(msgspec.Struct):
 
 
 class Cycle(msgspec.Struct):
-    """`asked`: the id of the slice's verification that is under way; empty: none is. `share`: of all rows, what the last slice stands
-    for, which ended at `ended_ms`."""
+    """`asked`: the id of the slice's verification that is under way; empty: none is. `share`: the part of all rows that the last slice had.
+    It ended at `ended_ms`."""
 
     tables: list[TableTurn] = []
     asked: str = ""

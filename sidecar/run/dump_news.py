@@ -17,7 +17,7 @@ from sidecar.errors import parted
 from sidecar.run.news_line import NewsLine, given
 
 TABLES_TOLD_MAX = 20
-"""That are done within one status; more of them are told as one line. A dump may have ten thousand small ones."""
+"""Tables that are done within one status, a line each; the others are one line. A dump can have ten thousand small tables."""
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ def _taken_over(dump: Progress) -> NewsLine:
 
 
 def _figures(rows: int, of_former: int, seconds: float) -> dict[str, object]:
-    """`of_former`: of the rows, those that had come before this owner watched; a table that was begun anew has none."""
+    """`of_former`: rows of earlier owners. A table that was begun again has none."""
     of_former = of_former if of_former <= rows else 0
     values: dict[str, object] = {"rows": rows, "seconds": round(seconds, 1)}
     return values | given(rows_of_former_owners=of_former, rows_per_s=round((rows - of_former) / seconds) if seconds > 0 else 0)

@@ -73,8 +73,8 @@ _STATES = {
 
 
 class TermVerifications:
-    """`control.verifying.VerificationPort`. `log_line` receives a line for each that ends. `start_dump`: as of Repair. `continuous`: what
-    is compared while nobody asks for anything."""
+    """`control.verifying.VerificationPort`. `log_line` receives a line for each that ends. `start_dump`: as of Repair. `continuous`:
+    the slices of the continuous verification."""
 
     def __init__(
         self,

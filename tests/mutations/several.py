@@ -15,9 +15,9 @@ SEVERAL = [
     Mutation("a request without an id is for the first dump", DUMPS_PY, "if len(found) > 1:", "if False:", SCENARIO),
     Mutation(
         "a request without an id is for a dump that is over",
-        DUMPS_PY,
-        "[dump for dump in self._dumps if dump.progress.state not in OVER] or self._dumps[-1:]",
-        "self._dumps",
+        "sidecar/core/progress.py",
+        "return [dump for dump in dumps if dump.state not in OVER] or list(dumps[-1:])",
+        "return list(dumps)",
         SERVICE + "test_a_resume_that_is_made_again_does_not_resume_another_dump_that_has_failed",
     ),
     Mutation(
@@ -37,6 +37,13 @@ SEVERAL = [
         "revision=ground.next_revision(), number=ground.next_number())",
         "revision=ground.next_revision())",
         SCENARIO,
+    ),
+    Mutation(
+        "a finished dump still has a part in what is shared",
+        "sidecar/core/dump.py",
+        "            self._close_if_over()\n        return closed\n",
+        "        return closed\n",
+        "tests/unit/core/test_dump.py::test_a_finished_dump_leaves_what_is_shared_with_its_last_window",
     ),
     Mutation(
         "a restarted dump keeps its readers",

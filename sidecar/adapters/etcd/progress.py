@@ -12,7 +12,7 @@
 - Every transaction passes the owner's fence and compares the head as it was last seen: a request that etcd carries out late,
   after it was given up and sent again, changes nothing.
 - An etcd that is away for a moment is tried again, for less than the lease; then CoordinationLost.
-- The head of 0.4.0 and before is that of one dump by itself.
+- In 0.4.0 and before, the head is the Progress of the only dump.
 """
 
 from __future__ import annotations

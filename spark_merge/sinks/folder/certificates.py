@@ -50,7 +50,7 @@ class OutputCertificates:
         return written
 
     def _head(self, dump_id: str) -> CertificateHead | None:
-        """None for one that cannot be read: whoever checks it says so, and a delivery does not wait for that."""
+        """None for one that cannot be read: the checker reports it, and a delivery does not wait for it."""
         try:
             return read_head(self._log, dump_id)
         except LogBroken:

@@ -86,7 +86,7 @@ class DeliveredFile:
 class DeliveredSegment:
     """`ddl` is the path of the segment's DDLs, None if it has none. `manifest`: `Manifest.id` of the log's segment; empty in what
     0.2.0 and before wrote. `bytes_so_far`: of the files of all segments up to and with this one, and `accepted_ms` the wall clock: for an
-    output that is kept within bounds, else 0. `dump`: what it tells of the dump, None before the log's first one. `ddl_sha256`: of the file
+    output that is kept within bounds, else 0. `dump`: the states of the dumps, None before the log's first one. `ddl_sha256`: of the file
     `ddl`; empty without one, and in outputs of 0.4 and before."""
 
     seq: Seq

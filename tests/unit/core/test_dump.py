@@ -11,7 +11,7 @@ import pytest
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import MISFITS_MAX
-from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground
+from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, demand_of
 from sidecar.core.dumps import Dumps
 from sidecar.core.messages import (
     Brackets,
@@ -102,6 +102,18 @@ def test_a_dump_that_waits_or_is_over_takes_none_of_what_is_shared(state: DumpSt
         assert (len(ground.runs), ground.readers()) == (1, 2)
         one.request(StopDump())
         assert ground.runs == []
+
+
+def test_a_finished_dump_leaves_what_is_shared_with_its_last_window() -> None:
+    ground = Ground("cf", 1, DumpLimits(readers=1), CommitTs(400), Seq(5))
+    table = TableProgress(A)
+    one = Dump(Progress(FIRST, DumpState.RUNNING, Brackets.SNAPSHOT, 10, 1, 3, Seq(4), (table,), sinks=("lake",)), ground)
+    (read,) = one.next()
+    assert isinstance(read, ReadChunk)
+    one.handle(ChunkRead(read.number, ChunkFile(A, "1-1", 3, 30, None, ("3",), CommitTs(500)), exhausted=True))
+    assert demand_of(ground).sinks == ("lake",)
+    assert len(one.segment(SegmentBuilt(Seq(5), CommitTs(400), CommitTs(500)), [])) == 1
+    assert (one.progress.state, ground.runs, demand_of(ground)) == (DumpState.FINISHED, [], Demand())
 
 
 def test_a_dump_that_was_restarted_takes_no_part_in_what_is_shared() -> None:

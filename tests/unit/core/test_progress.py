@@ -21,7 +21,7 @@ from sidecar.core.progress import (
     leading,
     newest,
     progress_from_json,
-    told,
+    state_after,
 )
 
 keys = st.none() | st.lists(st.text(), min_size=1).map(tuple)
@@ -80,10 +80,10 @@ def test_a_segment_tells_the_state_and_the_tables_that_it_completed() -> None:
     found = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables).to_json()
     tables_told = (TableName("s", "first"), TableName("s", "last"))
     first = DumpTold("d1", DumpState.PAUSED, tables_told)
-    assert told([json.loads(json.dumps(found))], after_ts=CommitTs(10), upto_ts=CommitTs(20)) == first
-    both = told([found, found | {"dump_id": "d2", "tables": []}], after_ts=CommitTs(10), upto_ts=CommitTs(20))
+    assert state_after([json.loads(json.dumps(found))], after_ts=CommitTs(10), upto_ts=CommitTs(20)) == first
+    both = state_after([found, found | {"dump_id": "d2", "tables": []}], after_ts=CommitTs(10), upto_ts=CommitTs(20))
     assert both == replace(first, others=(DumpTold("d2", DumpState.PAUSED),))
-    assert told([], after_ts=CommitTs(10), upto_ts=CommitTs(20)) is None
+    assert state_after([], after_ts=CommitTs(10), upto_ts=CommitTs(20)) is None
 
 
 def record(number: int, state: DumpState, revision: int, *tables: str, log: str = "log", seq: int = 0) -> Progress:

@@ -262,28 +262,16 @@ def test_what_every_sink_has_accepted_is_retained_away_but_the_last(tmp_path: Pa
     assert kept == list(range(kept[0], 7))
 
 
-def test_what_a_verification_is_still_to_read_is_not_retained_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("who", "first"), [("kept_from", 2), ("collected", 3)])
+def test_what_a_verification_or_a_certificate_is_still_to_read_is_not_retained_away(tmp_path: Path, who: str, first: int) -> None:
     life = Life(tmp_path / "log", Election())
     life.begin()
     life.run(steps=8, each=writes(life))
-    life.term.kept_from = lambda: Seq(2)
+    setattr(life.term, who, lambda: Seq(first))
     life.deliveries.report(5, epoch=life.term.epoch)
     life.run(steps=2, each=writes(life))
-    assert life.manifests()[0].seq == 2
-    life.term.kept_from = lambda: None
-    life.run(steps=2, each=writes(life))
-    assert life.manifests()[0].seq == 5
-
-
-def test_what_no_certificate_has_collected_is_not_retained_away_nor_what_its_windows_reach_back_to(tmp_path: Path) -> None:
-    life = Life(tmp_path / "log", Election())
-    life.begin()
-    life.run(steps=8, each=writes(life))
-    life.term.collected = lambda: Seq(3)
-    life.deliveries.report(5, epoch=life.term.epoch)
-    life.run(steps=2, each=writes(life))
-    assert life.manifests()[0].seq == 3
-    life.term.collected = lambda: None
+    assert life.manifests()[0].seq == first
+    setattr(life.term, who, lambda: None)
     life.run(steps=2, each=writes(life))
     assert life.manifests()[0].seq == 5
 
