@@ -113,7 +113,7 @@ def _passed_over(values: dict[str, bytes]) -> Outcome:
     """The log is the truth: who owns it says what is there, and writes it anew."""
     told: list[str] = []
     found = EtcdProgress(_client(values), ROOT, cast("EtcdOwner", None), told.append).load()
-    if found is not None or len(told) != 1:
+    if found or len(told) != 1:
         raise Fault(Outcome.ACCEPTED, f"{found}, and told: {told}")
     return Outcome.HARMLESS
 

@@ -249,4 +249,5 @@ def stored_epoch(rig: Rig) -> int:
     """The epoch of the progress in etcd."""
     keys = rig.etcd.etcdctl("get", "--prefix", "/changefeed_dump/v1/", "--keys-only").split()
     (head,) = (rig.etcd.get(key) for key in keys if key.endswith("/progress"))
-    return int(json.loads(str(head))["epoch"])
+    (dump,) = json.loads(str(head))["dumps"]
+    return int(dump["epoch"])

@@ -34,14 +34,20 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 def dumped(rig: Rig, sidecar: SidecarProcess, *options: str) -> dict[str, Any]:
-    """The last status of a dump of all tables amid writes, whose output equals the tables."""
+    """The last status while a dump of all tables runs amid writes, whose output equals the tables."""
+    running = dict[str, Any]()
+
+    def finished(found: dict[str, Any]) -> bool:
+        running.update(found if found["state"] == "running" else {})
+        return bool(found["state"] == "finished")
+
     with rig.workload(writes_per_s=WRITES_PER_S, sessions=2):
         sidecar.ask("dumpstart", *options)
-        status = sidecar.await_status(lambda found: found["state"] == "finished", timeout_s=DEADLINE_S)
+        status = sidecar.await_status(finished, timeout_s=DEADLINE_S)
     complete_at = {TableName(t["schema"], t["table"]): CommitTs(int(t["complete_at_tso"])) for t in status["tables"]}
     verdict = await_delivered(open_folder(f"{rig.folder}/output"), rig.truth(), complete_at=complete_at, timeout_s=DEADLINE_S)
     assert verdict.ok, verdict.to_json()
-    return status
+    return running
 
 
 def config(rig: Rig, *, worker_rows: int) -> Path:

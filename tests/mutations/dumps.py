@@ -98,7 +98,7 @@ DUMPS = [
         "sidecar/core/marks.py",
         "number = self.number_of(mark.uuid)",
         "number = self.seen if self.seen < self.sent else None",
-        SIMULATION,
+        "tests/unit/core/test_marks.py::test_marks_that_are_not_ours_are_ignored_and_not_counted",
     ),
     Mutation(
         "a mark of a former owner is ours",
