@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from tests.rig.disasters import await_finished, await_progress, start_dump
 from tests.rig.rig import Rig
 from tests.rig.sidecar_process import SidecarProcess
 from tests.rig.tables import SCHEMA
+from tests.support.eventually import eventually
 from tests.support.services.mariadb import MariaDb
 
 pytestmark = pytest.mark.xdist_group("verify-live")
@@ -97,12 +99,18 @@ def test_faults_are_named_and_repaired_beside_writes_and_deaths(tmp_path: Path) 
                     assert {(table["sink"], table["table"]) for table in found["tables"]} == {
                         ("copy", SPOILT), ("small", SPOILT),
                     }  # fmt: skip
-                history = sidecar.ask("dumpverify", "--list")["operations"]
+                history = eventually(partial(listed, sidecar), "the history does not have the last result")
                 assert history[0]["result"] == "equal"
                 assert "2 extra" in history[1]["result"]
             except Exception as error:
                 error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
                 raise
+
+
+def listed(sidecar: SidecarProcess) -> list[dict[str, Any]] | None:
+    """The history, newest first, once its newest entry has ended: it is written after the report."""
+    found: list[dict[str, Any]] = sidecar.ask("dumpverify", "--list")["operations"]
+    return found if found[0]["state"] != "running" else None
 
 
 def named(sidecar: SidecarProcess, spoilt: Faults) -> None:
