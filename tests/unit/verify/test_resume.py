@@ -17,7 +17,7 @@ from sidecar.log.segment_log import FolderLog
 from sidecar.log.verification import CheckState
 from spark_merge.readable import RowsRead
 from spark_merge.sinks.mysql.reading import KeySpan
-from spark_merge.verify import table_check
+from spark_merge.verify import moving, table_check
 from spark_merge.verify.resume import load
 from spark_merge.verify.runner import Ending
 from spark_merge.verify.table_check import TableCheck
@@ -47,8 +47,10 @@ def dies(at: int, live: Callable[[float], object] = lambda _: None) -> Death:
 
 
 @pytest.fixture(autouse=True)
-def saved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has been done is saved at once, and each look at the log reads it: no test depends on how fast the machine is."""
     monkeypatch.setattr(table_check, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(moving, "LOOK_EVERY_S", 0.0)
 
 
 @pytest.fixture
