@@ -20,9 +20,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from threading import BoundedSemaphore, Event, Lock
 from time import monotonic, time
@@ -30,23 +30,20 @@ from typing import NoReturn
 
 import grpc
 
-from sidecar.config import DumpSection
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
-from sidecar.control.dump_scope import FeedScope, Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
+from sidecar.control.dump_scope import Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
 from sidecar.control.preview import preview
-from sidecar.control.requests import QueuedRequests
+from sidecar.control.served import Served
 from sidecar.control.shown import as_asked, is_set
 from sidecar.control.status import SidecarStatus
-from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Spool, Subscriptions
+from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Subscriptions
 from sidecar.control.verifying import VerificationPort, after_dump, asked, expected, row_difference, verification
 from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
-from sidecar.core.model import TableName
+from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import OutOfReach, RefusedRequest, TicdcDumpError, with_hint
-from sidecar.history.entry import HistoryEntry
-from sidecar.ports import Caller, SchemaSource, SlowReads
+from sidecar.ports import Caller
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc, delivery_pb2
 
@@ -64,32 +61,6 @@ ASKING_MAX_S = 30.0
 """For the database, where a caller set no deadline."""
 DETAILS_MAX = 2000
 """Characters of an error's text: it travels in a header, of which gRPC takes 8 KiB, three bytes for each that is not ASCII."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` tells what keeps it from
-    that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
-    `asker`: who makes a call. `history`: newest first. `sinks`: of those that are configured, by
-    name, why its rows cannot be read back; empty where they can.
-    `verifications`: of this term, None without one.
-    `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink."""
-
-    status: Callable[[], SidecarStatus | None]
-    owner_address: Callable[[], str | None]
-    requests: QueuedRequests
-    schemas: SchemaSource
-    feed_scope: FeedScope
-    defaults: DumpSection
-    asker: Callable[[grpc.ServicerContext], Asker]
-    history: Callable[[], Sequence[HistoryEntry]] = lambda: ()
-    case_sensitive: bool = False
-    sinks: Mapping[str, str] = field(default_factory=dict)
-    rows_per_s_before: Callable[[], float] = lambda: 0.0
-    hindered: Callable[[], str] = lambda: ""
-    slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
-    verifications: Callable[[], VerificationPort | None] = lambda: None
-    spool: Spool | None = None
 
 
 class ControlService(control_pb2_grpc.ControlServicer):
@@ -158,6 +129,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
         with _errors_told(context):
             found = dump_status(self._owned_with(request, context), request.dump_id)
             found.subscribers.extend(self._subscriptions.states())
+            if request.timeline:
+                found.timeline.CopyFrom(self._served.timeline())
             return found
 
     def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802

@@ -3,6 +3,8 @@
 A part has what segments `first` to `last` bring, a line each: their sums, the chunks of the dump, the schemas of their tables, the dump's
 scope and what batches of the sinks dropped. What a segment brings follows from its manifest. So two owners write the same lines for it,
 and of a segment that is in two parts the first one counts. A batch is identified by its sink and its last segment.
+
+Samples of the status are beside them, for the dump's report (sidecar/report).
 """
 
 from __future__ import annotations
@@ -69,7 +71,33 @@ class BatchLine(msgspec.Struct, frozen=True, tag_field="is", tag="batch"):
     dropped: tuple[DroppedLine, ...] | None
 
 
-Line: TypeAlias = SegmentLine | SchemaLine | ChunkLine | ScopeLine | BatchLine
+class SinkSample(msgspec.Struct, array_like=True, frozen=True):
+    """As of SinkState."""
+
+    sink: str
+    median_s: float
+    live_s: float
+    bound_s: float
+    limit_s: float
+
+
+class SampleLine(msgspec.Struct, frozen=True, tag_field="is", tag="sample"):
+    """As of SidecarStatus, at `at_ms` by the owner's wall clock. `running`: the ids of the dumps that run. `changes_per_s`: since the
+    sample before."""
+
+    at_ms: int
+    epoch: int
+    running: tuple[str, ...]
+    rows_per_s: float
+    changes_per_s: float
+    resolved_lag_s: float
+    delivery_lag_s: float
+    open_windows: int
+    waiting_for: str
+    sinks: tuple[SinkSample, ...] = ()
+
+
+Line: TypeAlias = SegmentLine | SchemaLine | ChunkLine | ScopeLine | BatchLine | SampleLine
 OfSegment = (SegmentLine, SchemaLine, ChunkLine, ScopeLine)
 """Lines that a segment brings."""
 

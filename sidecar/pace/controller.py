@@ -87,7 +87,7 @@ class SinkState:
     without a dump, 0 if not known. `rows`: those that a dump may have read and not delivered. `holds`: it keeps the dump from more.
     `lag_s`: how long the oldest segment that it has not accepted has been in the log. `error`: why it does not continue. `limit_s`: what
     the dump keeps `live_s` within; above `bound_s` because a batch with dump rows takes `fixed_s`, however few they are. `began`: as of
-    SinkDelivery."""
+    SinkDelivery. `median_s`: as `live_s`, the p50."""
 
     sink: str
     live_s: float
@@ -100,6 +100,7 @@ class SinkState:
     limit_s: float = 0.0
     fixed_s: float = 0.0
     began: Seq = FIRST_SEQ
+    median_s: float = 0.0
 
 
 class Bound(NamedTuple):
@@ -159,10 +160,10 @@ class Live:
         """When the oldest of them was accepted; None of so few that they tell nothing of how long a segment waits for another batch."""
         return self._batches[0][0] if len(self._batches) >= LIVE_BATCHES_MIN else None
 
-    def p99_s(self) -> float:
+    def quantile_s(self, share: float) -> float:
         """0 of nothing."""
         took = sorted(took_s for _, batch in self._batches for took_s in batch)
-        return took[ceil(len(took) * 0.99) - 1] if took else 0.0
+        return took[ceil(len(took) * share) - 1] if took else 0.0
 
 
 class SinkPace:
@@ -237,7 +238,10 @@ class SinkPace:
         return self._cost.fixed_s
 
     def live_s(self, now_s: float) -> float:
-        return max(self._live.p99_s(), self.lag_s(now_s))
+        return max(self._live.quantile_s(0.99), self.lag_s(now_s))
+
+    def median_s(self) -> float:
+        return self._live.quantile_s(0.5)
 
     def lag_s(self, now_s: float) -> float:
         return now_s - self.waiting[0].at_s if self.waiting else 0.0
@@ -266,7 +270,7 @@ class SinkPace:
         if batch.dump_rows:
             self._peaks = (self._peaks[1], self._open_rows + self.queued_rows)
         elif took_s and (since_s := self._live.since_s()) is not None and self._dump_s < since_s and (quiet_s := self._cost.quiet_s) > 0:
-            self._waits = min(max(self._live.p99_s() / quiet_s, 1.0), WAITS_MAX)
+            self._waits = min(max(self._live.quantile_s(0.99) / quiet_s, 1.0), WAITS_MAX)
         if took_s and (batch.dump_rows or self._after_dump or self.beside):
             slack_s = max(self.limit_s(bound) - self.without_s, 1e-9)
             used = (max(took_s) - self.without_s) / slack_s
@@ -336,7 +340,7 @@ class Controller:
         return tuple(
             SinkState(
                 name, sink.live_s(now_s), sink.bound_s(bound), sink.without_s, sink.width(bound)[0], self._holds == name,
-                sink.lag_s(now_s), sink.error, sink.limit_s(bound), sink.fixed_s, sink.began,
+                sink.lag_s(now_s), sink.error, sink.limit_s(bound), sink.fixed_s, sink.began, sink.median_s(),
             )
             for name, sink in self._sinks.items()
             if name

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -33,9 +32,11 @@ from sidecar.config import Config
 from sidecar.control.asker import asker_of, token_name
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import serve
-from sidecar.control.service import ControlService, Served
+from sidecar.control.served import Served
+from sidecar.control.service import ControlService
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
+from sidecar.control.wire import timeline
 from sidecar.errors import LogTaken, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.kafka.checks import sharing
@@ -48,18 +49,20 @@ from sidecar.log.spill import FileSpill
 from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
+from sidecar.report.chunks import Chunks
 from sidecar.run.beginning import HoldsRows, check_beginning
 from sidecar.run.certificates import begin_certificates
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
-from sidecar.run.merge_process import MergeProcess, unexplained, worker_state
 from sidecar.run.metrics import MetricsServer, MetricsTally
-from sidecar.run.news import News, cannot_begin, open_secrets, standby, started, stopped, term_ended, worker_died
+from sidecar.run.news import News, cannot_begin, open_secrets, standby, started, stopped, term_ended
 from sidecar.run.news_line import NewsLine
+from sidecar.run.own_worker import OwnWorker
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, tells_no_gap
+from sidecar.run.samples import Samples
 from sidecar.run.term import Term, beside
 from sidecar.run.verifying import TermVerifications
 from sidecar.ticdc.scope import LiveScope
@@ -69,6 +72,7 @@ ACQUIRE_S = 1.0
 PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 30.0
 """Between terms that ended with an error which a retry can help; doubled each time, until a term lives for long."""
 LONG_TERM_S = 60.0
+CHUNKS_SHOWN_MAX = 200
 SLOW_READS_S = 5.0
 """Of a --dry-run, to ask how tables would be read: whoever asks waits for 30 s."""
 
@@ -98,13 +102,14 @@ class Sidecar:
         self._standby_since_s: float | None = None
         self.requests = QueuedRequests()
         self.tally = MetricsTally()
+        self.samples = Samples()
+        self.chunks = Chunks(CHUNKS_SHOWN_MAX, first=False)
         self.clock = MonotonicClock()
         self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks or {}
         self._verifications: TermVerifications | None = None
         self._parts = ExitStack()
         self._checks: list[Callable[[], object]] = []
-        self._worker: MergeProcess | None = None
-        self._worker_epoch: int | None = None
+        self._worker = OwnWorker(config_path, managed=config.spark.managed)
         self._full = False
 
     def stop(self) -> None:
@@ -181,6 +186,7 @@ class Sidecar:
             slow_reads=partial(slow_reads, self.config.source, max_s=SLOW_READS_S),
             spool=self._spool,
             verifications=lambda: self._verifications,
+            timeline=lambda: timeline(self.samples.after(0), self.chunks.found()),
         )
 
     def run(self) -> None:
@@ -210,11 +216,11 @@ class Sidecar:
                     raise
             pause_s = PAUSE_FIRST_S if self.clock.now_s() - began_s > LONG_TERM_S else min(pause_s * 2, PAUSE_MAX_S)
             self.stopping.wait(pause_s)
-        self._end_worker(at_once=False)
+        self._worker.end(at_once=False)
         say(stopped())
 
     def _stand_by(self) -> None:
-        self._end_worker(at_once=True)
+        self._worker.end(at_once=True)
         self.hindered = ""
         if self._standby_since_s is None:
             self._standby_since_s = self.clock.now_s()
@@ -233,7 +239,7 @@ class Sidecar:
             ending.push(partial(self._leave, epoch))
             self.changefeed = read_changefeed(self.client, self.config)
             brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
-            term = Term(self.config, self.changefeed, self.ownership, self.deliveries, epoch=epoch, worker_epoch=self._worker_epoch)
+            term = Term(self.config, self.changefeed, self.ownership, self.deliveries, epoch=epoch, worker_epoch=self._worker.epoch)
             resumes = Resumes(self.client, self.changefeed.name, self.root, note) if tells_no_gap(self.config, self.changefeed) else None
             watch = ChangefeedWatch(self.client, self.config, self.changefeed, resumes)
             ending.callback(term.close)
@@ -260,12 +266,11 @@ class Sidecar:
         found.begin()
         term.kept_from = found.needs_from
         self._verifications = found
-        begin_certificates(term, self.client, ending)
+        begin_certificates(term, self.client, self.samples, self.chunks, ending)
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, waited_s: float) -> None:
         """Raises what ends the term."""
-        if self._worker is None:
-            self._start_worker(term.epoch)
+        self._worker.start(term.epoch, self.changefeed.log_id)
         process = f"{socket.gethostname()}:{os.getpid()}"
         news = News(self.config, self.changefeed, brought.place(), waited_s=waited_s)
         gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
@@ -273,11 +278,13 @@ class Sidecar:
         def seen(_: Pipeline, now_s: float) -> None:
             watch.check()
             self._check_parts()
-            if self._worker_epoch not in (None, term.epoch) and term.pipeline.counts.segments:
-                self._end_worker(at_once=True)  # its epoch's segments are not this one's
-                self._start_worker(term.epoch)
+            if self._worker.epoch not in (None, term.epoch) and term.pipeline.counts.segments:
+                self._worker.end(at_once=True)  # its epoch's segments are not this one's
+                self._worker.start(term.epoch, self.changefeed.log_id)
             if gauge.due(now_s):
-                self.status = gauge.read(now_s, worker=self._worker_state(), died=self._died(), last_error=self.last_error)
+                worker, died = self._worker.state(self.deliveries), self._worker.died(self.deliveries)
+                self.status = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error)
+                self.samples.see(self.status, wall_ms())
                 self._rows_per_s = self.status.rows_per_s or self._rows_per_s
                 say(*news.heard(self.status, self.deliveries.report, now_s))
 
@@ -290,12 +297,11 @@ class Sidecar:
         """Worker and lease end with the term. On a full volume they stay: what the sinks accept is what makes room there."""
         self._full = isinstance(error, StorageFull) and error.place == str(storage.log_folder(self.config.log.uri))
         if self._full and self.config.spark.managed:
-            if self._worker is None:
-                self._start_worker(epoch)
+            self._worker.start(epoch, self.changefeed.log_id)
             return
         with ExitStack() as ending:
             ending.callback(self.ownership.release)
-            ending.callback(self._end_worker, at_once=error is not None)
+            ending.callback(self._worker.end, at_once=error is not None)
 
     def _disown(self) -> None:
         self.status = self._verifications = None
@@ -335,38 +341,14 @@ class Sidecar:
         room: tuple[int, int] | None = None
         with suppress(storage.StorageError):  # no folder yet, or it does not answer: the log's own writes tell
             room = storage.volume_bytes(storage.log_folder(self.config.log.uri))
-        deaths = self.tally.worker_deaths + (self._worker.deaths if self._worker else 0)
         verified = None if (found := self._verifications) is None else found.metrics()
-        return replace(self.tally, worker_deaths=deaths, log_volume_bytes=room, verified=verified)
+        return replace(self.tally, worker_deaths=self._worker.deaths, log_volume_bytes=room, verified=verified)
 
     def _ended(self, error: TicdcDumpError, line: NewsLine) -> None:
         self.last_error = str(error)
         ended = self.tally.terms_ended
         ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
         say(line)
-
-    # ---- the merge worker ------------------------------------------------------------------------------------------
-
-    def _start_worker(self, epoch: int) -> None:
-        if not self.config.spark.managed:
-            return
-        command = [sys.executable, "-m", "sidecar", "merge", "--config", str(self._config_path)]
-        command += ["--log-id", self.changefeed.log_id, "--epoch", str(epoch), "--end-with-stdin"]
-        self._worker = MergeProcess(command, lambda death: say(worker_died(death)))
-        self._worker_epoch = epoch
-        self._worker.start()
-
-    def _worker_state(self) -> str:
-        return "external" if self._worker is None else worker_state(self._worker.pid(), self.deliveries.report)
-
-    def _died(self) -> str:
-        return unexplained(self._worker.last if self._worker is not None else None, self.deliveries.report)
-
-    def _end_worker(self, *, at_once: bool) -> None:
-        if self._worker is not None:
-            ended, self._worker, self._worker_epoch = self._worker, None, None
-            self.tally.worker_deaths += ended.deaths
-            ended.close(at_once=at_once)
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
@@ -378,7 +360,7 @@ class Sidecar:
         """Free everything, in the order opposite to its making."""
         with ExitStack() as closing:
             closing.callback(self._close_parts)
-            closing.callback(self._end_worker, at_once=True)
+            closing.callback(self._worker.end, at_once=True)
             closing.callback(self.requests.close, "the sidecar is ending")
 
     def _check_parts(self) -> None:

@@ -39,9 +39,11 @@ from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
 from sidecar.process.background import Background
+from sidecar.report.chunks import Chunks
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindow, ReadSegment
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
+from sidecar.run.samples import Samples
 
 FOLLOW_S, FOLLOW_REMOTE_S = 0.5, 2.0
 """Between two looks for manifests, and for batches: a report has the last 64 of a sink."""
@@ -85,10 +87,13 @@ class TermCertificates:
         deliveries: Deliveries,
         facts: CertificateFacts,
         *,
+        samples: Samples,
+        chunks: Chunks,
         now_s: Callable[[], float] = monotonic,
         log_line: Callable[[NewsLine], object] = say,
     ) -> None:
         self._log, self._history, self._deliveries, self._facts = log, history, deliveries, facts
+        self._samples, self._chunks = samples, chunks
         self._now_s, self._log_line = now_s, log_line
         self._dumps: dict[str, CollectedDump] = {}
         self._over: set[str] = set()
@@ -139,6 +144,9 @@ class TermCertificates:
             pass
         for sink in self._deliveries.sinks():
             self._note_batches(sink)
+        for dump in self._dumps.values():
+            dump.sample(self._samples)
+            self._chunks.add(dump.dump_id, dump.new_lines())
         for dump_id, entry in states.items():
             self._settle(dump_id, entry)
         for dump_id, (entry, since_s) in list(self._ended.items()):
@@ -167,8 +175,9 @@ class TermCertificates:
         self._next = begins
 
     def _resume_dump(self, dump_id: str, run: range) -> None:
+        self._chunks.forget(dump_id)
         try:
-            found = CollectedDump.resumed(dump_id, read_parts(self._log, dump_id))
+            found = CollectedDump.resumed(dump_id, self._chunks.passed(dump_id, read_parts(self._log, dump_id)))
         except LogBroken as error:
             self._drop(dump_id, error.message)
             return

@@ -13,9 +13,10 @@ from sidecar.core.chunk import ClosedWindow
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
 from sidecar.log.certificate import ChunkLine, SchemaLine, SegmentLine
-from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, ScopeLine
+from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine
 from sidecar.log.manifest import Manifest
 from sidecar.pace.sinks import BatchDone
+from sidecar.run.samples import Samples
 
 NO_HINT = "nothing: the dump is whole and has no certificate; dump again for one"
 
@@ -51,7 +52,7 @@ class PassedWindow(NamedTuple):
 class CollectedDump:
     """Segments `first` to `read` are collected; those up to `saved` are in parts. `last`: the last one in which a window closed. `sum`: of
     the manifest of `read`. `passed`: the last batch of each sink that was looked at. `windows`: the newest segment in which a window closed
-    since the last part."""
+    since the last part. `sampled_ms`: the time of the last sample."""
 
     dump_id: str
     first: Seq
@@ -65,6 +66,8 @@ class CollectedDump:
     passed: dict[str, Seq] = field(default_factory=dict)
     pending: list[Line] = field(default_factory=list)
     windows: Manifest | None = None
+    sampled_ms: int = 0
+    _told: int = 0
 
     @classmethod
     def begun(cls, dump_id: str, seq: Seq, sinks: tuple[str, ...]) -> CollectedDump:
@@ -90,6 +93,8 @@ class CollectedDump:
                     found.sinks = sinks
                 case BatchLine(sink=sink, last=last) if found is not None:
                     found.passed[sink] = Seq(max(last, found.passed.get(sink, -1)))
+                case SampleLine(at_ms=at_ms) if found is not None:
+                    found.sampled_ms = max(at_ms, found.sampled_ms)
         return found
 
     def add(self, segment: ReadSegment, schemas: Mapping[TableName, TableSchema]) -> None:
@@ -139,6 +144,17 @@ class CollectedDump:
             dropped = (DroppedLine(*table, None if table in others else number) for table, number in rows if table in mine)
             self.pending.append(BatchLine(sink, first, batch.last, tuple(dropped)))
 
+    def sample(self, samples: Samples) -> None:
+        """Those in which it runs."""
+        found = [one for one in samples.after(self.sampled_ms) if self.dump_id in one.running]
+        self.pending += found
+        self.sampled_ms = found[-1].at_ms if found else self.sampled_ms
+
+    def new_lines(self) -> list[Line]:
+        """Those that are pending since the last call."""
+        found, self._told = self.pending[self._told :], len(self.pending)
+        return found
+
     def saved_lines(self) -> None:
         """The pending lines are in a part."""
-        self.pending, self.windows, self.saved = [], None, self.read
+        self.pending, self.windows, self.saved, self._told = [], None, self.read, 0

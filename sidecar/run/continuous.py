@@ -18,7 +18,8 @@ from typing import Protocol
 import msgspec
 
 from sidecar.control.dump_scope import resolve
-from sidecar.control.service import ASKING_MAX_S, Served
+from sidecar.control.served import Served
+from sidecar.control.service import ASKING_MAX_S
 from sidecar.control.verifying import asked
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from sidecar.control.dump_scope import resolve, start_dump
-from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S, Served
+from sidecar.control.served import Served
+from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S
 from sidecar.control.verifying import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName

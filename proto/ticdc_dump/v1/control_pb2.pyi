@@ -406,12 +406,14 @@ class TablePreview(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., read_by: _Optional[str] = ..., refused: _Optional[str] = ..., slow: _Optional[str] = ...) -> None: ...
 
 class DumpRequest(_message.Message):
-    __slots__ = ("changefeed", "dump_id")
+    __slots__ = ("changefeed", "dump_id", "timeline")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ...) -> None: ...
+    timeline: bool
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., timeline: _Optional[bool] = ...) -> None: ...
 
 class RestartRequest(_message.Message):
     __slots__ = ("changefeed", "new_dump_id", "dump_id")
@@ -530,7 +532,7 @@ class TableStatus(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., chunks: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., complete_at_tso: _Optional[int] = ...) -> None: ...
 
 class DumpStatus(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "dumps", "ambiguous_timestamps")
+    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "dumps", "ambiguous_timestamps", "timeline")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -564,6 +566,7 @@ class DumpStatus(_message.Message):
     DUMP_SINKS_FIELD_NUMBER: _ClassVar[int]
     DUMPS_FIELD_NUMBER: _ClassVar[int]
     AMBIGUOUS_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
     state: DumpState
@@ -597,7 +600,72 @@ class DumpStatus(_message.Message):
     dump_sinks: _containers.RepeatedScalarFieldContainer[str]
     dumps: _containers.RepeatedCompositeFieldContainer[DumpSummary]
     ambiguous_timestamps: int
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ...) -> None: ...
+    timeline: Timeline
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ...) -> None: ...
+
+class Timeline(_message.Message):
+    __slots__ = ("samples", "chunks")
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    samples: _containers.RepeatedCompositeFieldContainer[Sample]
+    chunks: _containers.RepeatedCompositeFieldContainer[DumpedChunk]
+    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[DumpedChunk, _Mapping]]] = ...) -> None: ...
+
+class Sample(_message.Message):
+    __slots__ = ("at_ms", "epoch", "rows_per_second", "changes_per_second", "resolved_lag_s", "delivery_lag_s", "open_windows", "waiting_for", "sinks")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    RESOLVED_LAG_S_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_LAG_S_FIELD_NUMBER: _ClassVar[int]
+    OPEN_WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    epoch: int
+    rows_per_second: float
+    changes_per_second: float
+    resolved_lag_s: float
+    delivery_lag_s: float
+    open_windows: int
+    waiting_for: str
+    sinks: _containers.RepeatedCompositeFieldContainer[SinkSample]
+    def __init__(self, at_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., changes_per_second: _Optional[float] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., open_windows: _Optional[int] = ..., waiting_for: _Optional[str] = ..., sinks: _Optional[_Iterable[_Union[SinkSample, _Mapping]]] = ...) -> None: ...
+
+class SinkSample(_message.Message):
+    __slots__ = ("sink", "median_s", "live_s", "bound_s", "limit_s")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_S_FIELD_NUMBER: _ClassVar[int]
+    LIVE_S_FIELD_NUMBER: _ClassVar[int]
+    BOUND_S_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    median_s: float
+    live_s: float
+    bound_s: float
+    limit_s: float
+    def __init__(self, sink: _Optional[str] = ..., median_s: _Optional[float] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., limit_s: _Optional[float] = ...) -> None: ...
+
+class DumpedChunk(_message.Message):
+    __slots__ = ("dump_id", "schema", "table", "low_tso", "high_tso", "rows", "dropped", "seq")
+    DUMP_ID_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    LOW_TSO_FIELD_NUMBER: _ClassVar[int]
+    HIGH_TSO_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    dump_id: str
+    schema: str
+    table: str
+    low_tso: int
+    high_tso: int
+    rows: int
+    dropped: int
+    seq: int
+    def __init__(self, dump_id: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., low_tso: _Optional[int] = ..., high_tso: _Optional[int] = ..., rows: _Optional[int] = ..., dropped: _Optional[int] = ..., seq: _Optional[int] = ...) -> None: ...
 
 class DumpSummary(_message.Message):
     __slots__ = ("dump_id", "state", "reason", "tables", "tables_complete", "rows", "bytes", "sinks", "waits_for")
@@ -622,7 +690,7 @@ class DumpSummary(_message.Message):
     def __init__(self, dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., tables: _Optional[int] = ..., tables_complete: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SinkStatus(_message.Message):
-    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s", "began_seq", "began_tso", "tables_known", "tables")
+    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s", "began_seq", "began_tso", "tables_known", "tables", "median_s")
     SINK_FIELD_NUMBER: _ClassVar[int]
     LIVE_S_FIELD_NUMBER: _ClassVar[int]
     BOUND_S_FIELD_NUMBER: _ClassVar[int]
@@ -637,6 +705,7 @@ class SinkStatus(_message.Message):
     BEGAN_TSO_FIELD_NUMBER: _ClassVar[int]
     TABLES_KNOWN_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_S_FIELD_NUMBER: _ClassVar[int]
     sink: str
     live_s: float
     bound_s: float
@@ -651,7 +720,8 @@ class SinkStatus(_message.Message):
     began_tso: int
     tables_known: bool
     tables: _containers.RepeatedCompositeFieldContainer[SinkTableStatus]
-    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ..., limit_s: _Optional[float] = ..., fixed_s: _Optional[float] = ..., began_seq: _Optional[int] = ..., began_tso: _Optional[int] = ..., tables_known: _Optional[bool] = ..., tables: _Optional[_Iterable[_Union[SinkTableStatus, _Mapping]]] = ...) -> None: ...
+    median_s: float
+    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ..., limit_s: _Optional[float] = ..., fixed_s: _Optional[float] = ..., began_seq: _Optional[int] = ..., began_tso: _Optional[int] = ..., tables_known: _Optional[bool] = ..., tables: _Optional[_Iterable[_Union[SinkTableStatus, _Mapping]]] = ..., median_s: _Optional[float] = ...) -> None: ...
 
 class SinkTableStatus(_message.Message):
     __slots__ = ("schema", "table", "complete_since_tso")

@@ -13,7 +13,8 @@ from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.config import ControlSection, DumpSection
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import ControlServer, serve
-from sidecar.control.service import ControlService, Served
+from sidecar.control.served import Served
+from sidecar.control.service import ControlService
 from sidecar.control.status import LaneStatus, SidecarStatus
 from sidecar.core.dump_start import DumpLimits
 from sidecar.core.dumps import Dumps

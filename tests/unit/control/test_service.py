@@ -16,7 +16,8 @@ import pytest
 
 from sidecar.config import DumpSection
 from sidecar.control import service as service_module
-from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService, Served
+from sidecar.control.served import Served
+from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService
 from sidecar.control.wire import preview_json
 from sidecar.core.messages import Brackets, PauseDump, StartDump
 from sidecar.core.model import TableName

@@ -12,7 +12,8 @@ import grpc_testing
 import pytest
 
 from sidecar.control import subscribe as module
-from sidecar.control.service import ControlService, Served
+from sidecar.control.served import Served
+from sidecar.control.service import ControlService
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, SubscriberReport, Subscriptions
 from sidecar.core.model import Seq
 from sidecar.errors import OutOfReach, SinkError

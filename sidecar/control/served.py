@@ -1,0 +1,48 @@
+"""What the control service of one sidecar is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import grpc
+
+from sidecar.config import DumpSection
+from sidecar.control.dump_scope import FeedScope
+from sidecar.control.requests import QueuedRequests
+from sidecar.control.status import SidecarStatus
+from sidecar.control.subscribe import Spool
+from sidecar.control.verifying import VerificationPort
+from sidecar.core.messages import Asker
+from sidecar.core.model import TableName
+from sidecar.history.entry import HistoryEntry
+from sidecar.ports import SchemaSource, SlowReads
+from ticdc_dump.v1 import control_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` tells what keeps it from
+    that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
+    `asker`: who makes a call. `history`: newest first. `sinks`: of those that are configured, by
+    name, why its rows cannot be read back; empty where they can.
+    `verifications`: of this term, None without one.
+    `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink.
+    `timeline`: of this owner."""
+
+    status: Callable[[], SidecarStatus | None]
+    owner_address: Callable[[], str | None]
+    requests: QueuedRequests
+    schemas: SchemaSource
+    feed_scope: FeedScope
+    defaults: DumpSection
+    asker: Callable[[grpc.ServicerContext], Asker]
+    history: Callable[[], Sequence[HistoryEntry]] = lambda: ()
+    case_sensitive: bool = False
+    sinks: Mapping[str, str] = field(default_factory=dict)
+    rows_per_s_before: Callable[[], float] = lambda: 0.0
+    hindered: Callable[[], str] = lambda: ""
+    slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
+    verifications: Callable[[], VerificationPort | None] = lambda: None
+    spool: Spool | None = None
+    timeline: Callable[[], pb.Timeline] = pb.Timeline

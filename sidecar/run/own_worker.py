@@ -1,0 +1,53 @@
+"""The merge worker that the sidecar manages, if it manages one: of one epoch at a time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sidecar.log.deliveries import LogDeliveries
+from sidecar.run.logs import say
+from sidecar.run.merge_process import MergeProcess, unexplained, worker_state
+from sidecar.run.news import worker_died
+
+
+class OwnWorker:
+    """`epoch`: that it serves, None while there is none. Where it is not `managed`, it is never there."""
+
+    def __init__(self, config_path: Path, *, managed: bool) -> None:
+        self._command = [sys.executable, "-m", "sidecar", "merge", "--config", str(config_path), "--end-with-stdin"]
+        self._managed = managed
+        self._process: MergeProcess | None = None
+        self._deaths_before = 0
+        self.epoch: int | None = None
+
+    def start(self, epoch: int, log_id: str) -> None:
+        """Unless there is one."""
+        if not self._managed or self._process is not None:
+            return
+        command = [*self._command, "--log-id", log_id, "--epoch", str(epoch)]
+        self._process, self.epoch = MergeProcess(command, lambda death: say(worker_died(death))), epoch
+        self._process.start()
+
+    def end(self, *, at_once: bool) -> None:
+        if self._process is not None:
+            ended, self._process, self.epoch = self._process, None, None
+            self._deaths_before += ended.deaths
+            ended.close(at_once=at_once)
+
+    @property
+    def deaths(self) -> int:
+        return self._deaths_before + (self._process.deaths if self._process is not None else 0)
+
+    def state(self, deliveries: LogDeliveries) -> str:
+        """As of SidecarStatus."""
+        return "external" if self._process is None else worker_state(self._process.pid(), deliveries.report)
+
+    def died(self, deliveries: LogDeliveries) -> str:
+        """What is to be told of one that died without a word; empty where there is nothing."""
+        return unexplained(self._process.last if self._process is not None else None, deliveries.report)
+
+    def check(self) -> None:
+        """Raises what keeps a worker from being started at all."""
+        if self._process is not None:
+            self._process.check()
