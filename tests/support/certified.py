@@ -31,8 +31,10 @@ from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
 from sidecar.replay.source import RecordedSource, WatermarkRow
+from sidecar.report.chunks import Chunks
 from sidecar.run.certifying import CertificateFacts, TermCertificates
 from sidecar.run.news_line import NewsLine
+from sidecar.run.samples import Samples
 from spark_merge.delivery import JobSettings
 from spark_merge.loop import SinkLoop
 from spark_merge.sink_record import SinkId
@@ -154,7 +156,16 @@ class CertifiedDump:
     def _follower(self) -> TermCertificates:
         facts = CertificateFacts("cf/1", self.log_id, "default", "7000000000000000000", "0.0.0")
         reports, history = _Reports(self.loop), self.stored.history
-        return TermCertificates(self.folder, history, reports, facts, now_s=lambda: self.now_s, log_line=self.lines.append)
+        return TermCertificates(
+            self.folder,
+            history,
+            reports,
+            facts,
+            samples=Samples(),
+            chunks=Chunks(100),
+            now_s=lambda: self.now_s,
+            log_line=self.lines.append,
+        )
 
     def _attach(self, fate: CrashFate, script: Later, row: WatermarkRow, epoch: int) -> Pipeline:
         attached = self.made.feed.attach(script.cluster)

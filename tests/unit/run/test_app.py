@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -22,9 +21,9 @@ from sidecar.control.status import SidecarStatus
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import ConfigError, OwnershipLost, StorageFull
 from sidecar.log.delivered import DeliveryReport
-from sidecar.run import app
+from sidecar.run import app, own_worker
 from sidecar.run.app import Sidecar
-from sidecar.run.merge_process import MergeProcess, worker_state
+from sidecar.run.merge_process import worker_state
 from sidecar.run.news_line import NewsLine
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually
@@ -109,7 +108,7 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
     monkeypatch.setattr(app, "owner", lambda *_: None)
     monkeypatch.setattr(app, "sharing", lambda *_: ())
     monkeypatch.setattr(made, "_prepare", lambda: None)
-    monkeypatch.setattr(made, "_start_worker", lambda _: None)
+    monkeypatch.setattr(made._worker, "start", lambda *_: None)
     monkeypatch.setattr(made.stopping, "wait", lambda _: made.stopping.set())
     for name in ("ownership", "server", "client", "deliveries", "estimates", "scope"):
         setattr(made, name, OneStep())
@@ -157,9 +156,7 @@ def test_a_watch_on_the_changefeed_that_broke_ends_the_process_and_is_told(sidec
 
 
 def test_a_minder_of_the_merge_worker_that_broke_ends_the_process_and_is_told(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = MergeProcess([], print)
-    monkeypatch.setattr(worker, "check", breaks)
-    monkeypatch.setattr(sidecar, "_start_worker", lambda _: setattr(sidecar, "_worker", worker))
+    monkeypatch.setattr(sidecar._worker, "check", breaks)
     with pytest.raises(ZeroDivisionError):
         sidecar.run()
 
@@ -258,8 +255,8 @@ class Workers:
 def workers(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> Workers:
     """The notes have the lease's release, too."""
     made = Workers()
-    monkeypatch.setattr(app, "MergeProcess", made)
-    monkeypatch.setattr(sidecar, "_start_worker", partial(Sidecar._start_worker, sidecar))
+    monkeypatch.setattr(own_worker, "MergeProcess", made)
+    monkeypatch.delattr(sidecar._worker, "start")
     monkeypatch.setattr(sidecar.ownership, "release", lambda: made.notes.append("lease released"))
     return made
 
@@ -280,7 +277,7 @@ def test_a_part_that_closes_badly_keeps_neither_worker_nor_lease_and_is_told(
 
 def test_of_what_lives_as_long_as_the_process_all_is_closed_though_one_closes_badly(sidecar: Sidecar, workers: Workers) -> None:
     closed: list[str] = []
-    sidecar._start_worker(1)
+    sidecar._worker.start(1, "default/cf")
     sidecar._parts.callback(closed.append, "client")
     sidecar._parts.callback(breaks)
     with pytest.raises(ZeroDivisionError):

@@ -26,9 +26,11 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import BatchDone, DroppedRows, ReportTimes, SinkDelivery
+from sidecar.report.chunks import Chunks
 from sidecar.run import certifying
 from sidecar.run.certifying import ACCEPT_WAIT_S, ASK_S, SAVE_S, CertificateFacts, TermCertificates, dumps_of
 from sidecar.run.news_line import NewsLine
+from sidecar.run.samples import Samples
 
 T, U = TableName("shop", "orders"), TableName("shop", "items")
 SCHEMAS = {name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",)) for name in (T, U)}
@@ -73,7 +75,16 @@ class World:
         self.made = self.follower()
 
     def follower(self) -> TermCertificates:
-        self.made = TermCertificates(self.log, self.history, self.reports, FACTS, now_s=lambda: self.now_s, log_line=self.lines.append)
+        self.made = TermCertificates(
+            self.log,
+            self.history,
+            self.reports,
+            FACTS,
+            samples=Samples(),
+            chunks=Chunks(100),
+            now_s=lambda: self.now_s,
+            log_line=self.lines.append,
+        )
         return self.made
 
     def window(self, *tables: TableName, first: int | None = None, dump: str = DUMP, sinks: tuple[str, ...] = ()) -> ClosedWindow:
