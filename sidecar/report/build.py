@@ -1,0 +1,240 @@
+"""The report of a dump: one HTML file that needs nothing else, made of the lines that were collected for its certificate.
+
+What a person wants to know of a dump that is over: what it read and when, how live changes and chunks interleaved, what it cost the live
+stream, what held it back, and what happened meanwhile. Pure: lines in, text out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from itertools import pairwise
+from statistics import median
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from sidecar.core.messages import Asker
+from sidecar.core.model import TableName, physical_ms
+from sidecar.history.entry import HistoryEntry
+from sidecar.log.certificate_parts import Line, SampleLine, ScopeLine, ScopeTable
+from sidecar.log.certificate_sums import DumpSums
+from sidecar.report.chunks import Chunks, DumpedChunk
+from sidecar.report.drawing import Event, Series, Span, chart, interleaving
+from sidecar.report.figures import amount, clock_time, duration
+
+CHUNKS_EACH_MAX = 1000
+"""The first and the last ones, that pictures are made of."""
+CHUNKS_AT_ONCE = 60
+"""Of a picture; all of them where there are up to twice as many."""
+TABLES_MAX = 1000
+EVENTS_MAX = 200
+GAP = 4.0
+"""Times the usual distance of two samples: then there was no owner, or the dump did not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFacts:
+    """What the lines do not say. `more`: facts with their names, for the head. `accepted`: by sink, in words. `events`: that happened,
+    beside those of the history and of the samples. `certificate`: what there is of one."""
+
+    changefeed: str
+    product: str
+    more: Sequence[tuple[str, str]] = ()
+    accepted: dict[str, str] = field(default_factory=dict)
+    events: Sequence[Event] = ()
+    certificate: str = ""
+
+
+class Held(NamedTuple):
+    cause: str
+    seconds: float
+    example: str
+
+
+class SinkFigures(NamedTuple):
+    """Seconds: medians of the samples, and the greatest p99. `above`: the share of samples whose p99 was above the bound."""
+
+    name: str
+    median_s: float
+    live_s: float
+    most_s: float
+    bound_s: float
+    above: float
+    accepted: str
+
+
+def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) -> str:
+    chunks, samples = Chunks(CHUNKS_EACH_MAX), list[SampleLine]()
+    sums = DumpSums(_kept(samples, chunks.passed(entry.id, lines)))
+    samples.sort(key=lambda one: one.at_ms)
+    found, events = chunks.found(), sorted([*facts.events, *_events(entry, samples)], key=lambda one: one.at_ms)
+    span = _span(found, samples)
+    rows = sums.rows()
+    dropped = [table["dropped"] for table in rows]
+    page = _pages().get_template("report.html")
+    return page.render(
+        look=Markup(look()),
+        head=_head(entry, facts, sums.scope),
+        totals={
+            "rows": sum(table["rows"] for table in rows),
+            "bytes": sum(table["bytes"] for table in rows),
+            "tables": len(rows),
+            "dropped": None if None in dropped else sum(dropped),
+        },
+        events=events[:EVENTS_MAX],
+        interleavings=_interleavings(found, chunks.count, samples, events),
+        charts=charts(samples, span, events) if samples else [],
+        held=held(samples),
+        sinks=sink_figures(samples, facts.accepted),
+        tables=[table | {"only": _only(sums.scope, TableName(table["schema"], table["table"]))} for table in rows[:TABLES_MAX]],
+        more_tables=max(len(rows) - TABLES_MAX, 0),
+    )
+
+
+def look() -> str:
+    """The style that reports and the console have in common."""
+    return files("sidecar.report").joinpath("pages/look.css").read_text()
+
+
+def charts(samples: Sequence[SampleLine], span: Span, events: Sequence[Event] = ()) -> list[Markup]:
+    """Rates, lags, and the live delivery of each sink."""
+    found = [
+        chart("Dump", [Series("rows/s", "first", [(one.at_ms, one.rows_per_s) for one in samples])], span, unit="", events=events),
+        chart("Live changes", [changes(samples)], span, unit="/s", events=events),
+        chart("Lag", [
+            Series("of the log behind the source", "first", [(one.at_ms, one.resolved_lag_s) for one in samples]),
+            Series("of the slowest sink behind the log", "second", [(one.at_ms, one.delivery_lag_s) for one in samples]),
+        ], span, unit=" s", events=events),
+    ]  # fmt: skip
+    for name, measured in _by_sink(samples).items():
+        lines = [
+            Series("p50", "first", [(at_ms, sink.median_s) for at_ms, sink in measured]),
+            Series("p99", "second", [(at_ms, sink.live_s) for at_ms, sink in measured]),
+            Series("bound", "bound", [(at_ms, sink.bound_s) for at_ms, sink in measured]),
+        ]
+        found.append(chart(f"Live delivery to {name}", lines, span, unit=" s", events=events))
+    return found
+
+
+def changes(samples: Iterable[SampleLine]) -> Series:
+    return Series("changes", "third", [(one.at_ms, one.changes_per_s) for one in samples])
+
+
+def held(samples: Sequence[SampleLine]) -> list[Held]:
+    """What was waited for, the longest first."""
+    seconds, examples = defaultdict[str, float](float), dict[str, str]()
+    longest_s = GAP * _usual_s(samples)
+    for one, after in pairwise(samples):
+        if one.waiting_for and (passed_s := (after.at_ms - one.at_ms) / 1000) <= longest_s:
+            cause, _, text = one.waiting_for.partition(":")
+            seconds[cause] += passed_s
+            examples[cause] = text.strip()
+    return [Held(cause, seconds[cause], examples[cause]) for cause in sorted(seconds, key=lambda cause: -seconds[cause])]
+
+
+def sink_figures(samples: Sequence[SampleLine], accepted: dict[str, str]) -> list[SinkFigures]:
+    found = []
+    for name, measured in _by_sink(samples).items():
+        sinks = [sink for _, sink in measured]
+        above = sum(sink.live_s > max(sink.bound_s, sink.limit_s) for sink in sinks) / len(sinks)
+        middle = [median(values) for values in zip(*((sink.median_s, sink.live_s, sink.bound_s) for sink in sinks), strict=True)]
+        found.append(SinkFigures(name, middle[0], middle[1], max(sink.live_s for sink in sinks), middle[2], above, accepted.get(name, "")))
+    return found
+
+
+def _interleavings(chunks: Sequence[DumpedChunk], count: int, samples: Sequence[SampleLine], events: Sequence[Event]) -> list[Markup]:
+    """All chunks where there are few; else the first ones, those of which most was dropped, and the last ones."""
+    if not chunks:
+        return []
+    live = changes(samples)
+    if count <= 2 * CHUNKS_AT_ONCE:
+        return [interleaving("All chunks", chunks, live, _span(chunks, ()), events=events)]
+    most = max(range(len(chunks)), key=lambda place: chunks[place].dropped or 0)
+    begins = min(max(most - CHUNKS_AT_ONCE // 2, 0), len(chunks) - CHUNKS_AT_ONCE)
+    shown = [(f"The first {CHUNKS_AT_ONCE} of {count:,} chunks", chunks[:CHUNKS_AT_ONCE])]
+    if chunks[most].dropped:
+        shown.append(("Where live changes have replaced most rows", chunks[begins : begins + CHUNKS_AT_ONCE]))
+    shown.append((f"The last {CHUNKS_AT_ONCE} chunks", chunks[-CHUNKS_AT_ONCE:]))
+    return [interleaving(title, those, live, _span(those, ()), events=events) for title, those in shown]
+
+
+def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[Event]:
+    found = [Event(one.at_ms, f"{one.command}, by {_asker(one.asked_by)}") for one in entry.commands]
+    usual_s = _usual_s(samples)
+    for before, after in pairwise(samples):
+        passed_s = (after.at_ms - before.at_ms) / 1000
+        if after.epoch != before.epoch:
+            found.append(Event(after.at_ms, f"another term of ownership, epoch {after.epoch}: {passed_s:.0f} s after what is known of the one before"))
+        elif passed_s > GAP * usual_s:
+            found.append(Event(after.at_ms, f"it runs again, after {duration(passed_s)}"))
+    return found
+
+
+def _head(entry: HistoryEntry, facts: ReportFacts, scope: ScopeLine | None) -> dict[str, Any]:
+    return {
+        "dump_id": entry.id,
+        "changefeed": facts.changefeed,
+        "state": entry.state.value,
+        "result": entry.result,
+        "seconds": entry.running_s,
+        "asked_by": _asker(entry.asked_by),
+        "started_ms": entry.started_ms,
+        "ended_ms": entry.ended_ms,
+        "sinks": () if scope is None else scope.sinks,
+        "more": facts.more,
+        "product": facts.product,
+        "certificate": facts.certificate,
+    }
+
+
+def _asker(asker: Asker) -> str:
+    return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
+
+
+def _only(scope: ScopeLine | None, name: TableName) -> str:
+    """Which of its rows were asked for; empty: all."""
+    table: ScopeTable | None = next((one for one in (scope.tables if scope else ()) if (one.schema, one.table) == name), None)
+    if table is None:
+        return ""
+    return f"{table.keys:,} keys" if table.keys else f"where {table.where}" if table.where else ""
+
+
+def _kept(samples: list[SampleLine], lines: Iterable[Line]) -> Iterable[Line]:
+    """The lines, of which samples are put aside. Two owners may have written the same moment: each counts."""
+    for line in lines:
+        if isinstance(line, SampleLine):
+            samples.append(line)
+        yield line
+
+
+def _by_sink(samples: Iterable[SampleLine]) -> dict[str, list[tuple[int, Any]]]:
+    found = defaultdict[str, list[tuple[int, Any]]](list)
+    for one in samples:
+        for sink in one.sinks:
+            found[sink.sink].append((one.at_ms, sink))
+    return dict(found)
+
+
+def _usual_s(samples: Sequence[SampleLine]) -> float:
+    """Between two samples; 0 of fewer."""
+    return median((after.at_ms - one.at_ms) / 1000 for one, after in pairwise(samples)) if len(samples) > 1 else 0.0
+
+
+def _span(chunks: Sequence[DumpedChunk], samples: Sequence[SampleLine]) -> Span:
+    begins = [physical_ms(one.low_ts) for one in chunks] + [one.at_ms for one in samples[:1]]
+    ends = [physical_ms(one.high_ts) for one in chunks] + [one.at_ms for one in samples[-1:]]
+    return Span(min(begins, default=0), max(ends, default=1))
+
+
+def _pages() -> Any:
+    """Loaded where it is needed: a sidecar without a report has no use for it."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    pages = Environment(
+        loader=PackageLoader("sidecar.report", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    pages.filters.update(duration=duration, amount=amount, clock_time=clock_time)
+    return pages
