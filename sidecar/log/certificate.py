@@ -29,15 +29,12 @@ from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
 from sidecar.log import storage
+from sidecar.log.dump_files import CERTIFICATES
 from sidecar.log.errors import storage_errors
 from sidecar.log.hashed import HashedFile
 from sidecar.log.storage import Folder
 
 FORMAT_VERSION = 1
-CERTIFICATES = "certificates"
-KEPT_MAX = 1000
-"""As many as the history has entries."""
-
 TAIL_BYTES_MAX = 100
 """Of the last line, which has the sum."""
 
@@ -132,22 +129,11 @@ class CertificateHead(NamedTuple):
     sha256: str
 
 
-def certificate_name(dump_id: str) -> str:
-    return f"{CERTIFICATES}/{dump_id}.json"
-
-
-def certified(log: Folder) -> list[str]:
-    """The ids of the dumps that have a certificate."""
-    with storage_errors(log):
-        names = storage.list_names(replace(log, root=log.path(CERTIFICATES)), deep=False)
-    return [name.removesuffix(".json") for name in names if name.endswith(".json") and not storage.is_temporary(name)]
-
-
 def write_certificate(
     log: Folder, head: Mapping[str, Any], *, tables: Iterable[SchemaLine], chunks: Iterable[ChunkLine], segments: Iterable[SegmentLine]
 ) -> None:
     """Durable and whole, or not there. `head` has a `dump_id`. Raises as the log's storage."""
-    with storage_errors(log), storage.new_file(log, certificate_name(head["dump_id"])) as opened:
+    with storage_errors(log), storage.new_file(log, CERTIFICATES.name(head["dump_id"])) as opened:
         file = HashedFile(opened)
         file.write(json.dumps({"version": FORMAT_VERSION, **head}, ensure_ascii=False).encode()[:-1])
         for name, lines in (("tables", tables), ("chunks", chunks), ("segments", segments)):
@@ -162,7 +148,7 @@ def write_certificate(
 
 def read_head(log: Folder, dump_id: str) -> CertificateHead:
     """Its first and last lines. Raises LogBroken for a file that is no certificate, and as the log's storage."""
-    name = certificate_name(dump_id)
+    name = CERTIFICATES.name(dump_id)
     with storage_errors(log), storage.open_to_read(log, name) as file:
         first = file.readline()
         file.seek(0, 2)
@@ -174,12 +160,3 @@ def read_head(log: Folder, dump_id: str) -> CertificateHead:
         return CertificateHead(str(head["dump_id"]), Seq(int(head["first_seq"])), Seq(int(head["last_seq"])), sinks, str(tail["sha256"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LogBroken(f"{log}/{name} is no certificate: {error!r}", hint="remove it, or restore it from a backup") from error
-
-
-def remove_old(log: Folder, newest: Iterable[str]) -> None:
-    """All but KEPT_MAX certificates, those first that are not among `newest`."""
-    there = certified(log)
-    known = set(newest)
-    old = [one for one in there if one not in known][: max(len(there) - KEPT_MAX, 0)]
-    with storage_errors(log):
-        storage.remove(log, map(certificate_name, old))

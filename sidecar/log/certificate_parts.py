@@ -20,7 +20,8 @@ from sidecar.core.model import Seq
 from sidecar.core.progress import Progress
 from sidecar.errors import LogBroken
 from sidecar.log import storage
-from sidecar.log.certificate import CERTIFICATES, ChunkLine, SchemaLine, SegmentLine
+from sidecar.log.certificate import ChunkLine, SchemaLine, SegmentLine
+from sidecar.log.dump_files import CERTIFICATES
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 
@@ -113,7 +114,7 @@ def write_part(log: Folder, dump_id: str, first: Seq, last: Seq, lines: Sequence
     """Raises as the log's storage."""
     data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
     with storage_errors(log):
-        storage.write_atomically(log, f"{CERTIFICATES}/{dump_id}.parts/{first:020d}-{last:020d}.jsonl", data)
+        storage.write_atomically(log, f"{CERTIFICATES.folder}/{dump_id}.parts/{first:020d}-{last:020d}.jsonl", data)
 
 
 def read_parts(log: Folder, dump_id: str) -> Iterator[Line]:
@@ -134,13 +135,13 @@ def remove_parts(log: Folder, dump_id: str) -> None:
 
 def _parts(log: Folder, dump_id: str) -> list[tuple[str, int, int]]:
     found = (_PART.fullmatch(name) for name in _names(log))
-    parts = ((f"{CERTIFICATES}/{one[0]}", int(one[2]), int(one[3])) for one in found if one is not None and one[1] == dump_id)
+    parts = ((f"{CERTIFICATES.folder}/{one[0]}", int(one[2]), int(one[3])) for one in found if one is not None and one[1] == dump_id)
     return sorted(parts, key=lambda part: (part[1], -part[2]))
 
 
 def _names(log: Folder) -> list[str]:
     with storage_errors(log):
-        return storage.list_names(replace(log, root=log.path(CERTIFICATES)), deep=True)
+        return storage.list_names(replace(log, root=log.path(CERTIFICATES.folder)), deep=True)
 
 
 def _lines(log: Folder, name: str) -> Iterator[Line]:

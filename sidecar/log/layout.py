@@ -6,6 +6,7 @@
     skips/{seq}-{ordinal}.json   a row that an operator leaves out (skips.py)
     verify/{id}/…           a verification's files (verification.py)
     certificates/{dump}.json     the certificate of a finished dump (certificate.py); {dump}.parts/ is what is collected for it
+    reports/{dump}.html          a report of a dump that is over, for people (sidecar/report)
     sinks/{name}.json       which tables a sink has whole (sink_tables.py)
     inbox/{number}          what TiCDC's own sink has handed over and no segment has yet (inbox.py)
     changefeed.txt          whose log it is            log.txt   which one (`identity`)

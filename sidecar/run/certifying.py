@@ -27,9 +27,10 @@ from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import LogBroken, TicdcDumpError
 from sidecar.history.entry import HistoryEntry
 from sidecar.log import storage
-from sidecar.log.certificate import ChunkLine, SegmentLine, certified, remove_old, write_certificate
+from sidecar.log.certificate import ChunkLine, SegmentLine, write_certificate
 from sidecar.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, write_part
 from sidecar.log.certificate_sums import DumpSums
+from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.log.errors import storage_errors
 from sidecar.log.hashed import sha256_of
 from sidecar.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest
@@ -43,6 +44,7 @@ from sidecar.report.chunks import Chunks
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindow, ReadSegment
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
+from sidecar.run.reporting import DumpReports
 from sidecar.run.samples import Samples
 
 FOLLOW_S, FOLLOW_REMOTE_S = 0.5, 2.0
@@ -94,6 +96,8 @@ class TermCertificates:
     ) -> None:
         self._log, self._history, self._deliveries, self._facts = log, history, deliveries, facts
         self._samples, self._chunks = samples, chunks
+        more = [("TiCDC cluster", facts.cluster), ("Cluster id", facts.cluster_id or "not known")]
+        self._reports = DumpReports(log, facts.changefeed, facts.product, more, log_line)
         self._now_s, self._log_line = now_s, log_line
         self._dumps: dict[str, CollectedDump] = {}
         self._over: set[str] = set()
@@ -160,7 +164,7 @@ class TermCertificates:
         """Where an earlier term has come to, or at the beginning of the log."""
         with storage_errors(self._log):
             _, run = listed(self._log, deep=False)
-        self._over = set(certified(self._log))
+        self._over = set(CERTIFICATES.ids(self._log))
         self._dumps = {}
         for dump_id in collected(self._log):
             if dump_id in self._over:
@@ -291,7 +295,11 @@ class TermCertificates:
         state = None if entry is None else entry.state
         if entry is not None and state is DumpState.FINISHED:
             self._ended[dump_id] = entry, self._now_s()
-        elif state is DumpState.STOPPED or (state in (None, DumpState.FAILED) and not self._is_resumable(dump_id)):
+            return
+        over = state is DumpState.STOPPED or (state in (None, DumpState.FAILED) and not self._is_resumable(dump_id))
+        if entry is not None and state in (DumpState.STOPPED, DumpState.FAILED):
+            self._reports.write(entry, self._lines(self._dumps[dump_id]), {}, certified=False)
+        if over:
             self._drop(dump_id, "")
 
     def _is_resumable(self, dump_id: str) -> bool:
@@ -312,11 +320,15 @@ class TermCertificates:
             chunks = (line for line in self._lines(dump) if isinstance(line, ChunkLine))
             segments = (line for line in self._lines(dump) if isinstance(line, SegmentLine) and line.seq <= sums.last)
             write_certificate(self._log, head, tables=sums.schemas, chunks=chunks, segments=segments)
+            accepted = {one["sink"]: one["seq"] for one in head["accepted"]}
+            self._reports.write(entry, self._lines(dump), accepted, certified=True)
             self._written.add(dump.dump_id)
             values = {"dump": dump.dump_id, "chunks": sums.chunks, "segments": sums.last - sums.first + 1}
             self._log_line(NewsLine("certificate written", values))
         self._forget(dump.dump_id)
-        remove_old(self._log, [dump.dump_id, *(one.id for one in self._history.entries())])
+        newest = [dump.dump_id, *(one.id for one in self._history.entries())]
+        CERTIFICATES.remove_old(self._log, newest)
+        REPORTS.remove_old(self._log, newest)
 
     def _lines(self, dump: CollectedDump) -> Iterator[Line]:
         return chain(read_parts(self._log, dump.dump_id), self._scoped(dump), dump.pending)

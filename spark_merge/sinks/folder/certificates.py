@@ -18,7 +18,8 @@ from dataclasses import replace
 from sidecar.core.model import Seq
 from sidecar.errors import LogBroken
 from sidecar.log import storage
-from sidecar.log.certificate import CertificateHead, certified, read_head
+from sidecar.log.certificate import CertificateHead, read_head
+from sidecar.log.dump_files import CERTIFICATES as LOGGED
 from sidecar.log.hashed import HashedFile, sha256_of
 from sidecar.log.storage import Folder
 from spark_merge.sinks.errors import storage_errors
@@ -42,7 +43,7 @@ class OutputCertificates:
                 names = storage.list_names(replace(self._output, root=self._output.path(CERTIFICATES)), deep=False)
             self._known = {name.removesuffix(".json") for name in names}
         written = []
-        for dump_id in certified(self._log):
+        for dump_id in LOGGED.ids(self._log):
             head = None if dump_id in self._known else self._head(dump_id)
             if head is not None and self._is_due(head, accepted):
                 self._write(head)

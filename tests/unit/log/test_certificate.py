@@ -10,20 +10,18 @@ import pytest
 
 from sidecar.core.model import Seq
 from sidecar.errors import LogBroken
-from sidecar.log import certificate as certificates
-from sidecar.log import storage
+from sidecar.log import dump_files, storage
 from sidecar.log.certificate import (
     CertificateHead,
     ChunkLine,
     SchemaLine,
     SegmentLine,
-    certified,
     read_head,
-    remove_old,
     write_certificate,
 )
 from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, collected, read_parts, remove_parts, write_part
 from sidecar.log.certificate_sums import DumpSums
+from sidecar.log.dump_files import CERTIFICATES
 from sidecar.log.storage import Folder, open_folder
 
 DUMP = "a" * 16
@@ -55,7 +53,7 @@ def test_its_last_field_is_the_sum_of_all_before_it_and_its_lines_are_json(log: 
     assert [(line["is"], line["path"]) for line in found["chunks"]] == [("chunk", "c3"), ("chunk", "c5")]
     assert data.count(b"\n") == 3 + 1 + 2 + 3 + 2, "a line for each element"
     assert read_head(log, DUMP) == CertificateHead(DUMP, Seq(3), Seq(5), ("copy",), found["sha256"])
-    assert certified(log) == [DUMP]
+    assert CERTIFICATES.ids(log) == [DUMP]
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"dump_id": "a",\n', b"\xff\n\xff"])
@@ -66,13 +64,13 @@ def test_a_file_that_is_no_certificate_is_named(log: Folder, data: bytes) -> Non
 
 
 def test_the_newest_are_kept(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates, "KEPT_MAX", 3)
+    monkeypatch.setattr(dump_files, "KEPT_MAX", 3)
     for dump_id in "abcde":
         write_certificate(log, HEAD | {"dump_id": dump_id}, tables=(), chunks=(), segments=())
-    remove_old(log, "ade")
-    assert certified(log) == ["a", "d", "e"]
-    remove_old(log, "")
-    assert certified(log) == ["a", "d", "e"], "an empty history removes none of them"
+    CERTIFICATES.remove_old(log, "ade")
+    assert CERTIFICATES.ids(log) == ["a", "d", "e"]
+    CERTIFICATES.remove_old(log, "")
+    assert CERTIFICATES.ids(log) == ["a", "d", "e"], "an empty history removes none of them"
 
 
 # ---- parts ----------------------------------------------------------------------------------------------------------------

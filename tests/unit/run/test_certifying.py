@@ -19,7 +19,8 @@ from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import LogBroken, LogUnreachable
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
-from sidecar.log.certificate import SegmentLine, certified
+from sidecar.log.certificate import SegmentLine
+from sidecar.log.dump_files import CERTIFICATES
 from sidecar.log.certificate_parts import collected, read_parts
 from sidecar.log.layout import chunk_name, manifest_name
 from sidecar.log.manifest import Manifest
@@ -195,7 +196,7 @@ def test_the_certificate_comes_when_the_sinks_have_the_last_window(world: World)
     world.records(DumpState.FINISHED)
     world.step()
     world.step()
-    assert not certified(world.log)
+    assert not CERTIFICATES.ids(world.log)
     world.reports.say(1)
     world.step(0)
     assert world.certificate()["accepted"] == [
@@ -289,7 +290,7 @@ def test_a_dump_that_was_under_way_before_has_no_certificate(world: World) -> No
     world.records(DumpState.FINISHED)
     world.step(SAVE_S)
     world.step(ACCEPT_WAIT_S)
-    assert not certified(world.log)
+    assert not CERTIFICATES.ids(world.log)
     assert world.told("no certificate") == ["its first windows closed before segment 0, where this version began to follow it"]
     assert world.made.collected() == 1
 
@@ -300,7 +301,7 @@ def test_a_dump_of_which_chunks_are_missing_has_no_certificate(world: World) -> 
     world.records(DumpState.FINISHED, chunks=2)
     world.step()
     world.step(ACCEPT_WAIT_S)
-    assert not certified(world.log)
+    assert not CERTIFICATES.ids(world.log)
     assert world.told("no certificate") == ["1 of its 2 chunks were collected"]
 
 
@@ -311,7 +312,7 @@ def test_a_stopped_dump_has_none_and_its_parts_are_removed(world: World) -> None
     world.records(DumpState.STOPPED)
     world.step()
     assert not collected(world.log)
-    assert not certified(world.log)
+    assert not CERTIFICATES.ids(world.log)
     assert world.told("no certificate") == [], "nobody expects one"
 
 

@@ -1,0 +1,39 @@
+"""Files of dumps that are over, one for each, in a folder beside the log's segments: `{folder}/{dump_id}{suffix}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import Folder
+
+KEPT_MAX = 1000
+"""As many as the history has entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFiles:
+    folder: str
+    suffix: str
+
+    def name(self, dump_id: str) -> str:
+        return f"{self.folder}/{dump_id}{self.suffix}"
+
+    def ids(self, log: Folder) -> list[str]:
+        """Of the dumps that have one. Raises as the log's storage."""
+        with storage_errors(log):
+            names = storage.list_names(replace(log, root=log.path(self.folder)), deep=False)
+        return [name.removesuffix(self.suffix) for name in names if name.endswith(self.suffix) and not storage.is_temporary(name)]
+
+    def remove_old(self, log: Folder, newest: Iterable[str]) -> None:
+        """All but KEPT_MAX, those first that are not among `newest`."""
+        there, known = self.ids(log), set(newest)
+        old = [one for one in there if one not in known][: max(len(there) - KEPT_MAX, 0)]
+        with storage_errors(log):
+            storage.remove(log, map(self.name, old))
+
+
+CERTIFICATES = DumpFiles("certificates", ".json")
+REPORTS = DumpFiles("reports", ".html")
