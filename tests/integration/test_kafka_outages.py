@@ -63,7 +63,8 @@ def test_a_cluster_that_does_not_answer_any_more_is_lost(
     broker.create_topic(topic, 1)
     feed = open_feed(topic, clock=Hurried(20))
     feed.seek({})
-    # Not longer than the outage: librdkafka may abort where an answer comes just as its request times out (its issue 4605).
+    # The short timeout ends with the outage: librdkafka can abort the process if an answer comes just as its request times out (its
+    # issue 4605).
     with monkeypatch.context() as hurried, broker.frozen(), pytest.raises(FeedLost, match="no Kafka broker") as lost:
         hurried.setattr("sidecar.feeds.kafka.client.REQUEST_TIMEOUT_S", 1.0)
         poll_for_ever(feed)
