@@ -105,7 +105,7 @@ def test_rows_that_somebody_spoilt_are_right_after_a_dump_of_their_keys(tmp_path
                 target.execute(f"DELETE FROM {table} WHERE id IN ({ids[0]}, {ids[3]})")
                 target.execute(f"UPDATE {table} SET note = 'spoilt' WHERE id = {ids[2]}")
                 for number in extra:
-                    taken = f"{number}, '{number}', balance, level, created"
+                    taken = f"{number}, '{number}', balance, level, '2024-01-01'"
                     target.execute(f"INSERT INTO {table} (id, email, balance, level, created) SELECT {taken} FROM {table} LIMIT 1")
                 sidecar.ask("dumpstart", "--keys", f"{SCHEMA}.{SPOILT}:{[*ids, *extra]}")
                 workload.stop()
