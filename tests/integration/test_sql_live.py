@@ -18,7 +18,7 @@ from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.rig.tables import SCHEMA
 from tests.rig.truth import LiveTruth, differences, read_truth
 from tests.support.services.mariadb import MariaDb
-from tests.support.sql_place import fill, room
+from tests.support.sql_place import add_accounts, fill, room
 
 pytestmark = pytest.mark.xdist_group("sql-live")
 
@@ -104,9 +104,7 @@ def test_rows_that_somebody_spoilt_are_right_after_a_dump_of_their_keys(tmp_path
                 extra = [10**9 + 1, 10**9 + 2]
                 target.execute(f"DELETE FROM {table} WHERE id IN ({ids[0]}, {ids[3]})")
                 target.execute(f"UPDATE {table} SET note = 'spoilt' WHERE id = {ids[2]}")
-                for number in extra:
-                    taken = f"{number}, '{number}', balance, level, '2024-01-01'"
-                    target.execute(f"INSERT INTO {table} (id, email, balance, level, created) SELECT {taken} FROM {table} LIMIT 1")
+                add_accounts(target, table, extra)
                 sidecar.ask("dumpstart", "--keys", f"{SCHEMA}.{SPOILT}:{[*ids, *extra]}")
                 workload.stop()
                 await_finished(sidecar)
