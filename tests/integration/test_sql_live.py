@@ -18,7 +18,7 @@ from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.rig.tables import SCHEMA
 from tests.rig.truth import LiveTruth, differences, read_truth
 from tests.support.services.mariadb import MariaDb
-from tests.support.sql_place import fill, room
+from tests.support.sql_place import add_accounts, fill, room
 
 pytestmark = pytest.mark.xdist_group("sql-live")
 
@@ -61,10 +61,10 @@ SETS = [
 @pytest.mark.parametrize("names", SETS if LANE.whole else SETS[:1], ids=lambda names: names[0])
 def test_whatever_dies_the_target_equals_the_source(tmp_path: Path, names: list[str]) -> None:
     settings = room(FULL_MB) if "target_is_full" in names else {}
-    # Each batch is a Spark job (`worker_rows` is 0), so that there are tasks to kill.
     with Rig(tmp_path, initial_rows=INITIAL_ROWS) as rig, MariaDb(tmp_path / "target", settings=settings) as target:
         routes = quote(f"{SCHEMA}.*=>{COPY}.*")
         uri = f"mysql://{target.user}:{quote(target.password, safe='')}@{target.host}:{target.port}/?create-tables=true&routes={routes}"
+        # `worker_rows` 0: each batch is a Spark job, so there are tasks to kill.
         config = rig.sidecar_config(sinks=[uri], log=f"file://{tmp_path}/log", spark={"managed": False, "worker_rows": 0})
         with (
             MergeWorkerProcess(config, tmp_path / "worker.log") as worker,
@@ -90,7 +90,6 @@ def test_whatever_dies_the_target_equals_the_source(tmp_path: Path, names: list[
 
 def test_rows_that_somebody_spoilt_are_right_after_a_dump_of_their_keys(tmp_path: Path) -> None:
     """Rows that are missing, are too many or have another value, beside writes to the same table."""
-    # Each batch is a Spark job (`worker_rows` is 0), so that there are tasks to kill.
     with Rig(tmp_path, initial_rows=INITIAL_ROWS) as rig, MariaDb(tmp_path / "target") as target:
         uri = f"mysql://{target.user}:{quote(target.password, safe='')}@{target.host}:{target.port}/?create-tables=true"
         config = rig.sidecar_config(sinks=[f"{uri}&routes={quote(f'{SCHEMA}.*=>{COPY}.*')}"], log=f"file://{tmp_path}/log")
@@ -105,9 +104,7 @@ def test_rows_that_somebody_spoilt_are_right_after_a_dump_of_their_keys(tmp_path
                 extra = [10**9 + 1, 10**9 + 2]
                 target.execute(f"DELETE FROM {table} WHERE id IN ({ids[0]}, {ids[3]})")
                 target.execute(f"UPDATE {table} SET note = 'spoilt' WHERE id = {ids[2]}")
-                for number in extra:
-                    taken = f"{number}, '{number}', balance, level, created"
-                    target.execute(f"INSERT INTO {table} (id, email, balance, level, created) SELECT {taken} FROM {table} LIMIT 1")
+                add_accounts(target, table, extra)
                 sidecar.ask("dumpstart", "--keys", f"{SCHEMA}.{SPOILT}:{[*ids, *extra]}")
                 workload.stop()
                 await_finished(sidecar)

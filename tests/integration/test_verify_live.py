@@ -21,6 +21,7 @@ from tests.rig.sidecar_process import SidecarProcess
 from tests.rig.tables import SCHEMA
 from tests.support.eventually import eventually
 from tests.support.services.mariadb import MariaDb
+from tests.support.sql_place import add_accounts
 
 pytestmark = pytest.mark.xdist_group("verify-live")
 
@@ -58,9 +59,7 @@ class Outputs:
         missing, different, others = ids[:10], ids[10:20], ids[20:30]
         self.target.execute(f"DELETE FROM {table} WHERE id IN ({', '.join(missing)})")
         self.target.execute(f"UPDATE {table} SET note = 'spoilt' WHERE id IN ({', '.join(different)})")
-        for number in EXTRA:
-            taken = f"{number}, '{number}', balance, level, created"
-            self.target.execute(f"INSERT INTO {table} (id, email, balance, level, created) SELECT {taken} FROM {table} LIMIT 1")
+        add_accounts(self.target, table, EXTRA)
         with closing(sqlite3.connect(self.folder / "out.db", timeout=60)) as db, db:
             db.execute(f'UPDATE "{SCHEMA}.{SPOILT}" SET balance = ? WHERE id IN ({", ".join(others)})', ("0.01",))
         copy = dict.fromkeys(missing, "missing") | dict.fromkeys(different, "different") | dict.fromkeys(map(str, EXTRA), "extra")

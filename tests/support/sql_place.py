@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
 import pymysql
@@ -34,6 +34,14 @@ def rows_of(db: MariaDb, schema: TableSchema, name: TableName | None = None) -> 
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
     finally:
         session.close()
+
+
+def add_accounts(db: MariaDb, table: str, ids: Iterable[int]) -> None:
+    """Rows of a copy of the rig's `account` that the source does not have. Their date is not taken from the row that they are copied
+    from: that may be a zero date, which strict mode rejects."""
+    for number in ids:
+        taken = f"{number}, '{number}', balance, level, '2024-01-01'"
+        db.execute(f"INSERT INTO {table} (id, email, balance, level, created) SELECT {taken} FROM {table} LIMIT 1")
 
 
 def history_place(db: MariaDb, number: int, *, tables: int, **parameters: str) -> Place:
