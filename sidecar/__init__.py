@@ -12,7 +12,7 @@
     replay/       a recording as the cluster                               verify/    compares an output with the truth
     resultset/    a SELECT's rows in Arrow columns
     pump/         a pump of TiDB-Binlog, a process of its own              pump_client/  what writes to a pump
-    history/      the last dumps and verifications. Pure
+    history/      the last dumps and verifications. Pure                  report/        pictures and the report of a dump. Pure
 
 Imports point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.
 """

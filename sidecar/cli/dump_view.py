@@ -7,7 +7,6 @@ as markup. Long lists are cut: the tables that move, then a line that says how m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 
@@ -19,6 +18,7 @@ from rich.text import Text
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words
 from sidecar.core.model import CommitTs, complete_since
+from sidecar.report.figures import amount, clock_time, duration
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
@@ -271,31 +271,3 @@ def _scope(scope: pb.OperationScope) -> str:
 
 def _asker(asker: pb.Asker) -> str:
     return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
-
-
-def clock_time(ms: int) -> str:
-    """UTC; a dash for none."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if ms else "-"
-
-
-def amount(size: float) -> str:
-    """Bytes, in the unit that leaves one to four digits before the point."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} TiB"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them; a question mark for 0, which means unknown."""
-    if seconds <= 0:
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{max(rest, 1)} s"

@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sidecar.cli.dump_view import clock_time, duration
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.control.wire import CHECK_NAMES, REPAIR_NAMES
+from sidecar.report.figures import clock_time, duration
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN, EXAMPLES_SHOWN, VALUE_CHARS_MAX = 40, 10, 60

@@ -1,6 +1,6 @@
 """What operators ask of a sidecar: the service and its client. proto/ticdc_dump/v1/control.proto is the contract.
 
-    service        the answers of one sidecar;  security  its server: TLS, token, health
+    service        the answers of one sidecar;  served  what it is made of;  security  its server: TLS, token, health
     asker          who makes a call, for the history
     requests       requests on their way to the one thread that can carry them out
     dump_scope     what a start request means, and everything against it;  preview  what a dump would do;  predicate  what `--where` can ask

@@ -28,7 +28,7 @@ class Served:
     name, why its rows cannot be read back; empty where they can.
     `verifications`: of this term, None without one.
     `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink.
-    `timeline`: of this owner."""
+    `timeline`: of this owner, with the samples that are later than so many ms."""
 
     status: Callable[[], SidecarStatus | None]
     owner_address: Callable[[], str | None]
@@ -45,4 +45,4 @@ class Served:
     slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
     verifications: Callable[[], VerificationPort | None] = lambda: None
     spool: Spool | None = None
-    timeline: Callable[[], pb.Timeline] = pb.Timeline
+    timeline: Callable[[int], pb.Timeline] = lambda _: pb.Timeline()

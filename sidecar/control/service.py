@@ -129,8 +129,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
         with _errors_told(context):
             found = dump_status(self._owned_with(request, context), request.dump_id)
             found.subscribers.extend(self._subscriptions.states())
-            if request.timeline:
-                found.timeline.CopyFrom(self._served.timeline())
+            if request.HasField("timeline_after_ms"):
+                found.timeline.CopyFrom(self._served.timeline(request.timeline_after_ms))
             return found
 
     def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802
@@ -154,12 +154,16 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def _statuses(self, request: pb.DumpRequest, context: grpc.ServicerContext, wake: Event) -> Iterator[pb.DumpStatus]:
         """Each that differs from the one before, until the client or this service ends."""
-        told = None
+        told, after_ms = None, request.timeline_after_ms
         while not self._closing and context.is_active():
             status = dump_status(self._owned_with(request, context), request.dump_id)
             if status != told:
-                yield status
                 told = status
+                if request.HasField("timeline_after_ms"):
+                    status = pb.DumpStatus(timeline=self._served.timeline(after_ms))
+                    status.MergeFrom(told)
+                    after_ms = status.timeline.samples[-1].at_ms if status.timeline.samples else after_ms
+                yield status
             wake.wait(WATCH_EVERY_S)
 
     def Preview(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpPreview:  # noqa: N802

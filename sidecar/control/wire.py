@@ -13,16 +13,12 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from msgspec import structs
-
 from sidecar.control.status import SidecarStatus
 from sidecar.core.messages import Asker, Brackets
 from sidecar.core.progress import DumpState, Progress, TableProgress, blocking
 from sidecar.history.entry import HistoryEntry, OperationKind, advanced
-from sidecar.log.certificate_parts import SampleLine
 from sidecar.log.verification import CheckState, RepairState
 from sidecar.pace.controller import SinkState
-from sidecar.report.chunks import DumpedChunk
 from ticdc_dump.v1 import control_pb2 as pb
 
 STATES = {
@@ -100,37 +96,6 @@ def _summary(dump: Progress, status: SidecarStatus) -> pb.DumpSummary:
         bytes=sum(table.bytes for table in dump.tables),
         sinks=dump.sinks,
         waits_for=[other.dump_id for other in blocking(dump, status.dumps)],
-    )
-
-
-def timeline(samples: Iterable[SampleLine], chunks: Iterable[DumpedChunk]) -> pb.Timeline:
-    return pb.Timeline(samples=[_sample(one) for one in samples], chunks=[_chunk(one) for one in chunks])
-
-
-def _sample(sample: SampleLine) -> pb.Sample:
-    return pb.Sample(
-        at_ms=sample.at_ms,
-        epoch=sample.epoch,
-        rows_per_second=sample.rows_per_s,
-        changes_per_second=sample.changes_per_s,
-        resolved_lag_s=sample.resolved_lag_s,
-        delivery_lag_s=sample.delivery_lag_s,
-        open_windows=sample.open_windows,
-        waiting_for=sample.waiting_for,
-        sinks=[pb.SinkSample(**structs.asdict(sink)) for sink in sample.sinks],
-    )
-
-
-def _chunk(chunk: DumpedChunk) -> pb.DumpedChunk:
-    return pb.DumpedChunk(
-        dump_id=chunk.dump_id,
-        schema=chunk.table.schema,
-        table=chunk.table.table,
-        low_tso=chunk.low_ts,
-        high_tso=chunk.high_ts,
-        rows=chunk.rows,
-        dropped=chunk.dropped,
-        seq=chunk.seq,
     )
 
 

@@ -10,6 +10,7 @@
     spill              sorted runs outside of memory, before there is a segment
     verification       what a verification is asked, and what it has found;  verification_files  its files
     certificate        the certificate of a finished dump;  certificate_parts  what is collected for it;  certificate_sums  what that is
+    dump_files         files of dumps that are over: certificates, reports
     sink_tables        which tables each sink has whole, as its worker writes it
     skips              rows that an operator left out;  reserve  room for a full volume
     float_texts        canonical text of floats, a column at a time

@@ -1,1 +1,8 @@
-"""A dump as a picture, and its report: what the console, a running dump and a finished one have in common of it."""
+"""A dump as a picture, and its report: what the console and a finished dump have in common of it.
+
+    chunks     chunks with their marks, and the rows that live changes have replaced
+    drawing    charts and the interleaving, as SVG;  figures  amounts as people read them
+    build      the report: one HTML file;  pages/  its template, and the style that the console has, too
+
+Pure: values in, text out. It must not know where they come from.
+"""

@@ -22,7 +22,7 @@ from sidecar.history.entry import HistoryEntry
 from sidecar.log.certificate_parts import Line, SampleLine, ScopeLine, ScopeTable
 from sidecar.log.certificate_sums import DumpSums
 from sidecar.report.chunks import Chunks, DumpedChunk
-from sidecar.report.drawing import Event, Series, Span, chart, interleaving
+from sidecar.report.drawing import Period, Series, TimedEvent, chart, interleaving
 from sidecar.report.figures import amount, clock_time, duration
 
 CHUNKS_EACH_MAX = 1000
@@ -44,7 +44,7 @@ class ReportFacts:
     product: str
     more: Sequence[tuple[str, str]] = ()
     accepted: dict[str, str] = field(default_factory=dict)
-    events: Sequence[Event] = ()
+    events: Sequence[TimedEvent] = ()
     certificate: str = ""
 
 
@@ -75,7 +75,7 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
     rows = sums.rows()
     dropped = [table["dropped"] for table in rows]
     page = _pages().get_template("report.html")
-    return page.render(
+    html: str = page.render(
         look=Markup(look()),
         head=_head(entry, facts, sums.scope),
         totals={
@@ -92,6 +92,7 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
         tables=[table | {"only": _only(sums.scope, TableName(table["schema"], table["table"]))} for table in rows[:TABLES_MAX]],
         more_tables=max(len(rows) - TABLES_MAX, 0),
     )
+    return html
 
 
 def look() -> str:
@@ -99,7 +100,7 @@ def look() -> str:
     return files("sidecar.report").joinpath("pages/look.css").read_text()
 
 
-def charts(samples: Sequence[SampleLine], span: Span, events: Sequence[Event] = ()) -> list[Markup]:
+def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEvent] = ()) -> list[Markup]:
     """Rates, lags, and the live delivery of each sink."""
     found = [
         chart("Dump", [Series("rows/s", "first", [(one.at_ms, one.rows_per_s) for one in samples])], span, unit="", events=events),
@@ -145,7 +146,7 @@ def sink_figures(samples: Sequence[SampleLine], accepted: dict[str, str]) -> lis
     return found
 
 
-def _interleavings(chunks: Sequence[DumpedChunk], count: int, samples: Sequence[SampleLine], events: Sequence[Event]) -> list[Markup]:
+def _interleavings(chunks: Sequence[DumpedChunk], count: int, samples: Sequence[SampleLine], events: Sequence[TimedEvent]) -> list[Markup]:
     """All chunks where there are few; else the first ones, those of which most was dropped, and the last ones."""
     if not chunks:
         return []
@@ -161,15 +162,19 @@ def _interleavings(chunks: Sequence[DumpedChunk], count: int, samples: Sequence[
     return [interleaving(title, those, live, _span(those, ()), events=events) for title, those in shown]
 
 
-def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[Event]:
-    found = [Event(one.at_ms, f"{one.command}, by {_asker(one.asked_by)}") for one in entry.commands]
+def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[TimedEvent]:
+    found = [TimedEvent(one.at_ms, f"{one.command}, by {_asker(one.asked_by)}") for one in entry.commands]
     usual_s = _usual_s(samples)
     for before, after in pairwise(samples):
         passed_s = (after.at_ms - before.at_ms) / 1000
         if after.epoch != before.epoch:
-            found.append(Event(after.at_ms, f"another term of ownership, epoch {after.epoch}: {passed_s:.0f} s after what is known of the one before"))
+            found.append(
+                TimedEvent(
+                    after.at_ms, f"another term of ownership, epoch {after.epoch}: {passed_s:.0f} s after what is known of the one before"
+                )
+            )
         elif passed_s > GAP * usual_s:
-            found.append(Event(after.at_ms, f"it runs again, after {duration(passed_s)}"))
+            found.append(TimedEvent(after.at_ms, f"it runs again, after {duration(passed_s)}"))
     return found
 
 
@@ -223,10 +228,10 @@ def _usual_s(samples: Sequence[SampleLine]) -> float:
     return median((after.at_ms - one.at_ms) / 1000 for one, after in pairwise(samples)) if len(samples) > 1 else 0.0
 
 
-def _span(chunks: Sequence[DumpedChunk], samples: Sequence[SampleLine]) -> Span:
+def _span(chunks: Sequence[DumpedChunk], samples: Sequence[SampleLine]) -> Period:
     begins = [physical_ms(one.low_ts) for one in chunks] + [one.at_ms for one in samples[:1]]
     ends = [physical_ms(one.high_ts) for one in chunks] + [one.at_ms for one in samples[-1:]]
-    return Span(min(begins, default=0), max(ends, default=1))
+    return Period(min(begins, default=0), max(ends, default=1))
 
 
 def _pages() -> Any:

@@ -45,14 +45,14 @@ class Series(NamedTuple):
     points: Sequence[Point]
 
 
-class Event(NamedTuple):
+class TimedEvent(NamedTuple):
     """A vertical line."""
 
     at_ms: float
     text: str
 
 
-class Span(NamedTuple):
+class Period(NamedTuple):
     """The time that a picture shows, in milliseconds since 1970."""
 
     first_ms: float
@@ -70,7 +70,7 @@ class Span(NamedTuple):
         return self.first_ms <= at_ms <= self.last_ms
 
 
-def chart(title: str, series: Sequence[Series], span: Span, *, unit: str, events: Iterable[Event] = ()) -> Markup:
+def chart(title: str, series: Sequence[Series], span: Period, *, unit: str, events: Iterable[TimedEvent] = ()) -> Markup:
     """Lines over `span`. Values are not negative; `unit` is written behind them."""
     points = [[point for point in one.points if span.has(point[0])] for one in series]
     top = _top(value for line in points for _, value in line)
@@ -82,14 +82,14 @@ def chart(title: str, series: Sequence[Series], span: Span, *, unit: str, events
     drawn = [_grid(span, CHART_HEIGHT, bottom), _scale(top, y, unit), *(_line(event, span, bottom) for event in events)]
     for one, line in zip(series, points, strict=True):
         drawn += [_path(part, one.kind, span, y) for part in _parts(_thinned(line, span))]
-    last = "; ".join(f"{one.name} {short(line[-1][1])}{unit}" for one, line in zip(series, points, strict=True) if line) or "nothing measured"
+    last = (
+        "; ".join(f"{one.name} {short(line[-1][1])}{unit}" for one, line in zip(series, points, strict=True) if line) or "nothing measured"
+    )
     legend = Markup("").join(Markup('<span class="key {}"></span>{} ').format(one.kind, one.name) for one in series)
     return _figure(title, legend, f"{title}: {last} at the end; at most {short(top)}{unit} is shown", CHART_HEIGHT, drawn)
 
 
-def interleaving(
-    title: str, chunks: Sequence[DumpedChunk], changes: Series, span: Span, *, events: Iterable[Event] = ()
-) -> Markup:
+def interleaving(title: str, chunks: Sequence[DumpedChunk], changes: Series, span: Period, *, events: Iterable[TimedEvent] = ()) -> Markup:
     """`changes`: the rate of live changes."""
     shown = [one for one in chunks if physical_ms(one.high_ts) >= span.first_ms and physical_ms(one.low_ts) <= span.last_ms]
     placed = _lanes(shown, span)
@@ -126,7 +126,7 @@ def _figure(title: str, legend: Markup, text: str, height: float, drawn: Iterabl
     ).format(title, legend, title, WIDTH, round(height), text, Markup("").join(drawn))
 
 
-def _grid(span: Span, height: float, bottom: float) -> Markup:
+def _grid(span: Period, height: float, bottom: float) -> Markup:
     found = [Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, WIDTH - RIGHT, bottom, bottom)]
     for tick in range(TICKS):
         at_ms = span.first_ms + tick / (TICKS - 1) * span.length_ms
@@ -141,24 +141,24 @@ def _scale(top: float, y: Callable[[float], float], unit: str) -> Markup:
     return Markup("").join(line.format(LEFT, WIDTH - RIGHT, y(at), y(at), LEFT - 4, y(at) + 4, short(at), unit) for at in (top, top / 2))
 
 
-def _line(event: Event, span: Span, bottom: float) -> Markup:
+def _line(event: TimedEvent, span: Period, bottom: float) -> Markup:
     if not span.has(event.at_ms):
         return Markup("")
     x = span.x(event.at_ms)
     return Markup('<g><title>{}</title><line class="event" x1="{}" x2="{}" y1="{}" y2="{}"/></g>').format(event.text, x, x, 0, bottom)
 
 
-def _path(points: Sequence[Point], kind: str, span: Span, y: Callable[[float], float]) -> Markup:
+def _path(points: Sequence[Point], kind: str, span: Period, y: Callable[[float], float]) -> Markup:
     return Markup('<polyline class="line {}" points="{}"/>').format(kind, " ".join(f"{span.x(at)},{y(value)}" for at, value in points))
 
 
-def _area(points: Sequence[Point], span: Span, y: Callable[[float], float], bottom: float) -> Markup:
+def _area(points: Sequence[Point], span: Period, y: Callable[[float], float], bottom: float) -> Markup:
     places = [f"{span.x(at)},{y(value)}" for at, value in points]
     ends = f"{span.x(points[0][0])},{bottom}", f"{span.x(points[-1][0])},{bottom}"
     return Markup('<polygon class="changes" points="{}"/>').format(" ".join([ends[0], *places, ends[1]]))
 
 
-def _box(chunk: DumpedChunk, lane: int, span: Span) -> Markup:
+def _box(chunk: DumpedChunk, lane: int, span: Period) -> Markup:
     left, right = span.x(physical_ms(chunk.low_ts)), span.x(physical_ms(chunk.high_ts))
     width, top = max(right - left, BOX_LEAST), TOP + lane * (BOX_HEIGHT + BOX_GAP)
     replaced = f", {chunk.dropped:,} replaced by live changes" if chunk.dropped else ""
@@ -168,11 +168,17 @@ def _box(chunk: DumpedChunk, lane: int, span: Span) -> Markup:
     shown = text if len(text) <= fits else (f"−{short(chunk.dropped)}" if chunk.dropped else "")
     name = Markup('<text class="name" x="{}" y="{}">{}</text>').format(round(left + 3, 1), top + 11, shown)
     return Markup('<g><title>{}</title><rect class="chunk{}" x="{}" y="{}" width="{}" height="{}" rx="2"/>{}</g>').format(
-        told, " replaced" if chunk.dropped else "", left, top, round(width, 1), BOX_HEIGHT, name if width >= NAME_FROM or chunk.dropped else ""
+        told,
+        " replaced" if chunk.dropped else "",
+        left,
+        top,
+        round(width, 1),
+        BOX_HEIGHT,
+        name if width >= NAME_FROM or chunk.dropped else "",
     )
 
 
-def _lanes(chunks: Iterable[DumpedChunk], span: Span) -> list[tuple[DumpedChunk, int]]:
+def _lanes(chunks: Iterable[DumpedChunk], span: Period) -> list[tuple[DumpedChunk, int]]:
     """Each in the first lane that is free where it begins."""
     ends: list[float] = []
     placed = []
@@ -200,7 +206,7 @@ def _top(values: Iterable[float]) -> float:
     return next(step * factor for factor in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20) if step * factor >= most)
 
 
-def _thinned(points: Sequence[Point], span: Span) -> list[Point]:
+def _thinned(points: Sequence[Point], span: Period) -> list[Point]:
     """The greatest value of each part of the axis."""
     if len(points) <= POINTS_MAX:
         return list(points)

@@ -6,10 +6,11 @@
     gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus
     verifying          verifications: asked of the merge worker, followed, kept in the history;  repairing  corrects what one found
     certifying         certificates of finished dumps;  collecting  one dump's;  certificates  what they say of the sidecar
+    samples            the status every few seconds;  reporting  reports of dumps that are over
     continuous         slices of all tables, one after another;  cycle  which slice is next
     completing         the dump that brings a sink the rows that it lacks
     news               which log lines a person reads;  dump_news  of dumps;  news_line  one of them;  logs  how lines are written
-    merge_process      the merge worker as a child
+    merge_process      the merge worker as a child;  own_worker  the one of this process
 
 Only here (and in replay/) the parts meet. It must not decide anything about data.
 """

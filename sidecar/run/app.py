@@ -36,7 +36,6 @@ from sidecar.control.served import Served
 from sidecar.control.service import ControlService
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
-from sidecar.control.wire import timeline
 from sidecar.errors import LogTaken, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.feeds.contract import Brought
 from sidecar.feeds.kafka.checks import sharing
@@ -62,7 +61,7 @@ from sidecar.run.news_line import NewsLine
 from sidecar.run.own_worker import OwnWorker
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, tells_no_gap
-from sidecar.run.samples import Samples
+from sidecar.run.samples import Samples, timeline
 from sidecar.run.term import Term, beside
 from sidecar.run.verifying import TermVerifications
 from sidecar.ticdc.scope import LiveScope
@@ -186,7 +185,7 @@ class Sidecar:
             slow_reads=partial(slow_reads, self.config.source, max_s=SLOW_READS_S),
             spool=self._spool,
             verifications=lambda: self._verifications,
-            timeline=lambda: timeline(self.samples.after(0), self.chunks.found()),
+            timeline=lambda after_ms: timeline(self.samples.after(after_ms), self.chunks.found()),
         )
 
     def run(self) -> None:

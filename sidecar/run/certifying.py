@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain
 from threading import Event
 from time import monotonic
@@ -40,12 +40,10 @@ from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
 from sidecar.process.background import Background
-from sidecar.report.chunks import Chunks
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindow, ReadSegment
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
 from sidecar.run.reporting import DumpReports
-from sidecar.run.samples import Samples
 
 FOLLOW_S, FOLLOW_REMOTE_S = 0.5, 2.0
 """Between two looks for manifests, and for batches: a report has the last 64 of a sink."""
@@ -63,17 +61,6 @@ LOOK_BACK = 1_000
 """Of the last ones, to know whose rows a batch dropped; and segments that a next term reads again for that, where they are there."""
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateFacts:
-    """What a certificate says of the sidecar. `cluster`: TiCDC's --cluster-id; `cluster_id`: PD's, empty where it is not known."""
-
-    changefeed: str
-    log: str
-    cluster: str
-    cluster_id: str
-    product: str
-
-
 def dumps_of(manifest: Manifest) -> list[Progress]:
     """Of the dumps that the segment knows, after it. Raises LogBroken."""
     return list(logged_dumps(manifest.dumps))
@@ -87,17 +74,12 @@ class TermCertificates:
         log: Folder,
         history: OperationHistory,
         deliveries: Deliveries,
-        facts: CertificateFacts,
+        reports: DumpReports,
         *,
-        samples: Samples,
-        chunks: Chunks,
         now_s: Callable[[], float] = monotonic,
         log_line: Callable[[NewsLine], object] = say,
     ) -> None:
-        self._log, self._history, self._deliveries, self._facts = log, history, deliveries, facts
-        self._samples, self._chunks = samples, chunks
-        more = [("TiCDC cluster", facts.cluster), ("Cluster id", facts.cluster_id or "not known")]
-        self._reports = DumpReports(log, facts.changefeed, facts.product, more, log_line)
+        self._log, self._history, self._deliveries, self._reports = log, history, deliveries, reports
         self._now_s, self._log_line = now_s, log_line
         self._dumps: dict[str, CollectedDump] = {}
         self._over: set[str] = set()
@@ -149,8 +131,7 @@ class TermCertificates:
         for sink in self._deliveries.sinks():
             self._note_batches(sink)
         for dump in self._dumps.values():
-            dump.sample(self._samples)
-            self._chunks.add(dump.dump_id, dump.new_lines())
+            self._reports.collect(dump)
         for dump_id, entry in states.items():
             self._settle(dump_id, entry)
         for dump_id, (entry, since_s) in list(self._ended.items()):
@@ -179,9 +160,9 @@ class TermCertificates:
         self._next = begins
 
     def _resume_dump(self, dump_id: str, run: range) -> None:
-        self._chunks.forget(dump_id)
+        self._reports.chunks.forget(dump_id)
         try:
-            found = CollectedDump.resumed(dump_id, self._chunks.passed(dump_id, read_parts(self._log, dump_id)))
+            found = CollectedDump.resumed(dump_id, self._reports.chunks.passed(dump_id, read_parts(self._log, dump_id)))
         except LogBroken as error:
             self._drop(dump_id, error.message)
             return
@@ -337,7 +318,7 @@ class TermCertificates:
         scope = sums.scope
         return {
             "dump_id": dump.dump_id,
-            **asdict(self._facts),
+            **asdict(self._reports.facts),
             "asked_by": asdict(entry.asked_by),
             "started_ms": entry.started_ms,
             "ended_ms": entry.ended_ms,

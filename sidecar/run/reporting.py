@@ -6,6 +6,7 @@ A report is for people: what keeps one from being made, other than the log's sto
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from sidecar.core.model import Seq
 from sidecar.errors import TicdcDumpError
@@ -16,26 +17,46 @@ from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.report.build import ReportFacts, report_html
+from sidecar.report.chunks import Chunks
+from sidecar.run.collecting import CollectedDump
+from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
+from sidecar.run.samples import Samples
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFacts:
+    """What a certificate says of the sidecar. `cluster`: TiCDC's --cluster-id; `cluster_id`: PD's, empty where it is not known."""
+
+    changefeed: str
+    log: str
+    cluster: str
+    cluster_id: str
+    product: str
 
 
 class DumpReports:
-    """`more`: facts of the sidecar with their names, for the head."""
+    """`samples`: of the owner, for the reports. `chunks` receives those of the dumps that are collected."""
 
     def __init__(
-        self, log: Folder, changefeed: str, product: str, more: Iterable[tuple[str, str]], log_line: Callable[[NewsLine], object]
+        self, log: Folder, facts: CertificateFacts, samples: Samples, chunks: Chunks, log_line: Callable[[NewsLine], object] = say
     ) -> None:
-        self._log, self._changefeed, self._product, self._more, self._log_line = log, changefeed, product, tuple(more), log_line
+        self._log, self._samples, self._log_line = log, samples, log_line
+        self.facts, self.chunks = facts, chunks
         self._written: dict[str, str] = {}
+
+    def collect(self, dump: CollectedDump) -> None:
+        dump.sample(self._samples)
+        self.chunks.add(dump.dump_id, dump.new_lines())
 
     def write(self, entry: HistoryEntry, lines: Iterable[Line], accepted: Mapping[str, Seq | None], *, certified: bool) -> None:
         """Once for each state of the dump. `accepted`: by sink, the last segment. Raises as the log's storage."""
         if self._written.get(entry.id) == entry.state:
             return
         facts = ReportFacts(
-            changefeed=self._changefeed,
-            product=self._product,
-            more=self._more,
+            changefeed=self.facts.changefeed,
+            product=self.facts.product,
+            more=[("TiCDC cluster", self.facts.cluster), ("Cluster id", self.facts.cluster_id or "not known")],
             accepted={sink: "nothing" if seq is None else f"all up to segment {seq:,}" for sink, seq in accepted.items()},
             certificate=f"Certificate: {CERTIFICATES.name(entry.id)} beside the log." if certified else "This dump has no certificate.",
         )

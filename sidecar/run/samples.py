@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from threading import Lock
+
+from msgspec import structs
 
 from sidecar.control.status import SidecarStatus
 from sidecar.core.progress import DumpState
 from sidecar.log.certificate_parts import SampleLine, SinkSample
+from sidecar.report.chunks import DumpedChunk
+from ticdc_dump.v1 import control_pb2 as pb
 
 EVERY_S = 2.0
 KEPT_S = 3600.0
@@ -59,3 +64,34 @@ class Samples:
             if self._samples and self._samples[-1].at_ms <= at_ms:
                 return []
             return [one for one in self._samples if one.at_ms > at_ms]
+
+
+def timeline(samples: Iterable[SampleLine], chunks: Iterable[DumpedChunk]) -> pb.Timeline:
+    return pb.Timeline(samples=[_sample(one) for one in samples], chunks=[_chunk(one) for one in chunks])
+
+
+def _sample(sample: SampleLine) -> pb.Sample:
+    return pb.Sample(
+        at_ms=sample.at_ms,
+        epoch=sample.epoch,
+        rows_per_second=sample.rows_per_s,
+        changes_per_second=sample.changes_per_s,
+        resolved_lag_s=sample.resolved_lag_s,
+        delivery_lag_s=sample.delivery_lag_s,
+        open_windows=sample.open_windows,
+        waiting_for=sample.waiting_for,
+        sinks=[pb.SinkSample(**structs.asdict(sink)) for sink in sample.sinks],
+    )
+
+
+def _chunk(chunk: DumpedChunk) -> pb.DumpedChunk:
+    return pb.DumpedChunk(
+        dump_id=chunk.dump_id,
+        schema=chunk.table.schema,
+        table=chunk.table.table,
+        low_tso=chunk.low_ts,
+        high_tso=chunk.high_ts,
+        rows=chunk.rows,
+        dropped=chunk.dropped,
+        seq=chunk.seq,
+    )

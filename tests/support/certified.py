@@ -32,8 +32,9 @@ from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, Mort
 from sidecar.replay.feed import Play
 from sidecar.replay.source import RecordedSource, WatermarkRow
 from sidecar.report.chunks import Chunks
-from sidecar.run.certifying import CertificateFacts, TermCertificates
+from sidecar.run.certifying import TermCertificates
 from sidecar.run.news_line import NewsLine
+from sidecar.run.reporting import CertificateFacts, DumpReports
 from sidecar.run.samples import Samples
 from spark_merge.delivery import JobSettings
 from spark_merge.loop import SinkLoop
@@ -160,9 +161,7 @@ class CertifiedDump:
             self.folder,
             history,
             reports,
-            facts,
-            samples=Samples(),
-            chunks=Chunks(100),
+            DumpReports(self.folder, facts, Samples(), Chunks(100), self.lines.append),
             now_s=lambda: self.now_s,
             log_line=self.lines.append,
         )

@@ -406,14 +406,14 @@ class TablePreview(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., read_by: _Optional[str] = ..., refused: _Optional[str] = ..., slow: _Optional[str] = ...) -> None: ...
 
 class DumpRequest(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "timeline")
+    __slots__ = ("changefeed", "dump_id", "timeline_after_ms")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
-    TIMELINE_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
-    timeline: bool
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., timeline: _Optional[bool] = ...) -> None: ...
+    timeline_after_ms: int
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., timeline_after_ms: _Optional[int] = ...) -> None: ...
 
 class RestartRequest(_message.Message):
     __slots__ = ("changefeed", "new_dump_id", "dump_id")

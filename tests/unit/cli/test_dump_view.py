@@ -8,8 +8,9 @@ import re
 import pytest
 from rich.console import Console
 
-from sidecar.cli.dump_view import TABLES_SHOWN, amount, duration, history_table, look, plain_line, preview_view, status_view
+from sidecar.cli.dump_view import TABLES_SHOWN, history_table, look, plain_line, preview_view, status_view
 from sidecar.cli.terminal import PLAIN_LINE_EVERY_S, View
+from sidecar.report.figures import amount, duration
 from ticdc_dump.v1 import control_pb2 as pb
 
 TSO = 470000000000000000

@@ -76,7 +76,11 @@ STATUS = SidecarStatus(
     strict_bound=True,
     skipped_rows=17,
     ambiguous_timestamps=18,
-    sinks=(SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, True, lag_s=0.7, error="no leader", limit_s=0.9, fixed_s=0.2, began=Seq(3)),),
+    sinks=(
+        SinkState(
+            "file:///out", 0.6, 0.5, 0.04, 75_000, True, lag_s=0.7, error="no leader", limit_s=0.9, fixed_s=0.2, began=Seq(3), median_s=0.1
+        ),
+    ),
     source_away_s=84.0,
     carried=(ORDERS, TableName("shop", "parts")),
     sink_tables={
@@ -99,7 +103,7 @@ def test_every_field_of_the_wire_is_filled() -> None:
     wire = dump_status(STATUS)
     for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0], wire.settings, wire.sinks[0], wire.sinks[0].tables[0]):
         empty = {field.name for field in message.DESCRIPTOR.fields if not getattr(message, field.name)}
-        assert empty <= {"subscribers"}, f"{type(message).__name__}: of these alone the service tells by itself"
+        assert empty <= {"subscribers", "timeline"}, f"{type(message).__name__}: of these alone the service tells by itself"
 
 
 def test_the_dump_is_told_of_the_process_that_owns_the_changefeed_now() -> None:

@@ -14,7 +14,8 @@ from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.report.chunks import Chunks
 from sidecar.run import certificates
 from sidecar.run.certificates import begin_certificates
-from sidecar.run.certifying import CertificateFacts, TermCertificates
+from sidecar.run.certifying import TermCertificates
+from sidecar.run.reporting import CertificateFacts
 from sidecar.run.samples import Samples
 from tests.unit.run.test_app import settings
 from tests.unit.test_pipeline import FakeDeliveries
@@ -34,7 +35,7 @@ def test_certificates_are_followed_with_what_the_sidecar_knows_of_itself(tmp_pat
         begin_certificates(made, cast("Any", None), Samples(), Chunks(1), ending)
         following = made.collected.__self__
         assert isinstance(following, TermCertificates)
-        assert following._facts == CertificateFacts("blue/ns/orders/1", "0" * 32, "blue", "7", sidecar.__version__)
+        assert following._reports.facts == CertificateFacts("blue/ns/orders/1", "0" * 32, "blue", "7", sidecar.__version__)
         assert following._following is not None
         assert following._following.alive
     assert not following._following.alive

@@ -20,8 +20,8 @@ from sidecar.errors import LogBroken, LogUnreachable
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log.certificate import SegmentLine
-from sidecar.log.dump_files import CERTIFICATES
 from sidecar.log.certificate_parts import collected, read_parts
+from sidecar.log.dump_files import CERTIFICATES
 from sidecar.log.layout import chunk_name, manifest_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
@@ -29,8 +29,9 @@ from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import BatchDone, DroppedRows, ReportTimes, SinkDelivery
 from sidecar.report.chunks import Chunks
 from sidecar.run import certifying
-from sidecar.run.certifying import ACCEPT_WAIT_S, ASK_S, SAVE_S, CertificateFacts, TermCertificates, dumps_of
+from sidecar.run.certifying import ACCEPT_WAIT_S, ASK_S, SAVE_S, TermCertificates, dumps_of
 from sidecar.run.news_line import NewsLine
+from sidecar.run.reporting import CertificateFacts, DumpReports
 from sidecar.run.samples import Samples
 
 T, U = TableName("shop", "orders"), TableName("shop", "items")
@@ -80,9 +81,7 @@ class World:
             self.log,
             self.history,
             self.reports,
-            FACTS,
-            samples=Samples(),
-            chunks=Chunks(100),
+            DumpReports(self.log, FACTS, Samples(), Chunks(100), self.lines.append),
             now_s=lambda: self.now_s,
             log_line=self.lines.append,
         )
