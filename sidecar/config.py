@@ -196,6 +196,16 @@ class ControlSection(_Section, frozen=True, kw_only=True):
     token_file: str = ""
 
 
+class ConsoleSection(_Section, frozen=True, kw_only=True):
+    """The web console; `listen` empty: none. Beyond loopback it needs `tls` (with `ca_file`: mutual) or a token. `advertise`: under which
+    address browsers reach it; default: `listen`."""
+
+    listen: str = "127.0.0.1:8320"
+    advertise: str = ""
+    tls: Tls = Tls()
+    token_file: str = ""
+
+
 class MetricsSection(_Section, frozen=True, kw_only=True):
     """Prometheus metrics and /healthz; empty: none."""
 
@@ -236,6 +246,7 @@ class Config(_Section, frozen=True, kw_only=True):
     dump: DumpSection = DumpSection()
     verify: VerifySection = VerifySection()
     control: ControlSection = ControlSection()
+    console: ConsoleSection = ConsoleSection()
     metrics: MetricsSection = MetricsSection()
     certificate: CertificateSection = CertificateSection()
     files: FilesSection = FilesSection()
@@ -310,6 +321,7 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
         yield from _of_binlog(config)
     served = {"control.listen": config.control.listen, "push.listen": config.push.listen}
     named = {"metrics.listen": config.metrics.listen, "control.advertise": config.control.advertise}
+    named |= {"console.listen": config.console.listen, "console.advertise": config.console.advertise}
     for setting, address in {**served, **{name: given for name, given in named.items() if given}}.items():
         if not is_address(address):
             yield f"{setting} is {address!r}, expected host:port", "give a host and a port from 1 to 65535; IPv6 as [::1]:8310"

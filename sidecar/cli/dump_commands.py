@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from sidecar.cli.dump_call import Call, DumpCommand, call_of
-from sidecar.cli.dump_options import Rules, new_operation_id, parse_keys, parse_where, table_rules
+from sidecar.cli.dump_options import Rules, parse_keys, parse_where, table_rules
 from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
 from sidecar.cli.verify_command import dumpverify
 from sidecar.control.answers import EXIT_REFUSED

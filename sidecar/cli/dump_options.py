@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import Annotated
 
 import typer
 
-from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.model import TableName
 from sidecar.errors import RefusedRequest
 from ticdc_dump.v1 import control_pb2 as pb
@@ -21,11 +19,6 @@ Rules = Annotated[
         " 1,000 of them with wildcards or regexes."
     ),
 ]
-
-
-def new_operation_id() -> str:
-    """Chosen before the first attempt, so that all attempts of a request start one operation."""
-    return os.urandom(DUMP_ID_LENGTH // 2).hex()
 
 
 def table_rules(text: str) -> list[str]:

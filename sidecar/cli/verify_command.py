@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from sidecar.cli.dump_call import Call, call_of
-from sidecar.cli.dump_options import Rules, new_operation_id, parse_where, table_rules
+from sidecar.cli.dump_options import Rules, parse_where, table_rules
 from sidecar.control.answers import EXIT_REFUSED, CallFailed
 from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb

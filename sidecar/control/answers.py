@@ -7,6 +7,9 @@ Command lines declare their options by it, so it loads no gRPC and nothing else 
 
 from __future__ import annotations
 
+import os
+
+from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.errors import TicdcDumpError
 
 OWNER_METADATA = "ticdc-dump-owner"
@@ -31,3 +34,8 @@ class CallFailed(TicdcDumpError):
         super().__init__(message, hint=hint)
         self.exit_code = exit_code
         self.reason = reason
+
+
+def new_operation_id() -> str:
+    """Chosen before the first attempt, so that all attempts of a request start one operation."""
+    return os.urandom(DUMP_ID_LENGTH // 2).hex()

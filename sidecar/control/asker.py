@@ -1,7 +1,7 @@
 """Who makes a call, for the history of operations: what the transport has proved, and the peer's address.
 
     certificate alice        mutual TLS: the common name of the client's certificate, else its first alternative name
-    token 1f0c22ab           the sidecar's token, by a fingerprint: it tells one token from the next, and is not the token
+    token 1f0c22ab           the sidecar's token, or the console's, by a fingerprint: it tells one token from the next, and is not the token
     not authenticated        neither is asked for, on loopback
 
 A token is named only where the server asks for one: else nobody has checked what a caller sends.
@@ -19,6 +19,8 @@ from sidecar.core.messages import Asker
 FINGERPRINT_BYTES = 4
 _ROUNDS = 100_000
 """So that a token that a person made up is not found by trying words; once for a process."""
+PROVED = "ticdc_dump_proved"
+"""Of an authentication context that no transport has made: the name that the console has proved."""
 _NAMES = ("x509_common_name", "x509_subject_alternative_name")
 
 
@@ -34,6 +36,8 @@ def asker_of(context: grpc.ServicerContext, *, token: str) -> Asker:
     proved = context.auth_context()
     names = [name.decode(errors="replace") for kind in _NAMES for name in proved.get(kind, ())]
     certificate = next(filter(None, names), "")
+    if PROVED in proved:
+        return Asker(proved[PROVED][0].decode() or "not authenticated", _address(context.peer()))
     return Asker(f"certificate {certificate}" if certificate else token or "not authenticated", _address(context.peer()))
 
 

@@ -1,4 +1,4 @@
-"""Who may reach a gRPC server of this process: the rules that the control service and the push feed share.
+"""Who may reach a server of this process: the rules that the control service, the push feed and the console share.
 
     loopback            as it is, or with TLS, or with a token
     anywhere else       mutual TLS, or TLS with a token: nothing less is listened with
@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import grpc
 
-from sidecar.config import ControlSection, PushSection, Tls, read_secret
+from sidecar.config import ConsoleSection, ControlSection, PushSection, Tls, read_secret
 from sidecar.errors import ConfigError, with_hint
 from sidecar.process.descriptors import connections_max
 from sidecar.process.tls import server_credentials
@@ -37,8 +37,8 @@ KEEPALIVE_MS = 10_000
 """How often a connection is asked whether it lives; one without an answer for as long is cut, and what it held is free."""
 IDLE_MS = 60_000
 
-SectionName = Literal["control", "push"]
-Settings = ControlSection | PushSection
+SectionName = Literal["control", "push", "console"]
+Settings = ControlSection | PushSection | ConsoleSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class _Texts:
 
 _TEXTS: dict[SectionName, _Texts] = {
     "control": _Texts(8310, "clients", "stop the dump", "give the sidecar's own with --token-file or TICDC_DUMP_TOKEN"),
+    "console": _Texts(8320, "browsers", "read what it shows", "log in with that of console.token_file"),
     "push": _Texts(8312, "senders", "write into the dump", "send metadata `authorization: Bearer …` with that of push.token_file"),
 }
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -100,8 +100,8 @@ def look() -> str:
     return files("sidecar.report").joinpath("pages/look.css").read_text()
 
 
-def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEvent] = ()) -> list[Markup]:
-    """Rates, lags, and the live delivery of each sink."""
+def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEvent] = (), *, sinks_max: int | None = None) -> list[Markup]:
+    """Rates, lags, and the live delivery of each sink, of `sinks_max` at most."""
     found = [
         chart("Dump", [Series("rows/s", "first", [(one.at_ms, one.rows_per_s) for one in samples])], span, unit="", events=events),
         chart("Live changes", [changes(samples)], span, unit="/s", events=events),
@@ -110,7 +110,7 @@ def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEv
             Series("of the slowest sink behind the log", "second", [(one.at_ms, one.delivery_lag_s) for one in samples]),
         ], span, unit=" s", events=events),
     ]  # fmt: skip
-    for name, measured in _by_sink(samples).items():
+    for name, measured in islice(_by_sink(samples).items(), sinks_max):
         lines = [
             Series("p50", "first", [(at_ms, sink.median_s) for at_ms, sink in measured]),
             Series("p99", "second", [(at_ms, sink.live_s) for at_ms, sink in measured]),

@@ -1,0 +1,16 @@
+"""The web console: pages of one sidecar for people, and the commands of a dump as buttons.
+
+    listening     the address, as a socket; a thread that serves on it while the process lives
+    connections   bounds of connections, and the certificate of a client
+    access        who asks: hosts, origins, sessions, what each may do
+    web           the pages' addresses, and what is the same for all of them
+    views         what each page shows;  numbers  a number as the status has it;  paging  parts of long lists
+    starting      the form of a new dump, and the request that it means
+    commands      what the buttons do
+    live          changes of an open page, as server-sent events
+    checking      `ticdc-dump check`, run from its page;  settings  what is in effect, without secrets
+    call          a call of the control service from within the process
+    pages/        templates, the style and the script
+
+All that is shown comes from the control service, as the command line has it. The console must not decide anything about dumps or data.
+"""

@@ -1,0 +1,51 @@
+"""The settings in effect, as a page shows them: no secret is among them, and no part of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from sidecar.config import Config
+from sidecar.process.kept_secrets import without_secrets
+
+HIDDEN = "••••••"
+_SECRET = re.compile(r"pass|secret|token|credential|jaas|private|key(?!space)|\bauth", re.IGNORECASE)
+"""In the name of a librdkafka setting or of one that this version does not know as harmless."""
+
+
+def shown_settings(config: Config) -> Iterator[tuple[str, str, bool]]:
+    """Name, value, and whether it is the default. Files of secrets are named, their contents are not read."""
+    default = msgspec.json.decode(
+        msgspec.json.encode(
+            Config(changefeed=config.changefeed, etcd=config.etcd, source=config.source, log=config.log, sinks=config.sinks)
+        )
+    )
+    yield from _of("", msgspec.json.decode(msgspec.json.encode(config)), default)
+
+
+def _of(prefix: str, found: dict[str, Any], default: Any) -> Iterator[tuple[str, str, bool]]:
+    for name, value in found.items():
+        usual = default.get(name) if isinstance(default, dict) else None
+        whole = f"{prefix}{name}"
+        if isinstance(value, dict) and value:
+            yield from _of(f"{whole}.", value, usual)
+        else:
+            yield whole, _shown(whole, value), value == usual and not _is_required(whole)
+
+
+def _is_required(name: str) -> bool:
+    """Those that `default` was made with."""
+    return name.split(".", 1)[0] in ("changefeed", "etcd", "source", "log", "sinks")
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_shown(name, one) for one in value)
+    if isinstance(value, str) and "://" in value:
+        return without_secrets(value)
+    if value and name.startswith("kafka.client.") and _SECRET.search(name.removeprefix("kafka.client.")):
+        return HIDDEN
+    return str(value).lower() if isinstance(value, bool) else str(value)

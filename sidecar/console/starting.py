@@ -1,0 +1,121 @@
+"""The form of a new dump, and the request that it means: the same that `dumpstart` makes of its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sidecar.control.wire import BRACKETS
+from sidecar.core.messages import Brackets
+from sidecar.core.model import TableName
+from sidecar.errors import RefusedRequest
+from ticdc_dump.v1 import control_pb2 as pb
+
+CHOSEN_MAX = 100
+"""Tables that are chosen by clicking: they travel in the page's address."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartForm:
+    """As it was filled in. `tables`: chosen by clicking, the exact rule of each. `where`: for the one table that is chosen."""
+
+    rules: str = ""
+    tables: tuple[str, ...] = ()
+    where: str = ""
+    brackets: str = Brackets.WATERMARK
+    sinks: tuple[str, ...] = ()
+    exact: bool = False
+    strict_bound: bool = False
+    numbers: dict[str, str] = field(default_factory=dict)
+    """Of `NUMBERS`, texts as they were typed."""
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """What leads to the same form."""
+        found = [("rules", self.rules), *(("table", one) for one in self.tables), ("where", self.where), ("brackets", self.brackets)]
+        found += [("sink", one) for one in self.sinks]
+        found += [(name, "yes") for name, is_set in (("exact", self.exact), ("strict_bound", self.strict_bound)) if is_set]
+        return [(name, value) for name, value in (*found, *self.numbers.items()) if value]
+
+
+NUMBERS = {
+    "chunk_rows": "Rows in a chunk",
+    "readers": "Readers",
+    "rows_per_second": "Rows per second at most",
+    "bytes_per_second": "Bytes per second at most",
+    "delivery_bound_seconds": "Bound of live delivery in seconds",
+}
+
+
+def form_of(params: Sequence[tuple[str, str]]) -> StartForm:
+    """`params`: of a request. A button named `remove` takes a table out."""
+    one, removed = dict(params), {value for name, value in params if name == "remove"}
+    chosen = dict.fromkeys(value for name, value in params if name == "table" and value not in removed)
+    return StartForm(
+        rules=one.get("rules", "").strip(),
+        tables=tuple(chosen),
+        where=one.get("where", "").strip(),
+        brackets=one.get("brackets", Brackets.WATERMARK),
+        sinks=tuple(value for name, value in params if name == "sink"),
+        exact="exact" in one,
+        strict_bound="strict_bound" in one,
+        numbers={name: one[name].strip() for name in NUMBERS if one.get(name, "").strip()},
+    )
+
+
+def start_request(form: StartForm, changefeed: pb.Changefeed, dump_id: str, known: Mapping[str, TableName]) -> pb.StartRequest:
+    """`known`: tables by their exact rules. Raises RefusedRequest for what no request can say."""
+    if gone := [one for one in form.tables if one not in known]:
+        raise RefusedRequest(f"the changefeed has no table {gone[0]} now", hint="take it out of the tables that are chosen")
+    tables = [known[one] for one in form.tables]
+    if len(tables) > CHOSEN_MAX:
+        raise RefusedRequest(f"{len(tables)} tables are chosen, expected {CHOSEN_MAX} at most", hint="write a rule such as shop.* for them")
+    if form.where and (len(tables) != 1 or form.rules):
+        raise RefusedRequest("a predicate is for one table", hint="choose that table alone, or use dumpstart --where")
+    if form.brackets not in BRACKETS:
+        raise RefusedRequest(f"brackets {form.brackets!r} are not known", hint=f"use {' or '.join(BRACKETS)}")
+    request = pb.StartRequest(
+        changefeed=changefeed,
+        dump_id=dump_id,
+        table_rules=[*rules_of(form.rules), *form.tables],
+        brackets=BRACKETS[Brackets(form.brackets)],
+        sinks=form.sinks,
+        exact=form.exact,
+        strict_bound=form.strict_bound,
+    )
+    if form.where:
+        request.where.add(schema=tables[0].schema, table=tables[0].table, predicate=form.where)
+    for name, text in form.numbers.items():
+        setattr(request, name, number(name, text))
+    return request
+
+
+def settings_request(params: Sequence[tuple[str, str]], changefeed: pb.Changefeed, dump_id: str) -> pb.SetRequest:
+    """What was filled in. Raises RefusedRequest for what is no number, and where nothing was."""
+    given = {name: value.strip() for name, value in params if name in NUMBERS and value.strip()}
+    settings = pb.DumpSettings(**{name: number(name, text) for name, text in given.items()})
+    strict = dict(params).get("strict_bound", "")
+    if strict in ("yes", "no"):
+        settings.strict_bound = strict == "yes"
+    if not settings.ListFields():
+        raise RefusedRequest("nothing is to be changed", hint="fill in at least one field")
+    return pb.SetRequest(changefeed=changefeed, dump_id=dump_id, settings=settings)
+
+
+def number(name: str, text: str) -> int | float:
+    """Raises RefusedRequest."""
+    kind = float if name == "delivery_bound_seconds" else int
+    top = 1 << (32 if name in ("chunk_rows", "readers") else 63)
+    try:
+        found = kind(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        found = -1
+    if not 0 <= found < top:
+        what = "seconds" if kind is float else "a whole number"
+        raise RefusedRequest(f"{NUMBERS[name].lower()}: {text!r} is not {what} from 0 on", hint="correct it")
+    return found
+
+
+def rules_of(text: str) -> list[str]:
+    """One in each line."""
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,329 @@
+"""What each page shows: sections of HTML by id, made of the answers of the control service.
+
+A section that changes while a page is open is sent again (live.py). Numbers are those of the status message (numbers.py); lists are cut into
+pages here (paging.py).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+import grpc
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from sidecar.config import Config
+from sidecar.console.access import ConsoleAccess, Visitor
+from sidecar.console.call import CallRejected, ConsoleCall
+from sidecar.console.checking import SettingsChecks
+from sidecar.console.commands import OFFERED
+from sidecar.console.numbers import Numbers
+from sidecar.console.paging import part
+from sidecar.console.settings import shown_settings
+from sidecar.console.starting import NUMBERS, form_of, start_request
+from sidecar.control.answers import OWNER_METADATA, new_operation_id
+from sidecar.control.service import ControlService
+from sidecar.control.wire import BRACKETS_NAMES, CHECK_NAMES, KIND_NAMES, REPAIR_NAMES, STATE_NAMES, rows_in_words
+from sidecar.core.model import TableName, physical_ms
+from sidecar.log.certificate_parts import SampleLine
+from sidecar.log.dump_files import CERTIFICATES, REPORTS
+from sidecar.log.storage import Folder
+from sidecar.report.build import changes, charts
+from sidecar.report.chunks import DumpedChunk
+from sidecar.report.drawing import Period, interleaving
+from sidecar.report.figures import amount, clock_time, duration
+from sidecar.ticdc.table_rules import exact_rule
+from ticdc_dump.v1 import control_pb2 as pb
+
+Params = Sequence[tuple[str, str]]
+
+FRESH_S = 0.5
+"""An answer of the service that is no older is used again."""
+FILES_FRESH_S = 10.0
+CHARTS_EVERY_MS = 10_000
+CHUNKS_DRAWN = 60
+LISTED = 50
+SINK_CHARTS_MAX = 6
+RATE_OVER_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleParts:
+    """What the console shows. `samples`, `chunks`: what the status' timeline is made of. `owner_console`: where the owner's pages are, empty
+    where that is not known."""
+
+    service: ControlService
+    config: Config
+    config_path: Path
+    log: Folder
+    product: str
+    samples: Callable[[], Sequence[SampleLine]]
+    chunks: Callable[[], Sequence[DumpedChunk]]
+    owner_console: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolePage:
+    """`sections`: HTML by id. `status`: of the HTTP answer."""
+
+    title: str
+    sections: Mapping[str, str]
+    status: int = 200
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Answers that are used again for a moment: all open pages ask for the same."""
+
+    lock: Lock = field(default_factory=Lock)
+    found: dict[Any, tuple[float, Any]] = field(default_factory=dict)
+
+    def of(self, key: Any, fresh_s: float, made: Callable[[], Any]) -> Any:
+        with self.lock:
+            at_s, value = self.found.get(key, (-fresh_s, None))
+            if monotonic() - at_s < fresh_s:
+                return value
+        value = made()
+        with self.lock:
+            self.found = {name: kept for name, kept in self.found.items() if monotonic() - kept[0] < FILES_FRESH_S}
+            self.found[key] = monotonic(), value
+        return value
+
+
+class ConsoleViews:
+    """Any thread."""
+
+    def __init__(self, parts: ConsoleParts, access: ConsoleAccess) -> None:
+        self.parts, self.access = parts, access
+        self.checks = SettingsChecks(parts.config_path)
+        self.changefeed = pb.Changefeed(namespace=parts.config.changefeed.namespace, id=parts.config.changefeed.id)
+        self._kept = _Kept()
+        self._templates = Environment(
+            loader=PackageLoader("sidecar.console", "pages"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(duration=duration, amount=amount, clock_time=clock_time, tso_time=_tso_time, asker=_asker)
+        self._templates.globals.update(
+            states=STATE_NAMES, kinds=KIND_NAMES, check_states=CHECK_NAMES, repair_states=REPAIR_NAMES, brackets=BRACKETS_NAMES
+        )
+        self.pages: Mapping[str, Callable[[Params, Visitor], ConsolePage]] = {
+            "stream": self._stream,
+            "dump": self._dump,
+            "start": self._start,
+            "history": self._history,
+            "verification": self._verification,
+            "checks": self._checks,
+            "settings": self._settings,
+        }
+
+    def page(self, name: str, params: Params, visitor: Visitor) -> ConsolePage:
+        """What cannot be answered becomes the page's one section. Raises KeyError for a page that there is not."""
+        made = self.pages[name]
+        try:
+            return made(params, visitor)
+        except CallRejected as rejected:
+            return self._rejected(name, rejected)
+
+    def render(self, template: str, **values: Any) -> str:
+        return self._templates.get_template(template).render(**values)
+
+    def call(self, method: str, request: Any, visitor: Visitor = Visitor("", "")) -> Any:  # noqa: B008  # it is frozen
+        """Raises CallRejected."""
+        return getattr(self.parts.service, method)(request, ConsoleCall(visitor.name, visitor.address))
+
+    def tables(self) -> dict[str, TableName]:
+        """Of the changefeed, as far as sinks have reported them, by exact rules. Raises CallRejected."""
+        status = self._status("")
+        names = {TableName(table.schema, table.table): None for sink in status.sinks for table in sink.tables}
+        names |= {TableName(table.schema, table.table): None for table in status.tables}
+        return {exact_rule(name): name for name in sorted(names)}
+
+    # ---- pages ------------------------------------------------------------------------------------------------------
+
+    def _stream(self, params: Params, _: Visitor) -> ConsolePage:
+        status = self._status("")
+        late = sorted(range(len(status.lanes)), key=lambda at: (bool(status.lanes[at].resolved_tso), -status.lanes[at].lag_s))
+        values = {
+            "status": status,
+            "n": Numbers(status),
+            "lanes": part(late, params, name="lanes", size=LISTED),
+            "sinks": [(at, sink, sum(bool(one.complete_since_tso) for one in sink.tables)) for at, sink in enumerate(status.sinks)],
+        }
+        sections = {name: self.render(f"stream_{name}.html", **values) for name in ("now", "sinks", "lanes", "ddls")}
+        return ConsolePage("Stream", sections | {"charts": self._charts()})
+
+    def _dump(self, params: Params, visitor: Visitor) -> ConsolePage:
+        given = dict(params)
+        status = self._status(given.get("id", ""))
+        state = STATE_NAMES[status.state]
+        found = [at for at, table in enumerate(status.tables) if _is_wanted(table, given.get("q", ""), given.get("state", ""))]
+        found.sort(key=lambda at: _turn(status.tables[at]))
+        values = {
+            "status": status,
+            "n": Numbers(status),
+            "state": state,
+            "visitor": visitor,
+            "access": self.access,
+            "offered": OFFERED.get(state, ()),
+            "numbers": NUMBERS,
+            "new_dump_id": new_operation_id,
+            "tables": part(found, params),
+            "rates": _rates(chunk for chunk in self.parts.chunks() if chunk.dump_id == status.dump_id),
+            "q": given.get("q", ""),
+            "wanted": given.get("state", ""),
+            "certified": status.dump_id in self._files(CERTIFICATES),
+            "reported": status.dump_id in self._files(REPORTS),
+            "rule": exact_rule,
+            "name": TableName,
+        }
+        sections = {name: self.render(f"dump_{name}.html", **values) for name in ("now", "commands", "tables")}
+        drawn = self._interleaving(status.dump_id)
+        return ConsolePage(
+            "Dump", {"now": sections["now"], "commands": sections["commands"], "interleaving": drawn, "tables": sections["tables"]}
+        )
+
+    def _start(self, params: Params, visitor: Visitor) -> ConsolePage:
+        known, given, form = self.tables(), dict(params), form_of(params)
+        q = given.get("q", "").lower()
+        found = [rule for rule, name in known.items() if q in str(name).lower() and rule not in form.tables]
+        values = {
+            "form": form,
+            "known": known,
+            "tables": part(found, params),
+            "numbers": NUMBERS,
+            "q": given.get("q", ""),
+            "access": self.access,
+        }
+        values |= {"sinks": [sink.sink for sink in self._status("").sinks], "visitor": visitor}
+        sections = {"form": self.render("start_form.html", **values)}
+        if "preview" in given:
+            request = start_request(form, self.changefeed, new_operation_id(), known)
+            preview = self.call("Preview", request, visitor)
+            dumped = [at for at, table in enumerate(preview.tables) if not table.refused]
+            slow = [at for at in dumped if preview.tables[at].slow]
+            values |= {"preview": preview, "n": Numbers(preview), "dump_id": request.dump_id, "slow": slow, "rows": _rows(preview)}
+            values |= {"dumped": part(dumped, params, name="read"), "refused": [one for one in preview.tables if one.refused]}
+            sections = {"preview": self.render("start_preview.html", **values), **sections}
+        return ConsolePage("New dump", sections)
+
+    def _history(self, params: Params, _: Visitor) -> ConsolePage:
+        given = dict(params)
+        request = pb.ListRequest(namespace=self.changefeed.namespace, changefeed_id=self.changefeed.id)
+        found = self._kept.of("history", FRESH_S, lambda: self.call("List", request)).operations
+        q, kind = given.get("q", "").lower(), given.get("kind", "")
+        wanted = [one for one in found if kind in ("", KIND_NAMES[one.kind]) and q in _searched(one)]
+        values = {"operations": part(wanted, params, size=LISTED), "q": given.get("q", ""), "kind": kind}
+        values |= {"certified": self._files(CERTIFICATES), "reported": self._files(REPORTS)}
+        return ConsolePage("History", {"operations": self.render("history.html", **values)})
+
+    def _verification(self, params: Params, _: Visitor) -> ConsolePage:
+        found = self.call("VerifyQuery", pb.VerificationRequest(changefeed=self.changefeed, id=dict(params).get("id", "")))
+        order = sorted(range(len(found.tables)), key=lambda at: (CHECK_NAMES[found.tables[at].state] == "equal", at))
+        values = {"found": found, "n": Numbers(found), "tables": part(order, params)}
+        return ConsolePage("Verification", {"verification": self.render("verification.html", **values)})
+
+    def _checks(self, _: Params, visitor: Visitor) -> ConsolePage:
+        values = {"checks": self.checks, "visitor": visitor, "access": self.access}
+        return ConsolePage("Checks", {"result": self.render("checks.html", **values)})
+
+    def _settings(self, _: Params, __: Visitor) -> ConsolePage:
+        values = {"settings": shown_settings(self.parts.config), "path": self.parts.config_path}
+        return ConsolePage("Settings", {"settings": self.render("settings.html", **values)})
+
+    # ---- what they have in common --------------------------------------------------------------------------------------
+
+    def _rejected(self, name: str, rejected: CallRejected) -> ConsolePage:
+        """A standby points to the owner."""
+        is_standby = OWNER_METADATA in rejected.trailing
+        values = {"details": rejected.details, "standby": is_standby, "owner": rejected.trailing.get(OWNER_METADATA, "")}
+        html = self.render("rejected.html", **values, console=self.parts.owner_console() if is_standby else "")
+        is_away = is_standby or rejected.code is grpc.StatusCode.UNAVAILABLE
+        return ConsolePage("Standby" if is_standby else name.capitalize(), {"rejected": html}, 503 if is_away else 409)
+
+    def _status(self, dump_id: str) -> pb.DumpStatus:
+        request = pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id)
+        return self._kept.of(("status", dump_id), FRESH_S, lambda: self.call("Query", request))  # type: ignore[no-any-return]
+
+    def _files(self, of: Any) -> frozenset[str]:
+        """The dumps that have one. A storage that does not answer is tried again: the page lacks links meanwhile."""
+        return self._kept.of(of, FILES_FRESH_S, lambda: _ids(of, self.parts.log))  # type: ignore[no-any-return]
+
+    def _charts(self) -> str:
+        def made() -> str:
+            samples = self.parts.samples()
+            if len(samples) < 2:  # a line needs two points
+                return self.render("no_charts.html")
+            drawn = charts(samples, Period(samples[0].at_ms, samples[-1].at_ms), sinks_max=SINK_CHARTS_MAX)
+            return self.render("charts.html", drawn=drawn)
+
+        samples = self.parts.samples()
+        place = samples[-1].at_ms // CHARTS_EVERY_MS if samples else 0
+        return self._kept.of(("charts", place, len(samples) > 1), FILES_FRESH_S, made)  # type: ignore[no-any-return]
+
+    def _interleaving(self, dump_id: str) -> str:
+        chunks = [one for one in self.parts.chunks() if one.dump_id == dump_id][-CHUNKS_DRAWN:]
+        if not chunks:
+            return self.render("interleaving.html", drawn="", count=0)
+        period = Period(min(physical_ms(one.low_ts) for one in chunks), max(physical_ms(one.high_ts) for one in chunks))
+        drawn = interleaving(f"The last {len(chunks)} chunks", chunks, changes(self.parts.samples()), period)
+        return self.render("interleaving.html", drawn=drawn, count=len(chunks))
+
+
+def _is_wanted(table: pb.TableStatus, q: str, state: str) -> bool:
+    return q.lower() in f"{table.schema}.{table.table}".lower() and state in ("", _state(table))
+
+
+def _state(table: pb.TableStatus) -> str:
+    return "complete" if table.complete_at_tso else "reading" if table.chunks else "waiting"
+
+
+def _turn(table: pb.TableStatus) -> int:
+    """Tables that move first, then those that wait, then those that are done."""
+    return ("reading", "waiting", "complete").index(_state(table))
+
+
+def _rates(chunks: Iterable[DumpedChunk]) -> dict[TableName, float]:
+    """Rows/s of each table over its chunks of the last minute in which it has any."""
+    of = defaultdict[TableName, list[DumpedChunk]](list)
+    for chunk in chunks:
+        of[chunk.table].append(chunk)
+    found = {}
+    for table, those in of.items():
+        last_ms = max(physical_ms(one.high_ts) for one in those)
+        near = [one for one in those if physical_ms(one.high_ts) > last_ms - RATE_OVER_MS]
+        first_ms = min(physical_ms(one.low_ts) for one in near)
+        found[table] = sum(one.rows for one in near) * 1000 / max(last_ms - first_ms, 1)
+    return found
+
+
+def _rows(preview: pb.DumpPreview) -> str:
+    return rows_in_words(table.rows if table.HasField("rows") else None for table in preview.tables if not table.refused)
+
+
+def _searched(one: pb.Operation) -> str:
+    return f"{one.id} {one.result} {_asker(one.asked_by)} {' '.join(one.scope.tables)} {STATE_NAMES[one.state]}".lower()
+
+
+def _asker(asker: pb.Asker) -> str:
+    return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
+
+
+def _tso_time(tso: int) -> str:
+    return f"{clock_time(physical_ms(tso))} UTC" if tso else "-"  # type: ignore[arg-type]  # a TSO of the wire
+
+
+def _ids(of: Any, log: Folder) -> frozenset[str]:
+    from sidecar.errors import TicdcDumpError
+
+    try:
+        return frozenset(of.ids(log))
+    except TicdcDumpError:
+        return frozenset()

@@ -1,0 +1,299 @@
+"""The pages' addresses, and what is the same for all of them: who asks, what an answer forbids a browser, and what commands need.
+
+    GET  /  /dump  /start  /history  /verification  /checks  /settings      pages, which are whole without scripts
+    GET  /live/{page}?…                                                     the changes of the page with the same parameters
+    GET  /reports/{id}.html  /certificates/{id}.json                        of dumps that are over
+    POST /login  /logout  /start  /command/{name}  /check                   forms
+
+Commands that are rejected are told in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+import anyio
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sidecar.console import commands
+from sidecar.console.access import Visitor
+from sidecar.console.call import CallRejected
+from sidecar.console.connections import CERTIFICATE
+from sidecar.console.live import LiveStreams
+from sidecar.console.views import ConsoleViews
+from sidecar.control.dump_scope import is_dump_id
+from sidecar.errors import TicdcDumpError
+from sidecar.log import storage
+from sidecar.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
+from sidecar.report.build import look
+
+FORM_BYTES_MAX = 256 << 10
+FORM_S = 10.0
+FIELDS_MAX = 1000
+THREADS = 8
+"""Requests that are answered at once; the rest wait."""
+PAGES = {
+    "": "stream",
+    "dump": "dump",
+    "start": "start",
+    "history": "history",
+    "verification": "verification",
+    "checks": "checks",
+    "settings": "settings",
+}
+FORBIDS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self';"
+    " base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+REPORT_POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"}
+"""A report has its style in itself, and no script."""
+
+
+class Guard:
+    """Rejects who asks for another host or from another site's page, and puts FORBIDS into every answer."""
+
+    def __init__(self, app: ASGIApp, views: ConsoleViews) -> None:
+        self._app, self._access = app, views.access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {name for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *((name.encode(), value.encode()) for name, value in FORBIDS.items() if name.encode() not in there),
+                ]
+            await send(message)
+
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        rejection = self._rejection(scope["method"], headers)
+        await (rejection or self._app)(scope, receive, guarded)
+
+    def _rejection(self, method: str, headers: Mapping[str, str]) -> Response | None:
+        if not self._access.knows_host(headers.get("host", "")):
+            text = "This host name is not the console's: use the address of console.listen or console.advertise.\n"
+            return PlainTextResponse(text, 421)
+        if self._access.is_foreign(method, headers):
+            return PlainTextResponse("Another site's page makes this request: open the console itself.\n", 403)
+        return None
+
+
+class ConsoleWeb:
+    """`note`: a line of the log with its values, for what is rejected."""
+
+    def __init__(self, views: ConsoleViews, note: Callable[[str, Mapping[str, object]], object]) -> None:
+        self._views, self._access, self._note = views, views.access, note
+        self.streams = LiveStreams()
+        self._static = {name: files("sidecar.console").joinpath(f"pages/{name}").read_text() for name in ("console.css", "console.js")}
+        self._static["console.css"] = look() + self._static["console.css"]
+
+    def app(self) -> Starlette:
+        routes = [
+            *(Route(f"/{path}", self._page) for path in PAGES),
+            Route("/live/{page}", self._live),
+            Route("/static/{name}", self._file),
+            Route("/reports/{name}", self._report),
+            Route("/certificates/{name}", self._certificate),
+            Route("/login", self._login_page),
+            Route("/login", self._login, methods=["POST"]),
+            Route("/logout", self._logout, methods=["POST"]),
+            Route("/start", self._start, methods=["POST"]),
+            Route("/check", self._check, methods=["POST"]),
+            Route("/command/{name}", self._command, methods=["POST"]),
+        ]
+        return Starlette(
+            routes=routes,
+            middleware=[Middleware(Guard, views=self._views)],
+            exception_handlers={404: self._not_found, TimeoutError: self._too_slow},
+            lifespan=self._lifespan,
+            max_body_size=FORM_BYTES_MAX,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        yield
+
+    # ---- pages ------------------------------------------------------------------------------------------------------
+
+    def _page(self, request: Request) -> Response:
+        visitor = self._visitor(request)
+        if not self._access.may_see(visitor):
+            return self._to_login(request)
+        name = PAGES[request.url.path.strip("/")]
+        try:
+            page = self._views.page(name, request.query_params.multi_items(), visitor)
+        except TicdcDumpError as error:
+            return self._message(request, "This cannot be shown", str(error), 400)
+        values = {"page": name, "title": page.title, "sections": page.sections, "live": f"/live/{name}?{request.url.query}"}
+        return HTMLResponse(self._whole(request, visitor, **values), page.status)
+
+    def _live(self, request: Request) -> Any:
+        visitor, name = self._visitor(request), request.path_params["page"]
+        if not self._access.may_see(visitor):
+            return PlainTextResponse("log in first\n", 401)
+        if name not in self._views.pages or name == "start":
+            return PlainTextResponse("there is no such page\n", 404)
+        if self.streams.full:
+            return PlainTextResponse("too many pages are open: reload this one now and then\n", 503, {"retry-after": "60"})
+        params = request.query_params.multi_items()
+        return self.streams.response(lambda: self._views.page(name, params, visitor).sections)
+
+    def _file(self, request: Request) -> Response:
+        text = self._static.get(request.path_params["name"])
+        if text is None:
+            return self._message(request, "Not found", "There is no such file.", 404)
+        kind = "text/css" if request.path_params["name"].endswith(".css") else "text/javascript"
+        return Response(text, media_type=kind)
+
+    def _report(self, request: Request) -> Response:
+        return self._of_dump(request, REPORTS, "text/html", REPORT_POLICY)
+
+    def _certificate(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        return self._of_dump(request, CERTIFICATES, "application/json", {"content-disposition": f'attachment; filename="{quote(name)}"'})
+
+    def _of_dump(self, request: Request, of: DumpFiles, kind: str, headers: Mapping[str, str]) -> Response:
+        if not self._access.may_see(self._visitor(request)):
+            return self._to_login(request)
+        dump_id = request.path_params["name"].removesuffix(of.suffix)
+        try:
+            data = storage.read_file(self._views.parts.log, of.name(dump_id)) if is_dump_id(dump_id) else None
+        except FileNotFoundError:
+            data = None
+        except storage.StorageError as error:
+            return self._message(request, "The log's storage does not answer", str(error), 503)
+        if data is None:
+            return self._message(request, "Not found", f"Dump {dump_id} has none, or it was removed.", 404)
+        return Response(data, media_type=kind, headers=headers)
+
+    # ---- forms ------------------------------------------------------------------------------------------------------
+
+    def _login_page(self, request: Request) -> Response:
+        return self._login_form(request, "", 200)
+
+    async def _login(self, request: Request) -> Response:
+        form = dict(await self._form(request))
+        if not self._access.has_login:
+            return self._login_form(request, "", 403)
+        if self._access.logins_wait():
+            return self._login_form(request, "Too many logins have failed: wait a minute.", 429)
+        session = self._access.login(form.get("token", ""))
+        visitor = self._visitor(request)
+        if not session:
+            self._note("console: login rejected", {"from": visitor.address})
+            return self._login_form(request, "This is not the token of console.token_file.", 403)
+        after = form.get("after", "/")
+        answer = RedirectResponse(after if after.startswith("/") and not after.startswith(("//", "/\\")) else "/", 303)
+        answer.set_cookie(self._access.cookie, session, httponly=True, samesite="strict", secure=self._access.secure, path="/")
+        return answer
+
+    async def _logout(self, request: Request) -> Response:
+        await self._form(request)
+        self._access.logout(request.cookies.get(self._access.cookie, ""))
+        answer = RedirectResponse("/", 303)
+        answer.delete_cookie(self._access.cookie, path="/")
+        return answer
+
+    async def _start(self, request: Request) -> Response:
+        def started(visitor: Visitor, form: list[tuple[str, str]]) -> Response:
+            call = self._called(visitor)
+            status = commands.start(call, self._views.changefeed, form, self._views.tables())
+            return RedirectResponse(f"/dump?{urlencode({'id': status.dump_id})}", 303)
+
+        return await self._commanded(request, "start", started)
+
+    async def _command(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        command = commands.COMMANDS.get(name)
+        if command is None:
+            return self._message(request, "Not found", "There is no such command.", 404)
+
+        def done(visitor: Visitor, form: list[tuple[str, str]]) -> Response:
+            status = command(self._called(visitor), self._views.changefeed, dict(form).get("dump_id", ""), form)
+            return RedirectResponse(f"/dump?{urlencode({'id': status.dump_id})}", 303)
+
+        return await self._commanded(request, name, done)
+
+    async def _check(self, request: Request) -> Response:
+        def begun(_: Visitor, __: list[tuple[str, str]]) -> Response:
+            self._views.checks.begin()
+            return RedirectResponse("/checks", 303)
+
+        return await self._commanded(request, "check", begun)
+
+    async def _commanded(self, request: Request, name: str, command: Callable[[Visitor, list[tuple[str, str]]], Response]) -> Response:
+        form, visitor = await self._form(request), self._visitor(request)
+        if not self._access.may_command(visitor, dict(form).get("form_key", "")):
+            self._note("console: command rejected", {"command": name, "from": visitor.address, "by": visitor.name or "not authenticated"})
+            why = "This page's session is over: open the page again." if visitor.name else f"To {name}, {self._access.remedy}."
+            return self._message(request, "Not allowed", why, 403)
+        try:
+            return await run_in_threadpool(command, visitor, form)
+        except CallRejected as rejected:
+            return self._message(request, f"The sidecar has rejected this ({name})", rejected.details, 409)
+        except TicdcDumpError as error:
+            return self._message(request, f"This cannot be done ({name})", str(error), 400)
+
+    # ---- what they have in common --------------------------------------------------------------------------------------
+
+    async def _form(self, request: Request) -> list[tuple[str, str]]:
+        """Of a body that is no form, none. A browser that sends it too slowly is left."""
+        with anyio.fail_after(FORM_S):
+            body = await request.body()
+        try:
+            return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        except ValueError:
+            return []
+
+    def _called(self, visitor: Visitor) -> commands.Call:
+        return lambda method, request: self._views.call(method, request, visitor)
+
+    def _visitor(self, request: Request) -> Visitor:
+        host, port = request.client or ("", 0)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return self._access.visitor(address, request.scope.get(CERTIFICATE, ""), request.cookies.get(self._access.cookie, ""))
+
+    def _whole(self, request: Request, visitor: Visitor, **values: Any) -> str:
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        feed, product = self._views.changefeed, self._views.parts.product
+        return self._views.render("base.html", visitor=visitor, access=self._access, path=path, feed=feed, product=product, **values)
+
+    def _message(self, request: Request, title: str, text: str, status: int) -> Response:
+        section = {"message": self._views.render("message.html", title=title, text=text)}
+        return HTMLResponse(self._whole(request, self._visitor(request), page="", title=title, sections=section, live=""), status)
+
+    def _login_form(self, request: Request, error: str, status: int) -> Response:
+        values = {"error": error, "after": request.query_params.get("after", "/"), "access": self._access}
+        section = {"login": self._views.render("login.html", **values)}
+        return HTMLResponse(self._whole(request, Visitor("", ""), page="", title="Log in", sections=section, live=""), status)
+
+    def _to_login(self, request: Request) -> Response:
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?{urlencode({'after': path})}", 303)
+
+    async def _too_slow(self, request: Request, _: Exception) -> Response:
+        return self._message(request, "Too slow", f"The form did not arrive within {FORM_S:.0f} s.", 408)
+
+    async def _not_found(self, request: Request, _: Exception) -> Response:
+        return self._message(request, "Not found", "There is no such page.", 404)
