@@ -23,7 +23,7 @@ from sidecar.cli.dump_call import Call, DumpCommand, call_of
 from sidecar.cli.dump_options import Rules, parse_keys, parse_where, table_rules
 from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
 from sidecar.cli.verify_command import dumpverify
-from sidecar.control.answers import EXIT_REFUSED
+from sidecar.control.answers import EXIT_REFUSED, new_operation_id
 from sidecar.core.messages import READERS_MAX, Brackets
 from sidecar.core.model import TableName
 from sidecar.core.progress import OVER

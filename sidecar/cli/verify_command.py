@@ -17,7 +17,7 @@ import typer
 
 from sidecar.cli.dump_call import Call, call_of
 from sidecar.cli.dump_options import Rules, parse_where, table_rules
-from sidecar.control.answers import EXIT_REFUSED, CallFailed
+from sidecar.control.answers import EXIT_REFUSED, CallFailed, new_operation_id
 from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb
 
