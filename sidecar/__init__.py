@@ -8,6 +8,7 @@
     feeds/        where changes come from, a folder for each way           log/       the hand-off to the merge worker, and storage
     adapters/     TiDB, etcd, and the ports' twins in memory               control/   what operators ask: the service and its client
     run/          the process: terms, status, metrics, merge worker        cli/       the commands
+    console/      the web console: pages of one sidecar, and its buttons
     preflight/    what would make a dump wrong or stuck                    process/   threads, servers, TLS: nothing of data
     replay/       a recording as the cluster                               verify/    compares an output with the truth
     resultset/    a SELECT's rows in Arrow columns

@@ -62,9 +62,7 @@ class SettingsChecks:
             )  # our own command
             report = msgspec.json.decode(done.stdout, type=dict[str, Any])
         except subprocess.TimeoutExpired:
-            error = (
-                f"it had not ended after {self._max_s:.0f} s, and was stopped: run `ticdc-dump check` in a terminal to see where it waits"
-            )
+            error = f"it had not ended after {self._max_s:.0f} s, and was stopped: run `ticdc-dump check` in a terminal to see why"
         except OSError as failed:
             error = f"it could not be started: {failed}"
         except msgspec.MsgspecError:

@@ -1,7 +1,7 @@
 """The console's address, and the thread that serves it for as long as the process lives.
 
-What is unsafe is an error when the process begins. A port that is taken is a warning: the stream goes on without pages. So does it where the
-console itself breaks.
+What is unsafe is an error when the process begins. A port that is taken is a warning: the stream goes on without pages, as it does where
+the console itself breaks.
 """
 
 from __future__ import annotations
@@ -54,20 +54,22 @@ def bound(listen: str) -> socket.socket:
 
 
 class ConsoleServer:
-    """Serves from now on. `app`: makes the application, in the thread that serves. `ended`: told what it broke of. `port`: the one it got.
-    Raises OSError for an address that is taken."""
+    """Serves from now on. `app`: makes the pages (ConsoleWeb), in the thread that serves. `ended`: told what it broke of. `port`: the one
+    it got. Raises OSError for an address that is taken."""
 
     def __init__(self, console: ConsoleSection, app: Callable[[], Any], ended: Callable[[Exception], object]) -> None:
         self._console, self._app, self._ended = console, app, ended
         self._socket = bound(console.listen)
         self.port: int = self._socket.getsockname()[1]
         self._server: Any = None
+        self._web: Any = None
         self._closing = False
         self._serving = Background(lambda _: self._serve(), name="console")
 
     def close(self) -> None:
         self._closing = True
         if self._server is not None:
+            self._web.streams.ending = True
             self._server.should_exit = True
         self._serving.close(CLOSING_MAX_S)
         self._socket.close()
@@ -90,10 +92,10 @@ class ConsoleServer:
         from sidecar.process.tls import server_context
 
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a request that is no HTTP is no news
-        tls = self._console.tls
+        self._web, tls = self._app(), self._console.tls
         return uvicorn.Server(
             uvicorn.Config(
-                self._app(),
+                self._web.app(),
                 http=BoundedHttp,
                 ws="none",
                 loop="asyncio",

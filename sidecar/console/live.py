@@ -45,7 +45,7 @@ class LiveResponse:
     def __init__(self, streams: LiveStreams, sections: Callable[[], Mapping[str, str]]) -> None:
         self._streams, self._sections = streams, sections
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
         self._streams.open += 1
         try:

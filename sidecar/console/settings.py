@@ -11,6 +11,7 @@ import msgspec
 from sidecar.config import Config
 from sidecar.process.kept_secrets import without_secrets
 
+REQUIRED = ("changefeed", "etcd", "source", "log", "sinks")
 HIDDEN = "••••••"
 _SECRET = re.compile(r"pass|secret|token|credential|jaas|private|key(?!space)|\bauth", re.IGNORECASE)
 """In the name of a librdkafka setting or of one that this version does not know as harmless."""
@@ -18,12 +19,8 @@ _SECRET = re.compile(r"pass|secret|token|credential|jaas|private|key(?!space)|\b
 
 def shown_settings(config: Config) -> Iterator[tuple[str, str, bool]]:
     """Name, value, and whether it is the default. Files of secrets are named, their contents are not read."""
-    default = msgspec.json.decode(
-        msgspec.json.encode(
-            Config(changefeed=config.changefeed, etcd=config.etcd, source=config.source, log=config.log, sinks=config.sinks)
-        )
-    )
-    yield from _of("", msgspec.json.decode(msgspec.json.encode(config)), default)
+    required = {name: getattr(config, name) for name in REQUIRED}
+    yield from _of("", msgspec.to_builtins(config), msgspec.to_builtins(Config(**required)))
 
 
 def _of(prefix: str, found: dict[str, Any], default: Any) -> Iterator[tuple[str, str, bool]]:
@@ -38,11 +35,11 @@ def _of(prefix: str, found: dict[str, Any], default: Any) -> Iterator[tuple[str,
 
 def _is_required(name: str) -> bool:
     """Those that `default` was made with."""
-    return name.split(".", 1)[0] in ("changefeed", "etcd", "source", "log", "sinks")
+    return name.split(".", 1)[0] in REQUIRED
 
 
 def _shown(name: str, value: Any) -> str:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ", ".join(_shown(name, one) for one in value)
     if isinstance(value, str) and "://" in value:
         return without_secrets(value)

@@ -92,8 +92,10 @@ def start_request(form: StartForm, changefeed: pb.Changefeed, dump_id: str, know
 
 def settings_request(params: Sequence[tuple[str, str]], changefeed: pb.Changefeed, dump_id: str) -> pb.SetRequest:
     """What was filled in. Raises RefusedRequest for what is no number, and where nothing was."""
-    given = {name: value.strip() for name, value in params if name in NUMBERS and value.strip()}
-    settings = pb.DumpSettings(**{name: number(name, text) for name, text in given.items()})
+    settings = pb.DumpSettings()
+    for name, value in params:
+        if name in NUMBERS and value.strip():
+            setattr(settings, name, number(name, value.strip()))
     strict = dict(params).get("strict_bound", "")
     if strict in ("yes", "no"):
         settings.strict_bound = strict == "yes"

@@ -1,7 +1,7 @@
 """What each page shows: sections of HTML by id, made of the answers of the control service.
 
-A section that changes while a page is open is sent again (live.py). Numbers are those of the status message (numbers.py); lists are cut into
-pages here (paging.py).
+A section that changes while a page is open is sent again (live.py). Numbers are those of the status message (numbers.py). Lists are cut
+into pages here (paging.py).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -29,6 +30,7 @@ from sidecar.console.starting import NUMBERS, form_of, start_request
 from sidecar.control.answers import OWNER_METADATA, new_operation_id
 from sidecar.control.service import ControlService
 from sidecar.control.wire import BRACKETS_NAMES, CHECK_NAMES, KIND_NAMES, REPAIR_NAMES, STATE_NAMES, rows_in_words
+from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.model import TableName, physical_ms
 from sidecar.log.certificate_parts import SampleLine
 from sidecar.log.dump_files import CERTIFICATES, REPORTS
@@ -54,8 +56,8 @@ RATE_OVER_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class ConsoleParts:
-    """What the console shows. `samples`, `chunks`: what the status' timeline is made of. `owner_console`: where the owner's pages are, empty
-    where that is not known."""
+    """What the console shows. `samples`, `chunks`: what the status' timeline is made of. `owner_console`: where the owner's pages are,
+    empty where that is not known."""
 
     service: ControlService
     config: Config
@@ -174,7 +176,7 @@ class ConsoleViews:
             "access": self.access,
             "offered": OFFERED.get(state, ()),
             "numbers": NUMBERS,
-            "new_dump_id": new_operation_id,
+            "new_dump_id": new_dump_id(visitor, status.dump_id),
             "tables": part(found, params),
             "rates": _rates(chunk for chunk in self.parts.chunks() if chunk.dump_id == status.dump_id),
             "q": given.get("q", ""),
@@ -184,11 +186,9 @@ class ConsoleViews:
             "rule": exact_rule,
             "name": TableName,
         }
-        sections = {name: self.render(f"dump_{name}.html", **values) for name in ("now", "commands", "tables")}
-        drawn = self._interleaving(status.dump_id)
-        return ConsolePage(
-            "Dump", {"now": sections["now"], "commands": sections["commands"], "interleaving": drawn, "tables": sections["tables"]}
-        )
+        now, buttons, tables = (self.render(f"dump_{name}.html", **values) for name in ("now", "commands", "tables"))
+        sections = {"now": now, "commands": buttons, "interleaving": self._interleaving(status.dump_id), "tables": tables}
+        return ConsolePage("Dump", sections)
 
     def _start(self, params: Params, visitor: Visitor) -> ConsolePage:
         known, given, form = self.tables(), dict(params), form_of(params)
@@ -202,7 +202,7 @@ class ConsoleViews:
             "q": given.get("q", ""),
             "access": self.access,
         }
-        values |= {"sinks": [sink.sink for sink in self._status("").sinks], "visitor": visitor}
+        values |= {"sinks": [sink.sink for sink in self._status("").sinks], "visitor": visitor, "access": self.access}
         sections = {"form": self.render("start_form.html", **values)}
         if "preview" in given:
             request = start_request(form, self.changefeed, new_operation_id(), known)
@@ -277,6 +277,11 @@ class ConsoleViews:
         return self.render("interleaving.html", drawn=drawn, count=len(chunks))
 
 
+def new_dump_id(visitor: Visitor, dump_id: str) -> str:
+    """Of a restart: the same each time that a page is made, so that a button that is pressed twice starts one dump."""
+    return sha256(f"{visitor.form_key} {dump_id}".encode()).hexdigest()[:DUMP_ID_LENGTH]
+
+
 def _is_wanted(table: pb.TableStatus, q: str, state: str) -> bool:
     return q.lower() in f"{table.schema}.{table.table}".lower() and state in ("", _state(table))
 
@@ -317,7 +322,7 @@ def _asker(asker: pb.Asker) -> str:
 
 
 def _tso_time(tso: int) -> str:
-    return f"{clock_time(physical_ms(tso))} UTC" if tso else "-"  # type: ignore[arg-type]  # a TSO of the wire
+    return f"{clock_time(physical_ms(tso))} UTC" if tso else "-"
 
 
 def _ids(of: Any, log: Folder) -> frozenset[str]:

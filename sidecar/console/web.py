@@ -42,15 +42,8 @@ FORM_S = 10.0
 FIELDS_MAX = 1000
 THREADS = 8
 """Requests that are answered at once; the rest wait."""
-PAGES = {
-    "": "stream",
-    "dump": "dump",
-    "start": "start",
-    "history": "history",
-    "verification": "verification",
-    "checks": "checks",
-    "settings": "settings",
-}
+PAGES = {"": "stream"} | {name: name for name in ("dump", "start", "history", "verification", "checks", "settings")}
+"""By path."""
 FORBIDS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self';"
     " base-uri 'none'; frame-ancestors 'none'",

@@ -22,13 +22,14 @@ import sidecar
 from sidecar.adapters.clock import MonotonicClock, newest_ts, wall_ms
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.history import read_history
-from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner, owner_console
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource, mark_row_id
 from sidecar.adapters.tidb.sql import end_questions
 from sidecar.config import Config
+from sidecar.console.listening import check_console, console_address
 from sidecar.control.asker import asker_of, token_name
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import serve
@@ -52,6 +53,7 @@ from sidecar.report.chunks import Chunks
 from sidecar.run.beginning import HoldsRows, check_beginning
 from sidecar.run.certificates import begin_certificates
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
+from sidecar.run.console import begin_console
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
@@ -89,6 +91,7 @@ class Sidecar:
         spool: Spool | None = None,
         sinks: Mapping[str, str] | None = None,
     ) -> None:
+        check_console(config.console)
         check_listening("control", config.control.listen, config.control.tls, has_token=bool(read_token("control", config.control)))
         storage.log_folder(config.log.uri)
         self.spill = FileSpill(config.log.spill_folder or None)
@@ -148,6 +151,7 @@ class Sidecar:
             self.root,
             lease_s=config.etcd.lease_s,
             holder=OwnerHolder(socket.gethostname(), os.getpid(), config.control.advertise or config.control.listen),
+            console=console_address(config.console),
             epoch_min=last.epoch + 1 if last else 1,
         )
         self._parts.callback(self.ownership.release)
@@ -156,8 +160,12 @@ class Sidecar:
         self._parts.callback(self.deliveries.close)
         self._checks.append(self.deliveries.check)
         self.estimates = Estimates(self.schemas)
-        self.server = serve(ControlService(self._served()), config.control)
+        service = ControlService(self._served())
+        self.server = serve(service, config.control)
         self._parts.callback(self.server.close)
+        console = begin_console(config, self._config_path, service, self.samples, self.chunks, self._owner_console)
+        if console is not None:
+            self._parts.callback(console.close)
         if config.metrics.listen:
             metrics = MetricsServer(config.metrics.listen, lambda: self.status, self._count)
             self._parts.callback(metrics.close)
@@ -354,6 +362,9 @@ class Sidecar:
     def _owner_address(self) -> str | None:
         found = owner(self.client, self.root)
         return found.address if found is not None else None
+
+    def _owner_console(self) -> str:
+        return owner_console(self.client, self.root)
 
     def close(self) -> None:
         """Free everything, in the order opposite to its making."""

@@ -2,6 +2,7 @@
 
     {root}/epoch    the last epoch granted; stays when the owner goes, so that epochs only rise
     {root}/owner    JSON of Holder; hangs on the lease and goes with it
+    {root}/console  the address of its web console, if it has one; likewise
 
 - Becoming the owner is one transaction: nobody is there, the epoch is as read -> both are written. etcd decides.
 - We are the owner until `lease_s` after the last successful keepalive was *sent*, less a margin, by our own clock, which also
@@ -64,6 +65,12 @@ def owner(client: EtcdClient, root: str) -> OwnerHolder | None:
         ) from error
 
 
+def owner_console(client: EtcdClient, root: str) -> str:
+    """Where the owner's web console is, for a browser; empty for none."""
+    found = client.get(f"{root}/console")
+    return found.value.decode(errors="replace") if found is not None else ""
+
+
 def _epoch(found: Entry) -> int:
     try:
         return int(found.value)
@@ -100,14 +107,16 @@ class EtcdOwner:
         *,
         lease_s: int,
         holder: OwnerHolder,
+        console: str = "",
         epoch_min: int = 1,
         clock: Callable[[], float] = running_clock,
     ) -> None:
-        """`epoch_min`: the least epoch to grant, for a log that is older than what etcd remembers."""
+        """`console`: the address of its pages, empty for none. `epoch_min`: the least epoch to grant, for a log that is older than what
+        etcd remembers."""
         self.client = client
         self.root = root
         self.lease_s = lease_s
-        self.holder = holder
+        self.holder, self.console = holder, console
         self.epoch_min = epoch_min
         self._clock = clock
         self._lock = threading.Lock()
@@ -199,7 +208,11 @@ class EtcdOwner:
         mine = dataclasses.replace(self.holder, epoch=epoch, since=datetime.now(UTC).isoformat(timespec="seconds"))
         done = self.client.transact(
             [Compare(owner_key, "created", 0), Compare(epoch_key, "modified", last.modified if last else 0)],
-            [Put(owner_key, json.dumps(dataclasses.asdict(mine)).encode(), lease), Put(epoch_key, str(epoch).encode())],
+            [
+                Put(owner_key, json.dumps(dataclasses.asdict(mine)).encode(), lease),
+                Put(f"{self.root}/console", self.console.encode(), lease),
+                Put(epoch_key, str(epoch).encode()),
+            ],
             otherwise=[owner_key],
         )
         there = done.entries[0] if done.entries else None

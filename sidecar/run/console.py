@@ -1,0 +1,75 @@
+"""The web console of this process: its parts together, and what goes wrong in it as lines of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sidecar
+from sidecar.config import Config
+from sidecar.console.listening import ConsoleServer, check_console, console_address
+from sidecar.control.service import ControlService
+from sidecar.log import storage
+from sidecar.report.chunks import Chunks
+from sidecar.run.logs import say
+from sidecar.run.news_line import NewsLine
+from sidecar.run.samples import Samples
+
+if TYPE_CHECKING:
+    from sidecar.console.views import ConsoleParts
+
+
+def begin_console(
+    config: Config,
+    config_path: Path,
+    service: ControlService,
+    samples: Samples,
+    chunks: Chunks,
+    owner_console: Callable[[], str],
+) -> ConsoleServer | None:
+    """None without one: none is set, or the address is taken. `owner_console`: as of ConsoleParts. Raises ConfigError."""
+    token = check_console(config.console)
+    if not config.console.listen:
+        return None
+
+    def app() -> Any:
+        from sidecar.console.views import ConsoleParts
+
+        return _app(
+            ConsoleParts(
+                service=service,
+                config=config,
+                config_path=config_path,
+                log=storage.log_folder(config.log.uri),
+                product=sidecar.__version__,
+                samples=lambda: samples.after(0),
+                chunks=chunks.found,
+                owner_console=owner_console,
+            ),
+            token,
+        )
+
+    def ended(error: Exception) -> None:
+        _warn("console ended", {"reason": repr(error), "hint": "the stream goes on; start the sidecar again for pages"})
+
+    try:
+        server = ConsoleServer(config.console, app, ended)
+    except (OSError, OverflowError) as error:
+        hint = "set console.listen to an address of this machine that is free, or to ''"
+        _warn("no console", {"listen": config.console.listen, "reason": str(error), "hint": hint})
+        return None
+    say(NewsLine("console", {"address": console_address(config.console, server.port)}))
+    return server
+
+
+def _app(parts: ConsoleParts, token: str) -> Any:
+    from sidecar.console.access import ConsoleAccess
+    from sidecar.console.views import ConsoleViews
+    from sidecar.console.web import ConsoleWeb
+
+    return ConsoleWeb(ConsoleViews(parts, ConsoleAccess(parts.config.console, token)), _warn)
+
+
+def _warn(event: str, values: Mapping[str, object]) -> None:
+    say(NewsLine(event, values, "warning"))
