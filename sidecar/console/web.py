@@ -44,16 +44,19 @@ THREADS = 8
 """Requests that are answered at once; the rest wait."""
 PAGES = {"": "stream"} | {name: name for name in ("dump", "start", "history", "verification", "checks", "settings")}
 """By path."""
+LIVE = frozenset(PAGES.values()) - {"start", "settings"}
+"""Pages that change while they are open."""
 FORBIDS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self';"
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self';"
     " base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 REPORT_POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"}
 """A report has its style in itself, and no script."""
 
@@ -97,7 +100,7 @@ class ConsoleWeb:
     def __init__(self, views: ConsoleViews, note: Callable[[str, Mapping[str, object]], object]) -> None:
         self._views, self._access, self._note = views, views.access, note
         self.streams = LiveStreams()
-        self._static = {name: files("sidecar.console").joinpath(f"pages/{name}").read_text() for name in ("console.css", "console.js")}
+        self._static = {name: files("sidecar.console").joinpath(f"pages/{name}").read_text() for name in STATIC}
         self._static["console.css"] = look() + self._static["console.css"]
 
     def app(self) -> Starlette:
@@ -138,14 +141,19 @@ class ConsoleWeb:
             page = self._views.page(name, request.query_params.multi_items(), visitor)
         except TicdcDumpError as error:
             return self._message(request, "This cannot be shown", str(error), 400)
-        values = {"page": name, "title": page.title, "sections": page.sections, "live": f"/live/{name}?{request.url.query}"}
+        values = {
+            "page": name,
+            "title": page.title,
+            "sections": page.sections,
+            "live": f"/live/{name}?{request.url.query}" if name in LIVE else "",
+        }
         return HTMLResponse(self._whole(request, visitor, **values), page.status)
 
     def _live(self, request: Request) -> Any:
         visitor, name = self._visitor(request), request.path_params["page"]
         if not self._access.may_see(visitor):
             return PlainTextResponse("log in first\n", 401)
-        if name not in self._views.pages or name == "start":
+        if name not in LIVE:
             return PlainTextResponse("there is no such page\n", 404)
         if self.streams.full:
             return PlainTextResponse("too many pages are open: reload this one now and then\n", 503, {"retry-after": "60"})
@@ -156,8 +164,7 @@ class ConsoleWeb:
         text = self._static.get(request.path_params["name"])
         if text is None:
             return self._message(request, "Not found", "There is no such file.", 404)
-        kind = "text/css" if request.path_params["name"].endswith(".css") else "text/javascript"
-        return Response(text, media_type=kind)
+        return Response(text, media_type=STATIC[request.path_params["name"]])
 
     def _report(self, request: Request) -> Response:
         return self._of_dump(request, REPORTS, "text/html", REPORT_POLICY)

@@ -39,6 +39,7 @@ from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.ports import free_ports
 
+CONSOLE_TOKEN = "a-token-for-the-console-of-a-rig"
 QUIET_S_MAX = 300.0
 """How long the publisher may take to send what was written."""
 
@@ -211,7 +212,9 @@ class Rig:
         password = self.folder / "source.password"
         password.write_text(self.source.password)
         password.chmod(0o600)
-        control, metrics = free_ports(2)
+        control, metrics, console = free_ports(3)
+        token = self.folder / "console.token"
+        token.write_text(CONSOLE_TOKEN)
         found: dict[str, dict[str, Any]] = {
             "changefeed": {"id": self.options.changefeed_id},
             "etcd": {"endpoints": list(self.etcd.endpoints)},
@@ -219,6 +222,7 @@ class Rig:
             "log": {"uri": log},
             "control": {"listen": f"127.0.0.1:{control}"},
             "metrics": {"listen": f"127.0.0.1:{metrics}"},
+            "console": {"listen": f"127.0.0.1:{console}", "token_file": str(token)},
         }
         for name, settings in sections.items():
             found[name] = found.get(name, {}) | settings
