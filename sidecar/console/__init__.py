@@ -9,7 +9,6 @@
     commands      what the buttons do
     live          changes of an open page, as server-sent events
     checking      `ticdc-dump check`, run from its page;  settings  what is in effect, without secrets
-    call          a call of the control service from within the process
     pages/        templates, the style and the script
 
 All that is shown comes from the control service, as the command line has it. The console must not decide anything about dumps or data.

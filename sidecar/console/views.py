@@ -15,19 +15,18 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-import grpc
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from sidecar.config import Config
 from sidecar.console.access import ConsoleAccess, Visitor
-from sidecar.console.call import CallRejected, ConsoleCall
 from sidecar.console.checking import SettingsChecks
 from sidecar.console.commands import OFFERED
 from sidecar.console.numbers import Numbers
 from sidecar.console.paging import part
 from sidecar.console.settings import shown_settings
 from sidecar.console.starting import NUMBERS, form_of, start_request
-from sidecar.control.answers import OWNER_METADATA, new_operation_id
+from sidecar.control.answers import new_operation_id
+from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
 from sidecar.control.wire import BRACKETS_NAMES, CHECK_NAMES, KIND_NAMES, REPAIR_NAMES, STATE_NAMES, rows_in_words
 from sidecar.core.marks import DUMP_ID_LENGTH
@@ -139,7 +138,7 @@ class ConsoleViews:
 
     def call(self, method: str, request: Any, visitor: Visitor = Visitor("", "")) -> Any:  # noqa: B008  # it is frozen
         """Raises CallRejected."""
-        return getattr(self.parts.service, method)(request, ConsoleCall(visitor.name, visitor.address))
+        return getattr(self.parts.service, method)(request, LocalCall(visitor.name, visitor.address))
 
     def tables(self) -> dict[str, TableName]:
         """Of the changefeed, as far as sinks have reported them, by exact rules. Raises CallRejected."""
@@ -242,11 +241,11 @@ class ConsoleViews:
 
     def _rejected(self, name: str, rejected: CallRejected) -> ConsolePage:
         """A standby points to the owner."""
-        is_standby = OWNER_METADATA in rejected.trailing
-        values = {"details": rejected.details, "standby": is_standby, "owner": rejected.trailing.get(OWNER_METADATA, "")}
+        is_standby = rejected.owner is not None
+        values = {"details": rejected.details, "standby": is_standby, "owner": rejected.owner}
         html = self.render("rejected.html", **values, console=self.parts.owner_console() if is_standby else "")
-        is_away = is_standby or rejected.code is grpc.StatusCode.UNAVAILABLE
-        return ConsolePage("Standby" if is_standby else name.capitalize(), {"rejected": html}, 503 if is_away else 409)
+        title = "Standby" if is_standby else name.capitalize()
+        return ConsolePage(title, {"rejected": html}, 503 if rejected.may_come_back else 409)
 
     def _status(self, dump_id: str) -> pb.DumpStatus:
         request = pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id)

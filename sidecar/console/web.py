@@ -27,11 +27,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sidecar.console import commands
 from sidecar.console.access import Visitor
-from sidecar.console.call import CallRejected
 from sidecar.console.connections import CERTIFICATE
 from sidecar.console.live import LiveStreams
 from sidecar.console.views import ConsoleViews
 from sidecar.control.dump_scope import is_dump_id
+from sidecar.control.local_call import CallRejected
 from sidecar.errors import TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
@@ -47,8 +47,8 @@ PAGES = {"": "stream"} | {name: name for name in ("dump", "start", "history", "v
 LIVE = frozenset(PAGES.values()) - {"start", "settings"}
 """Pages that change while they are open."""
 FORBIDS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self';"
-    " base-uri 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",

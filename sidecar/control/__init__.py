@@ -8,6 +8,7 @@
     status         what a sidecar is doing, as one value;  wire  our words and the wire's;  answers  exit codes and reasons
     verifying      requests and reports of verifications
     subscribe      the deliveries of a spool, to subscribers
+    local_call     a call from within the process
     client         finds the sidecar, follows it to the owner, retries until it answers
 
 It must not know Kafka, Spark or the log's files, but for the records of verifications (log/verification.py). The commands are in cli/.

@@ -150,8 +150,10 @@ class Sidecar:
             self.client,
             self.root,
             lease_s=config.etcd.lease_s,
-            holder=OwnerHolder(socket.gethostname(), os.getpid(), config.control.advertise or config.control.listen),
-            console=console_address(config.console),
+            holder=OwnerHolder(
+                *(socket.gethostname(), os.getpid(), config.control.advertise or config.control.listen),
+                console=console_address(config.console),
+            ),
             epoch_min=last.epoch + 1 if last else 1,
         )
         self._parts.callback(self.ownership.release)

@@ -43,13 +43,15 @@ MARGIN = 0.1
 @dataclass(frozen=True, slots=True)
 class OwnerHolder:
     """A process that owns, or wants to. `address`: of its control service, host:port. `epoch` and `since` (UTC) are set
-    when it becomes the owner."""
+    when it becomes the owner. `console`: the address of its pages, empty for none; it has a key of its own, as versions without a console
+    read this one."""
 
     host: str
     pid: int
     address: str
     epoch: int = 0
     since: str = ""
+    console: str = ""
 
 
 def owner(client: EtcdClient, root: str) -> OwnerHolder | None:
@@ -107,16 +109,14 @@ class EtcdOwner:
         *,
         lease_s: int,
         holder: OwnerHolder,
-        console: str = "",
         epoch_min: int = 1,
         clock: Callable[[], float] = running_clock,
     ) -> None:
-        """`console`: the address of its pages, empty for none. `epoch_min`: the least epoch to grant, for a log that is older than what
-        etcd remembers."""
+        """`epoch_min`: the least epoch to grant, for a log that is older than what etcd remembers."""
         self.client = client
         self.root = root
         self.lease_s = lease_s
-        self.holder, self.console = holder, console
+        self.holder = holder
         self.epoch_min = epoch_min
         self._clock = clock
         self._lock = threading.Lock()
@@ -205,12 +205,13 @@ class EtcdOwner:
         epoch = max(self.epoch_min, 1 + (_epoch(last) if last else 0))
         sent = self._clock()
         lease = self.client.grant(self.lease_s)
-        mine = dataclasses.replace(self.holder, epoch=epoch, since=datetime.now(UTC).isoformat(timespec="seconds"))
+        mine = dataclasses.asdict(dataclasses.replace(self.holder, epoch=epoch, since=datetime.now(UTC).isoformat(timespec="seconds")))
+        console = mine.pop("console")
         done = self.client.transact(
             [Compare(owner_key, "created", 0), Compare(epoch_key, "modified", last.modified if last else 0)],
             [
-                Put(owner_key, json.dumps(dataclasses.asdict(mine)).encode(), lease),
-                Put(f"{self.root}/console", self.console.encode(), lease),
+                Put(owner_key, json.dumps(mine).encode(), lease),
+                Put(f"{self.root}/console", console.encode(), lease),
                 Put(epoch_key, str(epoch).encode()),
             ],
             otherwise=[owner_key],

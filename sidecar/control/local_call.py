@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import grpc
 
+from sidecar.control.answers import OWNER_METADATA
 from sidecar.control.asker import PROVED
 
 WAIT_S = 30.0
@@ -19,10 +20,20 @@ class CallRejected(Exception):
 
     def __init__(self, code: grpc.StatusCode, details: str, trailing: dict[str, str]) -> None:
         super().__init__(details)
-        self.code, self.details, self.trailing = code, details, trailing
+        self.code, self.details, self._trailing = code, details, trailing
+
+    @property
+    def owner(self) -> str | None:
+        """Of a standby: the owner's address, empty while it is not known; None where a standby is not the reason."""
+        return self._trailing.get(OWNER_METADATA)
+
+    @property
+    def may_come_back(self) -> bool:
+        """Whether the same call can have an answer later."""
+        return self.code is grpc.StatusCode.UNAVAILABLE or self.owner is not None
 
 
-class ConsoleCall:
+class LocalCall:
     """`name`: of who asks, as the history has it; `address`: where from, host:port."""
 
     def __init__(self, name: str, address: str, *, wait_s: float = WAIT_S) -> None:
