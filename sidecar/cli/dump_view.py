@@ -94,6 +94,8 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
     if status.tables:
         yield "progress", _progress(status)
     yield "waiting for", Text(status.waiting_for, style="yellow") if status.waiting_for else "nothing"
+    if status.last_error:
+        yield "last error", status.last_error
     for name, line in (("dump rows/s", dump_rates(status)), ("changes/s", change_rates(status))):
         if line is not None:
             yield name, line
@@ -132,8 +134,6 @@ def _more_facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableTy
     if status.lanes:
         yield "lanes", _lanes(status.lanes)
     yield "owner", f"{status.owner}, epoch {status.epoch}, merge worker {status.merge_worker or '-'}"
-    if status.last_error:
-        yield "last error", status.last_error
 
 
 def _other_dump(dump: pb.DumpSummary) -> Text:
