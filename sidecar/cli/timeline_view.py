@@ -28,6 +28,8 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 BLOCKS_ASCII = ".:-=+*#@"
 HALF = len(BLOCKS) // 2
 ABOVE_STYLE = "red"
+ABOVE_FULL = 2.0
+"""Bounds that the highest block is at least, so that what is hardly above does not look like the worst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,13 @@ class Sparkline:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         greatest = max(one.value for one in self.values)
-        most = max((one.value / one.bound for one in self.values if one.is_above), default=1.0)
+        most = max((one.value / one.bound for one in self.values if one.is_above), default=ABOVE_FULL)
         line = Text()
         room = options.max_width - TEXT_WIDTH - 2
         if room >= COLUMNS_MIN:
             blocks = BLOCKS_ASCII if options.ascii_only else BLOCKS
             for column in self._columns(room):
-                level = self._level(column, greatest, most) if column else 0
+                level = self._level(column, greatest, max(most, ABOVE_FULL)) if column else 0
                 line.append(blocks[level] if column else " ", style=ABOVE_STYLE if column and column.is_above else "")
             line.append("  ")
         line.append(f"now {self.shown(self.now)}, max {self.shown(max(self.now, greatest))} in {SPAN_MS // 60_000} min")
@@ -85,7 +87,7 @@ class Sparkline:
         yield from (worst.get(at) for at in range(last - SPAN_MS // column_ms + 1, last + 1))
 
     def _level(self, one: TimedValue, greatest: float, most: float) -> int:
-        """`most`: the greatest value above its bound, in bounds."""
+        """`most`: of the highest block, in bounds."""
         if not self.is_bounded:
             return round((len(BLOCKS) - 1) * one.value / (greatest or 1))
         if not one.is_above:

@@ -51,6 +51,8 @@ def test_the_lower_half_is_within_the_bound_and_the_upper_half_above_it() -> Non
     assert drawn(line) == f"{' ' * 23}▁▂▄▅▆█▃  now 0.3, max 1 in 10 min"
     assert line.above == "above the bound in 3 of 7 samples"
     assert of(0.5, 0.1, bound=0.5).above == ""
+    assert "▄▅▄" in drawn(of(0.5, 0.51, 0.5, bound=0.5)), "what is hardly above is not drawn as the worst"
+    assert "▅█▅" in drawn(of(0.6, 5.0, 0.6, bound=0.5))
 
 
 def test_what_is_above_the_bound_is_red_and_nothing_else() -> None:
