@@ -56,7 +56,7 @@ def test_the_lower_half_is_within_the_bound_and_the_upper_half_above_it() -> Non
 
 
 def test_what_is_above_the_bound_is_red_and_nothing_else() -> None:
-    coloured = drawn(of(0.1, 0.9, 0.1, bound=0.5), colors=True)
+    coloured = drawn(of(0.1, 1.0, 0.1, bound=0.5), colors=True)
     assert coloured.count("\x1b[31m") == 1
     assert "\x1b[31m█\x1b[0m" in coloured
     assert "\x1b" not in drawn(of(1, 9, 1), colors=True), "what has no bound is never above it"
