@@ -5,6 +5,7 @@
     dump_options  what options of several commands say;  verify_command  dumpverify
     check, skip, remove, pump     one command each
     views, dump_view, verify_view   what people see of a replay, a dump, a verification
+    timeline_view   the last minutes of a dump as lines of blocks
     terminal      where they see it: a view that is redrawn, or lines
 
 What a command does lives elsewhere; only __main__ imports this. A module loads what declares its commands and options; a command's body

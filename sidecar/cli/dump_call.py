@@ -87,8 +87,8 @@ class Call:
     as_json: bool
     console: Console
 
-    def dump_request(self, dump_id: str = "") -> pb.DumpRequest:
-        return pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id)
+    def dump_request(self, dump_id: str = "", *, timeline: bool = False) -> pb.DumpRequest:
+        return pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id, timeline_after_ms=0 if timeline else None)
 
     def show(self, status: pb.DumpStatus, *, done: str = "") -> None:
         """`done`: what the command did, in words for people."""

@@ -209,19 +209,32 @@ def dumpquery(
     context: typer.Context,
     dump_id: DumpId = "",
     watch: Annotated[bool, typer.Option("--watch", help="Show the progress until the dump is over.")] = False,
+    timeline: Annotated[
+        bool,
+        typer.Option(
+            "--timeline", help="With --json: add what was measured in the last hour, and the last chunks; with --watch the new ones."
+        ),
+    ] = False,
 ) -> int | None:
     """Show the dump: progress of each table, rates, lags, what it is waiting for, and the other dumps that are there."""
     from sidecar.cli.dump_view import look
     from sidecar.cli.terminal import View
+    from sidecar.cli.timeline_view import WatchedTimeline
     from sidecar.control.wire import STATE_NAMES, status_json
 
     call = call_of(context)
+    if timeline and not call.as_json:
+        raise typer.BadParameter("--timeline is for --json; a terminal shows it without")
+    request = call.dump_request(dump_id, timeline=timeline or (call.console.is_terminal and not call.as_json))
     if not watch:
-        status = call.client.call("Query", call.dump_request(dump_id))
+        status = call.client.call("Query", request)
         call.show(status)
         return _exit_code(status)
+    watched = WatchedTimeline()
     with View(call.console) as view:
-        for status in call.client.watch(call.dump_request(dump_id)):
+        for status in call.client.watch(request):
+            if status.HasField("timeline"):
+                status.timeline.CopyFrom((watched.new if call.as_json else watched.recent)(status.timeline))
             if call.as_json:
                 typer.echo(json.dumps(status_json(status)))
             view.show(look(status))
@@ -242,7 +255,7 @@ def dumplist(
     kind: Annotated[OperationKind | None, typer.Option(help="Only of this kind.", show_default=False)] = None,
 ) -> None:
     """List the last dumps and verifications: scope, who asked, when, result, rows and time. The newest is first."""
-    from sidecar.cli.dump_view import history_table
+    from sidecar.cli.dump_view import history_view
     from sidecar.control.wire import KINDS, list_json
 
     call = call_of(context)
@@ -253,7 +266,7 @@ def dumplist(
         raise RefusedRequest("this sidecar is of version 0.4.0 or before, and keeps no history", hint="upgrade it; dumpquery has its dump")
     if call.as_json:
         typer.echo(json.dumps(list_json(found)))
-    call.console.print(history_table(found.operations))
+    call.console.print(history_view(found.operations))
 
 
 def _show_started(call: Call, status: pb.DumpStatus, dump_id: str) -> None:

@@ -7,21 +7,29 @@ as markup. Long lists are cut: the tables that move, then a line that says how m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from sidecar.cli.terminal import TerminalLook, moment
+from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
 from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words
 from sidecar.core.model import CommitTs, complete_since
 from sidecar.report.figures import amount, clock_time, duration
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
+HISTORY_WIDTH_MIN = 160
+"""Columns below which an operation takes several lines."""
+BAR_WIDTH_MIN, BAR_WIDTH_MAX = 10, 60
+WIDTH_UNBOUND = 10_000
+"""To ask what a table would take."""
 TABLES_LISTED = 3
 """Of an operation of the history."""
 DDL_CHARS_MAX = 120
@@ -35,7 +43,7 @@ STATE_STYLES = {"queued": "yellow", "running": "green", "paused": "yellow", "fai
 def look(status: pb.DumpStatus) -> TerminalLook:
     """For `--watch`: a line tells at once when the state changes, or what is waited for."""
     kind = (status.dump_id, status.state, status.waiting_for.partition(" ")[0])
-    return TerminalLook(kind, picture=partial(status_view, status), line=partial(plain_line, status))
+    return TerminalLook(kind, picture=partial(status_view, status, fits=True), line=partial(plain_line, status))
 
 
 def plain_line(status: pb.DumpStatus) -> str:
@@ -51,14 +59,30 @@ def plain_line(status: pb.DumpStatus) -> str:
     return "  ".join(parts)
 
 
-def status_view(status: pb.DumpStatus) -> RenderableType:
-    facts = Table.grid(padding=(0, 2))
-    for name, value in _facts(status):
-        facts.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(value))
-    return Group(facts, *([_tables(status)] if status.tables else []))
+def status_view(status: pb.DumpStatus, *, fits: bool = False) -> RenderableType:
+    """`fits`: with so many of the tables as the terminal's height leaves room for."""
+    return _StatusView(status, fits)
 
 
-def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
+@dataclass(frozen=True, slots=True)
+class _StatusView:
+    status: pb.DumpStatus
+    fits: bool
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        facts = Table.grid(padding=(0, 2))
+        facts.add_column(no_wrap=True, style="dim")
+        facts.add_column(overflow="fold")
+        for name, value in _facts(self.status):
+            facts.add_row(name, Text(value) if isinstance(value, str) else value)
+        yield facts
+        if self.status.tables:
+            room = options.size.height - len(console.render_lines(facts, options)) - 3 if self.fits else TABLES_SHOWN
+            yield _TablesView(self.status, min(max(room, 1), TABLES_SHOWN))
+
+
+def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
+    """What tells most is first: a low terminal shows no more."""
     state = STATE_NAMES[status.state]
     yield "changefeed", f"{status.changefeed.namespace}/{status.changefeed.id}"
     if status.dump_id:
@@ -69,6 +93,19 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
         yield "reason", status.reason
     if status.tables:
         yield "progress", _progress(status)
+    yield "waiting for", Text(status.waiting_for, style="yellow") if status.waiting_for else "nothing"
+    if status.last_error:
+        yield "last error", status.last_error
+    for name, line in (("dump rows/s", dump_rates(status)), ("changes/s", change_rates(status))):
+        if line is not None:
+            yield name, line
+    for sink in status.sinks:
+        line = live_times(status, sink)
+        yield "live delivery", Group(_sink(sink, line), *([line] if line is not None else []))
+    yield from _more_facts(status)
+
+
+def _more_facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
     for other in status.dumps:
         if other.dump_id != status.dump_id:
             yield "other dump", _other_dump(other)
@@ -77,11 +114,8 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
     lag = f"{status.resolved_lag_s:.1f} s" if status.resolved_tso else "-"
     yield "resolved", f"{moment(status.resolved_tso)}  lag {lag}"
     yield "delivered", f"{moment(status.delivered_tso)}  lag {status.delivery_lag_s:.1f} s"
-    yield "waiting for", Text(status.waiting_for, style="yellow") if status.waiting_for else "nothing"
     if status.HasField("settings"):
         yield "settings", _settings(status.settings)
-    for sink in status.sinks:
-        yield "live delivery", _sink(sink)
     for sink in status.sinks:
         if sink.tables_known:
             yield "tables", _sink_tables(sink)
@@ -100,8 +134,6 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | Text]]:
     if status.lanes:
         yield "lanes", _lanes(status.lanes)
     yield "owner", f"{status.owner}, epoch {status.epoch}, merge worker {status.merge_worker or '-'}"
-    if status.last_error:
-        yield "last error", status.last_error
 
 
 def _other_dump(dump: pb.DumpSummary) -> Text:
@@ -127,17 +159,19 @@ def _settings(settings: pb.DumpSettings) -> str:
     return text + (f", {amount(settings.bytes_per_second)}/s at most" if settings.bytes_per_second else "")
 
 
-def _sink(sink: pb.SinkStatus) -> Text:
+def _sink(sink: pb.SinkStatus, line: Sparkline | None) -> Text:
     """How long it takes of what it may, and what that leaves to the dump."""
     without = f" ({sink.without_dump_s:.2f} s without a dump)" if sink.without_dump_s else ""
     bound = f"bound {sink.bound_s:.2f} s"
     if sink.limit_s > sink.bound_s:
         bound = f"{sink.limit_s:.2f} s allowed as each batch of the dump takes {sink.fixed_s:.2f} s alone, {bound}"
+    above = f", {line.above}" if line is not None and line.above else ""
     late = f", has the log from segment {sink.began_seq:,} on only" if sink.began_seq else ""
-    took = f"{sink.live_s:.2f} s, {bound}{without}, {sink.rows_allowed:,} dump rows at once{late}, {sink.sink}"
+    median = f"p50 {sink.median_s:.2f} s, " if sink.median_s else ""
+    took = f"{median}p99 {sink.live_s:.2f} s, {bound}{without}{above}, {sink.rows_allowed:,} dump rows at once{late}"
     if sink.error:
-        return Text(f"fails, {sink.lag_s:.0f} s behind: {sink.error}, {sink.sink}", style="red")
-    return Text(f"holds the dump: {took}", style="yellow") if sink.holds else Text(took)
+        return Text(f"{sink.sink}: fails, {sink.lag_s:.0f} s behind: {sink.error}", style="red")
+    return Text(f"{sink.sink}: holds the dump, {took}", style="yellow") if sink.holds else Text(f"{sink.sink}: {took}")
 
 
 def _sink_tables(sink: pb.SinkStatus) -> Text:
@@ -168,25 +202,42 @@ def _lanes(lanes: Sequence[pb.LaneStatus]) -> str:
     return ", ".join([f"{len(lanes)}", *names, *more])
 
 
-def _tables(status: pb.DumpStatus) -> Table:
-    """The tables that move first, then those that wait, then those that are done."""
-    found = Table(box=None, padding=(0, 2), header_style="dim")
-    for heading in ("table", "dump", "rows", "of about", "chunks", ""):
-        found.add_column(heading, justify="right" if heading in ("rows", "of about", "chunks") else "left", no_wrap=True)
-    ordered = sorted(status.tables, key=lambda table: 2 if table.complete_at_tso else 0 if table.chunks else 1)
-    for table in ordered[:TABLES_SHOWN]:
-        found.add_row(
-            Text(f"{table.schema}.{table.table}"),
-            ProgressBar(total=_total(table), completed=_total(table) if table.complete_at_tso else table.rows, width=30),
-            f"{table.rows:,}",
-            f"{table.rows_estimated:,}" if table.rows_estimated else "",
-            f"{table.chunks:,}",
-            _table_state(table, status),
-        )
-    rest = ordered[TABLES_SHOWN:]
-    if rest:
-        found.add_row(Text(f"… {len(rest):,} more tables: {_counted(rest)}; --json shows all", style="dim"))
-    return found
+@dataclass(frozen=True, slots=True)
+class _TablesView:
+    """The tables that move first, then those that wait, then those that are done. What takes the least from the reader gives way first
+    where the width is small: the bar, then the estimates; then names are folded."""
+
+    status: pb.DumpStatus
+    shown: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        ordered = sorted(self.status.tables, key=lambda table: 2 if table.complete_at_tso else 0 if table.chunks else 1)
+        whole = self._table(ordered[: self.shown], ("table", "rows", "of about", "chunks", ""))
+        room = options.max_width - console.measure(whole, options=options.update(width=WIDTH_UNBOUND)).maximum - 2
+        if room >= BAR_WIDTH_MIN:
+            headings, bar_width = ("table", "dump", "rows", "of about", "chunks", ""), min(room, BAR_WIDTH_MAX)
+            yield self._table(ordered[: self.shown], headings, bar_width)
+        else:
+            yield whole if room >= -2 else self._table(ordered[: self.shown], ("table", "rows", "chunks", ""))
+        if rest := ordered[self.shown :]:
+            yield Text(f"… {len(rest):,} more tables: {_counted(rest)}; --json shows all", style="dim")
+
+    def _table(self, tables: Sequence[pb.TableStatus], headings: Sequence[str], bar_width: int = 0) -> Table:
+        found = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        for heading in headings:
+            numbers = heading in ("rows", "of about", "chunks")
+            found.add_column(heading, justify="right" if numbers else "left", no_wrap=heading != "table", overflow="fold")
+        for table in tables:
+            cells: dict[str, RenderableType] = {
+                "table": Text(f"{table.schema}.{table.table}"),
+                "dump": ProgressBar(total=_total(table), completed=_total(table) if table.complete_at_tso else table.rows, width=bar_width),
+                "rows": f"{table.rows:,}",
+                "of about": f"{table.rows_estimated:,}" if table.rows_estimated else "",
+                "chunks": f"{table.chunks:,}",
+                "": _table_state(table, self.status),
+            }
+            found.add_row(*(cells[heading] for heading in headings))
+        return found
 
 
 def _total(table: pb.TableStatus) -> int:
@@ -235,28 +286,58 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     return Group(*lines)
 
 
-def history_table(operations: Iterable[pb.Operation]) -> Table:
-    """A line for each; the later commands of one are below it."""
-    found = Table(box=None, padding=(0, 2), header_style="dim")
-    for heading in ("started (UTC)", "kind", "id", "result", "rows", "time", "scope", "asked by"):
-        found.add_column(heading, justify="right" if heading in ("rows", "time") else "left")
-    for one in operations:
-        state = STATE_NAMES[one.state]
-        found.add_row(
-            clock_time(one.started_ms),
-            KIND_NAMES[one.kind],
-            Text(one.id),
-            Text(f"{state}: {one.result}" if one.result else state, style=STATE_STYLES.get(state, "")),
-            f"{one.rows:,}",
-            duration(one.seconds),
-            Text(_scope(one.scope)),
-            Text(_asker(one.asked_by)),
-        )
-        if one.commands:
-            earlier = f"… {one.commands_before:,} earlier commands, " if one.commands_before else ""
-            later = ", ".join(f"{command.command} {clock_time(command.at_ms)} by {_asker(command.asked_by)}" for command in one.commands)
-            found.add_row("", "", "", Text(earlier + later, style="dim"))
-    return found
+def history_view(operations: Iterable[pb.Operation]) -> RenderableType:
+    """Each with its later commands below it: a line for each, or, in a narrow terminal, a line and what it is about below that."""
+    return _HistoryView(list(operations))
+
+
+@dataclass(frozen=True, slots=True)
+class _HistoryView:
+    operations: Sequence[pb.Operation]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width >= HISTORY_WIDTH_MIN:
+            yield self._table()
+            return
+        for one in self.operations:
+            started, kind, found_id, result, rows, took, *about = _operation(one)
+            yield Text(f"{started}  {kind}  {found_id}  {rows} rows  {took}")
+            for detail in (result, *about, *_later(one)):
+                yield Padding(detail, (0, 0, 0, 4))
+
+    def _table(self) -> Table:
+        found = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        for heading in ("started (UTC)", "kind", "id", "result", "rows", "time", "scope", "asked by"):
+            folds = heading in ("result", "scope", "asked by")
+            found.add_column(heading, justify="right" if heading in ("rows", "time") else "left", no_wrap=not folds, overflow="fold")
+        for one in self.operations:
+            found.add_row(*_operation(one))
+            for later in _later(one):
+                found.add_row("", "", "", later)
+        return found
+
+
+def _operation(one: pb.Operation) -> tuple[str, str, Text, Text, str, str, Text, Text]:
+    """What history_view shows of one, in the order of its columns."""
+    state = STATE_NAMES[one.state]
+    return (
+        clock_time(one.started_ms),
+        KIND_NAMES[one.kind],
+        Text(one.id),
+        Text(f"{state}: {one.result}" if one.result else state, style=STATE_STYLES.get(state, ""), overflow="fold"),
+        f"{one.rows:,}",
+        duration(one.seconds),
+        Text(_scope(one.scope), overflow="fold"),
+        Text(_asker(one.asked_by), overflow="fold"),
+    )
+
+
+def _later(one: pb.Operation) -> Iterable[Text]:
+    """The commands that changed it, if there are any."""
+    if one.commands:
+        earlier = f"… {one.commands_before:,} earlier commands, " if one.commands_before else ""
+        later = ", ".join(f"{command.command} {clock_time(command.at_ms)} by {_asker(command.asked_by)}" for command in one.commands)
+        yield Text(earlier + later, style="dim", overflow="fold")
 
 
 def _scope(scope: pb.OperationScope) -> str:

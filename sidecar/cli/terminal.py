@@ -8,11 +8,14 @@ is told here too.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from time import monotonic
+from typing import Literal
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -37,8 +40,13 @@ class _Printing(Console):
 
 
 def console_for(*, as_json: bool) -> Console:
-    """With `as_json` it says nothing: the one JSON object is printed beside it."""
-    return _Printing(quiet=as_json, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    """With `as_json` it says nothing: the one JSON object is printed beside it. NO_COLOR, where it is not empty: no colours, and nothing
+    that stands for them. Characters that the terminal's encoding lacks become question marks."""
+    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    found = _Printing(quiet=as_json, width=None if sys.stdout.isatty() else PLAIN_WIDTH, color_system=colors)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    return found
 
 
 def tell(error: TicdcDumpError, *, reason: str, as_json: bool) -> None:
@@ -62,7 +70,7 @@ class View:
     def __init__(self, console: Console, now_s: Callable[[], float] = monotonic) -> None:
         from rich.live import Live
 
-        in_terminal = console.is_terminal and not console.quiet
+        in_terminal = console.is_terminal and not console.is_dumb_terminal and not console.quiet
         self._live = Live(console=console, refresh_per_second=REDRAWN_A_SECOND) if in_terminal else None
         self._console, self._now_s = console, now_s
         self._kind: object = None

@@ -152,7 +152,7 @@ def _print_differences(call: Call, known: pb.VerificationRequest) -> int:
 
 
 def _list(call: Call) -> int:
-    from sidecar.cli.dump_view import history_table
+    from sidecar.cli.dump_view import history_view
     from sidecar.control.wire import KINDS, list_json
 
     kind = KINDS[OperationKind.VERIFICATION]
@@ -160,7 +160,7 @@ def _list(call: Call) -> int:
         "List", pb.ListRequest(changefeed_id=call.changefeed.id, namespace=call.changefeed.namespace, limit=HISTORY_MAX, kind=kind)
     )
     _print_json(call, list_json(found))
-    call.console.print(history_table(found.operations))
+    call.console.print(history_view(found.operations))
     return 0
 
 

@@ -191,8 +191,11 @@ def list_json(found: pb.ListResponse) -> dict[str, Any]:
 
 
 def status_json(status: pb.DumpStatus) -> dict[str, Any]:
-    """Every field of DumpStatus under its own name; JSON values only."""
-    return _json(status) | {
+    """Every field of DumpStatus under its own name, the timeline only where it was asked for; JSON values only."""
+    known = _json(status)
+    if not status.HasField("timeline"):
+        del known["timeline"]
+    return known | {
         "state": STATE_NAMES[status.state],
         "brackets": BRACKETS_NAMES[status.brackets],
         "dumps": [_json(dump) | {"state": STATE_NAMES[dump.state]} for dump in status.dumps],

@@ -18,12 +18,13 @@ from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
 from tests.mutations.several import SEVERAL
+from tests.mutations.terminal import TERMINAL
 from tests.mutations.verifying import VERIFYING
 from tests.mutations.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 
-MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING, *CERTIFICATES]
+MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING, *CERTIFICATES, *TERMINAL]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from sidecar.cli.dump_view import TABLES_SHOWN, history_table, look, plain_line, preview_view, status_view
+from sidecar.cli.dump_view import TABLES_SHOWN, history_view, look, plain_line, preview_view, status_view
 from sidecar.cli.terminal import PLAIN_LINE_EVERY_S, View
 from sidecar.report.figures import amount, duration
 from ticdc_dump.v1 import control_pb2 as pb
@@ -84,15 +84,17 @@ def test_the_picture_says_what_was_set_and_what_each_sink_leaves() -> None:
         status(
             settings=pb.DumpSettings(chunk_rows=10_000, readers=2, rows_per_second=5000, bytes_per_second=2048),
             sinks=[
-                pb.SinkStatus(sink="file:///out", live_s=0.61, bound_s=0.5, without_dump_s=0.04, rows_allowed=75_000, holds=True),
+                pb.SinkStatus(
+                    sink="file:///out", median_s=0.21, live_s=0.61, bound_s=0.5, without_dump_s=0.04, rows_allowed=75_000, holds=True
+                ),
                 pb.SinkStatus(sink="s3://lake", live_s=61, bound_s=72),
             ],
         )
     )
     for part in (
         "chunks of 10,000 rows, 2 readers, 5,000 rows/s at most, 2.0 KiB/s at most",
-        "holds the dump: 0.61 s, bound 0.50 s (0.04 s without a dump), 75,000 dump rows at once, file:///out",
-        "61.00 s, bound 72.00 s, 0 dump rows at once, s3://lake",
+        "file:///out: holds the dump, p50 0.21 s, p99 0.61 s, bound 0.50 s (0.04 s without a dump), 75,000 dump rows at once",
+        "s3://lake: p99 61.00 s, bound 72.00 s, 0 dump rows at once",
     ):
         assert part in text, part
 
@@ -103,7 +105,7 @@ def test_the_picture_says_for_whom_the_dump_is_and_which_tables_each_sink_has_wh
     found = picture(status(dump_sinks=["lake"], sinks=sinks))
     assert "brackets, for lake only" in found
     assert "lake: 1 of 2 complete; shop.b not complete, shop.a complete since 470000000000000000 (2026-10-25" in found
-    assert "new: " not in found, "it has received nothing yet"
+    assert "new: 0 of" not in found, "it has received nothing yet"
 
 
 def test_the_picture_says_how_far_each_subscriber_is() -> None:
@@ -221,7 +223,7 @@ def test_the_history_is_a_line_an_operation_with_its_later_commands_below() -> N
         commands_before=3,
     )
     again = pb.Operation(id="2" * 16, kind=pb.OPERATION_KIND_VERIFICATION, asked_by=sidecar, state=pb.DUMP_STATE_FINISHED)
-    lines = [re.sub(" {2,}", "  ", line.strip()) for line in shown(history_table([dump, again]), width=400).splitlines()]
+    lines = [re.sub(" {2,}", "  ", line.strip()) for line in shown(history_view([dump, again]), width=400).splitlines()]
     assert lines[1] == (
         "2023-11-14 22:13:20  dump  1111111111111111  failed: a SELECT was denied  12,345  1 min 1 s"
         "  s.a, s.b, s.c and 1,231 more; by keys in 1; filtered in 2; to lake  certificate alice at 10.0.0.7:41000"

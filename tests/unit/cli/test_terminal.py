@@ -8,7 +8,7 @@ import pytest
 from rich.text import Text
 
 from sidecar.cli import terminal
-from sidecar.cli.dump_view import history_table, look, preview_view, status_view
+from sidecar.cli.dump_view import history_view, look, preview_view, status_view
 from sidecar.cli.terminal import TerminalLook, View, console_for, tell
 from sidecar.errors import ConfigError
 from sidecar.process.printable import printable
@@ -69,7 +69,7 @@ def test_no_text_of_others_reaches_a_terminal_as_a_command(
     console = console_for(as_json=False)
     assert console.is_terminal is in_terminal
     preview = pb.DumpPreview(tables=[pb.TablePreview(schema=EVIL, table=EVIL, refused=EVIL)], refusals=[EVIL])
-    for one in (status_view(STATUS), history_table([OPERATION]), preview_view(preview), EVIL, Text(EVIL, style="red")):
+    for one in (status_view(STATUS), history_view([OPERATION]), preview_view(preview), EVIL, Text(EVIL, style="red")):
         console.print(one)
     with View(console) as view:
         view.show(look(STATUS))

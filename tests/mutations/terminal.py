@@ -1,0 +1,128 @@
+"""What a terminal shows of a dump: every value at every width, the same without colours, and nothing twice."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+VIEW = "sidecar/cli/dump_view.py"
+TIMELINE = "sidecar/cli/timeline_view.py"
+WHERE = "sidecar/cli/terminal.py"
+COMMANDS = "sidecar/cli/dump_commands.py"
+OF_WIDTHS = "tests/unit/cli/test_widths.py"
+OF_TIMELINE = "tests/unit/cli/test_timeline_view.py"
+OF_QUERY = "tests/unit/cli/test_dumpquery.py"
+
+TERMINAL = [
+    Mutation(
+        "facts that are too long are cut",
+        VIEW,
+        '        facts.add_column(overflow="fold")\n',
+        "        facts.add_column()\n",
+        f"{OF_WIDTHS}::test_no_line_is_longer_than_the_terminal_and_every_value_is_there_in_full[1800-80]",
+    ),
+    Mutation(
+        "the bar stays where a terminal is narrow",
+        VIEW,
+        "        if room >= BAR_WIDTH_MIN:\n",
+        "        if True:\n",
+        f"{OF_WIDTHS}::test_a_narrow_terminal_drops_the_bar_and_then_the_estimate[80-headings1]",
+    ),
+    Mutation(
+        "the estimate stays where there is no room for it",
+        VIEW,
+        "            yield whole if room >= -2 else ",
+        "            yield whole if True else ",
+        f"{OF_WIDTHS}::test_a_narrow_terminal_drops_the_bar_and_then_the_estimate[70-headings0]",
+    ),
+    Mutation(
+        "a watch shows more tables than fit",
+        VIEW,
+        " - 3 if self.fits else TABLES_SHOWN",
+        " - 3 if not self.fits else TABLES_SHOWN",
+        f"{OF_WIDTHS}::test_a_watch_shows_so_many_tables_as_the_terminal_is_high",
+    ),
+    Mutation(
+        "a history is squeezed into columns of a narrow terminal",
+        VIEW,
+        "        if options.max_width >= HISTORY_WIDTH_MIN:\n",
+        "        if True:\n",
+        f"{OF_WIDTHS}::test_the_history_is_whole_in_every_terminal[80]",
+    ),
+    Mutation(
+        "NO_COLOR leaves bold and dim",
+        WHERE,
+        'None if os.environ.get("NO_COLOR") else "auto"',
+        '"auto"',
+        f"{OF_WIDTHS}::test_without_colours_nothing_is_sent_but_text[{{'NO_COLOR': '1'}}]",
+    ),
+    Mutation(
+        "a watch in a dumb terminal shows nothing before its end",
+        WHERE,
+        " and not console.is_dumb_terminal",
+        "",
+        f"{OF_WIDTHS}::test_a_watch_in_a_dumb_terminal_is_lines",
+    ),
+    Mutation(
+        "a character that the terminal lacks ends the command",
+        WHERE,
+        '        sys.stdout.reconfigure(errors="replace")\n',
+        "        pass\n",
+        f"{OF_WIDTHS}::test_what_the_terminal_has_no_character_for_is_a_question_mark",
+    ),
+    Mutation(
+        "blocks are sent to a terminal that has none",
+        TIMELINE,
+        "BLOCKS_ASCII if options.ascii_only else BLOCKS",
+        "BLOCKS",
+        f"{OF_TIMELINE}::test_where_the_encoding_has_no_blocks_the_line_is_ascii[ascii]",
+    ),
+    Mutation(
+        "what is above the bound is told by its colour alone",
+        TIMELINE,
+        "        if not self.is_bounded:\n",
+        "        if True:\n",
+        f"{OF_TIMELINE}::test_the_lower_half_is_within_the_bound_and_the_upper_half_above_it",
+    ),
+    Mutation(
+        "a peak is lost among the values of its column",
+        TIMELINE,
+        "worst[at] = max(",
+        "worst[at] = min(",
+        f"{OF_TIMELINE}::test_values_of_one_column_are_the_worst_of_them_and_stay_there_while_time_goes_on",
+    ),
+    Mutation(
+        "a watch in a terminal forgets the minutes before",
+        TIMELINE,
+        "_of_last_minutes([*self._samples, *samples])",
+        "_of_last_minutes(samples)",
+        f"{OF_QUERY}::test_a_watch_in_a_terminal_shows_the_minutes_before_beside_what_is_new",
+    ),
+    Mutation(
+        "a watch that begins again tells samples twice",
+        TIMELINE,
+        " if (one.epoch, one.at_ms) > self._last]",
+        "]",
+        f"{OF_TIMELINE}::test_a_watch_that_begins_again_tells_nothing_twice",
+    ),
+    Mutation(
+        "the dropped rows of a chunk that was told before are not",
+        TIMELINE,
+        "        chunks = [one for one in found.chunks if one.SerializeToString(deterministic=True) not in told]\n",
+        "        chunks = [one for one in found.chunks if not told]\n",
+        f"{OF_TIMELINE}::test_a_chunk_is_told_once_and_again_when_its_dropped_rows_are_known",
+    ),
+    Mutation(
+        "programs that did not ask for the timeline get one",
+        "sidecar/control/wire.py",
+        '    if not status.HasField("timeline"):\n        del known["timeline"]\n',
+        "",
+        f"{OF_QUERY}::test_without_the_option_the_json_has_no_timeline",
+    ),
+    Mutation(
+        "logs ask for a timeline that nobody sees",
+        COMMANDS,
+        "timeline=timeline or (call.console.is_terminal and not call.as_json)",
+        "timeline=True",
+        f"{OF_QUERY}::test_the_timeline_is_asked_for_with_the_status_where_it_is_shown[False-given1-False-]",
+    ),
+]
