@@ -19,11 +19,12 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
 from tests.mutations.several import SEVERAL
 from tests.mutations.verifying import VERIFYING
+from tests.mutations.visible import VISIBLE
 from tests.mutations.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 
-MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING, *CERTIFICATES]
+MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING, *CERTIFICATES, *VISIBLE]
 
 
 @pytest.fixture(scope="module")
