@@ -200,7 +200,7 @@ def _box(chunk: DumpedChunk, span: Period) -> _Box:
 
 def _drawn(box: _Box, lane: int) -> Markup:
     chunk, top = box.chunk, TOP + lane * (BOX_HEIGHT + BOX_GAP)
-    replaced = f", {chunk.dropped:,} replaced by live changes" if chunk.dropped else ""
+    replaced = f"; {chunk.dropped:,} rows of its batch replaced by live changes" if chunk.dropped else ""
     away = "" if box.left <= box.text_x <= box.right else " away"
     text = Markup('<text class="name{}" x="{}" y="{}" text-anchor="{}">{}</text>')
     return Markup('<g><title>{}</title><rect class="chunk{}" x="{}" y="{}" width="{}" height="{}" rx="2"/>{}</g>').format(

@@ -128,8 +128,8 @@ def test_its_head_says_who_asked_when_of_what_and_how_it_ended() -> None:
     facts = dict(zip(texts(root, ".//dt"), texts(root, ".//dd"), strict=True))
     assert facts == {
         "Asked by": "certificate alice at 10.0.0.7:1",
-        "Started": "2026-05-28 20:26:40 UTC",
-        "Ended": "2026-05-28 20:27:40 UTC",
+        "Started (UTC)": "2026-05-28 20:26:40",
+        "Ended (UTC)": "2026-05-28 20:27:40",
         "Sinks": "all",
         "TiCDC cluster": "blue",
     }

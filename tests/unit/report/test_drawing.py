@@ -128,7 +128,7 @@ def test_a_chunk_is_a_box_between_its_marks_with_what_it_has() -> None:
     wide = WIDTH - LEFT - RIGHT
     assert boxes(drawing) == [pytest.approx((LEFT + 0.1 * wide, LEFT + 0.5 * wide, 0), abs=0.2)]
     root = figure(drawing)
-    assert texts(root, ".//title") == ["shop.orders: 10 rows, 3 replaced by live changes; segment 7"]
+    assert texts(root, ".//title") == ["shop.orders: 10 rows; 3 rows of its batch replaced by live changes; segment 7"]
     assert "orders 10 −3" in texts(root, ".//text")
     svg = root.find(".//svg")
     assert svg is not None
