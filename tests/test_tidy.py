@@ -48,7 +48,7 @@ _BELOW = {
     "console": "report control history log ticdc adapters.clock core config process errors",
     "run": "console control feeds adapters pipeline report history ports log ticdc codecs binlog pace core config process errors",
     "pump": "feeds adapters binlog core config process errors",
-    "preflight": "run control feeds adapters log ticdc core config errors process spark_merge",
+    "preflight": "run console control feeds adapters log ticdc core config errors process spark_merge",
     "verify": "log core errors spark_merge.sinks",
     "replay": "verify report feeds adapters pipeline history ports log ticdc codecs rowcodec schema partition pace core errors process"
     " spark_merge",
@@ -130,7 +130,6 @@ TESTED_THROUGH = {
     "sidecar.pump.pages": "tests/integration/test_pump.py",
     "sidecar.pump.service": "tests/integration/test_pump.py",
     "sidecar.pump.tikv": "tests/integration/test_pump.py",
-    "sidecar.run.collecting": "tests/unit/run/test_certifying.py",
     "sidecar.schema.tables": "tests/unit/schema/test_schema_history.py",
     "spark_merge.decode.binlog_walk": "tests/property/test_binlog_decoders.py",
     "spark_merge.decode.kv_handles": "tests/unit/decode/test_kv.py",

@@ -1,6 +1,7 @@
 """The pages' addresses, and what is the same for all of them: who asks, what an answer forbids a browser, and what commands need.
 
     GET  /  /dump  /start  /history  /verification  /checks  /settings      pages, which are whole without scripts
+    GET  /healthz                                                           that it answers, and for which changefeed
     GET  /live/{page}?…                                                     the changes of the page with the same parameters
     GET  /reports/{id}.html  /certificates/{id}.json                        of dumps that are over
     POST /login  /logout  /start  /command/{name}  /check                   forms
@@ -106,6 +107,7 @@ class ConsoleWeb:
     def app(self) -> Starlette:
         routes = [
             *(Route(f"/{path}", self._page) for path in PAGES),
+            Route("/healthz", self._health),
             Route("/live/{page}", self._live),
             Route("/static/{name}", self._file),
             Route("/reports/{name}", self._report),
@@ -159,6 +161,10 @@ class ConsoleWeb:
             return PlainTextResponse("too many pages are open: reload this one now and then\n", 503, {"retry-after": "60"})
         params = request.query_params.multi_items()
         return self.streams.response(lambda: self._views.page(name, params, visitor).sections)
+
+    def _health(self, _: Request) -> Response:
+        feed = self._views.changefeed
+        return PlainTextResponse(f"console of {feed.namespace}/{feed.id}\n")
 
     def _file(self, request: Request) -> Response:
         text = self._static.get(request.path_params["name"])

@@ -18,6 +18,7 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from importlib import metadata, util
 from pathlib import Path
@@ -25,7 +26,8 @@ from pathlib import Path
 import grpc
 from msgspec import Struct
 
-from sidecar.config import ChangefeedSection, Config, ControlSection, SparkSection, read_secret
+from sidecar.config import ChangefeedSection, Config, ConsoleSection, ControlSection, SparkSection, read_secret
+from sidecar.console.listening import check_console
 from sidecar.control.answers import EXIT_NOT_ALLOWED, EXIT_NOT_FOUND, EXIT_REFUSED, CallFailed
 from sidecar.control.client import Access, ControlClient
 from sidecar.core.model import Seq, TableName, TableSchema, carried, complete_since
@@ -41,7 +43,7 @@ from sidecar.log.sink_tables import read_sink_tables
 from sidecar.log.spill import folder_problem
 from sidecar.log.storage import Folder
 from sidecar.process.addresses import ANSWER_S, AddressHolder, address
-from sidecar.process.checks import CheckFinding, CheckSkipped, Told, failed, of_error, ok, warning
+from sidecar.process.checks import CheckFinding, CheckSkipped, CheckStatus, Told, failed, of_error, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.run.beginning import check_beginning
 from sidecar.run.completing import completing_dump, named
@@ -52,6 +54,7 @@ from spark_merge.sinks.registry import holds_rows, misfits, open_sink, outputs_o
 from spark_merge.sinks.registry import name_of as shown
 from ticdc_dump.v1 import control_pb2 as pb
 
+ANSWER_BYTES_MAX = 1024
 JAVA_MIN = 17
 """Spark 4's own."""
 JAVA_ANSWER_S = 20.0
@@ -122,14 +125,39 @@ def metrics(listen: str) -> Told[None]:
     )
 
 
+def console(section: ConsoleSection, name: ChangefeedSection) -> Told[None]:
+    """One that cannot listen is a warning: the stream runs without pages."""
+    check_console(section)
+    if not section.listen:
+        yield ok("the console is off")
+        return
+    hint = ", or '' for no console"
+    found = address(
+        "console.listen", section.listen, partial(_console_of, section.listen, name), tls=bool(section.tls.cert_file), hint=hint
+    )
+    yield replace(found, status=CheckStatus.WARNING) if found.status is CheckStatus.FAILED else found
+
+
+def _console_of(listen: str, name: ChangefeedSection) -> AddressHolder:
+    said = _answer_of(f"http://{listen}/healthz")
+    if said == f"console of {name.namespace}/{name.id}":
+        return AddressHolder.OURS
+    return AddressHolder.ANOTHERS if said.startswith("console of ") else AddressHolder.NONE_OF_OURS
+
+
 def _metrics_of(listen: str) -> AddressHolder:
     """A sidecar's; of which changefeed, its health does not say."""
+    return AddressHolder.OURS if _answer_of(f"http://{listen}/healthz") in ("owner", "standby") else AddressHolder.NONE_OF_OURS
+
+
+def _answer_of(url: str) -> str:
+    """Its first line; empty for none."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(f"http://{listen}/healthz", timeout=ANSWER_S) as answer:
-            return AddressHolder.OURS if answer.read(16) in (b"owner\n", b"standby\n") else AddressHolder.NONE_OF_OURS
+        with direct.open(url, timeout=ANSWER_S) as answer:
+            return str(answer.readline(ANSWER_BYTES_MAX).decode(errors="replace").strip())
     except (OSError, ValueError):
-        return AddressHolder.NONE_OF_OURS
+        return ""
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ def _of_this_process() -> Sequence[Check[Any]]:
         Check(Key("secrets' rights"), lambda it: secret_files.check(it.config), "the files of secrets"),
         Check(Key("control address"), lambda it: here.control(it.config.control, it.config.changefeed), "control.listen"),
         Check(Key("metrics address"), lambda it: here.metrics(it.config.metrics.listen), "metrics.listen"),
+        Check(Key("console address"), lambda it: here.console(it.config.console, it.config.changefeed), "console.listen"),
     )
 
 

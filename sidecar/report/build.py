@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from sidecar.core.messages import Asker
-from sidecar.core.model import TableName, physical_ms
+from sidecar.core.model import physical_ms
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.certificate_parts import Line, SampleLine, ScopeLine, ScopeTable
+from sidecar.log.certificate_parts import Line, SampleLine, ScopeLine
 from sidecar.log.certificate_sums import DumpSums
 from sidecar.report.chunks import Chunks, DumpedChunk
 from sidecar.report.drawing import Period, Series, TimedEvent, chart, interleaving
@@ -73,7 +73,7 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
     found, events = chunks.found(), sorted([*facts.events, *_events(entry, samples)], key=lambda one: one.at_ms)
     span = _span(found, samples)
     rows = sums.rows()
-    dropped = [table["dropped"] for table in rows]
+    dropped, only = [table["dropped"] for table in rows], _only(sums.scope)
     page = _pages().get_template("report.html")
     html: str = page.render(
         look=Markup(look()),
@@ -85,11 +85,12 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
             "dropped": None if None in dropped else sum(dropped),
         },
         events=events[:EVENTS_MAX],
+        more_events=max(len(events) - EVENTS_MAX, 0),
         interleavings=_interleavings(found, chunks.count, samples, events),
         charts=charts(samples, span, events) if samples else [],
         held=held(samples),
         sinks=sink_figures(samples, facts.accepted),
-        tables=[table | {"only": _only(sums.scope, TableName(table["schema"], table["table"]))} for table in rows[:TABLES_MAX]],
+        tables=[table | {"only": only.get((table["schema"], table["table"]), "")} for table in rows[:TABLES_MAX]],
         more_tables=max(len(rows) - TABLES_MAX, 0),
     )
     return html
@@ -140,7 +141,7 @@ def sink_figures(samples: Sequence[SampleLine], accepted: dict[str, str]) -> lis
     found = []
     for name, measured in _by_sink(samples).items():
         sinks = [sink for _, sink in measured]
-        above = sum(sink.live_s > max(sink.bound_s, sink.limit_s) for sink in sinks) / len(sinks)
+        above = sum(sink.live_s > sink.bound_s for sink in sinks) / len(sinks)
         middle = [median(values) for values in zip(*((sink.median_s, sink.live_s, sink.bound_s) for sink in sinks), strict=True)]
         found.append(SinkFigures(name, middle[0], middle[1], max(sink.live_s for sink in sinks), middle[2], above, accepted.get(name, "")))
     return found
@@ -153,13 +154,22 @@ def _interleavings(chunks: Sequence[DumpedChunk], count: int, samples: Sequence[
     live = changes(samples)
     if count <= 2 * CHUNKS_AT_ONCE:
         return [interleaving("All chunks", chunks, live, _span(chunks, ()), events=events)]
-    most = max(range(len(chunks)), key=lambda place: chunks[place].dropped or 0)
-    begins = min(max(most - CHUNKS_AT_ONCE // 2, 0), len(chunks) - CHUNKS_AT_ONCE)
     shown = [(f"The first {CHUNKS_AT_ONCE} of {count:,} chunks", chunks[:CHUNKS_AT_ONCE])]
-    if chunks[most].dropped:
-        shown.append(("Where live changes have replaced most rows", chunks[begins : begins + CHUNKS_AT_ONCE]))
+    most = max(range(len(chunks)), key=lambda place: chunks[place].dropped or 0)
+    least, last = _whole_part(len(chunks), most, kept_all=count == len(chunks))
+    begins = min(max(most - CHUNKS_AT_ONCE // 2, least), last - CHUNKS_AT_ONCE)
+    if chunks[most].dropped and 0 < begins < len(chunks) - CHUNKS_AT_ONCE:
+        of = "" if count == len(chunks) else f", of the first and the last {CHUNKS_EACH_MAX:,} chunks"
+        shown.append((f"Where live changes have replaced most rows{of}", chunks[begins : begins + CHUNKS_AT_ONCE]))
     shown.append((f"The last {CHUNKS_AT_ONCE} chunks", chunks[-CHUNKS_AT_ONCE:]))
     return [interleaving(title, those, live, _span(those, ()), events=events) for title, those in shown]
+
+
+def _whole_part(kept: int, place: int, *, kept_all: bool) -> tuple[int, int]:
+    """The chunks around `place` between which none is missing: from the first to before the second number."""
+    if kept_all:
+        return 0, kept
+    return (0, CHUNKS_EACH_MAX) if place < CHUNKS_EACH_MAX else (CHUNKS_EACH_MAX, kept)
 
 
 def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[TimedEvent]:
@@ -199,12 +209,10 @@ def _asker(asker: Asker) -> str:
     return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
 
 
-def _only(scope: ScopeLine | None, name: TableName) -> str:
-    """Which of its rows were asked for; empty: all."""
-    table: ScopeTable | None = next((one for one in (scope.tables if scope else ()) if (one.schema, one.table) == name), None)
-    if table is None:
-        return ""
-    return f"{table.keys:,} keys" if table.keys else f"where {table.where}" if table.where else ""
+def _only(scope: ScopeLine | None) -> dict[tuple[str, str], str]:
+    """Which rows of a table were asked for, where that was not all of them."""
+    narrowed = [one for one in (scope.tables if scope else ()) if one.keys or one.where]
+    return {(one.schema, one.table): f"{one.keys:,} keys" if one.keys else f"where {one.where}" for one in narrowed}
 
 
 def _kept(samples: list[SampleLine], lines: Iterable[Line]) -> Iterable[Line]:

@@ -76,13 +76,16 @@ class Chunks:
             return
         left = {TableName(one.schema, one.table): one.rows for one in batch.dropped}
         for chunk in chain(reversed(self._last), reversed(self._first)):
+            if chunk.dump_id != dump_id:
+                continue
             if chunk.seq < batch.first:
                 break
-            if chunk.dump_id == dump_id and chunk.seq <= batch.last:
+            if chunk.seq <= batch.last:
                 chunk.dropped = left.get(chunk.table, 0)
                 if chunk.table in left:
                     left[chunk.table] = None
 
     def found(self) -> list[DumpedChunk]:
+        """By their segments."""
         with self._lock:
-            return [replace(chunk) for chunk in chain(self._first, self._last)]
+            return sorted((replace(chunk) for chunk in chain(self._first, self._last)), key=lambda chunk: chunk.seq)

@@ -3,15 +3,17 @@
     chart          values over time, one line each, with the bound as a dashed line
     interleaving   chunks as boxes between their low and high marks, the rows of each that live changes have replaced, the live rate below
 
-Colours and fonts are classes of `drawing.css`: no style is in an element, so a page may forbid styles of its own. Each picture has a text
-for those who do not see it. Pure.
+Colours and fonts are classes of `pages/look.css`: no style is in an element, so a page may forbid styles of its own. Each picture has a
+text for those who do not see it. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
+from unicodedata import east_asian_width
 
 from markupsafe import Markup
 
@@ -21,7 +23,8 @@ from sidecar.report.figures import axis_time, short
 
 WIDTH, LEFT, RIGHT = 960, 56, 8
 """In units of the picture; LEFT is where values are written."""
-CHART_HEIGHT, TOP, BOTTOM = 120, 8, 20
+CHART_WIDTH, CHART_HEIGHT, TOP, BOTTOM = 480, 120, 8, 20
+"""Two charts are side by side where there is room, and their texts are as large as those of an interleaving."""
 BOX_HEIGHT, BOX_GAP = 15, 2
 LANES_MAX = 24
 """Boxes beyond are drawn over others."""
@@ -30,15 +33,16 @@ TICKS = 5
 POINTS_MAX = 480
 """Of a line: of more, the greatest of each part of the axis is drawn."""
 BOX_LEAST = 2.0
-NAME_FROM, NAME_CHAR = 42.0, 6.2
-"""A box has text from this width on, of so many characters as fit into it."""
+TEXT_CHAR, TEXT_WIDE_CHAR, TEXT_AWAY = 6.2, 11.5, 3.0
+"""The widths of a character in a box's text, and how far it is from the box's edge."""
+NAME_CHARS_MAX = 20
 
 Point = tuple[float, float]
 """Milliseconds since 1970, and a value."""
 
 
 class Series(NamedTuple):
-    """`kind`: a class of drawing.css."""
+    """`kind`: a class of look.css."""
 
     name: str
     kind: str
@@ -53,10 +57,11 @@ class TimedEvent(NamedTuple):
 
 
 class Period(NamedTuple):
-    """The time that a picture shows, in milliseconds since 1970."""
+    """The time that a picture shows, in milliseconds since 1970, and the picture's width."""
 
     first_ms: float
     last_ms: float
+    width: float = WIDTH
 
     @property
     def length_ms(self) -> float:
@@ -64,7 +69,7 @@ class Period(NamedTuple):
 
     def x(self, at_ms: float) -> float:
         share = (min(max(at_ms, self.first_ms), self.last_ms) - self.first_ms) / self.length_ms
-        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+        return round(LEFT + share * (self.width - LEFT - RIGHT), 1)
 
     def has(self, at_ms: float) -> bool:
         return self.first_ms <= at_ms <= self.last_ms
@@ -72,6 +77,7 @@ class Period(NamedTuple):
 
 def chart(title: str, series: Sequence[Series], span: Period, *, unit: str, events: Iterable[TimedEvent] = ()) -> Markup:
     """Lines over `span`. Values are not negative; `unit` is written behind them."""
+    span = span._replace(width=CHART_WIDTH)
     points = [[point for point in one.points if span.has(point[0])] for one in series]
     top = _top(value for line in points for _, value in line)
     bottom = CHART_HEIGHT - BOTTOM
@@ -79,20 +85,21 @@ def chart(title: str, series: Sequence[Series], span: Period, *, unit: str, even
     def y(value: float) -> float:
         return round(bottom - value / top * (bottom - TOP), 1)
 
-    drawn = [_grid(span, CHART_HEIGHT, bottom), _scale(top, y, unit), *(_line(event, span, bottom) for event in events)]
+    drawn = [_grid(span, CHART_HEIGHT, bottom), _scale(top, span, y, unit), *(_line(event, span, bottom) for event in events)]
     for one, line in zip(series, points, strict=True):
         drawn += [_path(part, one.kind, span, y) for part in _parts(_thinned(line, span))]
     last = (
         "; ".join(f"{one.name} {short(line[-1][1])}{unit}" for one, line in zip(series, points, strict=True) if line) or "nothing measured"
     )
     legend = Markup("").join(Markup('<span class="key {}"></span>{} ').format(one.kind, one.name) for one in series)
-    return _figure(title, legend, f"{title}: {last} at the end; at most {short(top)}{unit} is shown", CHART_HEIGHT, drawn)
+    text = f"{title}: {last} at the end; at most {short(top)}{unit} is shown"
+    return _figure("chart", title, legend, text, (CHART_WIDTH, CHART_HEIGHT), drawn)
 
 
 def interleaving(title: str, chunks: Sequence[DumpedChunk], changes: Series, span: Period, *, events: Iterable[TimedEvent] = ()) -> Markup:
     """`changes`: the rate of live changes."""
     shown = [one for one in chunks if physical_ms(one.high_ts) >= span.first_ms and physical_ms(one.low_ts) <= span.last_ms]
-    placed = _lanes(shown, span)
+    placed = _in_lanes(shown, span)
     lanes = max((lane for _, lane in placed), default=0) + 1
     boxes_end = TOP + lanes * (BOX_HEIGHT + BOX_GAP)
     height = boxes_end + RATE_HEIGHT + BOTTOM
@@ -103,31 +110,31 @@ def interleaving(title: str, chunks: Sequence[DumpedChunk], changes: Series, spa
     def y(value: float) -> float:
         return round(bottom - value / top * (RATE_HEIGHT - 8), 1)
 
-    drawn = [_grid(span, height, bottom), _scale(top, y, "/s"), *(_line(event, span, bottom) for event in events)]
+    drawn = [_grid(span, height, bottom), _scale(top, span, y, "/s"), *(_line(event, span, bottom) for event in events)]
     drawn += [_area(part, span, y, bottom) for part in _parts(points)]
-    drawn += [_box(chunk, lane, span) for chunk, lane in placed]
+    drawn += [_drawn(box, lane) for box, lane in placed]
     dropped = sum(one.dropped or 0 for one in shown)
     text = f"{title}: {len(shown)} chunks with {sum(one.rows for one in shown):,} rows, of which live changes have replaced {dropped:,}"
     legend = Markup(
         '<span class="key chunk"></span>chunk, from its low to its high mark <span class="key replaced"></span>'
         'with rows that live changes have replaced <span class="key changes"></span>live changes/s'
     )
-    return _figure(title, legend, text, height, drawn)
+    return _figure("interleaving", title, legend, text, (WIDTH, height), drawn)
 
 
 # ---- parts of a picture ---------------------------------------------------------------------------------------------------------
 
 
-def _figure(title: str, legend: Markup, text: str, height: float, drawn: Iterable[Markup]) -> Markup:
+def _figure(kind: str, title: str, legend: Markup, text: str, size: tuple[float, float], drawn: Iterable[Markup]) -> Markup:
     return Markup(
-        '<figure class="drawing"><figcaption><strong>{}</strong> <span class="legend">{}</span></figcaption>'
+        '<figure class="drawing {}"><figcaption><strong>{}</strong> <span class="legend">{}</span></figcaption>'
         '<div class="scrolls" tabindex="0" role="group" aria-label="{}">'
         '<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg></div></figure>'
-    ).format(title, legend, title, WIDTH, round(height), text, Markup("").join(drawn))
+    ).format(kind, title, legend, title, size[0], round(size[1]), text, Markup("").join(drawn))
 
 
 def _grid(span: Period, height: float, bottom: float) -> Markup:
-    found = [Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, WIDTH - RIGHT, bottom, bottom)]
+    found = [Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, span.width - RIGHT, bottom, bottom)]
     for tick in range(TICKS):
         at_ms = span.first_ms + tick / (TICKS - 1) * span.length_ms
         anchor = ("start", "middle", "end")[(tick > 0) + (tick == TICKS - 1)]
@@ -136,9 +143,11 @@ def _grid(span: Period, height: float, bottom: float) -> Markup:
     return Markup("").join(found)
 
 
-def _scale(top: float, y: Callable[[float], float], unit: str) -> Markup:
+def _scale(top: float, span: Period, y: Callable[[float], float], unit: str) -> Markup:
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/><text class="label" x="{}" y="{}" text-anchor="end">{}{}</text>')
-    return Markup("").join(line.format(LEFT, WIDTH - RIGHT, y(at), y(at), LEFT - 4, y(at) + 4, short(at), unit) for at in (top, top / 2))
+    return Markup("").join(
+        line.format(LEFT, span.width - RIGHT, y(at), y(at), LEFT - 4, y(at) + 4, short(at), unit) for at in (top, top / 2)
+    )
 
 
 def _line(event: TimedEvent, span: Period, bottom: float) -> Markup:
@@ -149,7 +158,9 @@ def _line(event: TimedEvent, span: Period, bottom: float) -> Markup:
 
 
 def _path(points: Sequence[Point], kind: str, span: Period, y: Callable[[float], float]) -> Markup:
-    return Markup('<polyline class="line {}" points="{}"/>').format(kind, " ".join(f"{span.x(at)},{y(value)}" for at, value in points))
+    """A single point is a dot."""
+    drawn = points if len(points) > 1 else [*points, *points]
+    return Markup('<polyline class="line {}" points="{}"/>').format(kind, " ".join(f"{span.x(at)},{y(value)}" for at, value in drawn))
 
 
 def _area(points: Sequence[Point], span: Period, y: Callable[[float], float], bottom: float) -> Markup:
@@ -158,42 +169,61 @@ def _area(points: Sequence[Point], span: Period, y: Callable[[float], float], bo
     return Markup('<polygon class="changes" points="{}"/>').format(" ".join([ends[0], *places, ends[1]]))
 
 
-def _box(chunk: DumpedChunk, lane: int, span: Period) -> Markup:
-    left, right = span.x(physical_ms(chunk.low_ts)), span.x(physical_ms(chunk.high_ts))
-    width, top = max(right - left, BOX_LEAST), TOP + lane * (BOX_HEIGHT + BOX_GAP)
-    replaced = f", {chunk.dropped:,} replaced by live changes" if chunk.dropped else ""
-    told = f"{chunk.table}: {chunk.rows:,} rows{replaced}; segment {chunk.seq:,}"
-    text = f"{chunk.table.table} {short(chunk.rows)}" + (f" −{short(chunk.dropped)}" if chunk.dropped else "")
-    fits = int((width - 6) / NAME_CHAR)
-    shown = text if len(text) <= fits else (f"−{short(chunk.dropped)}" if chunk.dropped else "")
-    name = Markup('<text class="name" x="{}" y="{}">{}</text>').format(round(left + 3, 1), top + 11, shown)
+class _Box(NamedTuple):
+    """A chunk between its marks. Its text is in the box, or behind it, or before it where the picture ends. `begins`, `ends`: of both."""
+
+    chunk: DumpedChunk
+    left: float
+    right: float
+    text: str
+    text_x: float
+    anchor: str
+    begins: float
+    ends: float
+
+    def bare(self) -> _Box:
+        return self._replace(text="", begins=self.left, ends=self.right)
+
+
+def _box(chunk: DumpedChunk, span: Period) -> _Box:
+    left, name = span.x(physical_ms(chunk.low_ts)), chunk.table.table
+    right = max(span.x(physical_ms(chunk.high_ts)), left + BOX_LEAST)
+    name = name if len(name) <= NAME_CHARS_MAX else f"{name[: NAME_CHARS_MAX - 1]}…"
+    text = f"{name} {short(chunk.rows)}" + (f" −{short(chunk.dropped)}" if chunk.dropped else "")
+    length = sum(TEXT_WIDE_CHAR if east_asian_width(one) in "WF" else TEXT_CHAR for one in text) + TEXT_AWAY
+    if left + length + TEXT_AWAY <= right:
+        return _Box(chunk, left, right, text, left + TEXT_AWAY, "start", left, right)
+    if right + length <= span.width:
+        return _Box(chunk, left, right, text, right + TEXT_AWAY, "start", left, right + length)
+    return _Box(chunk, left, right, text, left - TEXT_AWAY, "end", left - length, right)
+
+
+def _drawn(box: _Box, lane: int) -> Markup:
+    chunk, top = box.chunk, TOP + lane * (BOX_HEIGHT + BOX_GAP)
+    replaced = f"; {chunk.dropped:,} rows of its batch replaced by live changes" if chunk.dropped else ""
+    away = "" if box.left <= box.text_x <= box.right else " away"
+    text = Markup('<text class="name{}" x="{}" y="{}" text-anchor="{}">{}</text>')
     return Markup('<g><title>{}</title><rect class="chunk{}" x="{}" y="{}" width="{}" height="{}" rx="2"/>{}</g>').format(
-        told,
+        f"{chunk.table}: {chunk.rows:,} rows{replaced}; segment {chunk.seq:,}",
         " replaced" if chunk.dropped else "",
-        left,
+        box.left,
         top,
-        round(width, 1),
+        round(box.right - box.left, 1),
         BOX_HEIGHT,
-        name if width >= NAME_FROM or chunk.dropped else "",
+        text.format(away, round(box.text_x, 1), top + 11, box.anchor, box.text) if box.text else "",
     )
 
 
-def _lanes(chunks: Iterable[DumpedChunk], span: Period) -> list[tuple[DumpedChunk, int]]:
-    """Each in the first lane that is free where it begins."""
-    ends: list[float] = []
+def _in_lanes(chunks: Iterable[DumpedChunk], span: Period) -> list[tuple[_Box, int]]:
+    """Each in the first lane that has room for the box and its text, else without its text in one that has room for the box."""
+    ends = [-inf] * LANES_MAX
     placed = []
     for chunk in sorted(chunks, key=lambda one: (one.low_ts, one.high_ts)):
-        left = span.x(physical_ms(chunk.low_ts))
-        right = max(span.x(physical_ms(chunk.high_ts)), left + BOX_LEAST)
-        lane = next((number for number, end in enumerate(ends) if end < left), len(ends))
-        if lane == len(ends) and lane < LANES_MAX:
-            ends.append(right)
-        elif lane < len(ends):
-            ends[lane] = right
-        else:
-            lane = min(range(LANES_MAX), key=ends.__getitem__)
-            ends[lane] = max(ends[lane], right)
-        placed.append((chunk, lane))
+        whole = _box(chunk, span)
+        free = ((number, box) for box in (whole, whole.bare()) for number, end in enumerate(ends) if end < box.begins)
+        lane, box = next(free, (min(range(LANES_MAX), key=ends.__getitem__), whole.bare()))
+        ends[lane] = max(ends[lane], box.ends)
+        placed.append((box, lane))
     return placed
 
 

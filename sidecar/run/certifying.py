@@ -282,6 +282,7 @@ class TermCertificates:
             self._reports.write(entry, self._lines(self._dumps[dump_id]), {}, certified=False)
         if over:
             self._drop(dump_id, "")
+            self._remove_old(dump_id)
 
     def _is_resumable(self, dump_id: str) -> bool:
         """Whether the log knows the dump still."""
@@ -300,14 +301,17 @@ class TermCertificates:
             head = self._head(dump, entry, sums)
             chunks = (line for line in self._lines(dump) if isinstance(line, ChunkLine))
             segments = (line for line in self._lines(dump) if isinstance(line, SegmentLine) and line.seq <= sums.last)
-            write_certificate(self._log, head, tables=sums.schemas, chunks=chunks, segments=segments)
             accepted = {one["sink"]: one["seq"] for one in head["accepted"]}
-            self._reports.write(entry, self._lines(dump), accepted, certified=True)
+            self._reports.write(entry, self._lines(dump), accepted, certified=True)  # first: a certificate is written once
+            write_certificate(self._log, head, tables=sums.schemas, chunks=chunks, segments=segments)
             self._written.add(dump.dump_id)
             values = {"dump": dump.dump_id, "chunks": sums.chunks, "segments": sums.last - sums.first + 1}
             self._log_line(NewsLine("certificate written", values))
         self._forget(dump.dump_id)
-        newest = [dump.dump_id, *(one.id for one in self._history.entries())]
+        self._remove_old(dump.dump_id)
+
+    def _remove_old(self, dump_id: str) -> None:
+        newest = [dump_id, *(one.id for one in self._history.entries())]
         CERTIFICATES.remove_old(self._log, newest)
         REPORTS.remove_old(self._log, newest)
 

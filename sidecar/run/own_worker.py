@@ -7,18 +7,18 @@ from pathlib import Path
 
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.run.logs import say
-from sidecar.run.merge_process import MergeProcess, unexplained, worker_state
+from sidecar.run.merge_process import Death, MergeProcess, unexplained, worker_state
 from sidecar.run.news import worker_died
 
 
 class OwnWorker:
-    """`epoch`: that it serves, None while there is none. Where it is not `managed`, it is never there."""
+    """`epoch`: that it serves, None while there is none. `deaths`: of all that there were. Where it is not `managed`, it is never there."""
 
     def __init__(self, config_path: Path, *, managed: bool) -> None:
         self._command = [sys.executable, "-m", "sidecar", "merge", "--config", str(config_path), "--end-with-stdin"]
         self._managed = managed
         self._process: MergeProcess | None = None
-        self._deaths_before = 0
+        self.deaths = 0
         self.epoch: int | None = None
 
     def start(self, epoch: int, log_id: str) -> None:
@@ -26,18 +26,13 @@ class OwnWorker:
         if not self._managed or self._process is not None:
             return
         command = [*self._command, "--log-id", log_id, "--epoch", str(epoch)]
-        self._process, self.epoch = MergeProcess(command, lambda death: say(worker_died(death))), epoch
+        self._process, self.epoch = MergeProcess(command, self._note_death), epoch
         self._process.start()
 
     def end(self, *, at_once: bool) -> None:
         if self._process is not None:
             ended, self._process, self.epoch = self._process, None, None
-            self._deaths_before += ended.deaths
             ended.close(at_once=at_once)
-
-    @property
-    def deaths(self) -> int:
-        return self._deaths_before + (self._process.deaths if self._process is not None else 0)
 
     def state(self, deliveries: LogDeliveries) -> str:
         """As of SidecarStatus."""
@@ -46,6 +41,10 @@ class OwnWorker:
     def died(self, deliveries: LogDeliveries) -> str:
         """What is to be told of one that died without a word; empty where there is nothing."""
         return unexplained(self._process.last if self._process is not None else None, deliveries.report)
+
+    def _note_death(self, death: Death) -> None:
+        self.deaths += 1
+        say(worker_died(death))
 
     def check(self) -> None:
         """Raises what keeps a worker from being started at all."""

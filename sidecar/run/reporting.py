@@ -43,15 +43,15 @@ class DumpReports:
     ) -> None:
         self._log, self._samples, self._log_line = log, samples, log_line
         self.facts, self.chunks = facts, chunks
-        self._written: dict[str, str] = {}
+        self._written: dict[str, HistoryEntry] = {}
 
     def collect(self, dump: CollectedDump) -> None:
         dump.sample(self._samples)
         self.chunks.add(dump.dump_id, dump.new_lines())
 
     def write(self, entry: HistoryEntry, lines: Iterable[Line], accepted: Mapping[str, Seq | None], *, certified: bool) -> None:
-        """Once for each state of the dump. `accepted`: by sink, the last segment. Raises as the log's storage."""
-        if self._written.get(entry.id) == entry.state:
+        """Once for what the history says of the dump. `accepted`: by sink, the last segment. Raises as the log's storage."""
+        if self._written.get(entry.id) == entry:
             return
         facts = ReportFacts(
             changefeed=self.facts.changefeed,
@@ -69,4 +69,4 @@ class DumpReports:
         else:
             with storage_errors(self._log):
                 storage.write_atomically(self._log, REPORTS.name(entry.id), html.encode())
-        self._written[entry.id] = entry.state
+        self._written[entry.id] = entry

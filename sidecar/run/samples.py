@@ -23,7 +23,7 @@ class Samples:
     """Those of the last hour. One thread adds, any thread reads."""
 
     def __init__(self, *, every_s: float = EVERY_S, kept_s: float = KEPT_S) -> None:
-        self._every_ms, self._kept = int(every_s * 1000), int(kept_s / every_s)
+        self._every_ms, self._kept_ms = int(every_s * 1000), int(kept_s * 1000)
         self._lock = Lock()
         self._samples: deque[SampleLine] = deque()
         self._epoch = self._changes = 0
@@ -55,7 +55,7 @@ class Samples:
             if passed_ms < 0:
                 self._samples.clear()
             self._samples.append(found)
-            while len(self._samples) > self._kept:
+            while self._samples[0].at_ms <= at_ms - self._kept_ms:
                 self._samples.popleft()
 
     def after(self, at_ms: int) -> list[SampleLine]:

@@ -20,11 +20,24 @@ from tests.mutations.owners import FENCES, LOGS
 from tests.mutations.several import SEVERAL
 from tests.mutations.terminal import TERMINAL
 from tests.mutations.verifying import VERIFYING
+from tests.mutations.visible import VISIBLE
 from tests.mutations.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 
-MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING, *CERTIFICATES, *TERMINAL]
+MUTATIONS = [
+    *FENCES,
+    *LOGS,
+    *PUMPS,
+    *FEEDS,
+    *DUMPS,
+    *SEVERAL,
+    *MERGING,
+    *VERIFYING,
+    *CERTIFICATES,
+    *TERMINAL,
+    *VISIBLE,
+]
 
 
 @pytest.fixture(scope="module")

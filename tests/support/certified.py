@@ -1,4 +1,5 @@
-"""A recording through the real pipeline, log, sink loop and follower of certificates, without Spark and etcd: a dump with its certificate.
+"""A recording through the real pipeline, log, sink loop and follower of certificates, without Spark and etcd: a dump with its certificate
+and its report.
 
     with CertifiedDump(tmp_path) as run:
         run.play()
@@ -19,8 +20,9 @@ import pyarrow as pa
 
 from sidecar.adapters.memory.clock import MemoryClock
 from sidecar.adapters.memory.progress import MemoryProgress
+from sidecar.control.status import SidecarStatus
 from sidecar.core.chunk import WrittenChunk
-from sidecar.core.model import Seq
+from sidecar.core.model import Seq, physical_ms
 from sidecar.core.progress import DumpState
 from sidecar.log.identity import claim_log, name_of
 from sidecar.log.segment_log import FolderLog, write_chunk
@@ -36,6 +38,7 @@ from sidecar.run.certifying import TermCertificates
 from sidecar.run.news_line import NewsLine
 from sidecar.run.reporting import CertificateFacts, DumpReports
 from sidecar.run.samples import Samples
+from sidecar.ticdc.changefeed import ChangefeedName
 from spark_merge.delivery import JobSettings
 from spark_merge.loop import SinkLoop
 from spark_merge.sink_record import SinkId
@@ -46,6 +49,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.replaying import CHANGEFEED, STEPS_MAX, Later, Run, Stage, stage
 
 SINK = "copy"
+SAMPLE_EVERY_S = 0.05
 
 
 def checker() -> ModuleType:
@@ -89,6 +93,7 @@ class CertifiedDump:
         self.folder = open_folder(str(self.log))
         self.log_id = claim_log(self.folder, "cf/1")
         self.stored, self.lines, self.now_s = MemoryProgress(), list[NewsLine](), 0.0
+        self.samples, self.chunks, self.wall_ms = Samples(every_s=SAMPLE_EVERY_S), Chunks(100, first=False), 0
         sink = FileSink(open_folder(str(self.out)), log_id=name_of("cf/1", self.log_id), file_format=file_format)
         self.loop = SinkLoop(SinkId(SINK, SINK), sink, JobSettings(self.folder), Here(), lambda _: None)
         self.certificates = self._follower()
@@ -101,6 +106,10 @@ class CertifiedDump:
     @property
     def certificate(self) -> Path:
         return self.log / "certificates" / f"{self.dump_id}.json"
+
+    @property
+    def report(self) -> Path:
+        return self.log / "reports" / f"{self.dump_id}.html"
 
     def __enter__(self) -> CertifiedDump:
         self.loop.start()
@@ -124,6 +133,7 @@ class CertifiedDump:
                     pipeline = self._attach(fate, script, row, epoch)
                 script.tables = pipeline.tables
                 pipeline.step(poll_s=0)
+                self._sample(pipeline)
             except Crash:
                 pipeline = None
                 continue
@@ -134,6 +144,15 @@ class CertifiedDump:
             if finished and cluster.exhausted and pipeline.sequence.after_ts >= self.made.recording.end_ts:
                 break
         self._wait_for(self._is_certified)
+
+    def _sample(self, pipeline: Pipeline) -> None:
+        """By the clock of the recording."""
+        self.wall_ms = max(self.wall_ms + 1, physical_ms(pipeline.sequence.after_ts))
+        waiting_for = "source: it reads" if pipeline.dump.open_windows() else ""
+        changes, dumps = pipeline.counts.changes, pipeline.dump.records
+        name = ChangefeedName("default", "default", CHANGEFEED)
+        status = SidecarStatus(name, pipeline.epoch, "here:1", dumps=dumps, changes=changes, waiting_for=waiting_for)
+        self.samples.see(status, self.wall_ms)
 
     def _follow(self, rng: Random) -> None:
         self.now_s += rng.choice([0.5, 1.0, 3.0])
@@ -161,7 +180,7 @@ class CertifiedDump:
             self.folder,
             history,
             reports,
-            DumpReports(self.folder, facts, Samples(), Chunks(100), self.lines.append),
+            DumpReports(self.folder, facts, self.samples, self.chunks, self.lines.append),
             now_s=lambda: self.now_s,
             log_line=self.lines.append,
         )

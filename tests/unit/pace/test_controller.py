@@ -54,6 +54,17 @@ def test_live_delivery_is_from_the_manifest_to_the_workers_word_for_it() -> None
     assert controller.lag_s(11.4) == 0.0
 
 
+def test_the_median_is_of_half_of_the_segments_and_0_of_none() -> None:
+    controller = Controller()
+    hear(controller, now_s=0.0)
+    assert controller.states(0.0)[0].median_s == 0.0
+    for seq, took_s in enumerate((0.1, 0.2, 0.3, 0.4, 9.0)):
+        controller.wrote(Seq(seq), 10.0 * seq)
+        hear(controller, batch(seq, seconds=0.1), now_s=10.0 * seq + took_s)
+    (state,) = controller.states(50.0)
+    assert (round(state.median_s, 3), round(state.live_s, 3)) == (0.3, 9.0)
+
+
 def test_what_waits_is_seen_before_it_is_accepted() -> None:
     controller = Controller()
     hear(controller, now_s=0.0)
@@ -150,7 +161,7 @@ def test_the_p99_is_over_ten_seconds_or_the_last_batches_of_a_slow_sink() -> Non
     slow = Live()
     for at in range(5):
         slow.add(at * 30.0, [float(at)])
-    assert slow.quantile_s(0.99) == 4.0
+    assert [slow.quantile_s(share) for share in (0.99, 0.5, 0.2)] == [4.0, 2.0, 0.0]
 
 
 def test_a_dump_waits_for_the_spark_that_is_to_merge_it() -> None:

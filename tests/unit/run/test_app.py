@@ -238,7 +238,6 @@ class Workers:
         self.epoch = command[command.index("--epoch") + 1]
         return self
 
-    deaths = 0
     last = None
 
     def start(self) -> None:
