@@ -1,6 +1,6 @@
 """A dump as a picture, and its report: what the console and a finished dump have in common of it.
 
-    chunks     chunks with their marks, and the rows that live changes have replaced
+    chunks     chunks with their marks, and the rows that live changes have replaced;  samples  a dump's, thinned where they are many
     drawing    charts and the interleaving, as SVG;  figures  amounts as people read them
     build      the report: one HTML file;  pages/  its template, and the style that the console has, too
 

@@ -24,6 +24,7 @@ from sidecar.log.certificate_sums import DumpSums
 from sidecar.report.chunks import Chunks, DumpedChunk
 from sidecar.report.drawing import Period, Series, TimedEvent, chart, interleaving
 from sidecar.report.figures import amount, clock_time, duration
+from sidecar.report.samples import ThinnedSamples
 
 CHUNKS_EACH_MAX = 1000
 """The first and the last ones, that pictures are made of."""
@@ -67,9 +68,9 @@ class SinkFigures(NamedTuple):
 
 
 def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) -> str:
-    chunks, samples = Chunks(CHUNKS_EACH_MAX), list[SampleLine]()
-    sums = DumpSums(_kept(samples, chunks.passed(entry.id, lines)))
-    samples.sort(key=lambda one: one.at_ms)
+    chunks, thinned = Chunks(CHUNKS_EACH_MAX), ThinnedSamples()
+    sums = DumpSums(thinned.passed(chunks.passed(entry.id, lines)))
+    samples = thinned.found()
     found, events = chunks.found(), sorted([*facts.events, *_events(entry, samples)], key=lambda one: one.at_ms)
     span = _span(found, samples)
     rows = sums.rows()
@@ -213,14 +214,6 @@ def _only(scope: ScopeLine | None) -> dict[tuple[str, str], str]:
     """Which rows of a table were asked for, where that was not all of them."""
     narrowed = [one for one in (scope.tables if scope else ()) if one.keys or one.where]
     return {(one.schema, one.table): f"{one.keys:,} keys" if one.keys else f"where {one.where}" for one in narrowed}
-
-
-def _kept(samples: list[SampleLine], lines: Iterable[Line]) -> Iterable[Line]:
-    """The lines, of which samples are put aside. Two owners may have written the same moment: each counts."""
-    for line in lines:
-        if isinstance(line, SampleLine):
-            samples.append(line)
-        yield line
 
 
 def _by_sink(samples: Iterable[SampleLine]) -> dict[str, list[tuple[int, Any]]]:

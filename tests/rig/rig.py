@@ -215,6 +215,7 @@ class Rig:
         control, metrics, console = free_ports(3)
         token = self.folder / "console.token"
         token.write_text(CONSOLE_TOKEN)
+        token.chmod(0o600)
         found: dict[str, dict[str, Any]] = {
             "changefeed": {"id": self.options.changefeed_id},
             "etcd": {"endpoints": list(self.etcd.endpoints)},
