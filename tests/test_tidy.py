@@ -107,6 +107,7 @@ CORE_FILES_MAX = 17
 
 
 TESTED_THROUGH = {
+    "sidecar.cli.init_view": "tests/unit/cli/test_init.py",
     "sidecar.feeds.binlog.backlog": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.feeds.binlog.notify": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.adapters.tidb.ddl_jobs": "tests/unit/adapters/test_tidb_snapshot.py",

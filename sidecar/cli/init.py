@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,16 +40,30 @@ class Questions:
 
     on_terminal: bool
 
-    def answer(self, option: str, given: str, question: str, *, default: str | None = None, origin: str = "") -> tuple[str, str]:
-        """The value, and where it comes from. `default` None: there must be an answer; `origin`: of the default."""
-        if given:
-            return given, option
-        if not self.on_terminal:
-            if default is None:
-                raise typer.BadParameter("give it: there is no terminal to ask", param_hint=option)
-            return default, origin
-        typed = str(typer.prompt(question, default=default, show_default=bool(default)))
-        return typed, origin if typed == default else "your answer"
+    def answer(
+        self, option: str, given: str, question: str, *, default: str | None = None, origin: str = "", check: Callable[[str], object] = str
+    ) -> tuple[str, str]:
+        """The value, and where it comes from. `default` None: there must be an answer; `origin`: of the default. What `check` raises
+        TicdcDumpError of is asked again, and raised where it was not asked."""
+        if not given and self.on_terminal:
+            proved = partial(_proved, check)
+            typed = str(typer.prompt(question, default=default, show_default=bool(default), value_proc=proved))
+            return typed, origin if typed == default else "your answer"
+        if not given and default is None:
+            raise typer.BadParameter("give it: there is no terminal to ask", param_hint=option)
+        value = given or default or ""
+        check(value)
+        return value, f"by {option}" if given else origin
+
+
+def _proved(check: Callable[[str], object], text: str) -> str:
+    from sidecar.errors import TicdcDumpError
+
+    try:
+        check(text)
+    except TicdcDumpError as error:
+        raise typer.BadParameter(f"{error.message}; {error.hint}") from error
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +102,7 @@ def init(
 
     from sidecar.adapters.etcd.client import EtcdClient
     from sidecar.cli.terminal import console_for
-    from sidecar.config import EtcdSection, Tls
+    from sidecar.config import EtcdSection, Tls, is_address
     from sidecar.errors import ConfigError, CoordinationLost
     from sidecar.setup.found import WantedChangefeed, found_changefeed
 
@@ -95,8 +110,10 @@ def init(
     _check_free([output, *([sql] if sql else [])], force=force)
     addresses, pd_origin = ask.answer("--pd", ",".join(pd or ()), "PD's client addresses (host:port, split by commas)")
     endpoints, tls = pd_endpoints(addresses), Tls(**{name: _absolute(path) for name, path in _files(ca, cert, key)})
-    if not endpoints or (not ca and "https://" in addresses):
-        raise typer.BadParameter("give host:port" if not endpoints else "https:// needs --ca", param_hint="--pd")
+    if not endpoints or not all(map(is_address, endpoints)):
+        raise typer.BadParameter("give PD's client addresses as host:port, split by commas", param_hint="--pd")
+    if "https://" in addresses and not ca:
+        raise typer.BadParameter("https:// needs the CA's certificate", param_hint="--ca")
     try:
         with closing(EtcdClient(EtcdSection(endpoints=endpoints, tls=tls))) as client:
             name = _changefeed(client, WantedChangefeed(cluster_id, namespace, changefeed_id), ask)
@@ -161,7 +178,7 @@ def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) ->
             return names[int(text) - 1]
         raise typer.BadParameter(f"give a number from 1 to {len(names)}, or an id that occurs once")
 
-    found: ChangefeedName = typer.prompt("Changefeed", value_proc=chosen)
+    found: ChangefeedName = typer.prompt("Changefeed (number or id)", value_proc=chosen)
     return found
 
 
@@ -183,7 +200,7 @@ def _of_pd(found: FoundChangefeed, endpoints: tuple[str, ...], origin: str, tls:
     chosen = [*settings_found(found, endpoints), ChosenSetting("etcd.endpoints", endpoints, f"{origin}{cluster}")]
     sections = ("etcd", "tikv") if found.feed == "tikv" else ("etcd",)
     for option in ("ca", "cert", "key"):
-        chosen += [ChosenSetting(f"{of}.tls.{option}_file", getattr(tls, f"{option}_file"), f"--{option}") for of in sections]
+        chosen += [ChosenSetting(f"{of}.tls.{option}_file", getattr(tls, f"{option}_file"), f"by --{option}") for of in sections]
     return chosen
 
 
@@ -192,7 +209,8 @@ def _of_tidb(ask: Questions, given: _Account, found: FoundChangefeed) -> list[Ch
     from sidecar.setup.sql import ACCOUNT
 
     known = "a TiDB server that PD knows; a load balancer's address is better"
-    address, where = ask.answer("--tidb", given.tidb, "TiDB's address (host:port)", default=next(iter(found.tidb), None), origin=known)
+    first = next(iter(found.tidb), None)
+    address, where = ask.answer("--tidb", given.tidb, "TiDB's address (host:port)", default=first, origin=known, check=host_port)
     host, port = host_port(address)
     user, by = ask.answer("--user", given.user, "The sidecar's account in TiDB", default=ACCOUNT, origin="the account of the SQL")
     question = "File of its password (empty: none)"
@@ -208,21 +226,37 @@ def _of_tidb(ask: Questions, given: _Account, found: FoundChangefeed) -> list[Ch
 def _of_delivery(ask: Questions, log: str, sinks: list[str], found: FoundChangefeed) -> list[ChosenSetting]:
     """Raises ConfigError and SinkError for what cannot be a log or a sink."""
     from sidecar.log.apart import check_apart
-    from sidecar.log.storage import log_folder
     from sidecar.setup.settings import ChosenSetting
     from spark_merge.sinks.registry import open_sinks
 
     folder, usual = f"file://{FOLDER}/{found.changefeed.name.id}", "the usual place"
-    uri, where = ask.answer("--log", log, "The log (a folder or s3://bucket/prefix)", default=f"{folder}/log", origin=usual)
-    log_folder(uri)
-    if sinks:
-        uris, by = tuple(sinks), "--sink"
-    else:
-        one, by = ask.answer("--sink", "", "The sink's URI", default=f"{folder}/output?format=jsonl", origin=usual)
+    place = "The log (a folder or s3://bucket/prefix)"
+    uri, where = ask.answer("--log", log, place, default=f"{folder}/log", origin=usual, check=_check_log)
+    uris, by = tuple(sinks), "by --sink"
+    if not uris:
+        one, by = ask.answer(
+            "--sink",
+            "",
+            "The sink's URI",
+            default=f"{folder}/output?format=jsonl",
+            origin=usual,
+            check=lambda text: open_sinks((text,), log_id=""),
+        )
         uris = (one,)
     open_sinks(uris, log_id="")
     check_apart(uri, uris)
     return [ChosenSetting("log.uri", uri, where), ChosenSetting("sinks", uris, by)]
+
+
+def _check_log(uri: str) -> None:
+    """Raises ConfigError."""
+    from sidecar.errors import ConfigError
+    from sidecar.log.storage import log_folder
+
+    try:
+        log_folder(uri)
+    except ValueError as error:
+        raise ConfigError(f"log.uri is no URI: {error}", hint="name a folder, or s3://bucket/prefix") from error
 
 
 # ---- what is wrong, and what is written -----------------------------------------------------------------------------
