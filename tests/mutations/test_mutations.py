@@ -14,6 +14,7 @@ import pytest
 from tests.mutations.certificates import CERTIFICATES
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
+from tests.mutations.init import INIT
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
@@ -23,7 +24,7 @@ from tests.mutations.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 
-MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING, *CERTIFICATES]
+MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING, *CERTIFICATES, *INIT]
 
 
 @pytest.fixture(scope="module")
