@@ -123,7 +123,7 @@ def init(
         raise ConfigError(f"PD at {', '.join(endpoints)} does not answer: {error.message}", hint=hint) from error
     if not as_json:
         _tell_found(found)
-    chosen = _of_pd(found, endpoints, pd_origin, tls) + _of_tidb(ask, _Account(tidb, user, password_file), found)
+    chosen = _of_pd(found, len(endpoints), pd_origin, tls) + _of_tidb(ask, _Account(tidb, user, password_file), found)
     chosen += _of_delivery(ask, log, sink or [], found)
     result = _written(output, sql, found, chosen, force=force)
     if as_json:
@@ -193,11 +193,12 @@ def _tell_found(found: FoundChangefeed) -> None:
 # ---- the values -----------------------------------------------------------------------------------------------------
 
 
-def _of_pd(found: FoundChangefeed, endpoints: tuple[str, ...], origin: str, tls: Tls) -> list[ChosenSetting]:
+def _of_pd(found: FoundChangefeed, given: int, origin: str, tls: Tls) -> list[ChosenSetting]:
     from sidecar.setup.settings import ChosenSetting, settings_found
 
+    others = "; PD names the others" if len(found.endpoints) > given else ""
     cluster = f"; PD's cluster {found.pd_cluster_id}" if found.pd_cluster_id else ""
-    chosen = [*settings_found(found, endpoints), ChosenSetting("etcd.endpoints", endpoints, f"{origin}{cluster}")]
+    chosen = [*settings_found(found), ChosenSetting("etcd.endpoints", found.endpoints, f"{origin}{others}{cluster}")]
     sections = ("etcd", "tikv") if found.feed == "tikv" else ("etcd",)
     for option in ("ca", "cert", "key"):
         chosen += [ChosenSetting(f"{of}.tls.{option}_file", getattr(tls, f"{option}_file"), f"by --{option}") for of in sections]
@@ -268,6 +269,9 @@ def _findings(found: FoundChangefeed, chosen: Sequence[ChosenSetting]) -> list[C
     from sidecar.process.checks import warning
 
     findings = [warning(one.what, setting=f"{one.setting} (changefeed)", hint=one.hint) for one in found.problems]
+    if found.silent:
+        what = f"of PD's members {', '.join(found.silent)} did not answer from here"
+        findings.append(warning(what, setting="etcd.endpoints", hint="add addresses under which the sidecar's machine reaches them"))
     secret = next(str(one.value) for one in chosen if one.setting == "source.password_file")
     if not secret:
         hint = "write the password to a file that only the sidecar's user can read, and name it in the settings"

@@ -13,7 +13,7 @@ import msgspec
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.adapters.etcd.cluster import pd_cluster_id, tidb_servers
+from sidecar.adapters.etcd.cluster import other_members, pd_cluster_id, tidb_servers
 from sidecar.errors import ConfigError, FeedUnsuitable, RefusedRequest
 from sidecar.process.kept_secrets import without_secrets
 from sidecar.process.printable import one_line
@@ -47,12 +47,14 @@ class WantedChangefeed:
 
 @dataclass(frozen=True, slots=True)
 class FoundChangefeed:
-    """`feed`: as the settings name it. `tidb`: addresses host:port of the TiDB servers that PD knows; none where they are of another
-    cluster than the changefeed's. `pd_cluster_id`: empty where this etcd is not PD's. `databases`: those that the rules name, `unnamed`:
-    rules that may match others."""
+    """`feed`: as the settings name it. `endpoints`: PD's, those that were given and others that answer; `silent`: others that do not.
+    `tidb`: addresses host:port of the TiDB servers that PD knows; none where they are of another cluster than the changefeed's.
+    `pd_cluster_id`: empty where this etcd is not PD's. `databases`: those that the rules name, `unnamed`: rules that may match others."""
 
     changefeed: Changefeed
     feed: str
+    endpoints: tuple[str, ...]
+    silent: tuple[str, ...]
     problems: tuple[Problem, ...]
     tidb: tuple[str, ...]
     pd_cluster_id: str
@@ -106,6 +108,7 @@ def found_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bo
     against = problems_of_key_values(found) if key_values else _of_the_sink(found)
     cluster = pd_cluster_id(client)
     elsewhere = _elsewhere(info, cluster)
+    others, silent = other_members(client)
     try:
         named = schemas_named(found.filter.rules)
         hidden = ddls_hidden(found)
@@ -114,6 +117,8 @@ def found_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bo
     return FoundChangefeed(
         changefeed=found,
         feed="tikv" if key_values else "push" if found.sink.scheme == PUSH_SCHEME else "kafka",
+        endpoints=(*client.section.endpoints, *others),
+        silent=silent,
         problems=(*elsewhere, *against),
         tidb=() if elsewhere else tidb_servers(client),
         pd_cluster_id=cluster,

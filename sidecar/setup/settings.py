@@ -31,8 +31,8 @@ class ChosenSetting:
     origin: str
 
 
-def settings_found(found: FoundChangefeed, endpoints: Sequence[str]) -> list[ChosenSetting]:
-    """What follows from the changefeed and from where it was read. `endpoints`: of PD."""
+def settings_found(found: FoundChangefeed) -> list[ChosenSetting]:
+    """What follows from the changefeed and from where it was read."""
     name, known = found.changefeed.name, "found in PD's etcd"
     sink = f"by the changefeed's sink, {shown_uri(found.changefeed.sink_uri)}"
     chosen = [
@@ -44,7 +44,7 @@ def settings_found(found: FoundChangefeed, endpoints: Sequence[str]) -> list[Cho
     if found.feed == "push":
         chosen.append(ChosenSetting("push.form", "messages", sink))
     if found.feed == "tikv":
-        chosen.append(ChosenSetting("tikv.pd", tuple(endpoints), "as etcd.endpoints"))
+        chosen.append(ChosenSetting("tikv.pd", found.endpoints, "as etcd.endpoints"))
     return chosen
 
 

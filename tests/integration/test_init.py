@@ -23,7 +23,7 @@ from sidecar.process.checks import CheckOptions, CheckStatus
 from sidecar.run.changefeed_watch import read_changefeed
 from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import recorded_cluster
-from tests.support.services.etcd import Etcd, certificates
+from tests.support.services.etcd import Etcd, certificates, cluster
 
 pytestmark = pytest.mark.xdist_group("init")
 
@@ -67,13 +67,13 @@ def etcds_checks(path: Path) -> dict[str, CheckStatus]:
 
 
 @pytest.mark.recordings
-@pytest.mark.parametrize("cluster", ["default", "newarch"])
-def test_the_settings_of_a_recorded_changefeed_are_what_check_begins_with(etcd: Etcd, tmp_path: Path, cluster: str) -> None:
-    path, found = written(etcd, tmp_path, "-c", "cap-open", "--cluster", cluster, "--tidb", "127.0.0.1:1")
+@pytest.mark.parametrize("ticdc", ["default", "newarch"])
+def test_the_settings_of_a_recorded_changefeed_are_what_check_begins_with(etcd: Etcd, tmp_path: Path, ticdc: str) -> None:
+    path, found = written(etcd, tmp_path, "-c", "cap-open", "--cluster", ticdc, "--tidb", "127.0.0.1:1")
     config = read_config(path)
     with closing(EtcdClient(config.etcd)) as client:
         assert read_changefeed(client, config).protocol == found["changefeed"]["protocol"] == "open-protocol"
-    assert (config.changefeed.cluster, config.changefeed.id) == (cluster, "cap-open")
+    assert (config.changefeed.cluster, config.changefeed.id) == (ticdc, "cap-open")
     checked = etcds_checks(path)
     assert [checked[name] for name in ("settings", "secrets", "etcd", "changefeed", "changefeed state", "log")] == [CheckStatus.OK] * 6
     assert checked["tidb"] is CheckStatus.FAILED, "nobody is there"
@@ -172,3 +172,15 @@ def test_the_tidb_of_another_cluster_is_not_offered(etcd: Etcd, tmp_path: Path) 
         assert "--tidb" in told
     finally:
         etcd.etcdctl("del", CLUSTER_ID_KEY)
+
+
+@pytest.mark.recordings
+def test_pds_other_members_are_found_and_those_that_do_not_answer_are_told(tmp_path: Path) -> None:
+    with cluster(tmp_path / "pd", 3) as members:
+        fill(members[0])
+        members[2].kill()
+        path, found = written(members[0], tmp_path, "-c", "cap-open", "--cluster", "default")
+        assert set(read_config(path).etcd.endpoints) == {members[0].endpoints[0], members[1].endpoints[0]}
+        assert read_config(path).etcd.endpoints[0] == members[0].endpoints[0], "the one that was given is the first"
+        (told,) = (one["what"] for one in found["problems"] if one["setting"] == "etcd.endpoints")
+        assert members[2].endpoints[0] in told

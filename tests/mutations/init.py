@@ -71,6 +71,13 @@ INIT = [
         f"{OF_FOUND}::test_a_sink_that_can_never_carry_a_dump_is_an_error_that_names_the_other_way",
     ),
     Mutation(
+        "init writes a member of PD that does not answer",
+        "sidecar/adapters/etcd/cluster.py",
+        "[one for one in others if _answers(client, one)]",
+        "list(others)",
+        "tests/integration/test_init.py::test_pds_other_members_are_found_and_those_that_do_not_answer_are_told",
+    ),
+    Mutation(
         "init offers the TiDB of another cluster",
         FOUND,
         "tidb=() if elsewhere else tidb_servers(client)",

@@ -1,6 +1,8 @@
-"""Which TiDB cluster the etcd is of: the id that PD drew for it, and the TiDB servers that have announced themselves."""
+"""Which TiDB cluster the etcd is of: the id that PD drew for it, PD's other members, and the TiDB servers that announce themselves."""
 
 from __future__ import annotations
+
+from contextlib import closing
 
 import msgspec
 
@@ -12,6 +14,9 @@ from sidecar.errors import TicdcDumpError
 CLUSTER_ID_KEY = "/pd/cluster_id"
 """Eight bytes, big-endian (PD's `pdClusterIDPath` in server/server.go)."""
 
+MEMBER_TIMEOUT_S = 2.0
+"""Of each member that may not be reachable from here: somebody waits."""
+
 
 def pd_cluster_id(client: EtcdClient) -> str:
     """As a decimal number; empty where this etcd is not PD's, or its user may not read the key."""
@@ -20,6 +25,27 @@ def pd_cluster_id(client: EtcdClient) -> str:
     except TicdcDumpError:
         return ""
     return str(int.from_bytes(found.value, "big")) if found is not None and len(found.value) == 8 else ""
+
+
+def other_members(client: EtcdClient) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """PD's members that the client's endpoints do not name: those that answer from here, and those that do not. None where there is one
+    member alone, which may have been named otherwise than it names itself, or the user may not list them."""
+    try:
+        there = client.members()
+    except TicdcDumpError:
+        return (), ()
+    others = [one for one in dict.fromkeys(there) if one not in client.section.endpoints and is_address(one)] if len(there) > 1 else []
+    answering = [one for one in others if _answers(client, one)]
+    return tuple(answering), tuple(one for one in others if one not in answering)
+
+
+def _answers(client: EtcdClient, endpoint: str) -> bool:
+    section = msgspec.structs.replace(client.section, endpoints=(endpoint,), timeout_s=MEMBER_TIMEOUT_S)
+    with closing(EtcdClient(section)) as one:
+        try:
+            return bool(one.members())
+        except TicdcDumpError:
+            return False
 
 
 class _Server(msgspec.Struct):
