@@ -9,9 +9,9 @@
     adapters/     TiDB, etcd, and the ports' twins in memory               control/   what operators ask: the service and its client
     run/          the process: terms, status, metrics, merge worker        cli/       the commands
     console/      the web console: pages of one sidecar, and its buttons
-    preflight/    what would make a dump wrong or stuck                    process/   threads, servers, TLS: nothing of data
+    preflight/    what would make a dump wrong or stuck                    setup/     the settings and the SQL that `init` writes
     replay/       a recording as the cluster                               verify/    compares an output with the truth
-    resultset/    a SELECT's rows in Arrow columns
+    process/      threads, servers, TLS: nothing of data                   resultset/ a SELECT's rows in Arrow columns
     pump/         a pump of TiDB-Binlog, a process of its own              pump_client/  what writes to a pump
     history/      the last dumps and verifications. Pure                  report/        pictures and the report of a dump. Pure
 

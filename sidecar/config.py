@@ -263,20 +263,27 @@ class Config(_Section, frozen=True, kw_only=True):
         return self.way in ("kafka", "push-messages")
 
 
-def read_config(path: Path) -> Config:
-    """Raises ConfigError that names the file, the setting and what is wrong with it."""
-    config = read_settings(path, Config, documented="deploy/config.example.toml", completed=_completed)
+def read_config(path: Path, text: str | None = None) -> Config:
+    """`text`: what is to be written to `path`; None: what is there. Raises ConfigError that names the file, the setting and what is wrong
+    with it."""
+    config = read_settings(path, Config, documented="deploy/config.example.toml", completed=_completed, text=text)
     for what, hint in _problems(config):
         raise ConfigError(f"{path}: {what}", hint=hint)
     return msgspec.structs.replace(config, sinks=tuple(placed(uri, config.log.uri) for uri in config.sinks))
 
 
 def read_settings(
-    path: Path, kind: type[Settings], *, documented: str, completed: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    path: Path,
+    kind: type[Settings],
+    *,
+    documented: str,
+    completed: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    text: str | None = None,
 ) -> Settings:
-    """A file as its types say. `documented`: where its settings are. `completed`: with what follows from others. Raises ConfigError."""
+    """A file as its types say. `documented`: where its settings are. `completed`: with what follows from others. `text`: as read_config
+    has it. Raises ConfigError."""
     try:
-        found = tomllib.loads(path.read_text())
+        found = tomllib.loads(path.read_text(encoding="utf-8") if text is None else text)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="give this command's settings with --config FILE") from error
     except (ValueError, RecursionError) as error:

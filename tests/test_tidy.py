@@ -48,11 +48,12 @@ _BELOW = {
     "console": "report control history log ticdc adapters.clock core config process errors",
     "run": "console control feeds adapters pipeline report history ports log ticdc codecs binlog pace core config process errors",
     "pump": "feeds adapters binlog core config process errors",
-    "preflight": "run console control feeds adapters log ticdc core config errors process spark_merge",
+    "setup": "adapters ticdc codecs core config process errors",
+    "preflight": "setup run console control feeds adapters log ticdc core config errors process spark_merge",
     "verify": "log core errors spark_merge.sinks",
     "replay": "verify report feeds adapters pipeline history ports log ticdc codecs rowcodec schema partition pace core errors process"
     " spark_merge",
-    "cli": "pump replay report verify preflight run control adapters history log ticdc core config errors process spark_merge",
+    "cli": "pump replay report verify preflight setup run control adapters history log ticdc core config errors process spark_merge",
     "__main__": "cli",
     "spark_merge.ddl": "log rowcodec schema core errors spark_merge.contract spark_merge.decode",
     "spark_merge": "resultset log ticdc codecs rowcodec schema partition pace core errors process",
@@ -110,6 +111,7 @@ CORE_FILES_MAX = 17
 
 
 TESTED_THROUGH = {
+    "sidecar.cli.init_view": "tests/unit/cli/test_init.py",
     "sidecar.feeds.binlog.backlog": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.feeds.binlog.notify": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.adapters.tidb.ddl_jobs": "tests/unit/adapters/test_tidb_snapshot.py",

@@ -1,10 +1,10 @@
--- The sidecar's account. Replace the password, and `shop` by each database that the changefeed replicates: a line for each. Never grant
--- SELECT ON *.*: what this account may not read, nobody can read through the sidecar. It needs no DDL, no write to any replicated table,
--- and no administrative right; it ends its own statements, for which TiDB asks no right.
+-- The sidecar's account. Replace the password. Grant SELECT on each database that the changefeed replicates, a line for each, and
+-- never on all databases: what this account may not read, nobody can read through the sidecar. It needs no DDL, no write to any
+-- replicated table, and no administrative right; it ends its own statements, for which TiDB asks no right.
 
 CREATE USER IF NOT EXISTS 'ticdc_dump'@'%' IDENTIFIED BY 'change-me';
 
-GRANT SELECT ON shop.* TO 'ticdc_dump'@'%';
+GRANT SELECT ON `shop`.* TO 'ticdc_dump'@'%';
 
 GRANT SELECT, INSERT, UPDATE ON changefeed_dump.* TO 'ticdc_dump'@'%';
 

@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 import sidecar.cli.environment  # first: before gRPC is loaded
-from sidecar.cli import check, dump_commands, pump, remove, skip
+from sidecar.cli import check, dump_commands, init, pump, remove, skip
 from sidecar.errors import TicdcDumpError
 
 if TYPE_CHECKING:
@@ -255,6 +255,7 @@ def merge(
 
 
 dump_commands.register(app)
+init.register(app)
 check.register(app)
 skip.register(app)
 remove.register(app)

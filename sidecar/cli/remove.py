@@ -85,13 +85,18 @@ def _by_options(named: tuple[str, str, str], pd: str, tls: tuple[str, str, str])
     from sidecar.run.leaving import reach_by
     from sidecar.ticdc.changefeed import ChangefeedName
 
-    endpoints = tuple(endpoint.strip().rpartition("://")[2].rstrip("/") for endpoint in pd.split(",") if endpoint.strip())
+    endpoints = pd_endpoints(pd)
     if not endpoints or not named[2]:
         raise typer.BadParameter("give --config FILE, or --changefeed-id and --pd", param_hint="--config")
     ca_file, cert_file, key_file = tls
     return reach_by(
         ChangefeedName(*named), EtcdSection(endpoints=endpoints, tls=Tls(ca_file=ca_file, cert_file=cert_file, key_file=key_file))
     )
+
+
+def pd_endpoints(text: str) -> tuple[str, ...]:
+    """Addresses split by commas, as etcd's client takes them: TiCDC's own commands have them as URLs."""
+    return tuple(one.strip().rpartition("://")[2].rstrip("/") for one in text.split(",") if one.strip())
 
 
 def to_be_removed(kept: KeptBehind) -> list[str]:

@@ -32,8 +32,10 @@ from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema, phy
 from sidecar.errors import FeedUnsuitable, SourceError, parted
 from sidecar.feeds.checks import Tables
 from sidecar.process.checks import CheckFinding, CheckSkipped, Told, failed, listed, ok, warning
+from sidecar.setup.sql import mark_grant, select_grant
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import LiveScope
+from sidecar.ticdc.table_rules import schemas_named
 
 T = TypeVar("T")
 
@@ -64,7 +66,6 @@ PROBES = 3
 """Another preflight may write the same row at this moment."""
 
 _GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?P<schema>`(?:[^`]|``)+`|\*|\w+)\.(?P<table>\S+) TO ", re.IGNORECASE)
-_LITERAL_SCHEMA = re.compile(r"(`?)([A-Za-z0-9_$-]+)\1\.")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|m|s)(?![a-z])")
 
 
@@ -208,8 +209,7 @@ def rights(section: SourceSection, carried: Tables, existing: Tables, rules: Seq
     refused, unasked = asked(section, "asking for the right to SELECT", partial(_refused, names=names))
     user = section.user
     for name in refused[:TOLD_MAX]:
-        hint = f"GRANT SELECT ON {quoted_table(name)} TO '{user}'@'%'"
-        yield failed(f"{user} may not SELECT from {name}", setting="GRANT SELECT", hint=hint)
+        yield failed(f"{user} may not SELECT from {name}", setting="GRANT SELECT", hint=select_grant(quoted_table(name), user))
     if len(refused) > TOLD_MAX:
         what = f"nor from {listed(refused[TOLD_MAX:], most=TOLD_MAX)}"
         yield failed(what, setting="GRANT SELECT", hint=_grants({name.schema for name in refused}, user))
@@ -275,9 +275,7 @@ def readable_schemas(grants: Iterator[str]) -> frozenset[str] | None:
 
 def schemas_of_rules(rules: Sequence[str]) -> frozenset[str]:
     """Schemas that the rules name, in lower case; the empty text for a rule that may match any."""
-    positive = [rule.strip() for rule in rules if rule.strip() and not rule.strip().startswith(("!", "#"))]
-    literal = [_LITERAL_SCHEMA.match(rule) for rule in positive]
-    return frozenset(found[2].lower() if found else "" for found in literal)
+    return frozenset(map(str.lower, schemas_named(rules)))
 
 
 # ---- the watermark table --------------------------------------------------------------------------------------------
@@ -288,8 +286,7 @@ def mark_table(section: SourceSection, existing: Tables) -> Told[None]:
     schema = existing.get(MARK_TABLE)
     if schema is None:
         what = f"{MARK_TABLE} does not exist, or {section.user} has no right on it"
-        grant = f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE} TO '{section.user}'@'%'"
-        yield failed(what, setting=f"CREATE TABLE {MARK_TABLE}", hint=f"{create}; {grant}")
+        yield failed(what, setting=f"CREATE TABLE {MARK_TABLE}", hint=f"{create}; {mark_grant(section.user)}")
         return
     wrong = list(wrong_columns(schema)) + list(asked(section, f"reading the keys of {MARK_TABLE}", _wrong_keys))
     for what in wrong:

@@ -12,3 +12,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def printable(text: str) -> str:
     return _CONTROL.sub("", text)
+
+
+def one_line(text: str) -> str:
+    """For a comment or a list, which a line end would leave."""
+    return printable(" ".join(text.split()))

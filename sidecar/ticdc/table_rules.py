@@ -162,6 +162,16 @@ def matching(rules: Iterable[str], tables: Iterable[TableName], *, case_sensitiv
     return [table for table in tables if compiled.matches(table)]
 
 
+def schemas_named(rules: Iterable[str]) -> dict[str, list[str]]:
+    """Which schemas the rules let in, as they are written, each with its rules; the empty name: a rule that may match several. Raises
+    RefusedRequest for a rule that is not one."""
+    found: dict[str, list[str]] = {}
+    for rule in TableRules.of(rules, case_sensitive=True).rules:
+        if rule.lets_in:
+            found.setdefault(str(rule.schema) if isinstance(rule.schema, _Exactly) else "", []).append(rule.text)
+    return found
+
+
 def split_rules(text: str) -> list[str]:
     r"""The rules of a text, without empty ones. Commas and line ends split, but no comma in a comment, quotes, a regex, [..] or after \."""
     regex_quoted_set = r'/(?:\\.|[^/\\\n])+/|"(?:""|[^"\n])+"|`(?:``|[^`\n])+`|\[(?:\\.|[^\\\]\n])+\]'

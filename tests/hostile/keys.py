@@ -49,6 +49,9 @@ class Etcd:
     def get(self, key: str, *, revision: int = 0) -> Entry | None:  # EtcdClient's
         return Entry(key, self._values[key], 1, 1, 0) if key in self._values else None
 
+    def members(self) -> tuple[str, ...]:
+        return self.section.endpoints
+
     def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[Entry]:  # EtcdClient's
         return [Entry(key, value, 1, 1, 0) for key, value in self._values.items() if key.startswith(prefix)]
 

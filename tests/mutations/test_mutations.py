@@ -14,6 +14,7 @@ import pytest
 from tests.mutations.certificates import CERTIFICATES
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
+from tests.mutations.init import INIT
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
@@ -37,6 +38,7 @@ MUTATIONS = [
     *CERTIFICATES,
     *TERMINAL,
     *VISIBLE,
+    *INIT,
 ]
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from sidecar.setup.sql import ACCOUNT, account_sql, watermark_sql
 from tests.support.commands_page import renewed
 from tests.support.picture import drawn
 
 ROOT = Path(__file__).parents[2]
-IMAGES, COMMANDS = ROOT / "deploy" / "images", ROOT / "deploy" / "COMMANDS.md"
+IMAGES, COMMANDS, SQL = ROOT / "deploy" / "images", ROOT / "deploy" / "COMMANDS.md", ROOT / "deploy" / "sql"
 
 
 def made() -> dict[Path, str]:
     """What each file holds when it is current."""
     pictures = {path.with_suffix(".svg"): drawn(path.read_text()) for path in sorted(IMAGES.glob("*.txt"))}
-    return pictures | {COMMANDS: renewed(COMMANDS.read_text())}
+    sql = {SQL / "changefeed_dump.sql": watermark_sql(), SQL / "account.sql": account_sql(ACCOUNT, ["shop"])}
+    return pictures | sql | {COMMANDS: renewed(COMMANDS.read_text())}
 
 
 def stale() -> list[str]:

@@ -153,6 +153,11 @@ class EtcdClient:
         """Everything that begins with `prefix`, of one revision, in the order of the keys."""
         return self._range(self._rpc.RangeRequest(key=prefix.encode(), range_end=_after(prefix), keys_only=keys_only), None)
 
+    def members(self) -> tuple[str, ...]:
+        """The client addresses, host:port, that the members advertise."""
+        found = self._call("Cluster", "MemberList", self._rpc.MemberListRequest(), None).members
+        return tuple(url.rpartition("://")[2].rstrip("/") for member in found for url in member.clientURLs)
+
     def transact(
         self,
         compares: Sequence[Compare],

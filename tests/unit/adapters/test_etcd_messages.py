@@ -39,6 +39,9 @@ FIELDS = {
     "LeaseKeepAliveRequest": {"ID"},
     "LeaseKeepAliveResponse": {"ID", "TTL"},
     "LeaseRevokeRequest": {"ID"},
+    "MemberListRequest": set(),
+    "MemberListResponse": {"members"},
+    "Member": {"clientURLs"},
     "AuthenticateRequest": {"name", "password"},
     "AuthenticateResponse": {"token"},
 }

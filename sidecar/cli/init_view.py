@@ -1,0 +1,89 @@
+"""What people and programs see of `ticdc-dump init`. A URI that was given may have a password: none is shown."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sidecar.process.checks import CheckFinding
+    from sidecar.setup.found import FoundChangefeed
+    from sidecar.setup.settings import ChosenSetting
+
+
+@dataclass(frozen=True, slots=True)
+class InitResult:
+    """What was written, and of what it was made."""
+
+    file: Path
+    sql_file: Path | None
+    found: FoundChangefeed
+    chosen: Sequence[ChosenSetting]
+    findings: Sequence[CheckFinding]
+    sql: str
+
+    def next_commands(self) -> list[str]:
+        values = {one.setting: one.value for one in self.chosen}
+        host, port = shlex.quote(str(values["source.host"])), values.get("source.port", 4000)
+        config = shlex.quote(str(self.file))
+        sql = shlex.quote(str(self.sql_file)) if self.sql_file else "SQL-FILE"
+        return [
+            f"mysql -h {host} -P {port} -u root -p < {sql}",
+            f"ticdc-dump check --config {config}",
+            f"ticdc-dump run --config {config}",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        from sidecar.setup.found import shown_uri
+
+        one, name = self.found.changefeed, self.found.changefeed.name
+        return {
+            "ok": True,
+            "file": str(self.file),
+            "sql_file": str(self.sql_file) if self.sql_file else None,
+            "changefeed": {
+                "cluster": name.cluster,
+                "namespace": name.namespace,
+                "id": name.id,
+                "state": one.state,
+                "protocol": one.protocol,
+                "sink": shown_uri(one.sink_uri),
+                "ticdc": one.creator_version,
+            },
+            "pd_cluster_id": self.found.pd_cluster_id,
+            "settings": [{"setting": each.setting, "value": _shown(each).value, "from": each.origin} for each in self.chosen],
+            "problems": [{"setting": each.setting, "what": each.what, "hint": each.hint} for each in self.findings],
+            "sql": self.sql,
+            "next": self.next_commands(),
+        }
+
+
+def told(result: InitResult) -> list[Any]:
+    """For people: lines, as texts and as rich's."""
+    from sidecar.cli.check import lines
+    from sidecar.process.checks import CheckStatus, Result
+    from sidecar.setup.settings import toml_value
+
+    shown: list[Any] = ["", f"{result.file} is written:"]
+    shown += [f"  {one.setting} = {toml_value(_shown(one))}  ({one.origin})" for one in result.chosen]
+    if result.findings:
+        shown += ["", *lines(Result("to change", CheckStatus.WARNING, tuple(result.findings)))]
+    if result.sql_file:
+        shown += ["", f"The SQL for TiDB is in {result.sql_file}. Replace the password in it."]
+    else:
+        shown += ["", "The SQL for TiDB (--sql FILE writes it). Replace the password in it:", "", result.sql]
+    return [*shown, "Next:", *(f"  {command}" for command in result.next_commands())]
+
+
+def _shown(one: ChosenSetting) -> ChosenSetting:
+    from spark_merge.sinks.registry import output_of
+
+    match one.setting, one.value:
+        case "log.uri", str(uri):
+            return replace(one, value=output_of(uri))
+        case "sinks", tuple(uris):
+            return replace(one, value=tuple(map(output_of, uris)))
+    return one

@@ -1,0 +1,158 @@
+"""What PD's etcd has for a sidecar: the changefeeds, and of the one that is chosen what follows from its definition.
+
+A sink that cannot carry a dump under any other setting of the changefeed is an error, as the settings follow from it. What else is wrong
+can be corrected in TiCDC while the settings stay as they are: it is in `problems`. Reading only. No text here shows an account or a
+parameter of a sink URI but its protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.cluster import other_members, pd_cluster_id, tidb_servers
+from sidecar.errors import ConfigError, FeedUnsuitable, RefusedRequest
+from sidecar.process.kept_secrets import without_secrets
+from sidecar.process.printable import one_line
+from sidecar.ticdc.changefeed import PUSH_SCHEME, Changefeed, ChangefeedName
+from sidecar.ticdc.changefeed_info import changefeed
+from sidecar.ticdc.scope import ddls_hidden
+from sidecar.ticdc.suitability import Problem, problems, problems_of_key_values
+from sidecar.ticdc.table_rules import schemas_named
+
+_NEVER = frozenset({"sink-uri", "protocol"})
+"""Settings of a changefeed without which there is no feed to name in the settings."""
+
+KEY_VALUES_HINT = "; or read TiKV's change feed in place of the changefeed's sink, with --tikv"
+
+
+@dataclass(frozen=True, slots=True)
+class WantedChangefeed:
+    """What is known of the changefeed before etcd is asked; empty: any."""
+
+    cluster: str = ""
+    namespace: str = ""
+    id: str = ""
+
+    def fits(self, name: ChangefeedName) -> bool:
+        pairs = ((self.cluster, name.cluster), (self.namespace, name.namespace), (self.id, name.id))
+        return all(wanted in ("", there) for wanted, there in pairs)
+
+    def __str__(self) -> str:
+        return "/".join(part or "*" for part in (self.cluster, self.namespace, self.id))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChangefeed:
+    """`feed`: as the settings name it. `endpoints`: PD's, those that were given and others that answer; `silent`: others that do not.
+    `tidb`: addresses host:port of the TiDB servers that PD knows; none where they are of another cluster than the changefeed's.
+    `pd_cluster_id`: empty where this etcd is not PD's. `databases`: those that the rules name, `unnamed`: rules that may match others."""
+
+    changefeed: Changefeed
+    feed: str
+    endpoints: tuple[str, ...]
+    silent: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    tidb: tuple[str, ...]
+    pd_cluster_id: str
+    databases: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
+    ddls_hidden: bool = False
+
+
+def matching(client: EtcdClient, wanted: WantedChangefeed) -> list[ChangefeedName]:
+    """At least one. Raises ConfigError that lists the changefeeds there are."""
+    there = list_changefeeds(client)
+    place = ", ".join(client.section.endpoints)
+    if not there:
+        raise ConfigError(
+            f"etcd at {place} has no changefeed of TiCDC",
+            hint="give --pd of the cluster whose changefeed it is, or create one first: deploy/ticdc has examples",
+        )
+    found = [name for name in there if wanted.fits(name)]
+    if not found:
+        raise ConfigError(
+            f"no changefeed is {wanted} (cluster/namespace/id); etcd at {place} has: {one_line('; '.join(map(str, there)))}",
+            hint="name one of these with --changefeed-id, --namespace and --cluster",
+        )
+    return found
+
+
+def described(client: EtcdClient, name: ChangefeedName) -> str:
+    """State, protocol and sink in one line, or why they cannot be read."""
+    try:
+        return summary(changefeed(name, read_changefeed_info(client, name)))
+    except ConfigError as error:
+        return one_line(error.message)
+
+
+def summary(found: Changefeed) -> str:
+    return one_line(f"{found.state}, {found.protocol or 'no protocol'} to {shown_uri(found.sink_uri)}")
+
+
+def shown_uri(uri: str) -> str:
+    try:
+        return without_secrets(uri, but=("protocol",))
+    except ValueError:
+        return "a sink URI that is none"
+
+
+def found_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bool) -> FoundChangefeed:
+    """`key_values`: from TiKV, whatever the sink is. Raises ConfigError for a definition that is none, FeedUnsuitable for a sink that can
+    never carry a dump."""
+    info = read_changefeed_info(client, name)
+    found = changefeed(name, info)
+    against = problems_of_key_values(found) if key_values else _of_the_sink(found)
+    cluster = pd_cluster_id(client)
+    elsewhere = _elsewhere(info, cluster)
+    others, silent = other_members(client)
+    try:
+        named = schemas_named(found.filter.rules)
+        hidden = ddls_hidden(found)
+    except (RefusedRequest, FeedUnsuitable):
+        named, hidden = {"": list(found.filter.rules)}, False  # a filter that is not understood is among the problems
+    return FoundChangefeed(
+        changefeed=found,
+        feed="tikv" if key_values else "push" if found.sink.scheme == PUSH_SCHEME else "kafka",
+        endpoints=(*client.section.endpoints, *others),
+        silent=silent,
+        problems=(*elsewhere, *against),
+        tidb=() if elsewhere else tidb_servers(client),
+        pd_cluster_id=cluster,
+        databases=tuple(schema for schema in named if schema),
+        unnamed=tuple(named.get("", ())),
+        ddls_hidden=hidden,
+    )
+
+
+def _of_the_sink(found: Changefeed) -> list[Problem]:
+    try:
+        against = problems(found)
+    except ConfigError as error:
+        raise FeedUnsuitable(f"changefeed {found.name}: {error.message}", hint=error.hint + KEY_VALUES_HINT) from error
+    never = [problem for problem in against if problem.setting in _NEVER]
+    if never:
+        what = "; ".join(f"{problem.setting}: {problem.what}" for problem in never)
+        hint = "; ".join(problem.hint for problem in never)
+        raise FeedUnsuitable(f"changefeed {found.name} cannot be dumped: {one_line(what)}", hint=hint + KEY_VALUES_HINT)
+    return against
+
+
+class _Upstream(msgspec.Struct):
+    upstream_id: int = msgspec.field(name="upstream-id", default=0)
+
+
+def _elsewhere(info: bytes, cluster: str) -> list[Problem]:
+    """TiCDC can read another cluster than the one whose PD keeps its changefeeds; an upstream's id is that of its PD (tiflow
+    pkg/upstream/upstream.go). Releases before 6.3 have none."""
+    try:
+        upstream = msgspec.json.decode(info, type=_Upstream).upstream_id
+    except msgspec.ValidationError:
+        return []
+    if not cluster or not upstream or str(upstream) == cluster:
+        return []
+    what = f"the changefeed reads cluster {upstream}, and this PD is of cluster {cluster}"
+    return [Problem("upstream-id", what, "name a TiDB of the cluster that it reads, with --tidb")]

@@ -1,0 +1,76 @@
+"""The SQL that an administrator runs in TiDB once: the watermark table and the sidecar's account.
+
+`make pages` writes deploy/sql/ with these functions, so that a page, `init` and `check` name the same statements. No password is here:
+the account is created with PASSWORD, and whoever runs the SQL replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sidecar.adapters.tidb.source import MARK_SCHEMA_DDL, MARK_TABLE_DDL
+from sidecar.core.keyset import quoted
+from sidecar.core.model import MARK_TABLE
+from sidecar.process.printable import one_line
+
+ACCOUNT = "ticdc_dump"
+PASSWORD = "change-me"
+
+_DDL_JOBS = ("mysql.tidb_ddl_job", "mysql.tidb_ddl_history")
+_COLLATIONS = ("mysql.tidb",)
+
+
+def watermark_sql() -> str:
+    return f"""\
+-- The watermark table. Run it once in the upstream TiDB, as an account that may create databases, before the first dump. The
+-- changefeed must let {MARK_TABLE} through: see deploy/ticdc/.
+
+{MARK_SCHEMA_DDL};
+
+{MARK_TABLE_DDL};
+"""
+
+
+def account_sql(
+    user: str, databases: Sequence[str], *, unnamed: Sequence[str] = (), ddl_jobs: bool = False, key_values: bool = False
+) -> str:
+    """`databases`: those that the changefeed's rules name. `unnamed`: rules that may match others. `ddl_jobs`: the filter leaves DDLs
+    out. `key_values`: the feed is raw key-values. Grants that neither asks for are comments."""
+    grants = [f"{select_grant(f'{quoted(name)}.*', user)};\n" for name in databases]
+    for rule in unnamed:
+        grants.append(f"-- The rule {one_line(rule)} names no database: add a line for each database that it matches.\n")
+    jobs = [_optional(table, user, needed=ddl_jobs or key_values) for table in _DDL_JOBS]
+    collations = [_optional(table, user, needed=key_values) for table in _COLLATIONS]
+    return f"""\
+-- The sidecar's account. Replace the password. Grant SELECT on each database that the changefeed replicates, a line for each, and
+-- never on all databases: what this account may not read, nobody can read through the sidecar. It needs no DDL, no write to any
+-- replicated table, and no administrative right; it ends its own statements, for which TiDB asks no right.
+
+CREATE USER IF NOT EXISTS {_account(user)} IDENTIFIED BY '{PASSWORD}';
+
+{"".join(grants)}
+{mark_grant(user)};
+
+-- For feed = "push" and feed = "tikv", and where an event filter of the changefeed leaves DDLs out: the DDL jobs.
+{"".join(jobs)}
+-- For feed = "push" and feed = "tikv" only: which collation framework the cluster has.
+{"".join(collations)}"""
+
+
+def mark_grant(user: str) -> str:
+    return f"GRANT SELECT, INSERT, UPDATE ON {MARK_TABLE.schema}.* TO {_account(user)}"
+
+
+def select_grant(what: str, user: str) -> str:
+    """`what`: as SQL has it, quoted where it needs to be."""
+    return f"GRANT SELECT ON {what} TO {_account(user)}"
+
+
+def _optional(table: str, user: str, *, needed: bool) -> str:
+    grant = f"{select_grant(table, user)};"
+    return f"{grant}\n" if needed else f"-- {one_line(grant)}\n"
+
+
+def _account(user: str) -> str:
+    text = user.replace("\\", "\\\\").replace("'", "''")
+    return f"'{text}'@'%'"

@@ -1,0 +1,136 @@
+"""The guided setup: what it writes, what it must not show, and what it must not replace."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+COMMAND = "sidecar/cli/init.py"
+FOUND = "sidecar/setup/found.py"
+SETTINGS = "sidecar/setup/settings.py"
+SQL = "sidecar/setup/sql.py"
+OF_COMMAND = "tests/unit/cli/test_init.py"
+OF_FOUND = "tests/unit/setup/test_found.py"
+OF_SETTINGS = "tests/unit/setup/test_settings.py"
+OF_SQL = "tests/unit/setup/test_sql.py"
+
+INIT = [
+    Mutation(
+        "init replaces a file that comes while it asks",
+        COMMAND,
+        "        if force:\n            write_atomically",
+        "        if True:\n            write_atomically",
+        f"{OF_COMMAND}::test_a_file_that_comes_meanwhile_is_not_replaced",
+    ),
+    Mutation(
+        "init's file can be read by others",
+        COMMAND,
+        "    os.umask(0o077)\n",
+        "    os.umask(0o022)\n",
+        f"{OF_COMMAND}::test_the_settings_say_where_each_value_comes_from_and_are_accepted",
+    ),
+    Mutation(
+        "init asks where nobody answers",
+        COMMAND,
+        "on_terminal=not (no_input or as_json) and sys.stdin.isatty()",
+        "on_terminal=sys.stdin.isatty()",
+        f"{OF_COMMAND}::test_without_a_terminal_nothing_is_asked",
+    ),
+    Mutation(
+        "init takes a wrong answer",
+        COMMAND,
+        "        check(text)\n    except TicdcDumpError",
+        "        pass\n    except TicdcDumpError",
+        f"{OF_COMMAND}::test_a_wrong_answer_is_asked_again",
+    ),
+    Mutation(
+        "init writes settings that the sidecar rejects",
+        COMMAND,
+        "    check_apart(uri, uris)\n",
+        "",
+        f"{OF_COMMAND}::test_a_sink_within_the_log_is_refused_before_anything_is_written",
+    ),
+    Mutation(
+        "init shows the password of a log",
+        "sidecar/cli/init_view.py",
+        '            return replace(one, value=output_of(uri))\n        case "sinks"',
+        '            return one\n        case "sinks"',
+        f"{OF_COMMAND}::test_json_is_one_object_with_all_that_was_found",
+    ),
+    Mutation(
+        "init shows the account of a sink URI",
+        FOUND,
+        '        return without_secrets(uri, but=("protocol",))\n',
+        "        return uri\n",
+        f"{OF_COMMAND}::test_a_sink_uri_leaves_neither_a_secret_nor_a_line_of_its_own",
+    ),
+    Mutation(
+        "init writes settings for a protocol that cannot carry a dump",
+        FOUND,
+        '_NEVER = frozenset({"sink-uri", "protocol"})',
+        '_NEVER = frozenset({"sink-uri"})',
+        f"{OF_FOUND}::test_a_sink_that_can_never_carry_a_dump_is_an_error_that_names_the_other_way",
+    ),
+    Mutation(
+        "init writes a member of PD that does not answer",
+        "sidecar/adapters/etcd/cluster.py",
+        "[one for one in others if _answers(client, one)]",
+        "list(others)",
+        "tests/integration/test_init.py::test_pds_other_members_are_found_and_those_that_do_not_answer_are_told",
+    ),
+    Mutation(
+        "init offers the TiDB of another cluster",
+        FOUND,
+        "tidb=() if elsewhere else tidb_servers(client)",
+        "tidb=tidb_servers(client)",
+        f"{OF_FOUND}::test_tidb_servers_that_pd_knows_are_offered_unless_they_are_of_another_cluster",
+    ),
+    Mutation(
+        "a comment of init's file ends in a value of others",
+        SETTINGS,
+        'lines += [f"# {one_line(one.origin)}"',
+        'lines += [f"# {one.origin}"',
+        f"{OF_SETTINGS}::test_a_comment_is_one_line_whatever_is_in_it",
+    ),
+    Mutation(
+        "init writes halves of a letter",
+        SETTINGS,
+        "json.dumps(text, ensure_ascii=False)",
+        "json.dumps(text)",
+        f"{OF_SETTINGS}::test_every_letter_is_read_back_as_it_was_given",
+    ),
+    Mutation(
+        "init writes a letter that TOML does not take",
+        SETTINGS,
+        '.replace("\\x7f", "\\\\u007f")',
+        "",
+        f"{OF_SETTINGS}::test_every_letter_is_read_back_as_it_was_given",
+    ),
+    Mutation(
+        "init writes what equals a default",
+        SETTINGS,
+        "(one for one in chosen if one.value != _default(one.setting))",
+        "chosen",
+        f"{OF_SETTINGS}::test_what_equals_a_default_is_not_written_and_the_rest_stands_in_the_order_of_the_settings",
+    ),
+    Mutation(
+        "a user's name ends a text of SQL",
+        SQL,
+        """.replace("'", "''")""",
+        "",
+        f"{OF_SQL}::test_a_users_name_is_a_text_of_sql_also_in_a_comment",
+    ),
+    Mutation(
+        "a rule of the changefeed is a statement of SQL",
+        SQL,
+        "The rule {one_line(rule)} names",
+        "The rule {rule} names",
+        f"{OF_SQL}::test_a_rule_that_names_no_database_grants_nothing_and_is_named_on_one_line",
+    ),
+    Mutation(
+        "the SQL of deploy/ is another one",
+        SQL,
+        "GRANT SELECT, INSERT, UPDATE ON",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON",
+        "tests/unit/test_pages.py::test_the_pages_and_pictures_are_current",
+    ),
+]

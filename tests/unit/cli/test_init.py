@@ -1,0 +1,309 @@
+"""`ticdc-dump init` with an etcd in memory: it asks for what is missing only, and what it writes is whole, private and free of secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.adapters.etcd import client as etcd_client
+from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY
+from sidecar.cli import init
+from sidecar.cli.main import main
+from sidecar.config import read_config
+from sidecar.errors import CoordinationLost
+from sidecar.setup.sql import account_sql, watermark_sql
+from tests.hostile.keys import Etcd
+from tests.rig.changefeed import info_key
+from tests.unit.setup.test_found import KAFKA, PD, SERVERS, definition
+
+WHOLE = ("--pd", "http://pd-0:2379/,pd-1:2379", "--pd", "pd-2:2379", "-c", "orders")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass
+class Stage:
+    """A folder of its own, and etcd as `values` have it."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+    folder: Path
+    values: dict[str, bytes] = field(default_factory=lambda: {info_key("orders"): definition(), CLUSTER_ID_KEY: PD, **SERVERS})
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "sidecar.toml"
+
+    def run(self, *arguments: str, typed: str | None = None, code: int = 0) -> str:
+        """What was printed."""
+        self.monkeypatch.setattr(sys, "argv", ["ticdc-dump", "init", *arguments])
+        self.monkeypatch.setattr(sys, "stdin", io.StringIO() if typed is None else Terminal(typed))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = self.capsys.readouterr()
+        assert ended.value.code == code, told.out + told.err
+        return told.out + told.err
+
+    def settings(self) -> dict[str, Any]:
+        return tomllib.loads(self.file.read_text())
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Stage:
+    made = Stage(monkeypatch, capsys, tmp_path)
+
+    class Client(Etcd):
+        def __init__(self, section: Any) -> None:
+            super().__init__(made.values)
+            self.section = section
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(etcd_client, "EtcdClient", Client)
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def test_the_settings_say_where_each_value_comes_from_and_are_accepted(stage: Stage) -> None:
+    told = stage.run(*WHOLE, "--yes")
+    assert stage.settings() == {
+        "sinks": ["file:///var/lib/ticdc-dump/orders/output?format=jsonl"],
+        "changefeed": {"id": "orders"},
+        "etcd": {"endpoints": ["pd-0:2379", "pd-1:2379", "pd-2:2379"]},
+        "source": {"host": "10.0.0.1", "user": "ticdc_dump"},
+        "log": {"uri": "file:///var/lib/ticdc-dump/orders/log"},
+    }
+    assert read_config(stage.file).changefeed.id == "orders"
+    lines = stage.file.read_text().splitlines()
+    values = [number for number, line in enumerate(lines) if "=" in line and not line.startswith("#")]
+    assert len(values) == 6
+    assert all(lines[number - 1].startswith("# ") for number in values)
+    assert "server_tz" in lines[2], "what etcd does not say"
+    assert stage.file.stat().st_mode & 0o777 == 0o600
+    assert all(lines[number] in told for number in values)
+    assert watermark_sql() in told
+    assert account_sql("ticdc_dump", ["shop"]) in told
+    assert told.index("mysql -h 10.0.0.1 -P 4000") < told.index("ticdc-dump check --config sidecar.toml") < told.index("ticdc-dump run")
+
+
+def test_options_are_taken_as_they_are_given(stage: Stage) -> None:
+    (stage.folder / "pw").write_text("hush")
+    tls = ("--ca", "ca.pem", "--cert", "cert.pem", "--key", "key.pem")
+    sinks = ("--sink", "kafka://h:1/t?protocol=open-protocol", "--sink", "file:///x?format=jsonl")
+    told = stage.run(
+        *WHOLE,
+        *tls,
+        *sinks,
+        "--tidb",
+        "tidb:4001",
+        "--user",
+        "me",
+        "--password-file",
+        "pw",
+        "--log",
+        "/log",
+        "--tikv",
+        "-o",
+        "a/b.toml",
+        "-y",
+    )
+    found = read_config(stage.folder / "a" / "b.toml")
+    assert found.etcd.tls == found.tikv.tls
+    assert found.etcd.tls.key_file == str(stage.folder / "key.pem"), "a service has another working directory"
+    assert (found.source.host, found.source.port, found.source.user) == ("tidb", 4001, "me")
+    assert found.source.password_file == str(stage.folder / "pw")
+    assert found.sinks == sinks[1::2]
+    assert (found.log.uri, found.feed, found.tikv.pd) == ("/log", "tikv", found.etcd.endpoints)
+    assert "hush" not in told + (stage.folder / "a" / "b.toml").read_text()
+    assert "\nGRANT SELECT ON mysql.tidb TO 'me'@'%';" in told
+
+
+def test_json_is_one_object_with_all_that_was_found(stage: Stage) -> None:
+    stage.values[info_key("orders")] = definition("kafka://h:1/t?protocol=canal-json", rules=("*.*",))
+    found = json.loads(stage.run(*WHOLE, "--json", "--sql", "setup.sql", "--log", "s3://b/log?access-key=AK&secret-access-key=hush"))
+    assert found["ok"] is True
+    assert (found["file"], found["sql_file"], found["pd_cluster_id"]) == ("sidecar.toml", "setup.sql", str(int.from_bytes(PD, "big")))
+    assert found["changefeed"]["sink"] == "kafka://h:1/t?protocol=canal-json"
+    origins = {one["setting"]: (one["value"], one["from"]) for one in found["settings"]}
+    assert origins["changefeed.id"] == ("orders", "found in PD's etcd")
+    assert origins["etcd.endpoints"][1].startswith("by --pd; PD's cluster ")
+    assert origins["log.uri"] == ("s3://b/log", "by --log")
+    assert [one["setting"] for one in found["problems"]] == [
+        "enable-tidb-extension (changefeed)",
+        "source.password_file",
+        "GRANT SELECT",
+    ]
+    assert all(one["what"] and one["hint"] for one in found["problems"])
+    assert found["sql"] == (stage.folder / "setup.sql").read_text()
+    assert found["next"][0].endswith("< setup.sql")
+    assert "hush" not in json.dumps(found)
+
+
+@pytest.mark.parametrize("name", ["sidecar.toml", "setup.sql"])
+def test_what_exists_is_replaced_with_force_only(stage: Stage, name: str) -> None:
+    there = stage.folder / name
+    there.write_text("precious")
+    there.chmod(0o644)
+    told = stage.run(*WHOLE, "--yes", "--sql", "setup.sql", code=3)
+    assert f"{name} exists" in told
+    assert "--force" in told
+    assert there.read_text() == "precious"
+    assert [path.name for path in stage.folder.iterdir()] == [name], "nothing else was written"
+    stage.run(*WHOLE, "--yes", "--sql", "setup.sql", "--force")
+    assert "precious" not in there.read_text()
+    assert there.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in stage.folder.iterdir()} == {"sidecar.toml", "setup.sql"}
+
+
+def test_a_file_that_comes_meanwhile_is_not_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(init, "_check_free", lambda files, *, force: None)
+    stage.file.write_text("precious")
+    assert "exists" in stage.run(*WHOLE, "--yes", code=3)
+    assert stage.file.read_text() == "precious"
+
+
+def test_without_a_terminal_nothing_is_asked(stage: Stage) -> None:
+    assert "--pd" in stage.run("-c", "orders", code=2)
+    stage.values = {info_key("orders"): definition()}
+    assert "--tidb" in stage.run(*WHOLE, code=2)
+    for flag in ("--yes", "--no-input", "--json"):
+        assert "--tidb" in stage.run(*WHOLE, flag, typed="tidb\n\n\n\n\n", code=2)
+    assert not stage.file.exists()
+
+
+def test_on_a_terminal_what_is_missing_is_asked_and_no_more(stage: Stage) -> None:
+    told = stage.run("--pd", "pd:2379", "--user", "me", "--log", "/log", typed="tidb.local\n\n\n")
+    asked = ["TiDB's address", "its password", "The sink's URI"]
+    given = ["PD's client", "Changefeed (", "account in TiDB", "The log ("]
+    assert [word for word in (*asked, *given) if word in told] == asked
+    assert stage.settings()["source"] == {"host": "tidb.local", "user": "me"}
+    assert "# your answer" in stage.file.read_text()
+
+
+def test_a_wrong_answer_is_asked_again(stage: Stage) -> None:
+    told = stage.run(*WHOLE, typed="a b\ntidb:4001\n\n\nhttp://x\n/log\nfile:///x?formt=1\nconsole:\n")
+    assert "'a b' is no address of TiDB" in told
+    assert "keeps no log" in told
+    assert "no parameter formt" in told
+    found = read_config(stage.file)
+    assert (found.source.port, found.log.uri, found.sinks) == (4001, "/log", ("console:",))
+
+
+def test_of_several_changefeeds_one_is_chosen_by_number_or_id(stage: Stage) -> None:
+    stage.values |= {info_key("items"): definition("kafka://me:hush@h:1/items?protocol=avro").replace(b'"orders"', b'"items"')}
+    told = stage.run("--pd", "pd:2379", typed="3\nitem\n1\n\n\n\n\n\n")
+    assert "1  default/default/orders: normal, open-protocol to kafka://broker:9092/orders" in told
+    assert "2  default/default/items: normal, avro to kafka://h:1/items" in told
+    assert told.count("give a number from 1 to 2") == 2
+    assert stage.settings()["changefeed"] == {"id": "orders"}
+    stage.file.unlink()
+    assert "protocol avro cannot carry a dump" in stage.run("--pd", "pd:2379", typed="items\n", code=3)
+    told = stage.run("--pd", "pd:2379", "--yes", code=3)
+    assert "2 changefeeds fit" in told
+    assert "default/default/items: normal, avro" in told
+    assert "hush" not in told
+    assert not stage.file.exists()
+
+
+def test_a_changefeed_that_is_not_there_is_told_with_those_that_are(stage: Stage) -> None:
+    assert "has: default/default/orders" in stage.run("--pd", "pd:2379", "-c", "order", "-y", code=3)
+    assert "has: default/default/orders" in stage.run("--pd", "pd:2379", "-c", "orders", "-n", "app", "-y", code=3)
+    stage.values.clear()
+    assert "has no changefeed of TiCDC" in stage.run(*WHOLE, "-y", code=3)
+    assert not stage.file.exists()
+
+
+def test_a_pd_that_does_not_answer_is_told_with_the_options_to_check(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise CoordinationLost("etcd does not answer (Range): gone", hint="-")
+
+    monkeypatch.setattr("sidecar.setup.found.list_changefeeds", lost)
+    told = stage.run(*WHOLE, "-y", code=3)
+    assert "PD at pd-0:2379, pd-1:2379, pd-2:2379 does not answer" in told
+    assert "--pd" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--pd", "pd"), "--pd"),
+        (("--pd", ","), "--pd"),
+        (("--pd", "https://pd:2379"), "--ca"),
+        (("--pd", "pd:2379", "--sql", "sidecar.toml"), "--sql"),
+    ],
+)
+def test_wrong_usage_names_the_option(stage: Stage, arguments: tuple[str, ...], named: str) -> None:
+    assert f"Invalid value for {named}" in stage.run(*arguments, "-y", code=2)
+
+
+def test_what_is_wrong_with_the_changefeed_is_a_warning_and_the_file_is_written(stage: Stage) -> None:
+    stage.values[info_key("orders")] = definition(rules=("shop.*",), state="stopped")
+    told = stage.run(*WHOLE, "-y")
+    assert "the changefeed is stopped and sends nothing" in told
+    assert "cdc cli changefeed resume" in told
+    assert "marks do not get through" in told
+    assert stage.file.exists()
+
+
+def test_a_sidecar_that_listens_elsewhere_than_ticdc_sends_is_told(stage: Stage) -> None:
+    stage.values[info_key("orders")] = definition("ticdc-dump://10.0.0.9:8312/orders?protocol=open-protocol")
+    assert "TiCDC sends to 10.0.0.9:8312" in stage.run(*WHOLE, "-y")
+    assert (stage.settings()["feed"], stage.settings()["push"]) == ("push", {"form": "messages"})
+    stage.values[info_key("orders")] = definition("ticdc-dump://127.0.0.1:8312/orders?protocol=open-protocol")
+    assert "TiCDC sends to" not in stage.run(*WHOLE, "-y", "--force")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        f"{KAFKA}&sasl-user=me&sasl-password=hush&sasl-mechanism=PLAIN",
+        "kafka://me:hush@h:1,i:2/orders?protocol=open-protocol",
+        "kafka://me:hu#sh@h:1/orders?protocol=open-protocol&sasl-password=hush",
+        'kafka://me:hush@b"r:1/to"p\n[source]\nhost = "evil"\u2028\u00fc\U0001f600\x1b[31m?protocol=open-protocol&ca=\n&sasl-password=hush',
+        "kafka://[::1:1/orders?protocol=open-protocol&sasl-password=hush",
+    ],
+)
+def test_a_sink_uri_leaves_neither_a_secret_nor_a_line_of_its_own(stage: Stage, uri: str) -> None:
+    stage.values[info_key("orders")] = definition(uri)
+    torn = ["--tikv"] if "#" in uri else []  # no sink that can be attached to
+    told = stage.run(*WHOLE, *torn, "-y", "--sql", "setup.sql", "--force")
+    told += stage.run(*WHOLE, *torn, "--json", "--force")
+    written = stage.file.read_text() + (stage.folder / "setup.sql").read_text()
+    assert "hush" not in told + written
+    assert "\x1b" not in told + written
+    assert stage.settings()["source"]["host"] == "10.0.0.1"
+    assert read_config(stage.file).changefeed.id == "orders"
+
+
+def test_hostile_values_are_written_as_they_are(stage: Stage) -> None:
+    evil = 'q"\\ \u00fc\U0001f600\x7f'
+    stage.run(*WHOLE, "-y", "--user", evil, "--log", f"/{evil}", "--password-file", f"/{evil}\nx = 1", "--tidb", 't"t:1')
+    found = read_config(stage.file)
+    assert (found.source.user, found.log.uri, found.source.host) == (evil, f"/{evil}", 't"t')
+    assert found.source.password_file == f"/{evil}\nx = 1"
+
+
+def test_a_sink_within_the_log_is_refused_before_anything_is_written(stage: Stage) -> None:
+    stage.run(*WHOLE, "-y", "--log", "/data", "--sink", "file:///data/out?format=jsonl", code=3)
+    stage.run(*WHOLE, "-y", "--log", "s3://[x", code=3)
+    assert not stage.file.exists()
+
+
+def test_commands_are_quoted_for_a_shell(stage: Stage) -> None:
+    found = json.loads(stage.run(*WHOLE, "--json", "-o", "it's; rm.toml", "--tidb", "$(id):1"))
+    assert found["next"] == [
+        "mysql -h '$(id)' -P 1 -u root -p < SQL-FILE",
+        "ticdc-dump check --config 'it'\"'\"'s; rm.toml'",
+        "ticdc-dump run --config 'it'\"'\"'s; rm.toml'",
+    ]
