@@ -30,7 +30,7 @@ from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
 from sidecar.control.wire import BRACKETS_NAMES, CHECK_NAMES, KIND_NAMES, REPAIR_NAMES, STATE_NAMES, rows_in_words
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.model import TableName, physical_ms
+from sidecar.core.model import CommitTs, TableName, physical_ms
 from sidecar.log.certificate_parts import SampleLine
 from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.log.storage import Folder
@@ -55,8 +55,8 @@ RATE_OVER_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class ConsoleParts:
-    """What the console shows. `samples`, `chunks`: what the status' timeline is made of. `owner_console`: where the owner's pages are,
-    empty where that is not known."""
+    """What the console shows. `samples`, `chunks`, `ddls`: what the status' timeline is made of. `owner_console`: where the owner's pages
+    are, empty where that is not known."""
 
     service: ControlService
     config: Config
@@ -66,6 +66,7 @@ class ConsoleParts:
     samples: Callable[[], Sequence[SampleLine]]
     chunks: Callable[[], Sequence[DumpedChunk]]
     owner_console: Callable[[], str]
+    ddls: Callable[[], Sequence[tuple[CommitTs, str, int]]] = lambda: ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,7 @@ class ConsoleViews:
         values = {
             "status": status,
             "n": Numbers(status),
+            "ddls": [*reversed(self.parts.ddls())],
             "lanes": part(late, params, name="lanes", size=LISTED),
             "sinks": [(at, sink, sum(bool(one.complete_since_tso) for one in sink.tables)) for at, sink in enumerate(status.sinks)],
         }

@@ -30,6 +30,8 @@ LANES_MAX = 24
 """Boxes beyond are drawn over others."""
 RATE_HEIGHT = 60
 TICKS = 5
+NEAR_MS = 5_000
+"""Rates that were measured so close to the chunks are drawn, too: chunks may take less time than two samples are apart."""
 POINTS_MAX = 480
 """Of a line: of more, the greatest of each part of the axis is drawn."""
 BOX_LEAST = 2.0
@@ -104,7 +106,8 @@ def interleaving(title: str, chunks: Sequence[DumpedChunk], changes: Series, spa
     boxes_end = TOP + lanes * (BOX_HEIGHT + BOX_GAP)
     height = boxes_end + RATE_HEIGHT + BOTTOM
     bottom = height - BOTTOM
-    points = _thinned([point for point in changes.points if span.has(point[0])], span)
+    near = Period(span.first_ms - NEAR_MS, span.last_ms + NEAR_MS)
+    points = _thinned([point for point in changes.points if near.has(point[0])], near)
     top = _top(value for _, value in points)
 
     def y(value: float) -> float:

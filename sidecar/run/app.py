@@ -55,6 +55,7 @@ from sidecar.run.certificates import begin_certificates
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.console import begin_console
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
+from sidecar.run.ddls import SeenDdls
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.logs import say
 from sidecar.run.metrics import MetricsServer, MetricsTally
@@ -63,7 +64,7 @@ from sidecar.run.news_line import NewsLine
 from sidecar.run.own_worker import OwnWorker
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, tells_no_gap
-from sidecar.run.samples import Samples, timeline
+from sidecar.run.samples import Measured, Samples
 from sidecar.run.term import Term, beside
 from sidecar.run.verifying import TermVerifications
 from sidecar.ticdc.scope import LiveScope
@@ -104,8 +105,7 @@ class Sidecar:
         self._standby_since_s: float | None = None
         self.requests = QueuedRequests()
         self.tally = MetricsTally()
-        self.samples = Samples()
-        self.chunks = Chunks(CHUNKS_SHOWN_MAX, first=False)
+        self.measured = Measured(Samples(), Chunks(CHUNKS_SHOWN_MAX, first=False), SeenDdls())
         self.clock = MonotonicClock()
         self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks or {}
         self._verifications: TermVerifications | None = None
@@ -165,7 +165,7 @@ class Sidecar:
         service = ControlService(self._served())
         self.server = serve(service, config.control)
         self._parts.callback(self.server.close)
-        console = begin_console(config, self._config_path, service, self.samples, self.chunks, self._owner_console)
+        console = begin_console(config, self._config_path, service, self.measured, self._owner_console)
         if console is not None:
             self._parts.callback(console.close)
         if config.metrics.listen:
@@ -195,7 +195,7 @@ class Sidecar:
             slow_reads=partial(slow_reads, self.config.source, max_s=SLOW_READS_S),
             spool=self._spool,
             verifications=lambda: self._verifications,
-            timeline=lambda after_ms: timeline(self.samples.after(after_ms), self.chunks.found()),
+            timeline=self.measured.timeline,
         )
 
     def run(self) -> None:
@@ -275,7 +275,7 @@ class Sidecar:
         found.begin()
         term.kept_from = found.needs_from
         self._verifications = found
-        begin_certificates(term, self.client, self.samples, self.chunks, ending)
+        begin_certificates(term, self.client, self.measured, ending)
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, waited_s: float) -> None:
         """Raises what ends the term."""
@@ -293,7 +293,7 @@ class Sidecar:
             if gauge.due(now_s):
                 worker, died = self._worker.state(self.deliveries), self._worker.died(self.deliveries)
                 self.status = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error)
-                self.samples.see(self.status, wall_ms())
+                self.measured.see(self.status, wall_ms())
                 self._rows_per_s = self.status.rows_per_s or self._rows_per_s
                 say(*news.heard(self.status, self.deliveries.report, now_s))
 

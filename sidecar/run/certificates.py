@@ -8,16 +8,15 @@ import sidecar
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import pd_cluster_id
 from sidecar.log import storage
-from sidecar.report.chunks import Chunks
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.reporting import CertificateFacts, DumpReports
-from sidecar.run.samples import Samples
+from sidecar.run.samples import Measured
 from sidecar.run.term import Term
 
 
-def begin_certificates(term: Term, client: EtcdClient, samples: Samples, chunks: Chunks, ending: ExitStack) -> None:
-    """They follow the log until `ending`, and retention waits for them. `term` has begun. `chunks` receives those
-    of its dumps."""
+def begin_certificates(term: Term, client: EtcdClient, measured: Measured, ending: ExitStack) -> None:
+    """They follow the log until `ending`, and retention waits for them. `term` has begun. `measured` receives
+    the chunks of its dumps."""
     outside = term.pipeline.outside
     if outside.deliveries is None:
         return
@@ -30,7 +29,7 @@ def begin_certificates(term: Term, client: EtcdClient, samples: Samples, chunks:
         product=sidecar.__version__,
     )
     folder, history = storage.log_folder(config.log.uri), outside.progress.history
-    found = TermCertificates(folder, history, outside.deliveries, DumpReports(folder, facts, samples, chunks))
+    found = TermCertificates(folder, history, outside.deliveries, DumpReports(folder, facts, measured.samples, measured.chunks))
     ending.callback(found.close)
     found.begin()
     term.collected = found.collected

@@ -11,10 +11,9 @@ from sidecar.config import Config
 from sidecar.console.listening import ConsoleServer, check_console, console_address
 from sidecar.control.service import ControlService
 from sidecar.log import storage
-from sidecar.report.chunks import Chunks
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
-from sidecar.run.samples import Samples
+from sidecar.run.samples import Measured
 
 if TYPE_CHECKING:
     from sidecar.console.views import ConsoleParts
@@ -24,8 +23,7 @@ def begin_console(
     config: Config,
     config_path: Path,
     service: ControlService,
-    samples: Samples,
-    chunks: Chunks,
+    measured: Measured,
     owner_console: Callable[[], str],
 ) -> ConsoleServer | None:
     """None without one: none is set, or the address is taken. `owner_console`: as of ConsoleParts. Raises ConfigError."""
@@ -43,8 +41,9 @@ def begin_console(
                 config_path=config_path,
                 log=storage.log_folder(config.log.uri),
                 product=sidecar.__version__,
-                samples=lambda: samples.after(0),
-                chunks=chunks.found,
+                samples=lambda: measured.samples.after(0),
+                chunks=measured.chunks.found,
+                ddls=measured.ddls.found,
                 owner_console=owner_console,
             ),
             token,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from threading import Lock
 
 from msgspec import structs
@@ -11,7 +12,8 @@ from msgspec import structs
 from sidecar.control.status import SidecarStatus
 from sidecar.core.progress import DumpState
 from sidecar.log.certificate_parts import SampleLine, SinkSample
-from sidecar.report.chunks import DumpedChunk
+from sidecar.report.chunks import Chunks, DumpedChunk
+from sidecar.run.ddls import SeenDdl, SeenDdls
 from ticdc_dump.v1 import control_pb2 as pb
 
 EVERY_S = 2.0
@@ -66,8 +68,30 @@ class Samples:
             return [one for one in self._samples if one.at_ms > at_ms]
 
 
-def timeline(samples: Iterable[SampleLine], chunks: Iterable[DumpedChunk]) -> pb.Timeline:
-    return pb.Timeline(samples=[_sample(one) for one in samples], chunks=[_chunk(one) for one in chunks])
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a process has measured of the terms in which it was the owner. `chunks`: the last ones of dumps."""
+
+    samples: Samples
+    chunks: Chunks
+    ddls: SeenDdls
+
+    def see(self, status: SidecarStatus, at_ms: int) -> None:
+        """After each step of the pipeline that publishes a status."""
+        self.samples.see(status, at_ms)
+        self.ddls.see(status)
+
+    def timeline(self, after_ms: int) -> pb.Timeline:
+        """As of Served."""
+        return timeline(self.samples.after(after_ms), self.chunks.found(), self.ddls.found())
+
+
+def timeline(samples: Iterable[SampleLine], chunks: Iterable[DumpedChunk], ddls: Iterable[SeenDdl]) -> pb.Timeline:
+    return pb.Timeline(
+        samples=[_sample(one) for one in samples],
+        chunks=[_chunk(one) for one in chunks],
+        ddls=[pb.PassedDdl(commit_tso=one.commit_ts, text=one.text, unseen=one.unseen) for one in ddls],
+    )
 
 
 def _sample(sample: SampleLine) -> pb.Sample:

@@ -604,12 +604,24 @@ class DumpStatus(_message.Message):
     def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ...) -> None: ...
 
 class Timeline(_message.Message):
-    __slots__ = ("samples", "chunks")
+    __slots__ = ("samples", "chunks", "ddls")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    DDLS_FIELD_NUMBER: _ClassVar[int]
     samples: _containers.RepeatedCompositeFieldContainer[Sample]
     chunks: _containers.RepeatedCompositeFieldContainer[DumpedChunk]
-    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[DumpedChunk, _Mapping]]] = ...) -> None: ...
+    ddls: _containers.RepeatedCompositeFieldContainer[PassedDdl]
+    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[DumpedChunk, _Mapping]]] = ..., ddls: _Optional[_Iterable[_Union[PassedDdl, _Mapping]]] = ...) -> None: ...
+
+class PassedDdl(_message.Message):
+    __slots__ = ("commit_tso", "text", "unseen")
+    COMMIT_TSO_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    UNSEEN_FIELD_NUMBER: _ClassVar[int]
+    commit_tso: int
+    text: str
+    unseen: int
+    def __init__(self, commit_tso: _Optional[int] = ..., text: _Optional[str] = ..., unseen: _Optional[int] = ...) -> None: ...
 
 class Sample(_message.Message):
     __slots__ = ("at_ms", "epoch", "rows_per_second", "changes_per_second", "resolved_lag_s", "delivery_lag_s", "open_windows", "waiting_for", "sinks")

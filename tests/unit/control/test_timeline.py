@@ -26,7 +26,7 @@ class Measured:
     def __call__(self, after_ms: int) -> pb.Timeline:
         self.asked.append(after_ms)
         found = [sample(second) for second in self.seconds if BEGIN_MS + 1000 * second > after_ms]
-        return timeline(found, [dumped(1, begins_ms=BEGIN_MS)])
+        return timeline(found, [dumped(1, begins_ms=BEGIN_MS)], [])
 
 
 @pytest.fixture

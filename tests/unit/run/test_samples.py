@@ -11,6 +11,7 @@ from sidecar.core.progress import DumpState, Progress
 from sidecar.log.certificate_parts import SampleLine, SinkSample
 from sidecar.pace.controller import SinkState
 from sidecar.report.chunks import DumpedChunk
+from sidecar.run.ddls import SeenDdl
 from sidecar.run.samples import WAITING_CHARS_MAX, Samples, timeline
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.unit.report.made import dumped, sample
@@ -85,14 +86,16 @@ def test_a_clock_that_was_set_back_begins_again_with_nothing_of_the_times_that_c
 
 
 def test_every_field_of_the_timeline_is_filled() -> None:
-    made = timeline([sample(1.0, waiting_for="sink: slow")], [dumped(7, begins_ms=NOW_MS, dropped=2)])
-    for message in (made, made.samples[0], made.samples[0].sinks[0], made.chunks[0]):
+    made = timeline(
+        [sample(1.0, waiting_for="sink: slow")], [dumped(7, begins_ms=NOW_MS, dropped=2)], [SeenDdl(CommitTs(7), "DROP TABLE t", 2)]
+    )
+    for message in (made, made.samples[0], made.samples[0].sinks[0], made.chunks[0], made.ddls[0]):
         assert [field.name for field in message.DESCRIPTOR.fields if not getattr(message, field.name)] == []
 
 
 def test_on_the_wire_are_the_values_of_samples_and_chunks() -> None:
     one, chunk = sample(1.0, waiting_for="sink: slow"), dumped(7, TableName("shop", "items"), begins_ms=NOW_MS)
-    made = timeline([one, sample(3.0)], [chunk, replace(chunk, dropped=0)])
+    made = timeline([one, sample(3.0)], [chunk, replace(chunk, dropped=0)], [])
     assert [found.at_ms for found in made.samples] == [one.at_ms, one.at_ms + 2000]
     found = made.samples[0]
     assert (found.epoch, found.rows_per_second, found.changes_per_second) == (one.epoch, one.rows_per_s, one.changes_per_s)
