@@ -64,7 +64,7 @@ from sidecar.run.news_line import NewsLine
 from sidecar.run.own_worker import OwnWorker
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, tells_no_gap
-from sidecar.run.samples import Measured, Samples
+from sidecar.run.samples import MeasuredTerms, Samples
 from sidecar.run.term import Term, beside
 from sidecar.run.verifying import TermVerifications
 from sidecar.ticdc.scope import LiveScope
@@ -105,7 +105,7 @@ class Sidecar:
         self._standby_since_s: float | None = None
         self.requests = QueuedRequests()
         self.tally = MetricsTally()
-        self.measured = Measured(Samples(), Chunks(CHUNKS_SHOWN_MAX, first=False), SeenDdls())
+        self.measured = MeasuredTerms(Samples(), Chunks(CHUNKS_SHOWN_MAX, first=False), SeenDdls())
         self.clock = MonotonicClock()
         self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks or {}
         self._verifications: TermVerifications | None = None

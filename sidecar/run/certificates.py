@@ -10,11 +10,11 @@ from sidecar.adapters.etcd.cluster import pd_cluster_id
 from sidecar.log import storage
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.reporting import CertificateFacts, DumpReports
-from sidecar.run.samples import Measured
+from sidecar.run.samples import MeasuredTerms
 from sidecar.run.term import Term
 
 
-def begin_certificates(term: Term, client: EtcdClient, measured: Measured, ending: ExitStack) -> None:
+def begin_certificates(term: Term, client: EtcdClient, measured: MeasuredTerms, ending: ExitStack) -> None:
     """They follow the log until `ending`, and retention waits for them. `term` has begun. `measured` receives
     the chunks of its dumps."""
     outside = term.pipeline.outside

@@ -13,7 +13,7 @@ from sidecar.control.service import ControlService
 from sidecar.log import storage
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
-from sidecar.run.samples import Measured
+from sidecar.run.samples import MeasuredTerms
 
 if TYPE_CHECKING:
     from sidecar.console.views import ConsoleParts
@@ -23,7 +23,7 @@ def begin_console(
     config: Config,
     config_path: Path,
     service: ControlService,
-    measured: Measured,
+    measured: MeasuredTerms,
     owner_console: Callable[[], str],
 ) -> ConsoleServer | None:
     """None without one: none is set, or the address is taken. `owner_console`: as of ConsoleParts. Raises ConfigError."""

@@ -69,7 +69,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredTerms:
     """What a process has measured of the terms in which it was the owner. `chunks`: the last ones of dumps."""
 
     samples: Samples

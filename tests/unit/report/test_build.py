@@ -124,9 +124,10 @@ def test_what_is_not_known_is_said_to_be_not_known() -> None:
 def test_its_head_says_who_asked_when_of_what_and_how_it_ended() -> None:
     of = entry(DumpState.FAILED, result="Table shop.orders is gone")
     root = made([chunk_line(1)], of, replace(FACTS, more=[("TiCDC cluster", "blue")]))
-    assert texts(root, ".//h1") == [f"Dump {of.id} of {FACTS.changefeed}"]
+    assert texts(root, ".//h1") == [f"Dump {of.id}"]
     facts = dict(zip(texts(root, ".//dt"), texts(root, ".//dd"), strict=True))
     assert facts == {
+        "Changefeed": FACTS.changefeed,
         "Asked by": "certificate alice at 10.0.0.7:1",
         "Started (UTC)": "2026-05-28 20:26:40",
         "Ended (UTC)": "2026-05-28 20:27:40",

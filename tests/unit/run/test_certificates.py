@@ -17,7 +17,7 @@ from sidecar.run.certificates import begin_certificates
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.reporting import CertificateFacts
-from sidecar.run.samples import Measured, Samples
+from sidecar.run.samples import MeasuredTerms, Samples
 from tests.unit.run.test_app import settings
 from tests.unit.test_pipeline import FakeDeliveries
 
@@ -33,7 +33,7 @@ def test_certificates_are_followed_with_what_the_sidecar_knows_of_itself(tmp_pat
     monkeypatch.setattr(certificates, "pd_cluster_id", lambda _: "7")
     made = term(tmp_path, FakeDeliveries())
     with ExitStack() as ending:
-        begin_certificates(made, cast("Any", None), Measured(Samples(), Chunks(1), SeenDdls()), ending)
+        begin_certificates(made, cast("Any", None), MeasuredTerms(Samples(), Chunks(1), SeenDdls()), ending)
         following = made.collected.__self__
         assert isinstance(following, TermCertificates)
         assert following._reports.facts == CertificateFacts("blue/ns/orders/1", "0" * 32, "blue", "7", sidecar.__version__)
@@ -45,5 +45,5 @@ def test_certificates_are_followed_with_what_the_sidecar_knows_of_itself(tmp_pat
 def test_nothing_is_followed_where_nobody_reports_what_sinks_have(tmp_path: Path) -> None:
     made = term(tmp_path, None)
     with ExitStack() as ending:
-        begin_certificates(made, cast("Any", None), Measured(Samples(), Chunks(1), SeenDdls()), ending)
+        begin_certificates(made, cast("Any", None), MeasuredTerms(Samples(), Chunks(1), SeenDdls()), ending)
     assert made.collected is None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sidecar.control.status import SidecarStatus
 from sidecar.core.messages import Brackets
-from sidecar.core.model import Seq, TableName
+from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress
 from sidecar.log.certificate_parts import SampleLine, SinkSample
 from sidecar.pace.controller import SinkState
