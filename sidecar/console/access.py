@@ -86,14 +86,16 @@ class ConsoleAccess:
             return False
         return method != "GET" or headers.get("sec-fetch-mode") != "navigate"
 
-    def visitor(self, address: str, certificate: str, session: str) -> Visitor:
-        """`certificate`: the name in the client's, which TLS has checked; `session`: its cookie. Empty for none."""
+    def visitor(self, address: str, certificate: str, session: str, *, renews: bool = True) -> Visitor:
+        """`certificate`: the name in the client's, which TLS has checked; `session`: its cookie. Empty for none. `renews`: a person asks, and
+        the session lasts from now on."""
         if certificate:
             return self._proved(f"certificate {certificate}", address, certificate)
         with self._lock:
             now_s = self._now_s()
             if session and now_s - self._sessions.get(session, -SESSION_S) < SESSION_S:
-                self._sessions[session] = now_s
+                if renews:
+                    self._sessions[session] = now_s
                 return self._proved(self._token_name, address, session)
         return Visitor("", address)
 

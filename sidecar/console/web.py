@@ -152,15 +152,21 @@ class ConsoleWeb:
         return HTMLResponse(self._whole(request, visitor, **values), page.status)
 
     def _live(self, request: Request) -> Any:
-        visitor, name = self._visitor(request), request.path_params["page"]
-        if not self._access.may_see(visitor):
+        name = request.path_params["page"]
+        if not self._access.may_see(self._visitor(request)):
             return PlainTextResponse("log in first\n", 401)
         if name not in LIVE:
             return PlainTextResponse("there is no such page\n", 404)
         if self.streams.full:
             return PlainTextResponse("too many pages are open: reload this one now and then\n", 503, {"retry-after": "60"})
         params = request.query_params.multi_items()
-        return self.streams.response(lambda: self._views.page(name, params, visitor).sections)
+
+        def sections() -> Mapping[str, str]:
+            """Of a session that is over, one that the page does not have: it is loaded again, and leads to the login."""
+            known = self._visitor(request, renews=False)
+            return self._views.page(name, params, known).sections if self._access.may_see(known) else {"login": ""}
+
+        return self.streams.response(sections)
 
     def _health(self, _: Request) -> Response:
         feed = self._views.changefeed
@@ -275,10 +281,11 @@ class ConsoleWeb:
     def _called(self, visitor: Visitor) -> commands.Call:
         return lambda method, request: self._views.call(method, request, visitor)
 
-    def _visitor(self, request: Request) -> Visitor:
+    def _visitor(self, request: Request, *, renews: bool = True) -> Visitor:
         host, port = request.client or ("", 0)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        return self._access.visitor(address, request.scope.get(CERTIFICATE, ""), request.cookies.get(self._access.cookie, ""))
+        certificate, session = request.scope.get(CERTIFICATE, ""), request.cookies.get(self._access.cookie, "")
+        return self._access.visitor(address, certificate, session, renews=renews)
 
     def _whole(self, request: Request, visitor: Visitor, **values: Any) -> str:
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
