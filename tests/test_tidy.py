@@ -49,8 +49,8 @@ _BELOW = {
     "pump": "feeds adapters binlog core config process errors",
     "preflight": "run control feeds adapters log ticdc core config errors process spark_merge",
     "verify": "log core errors spark_merge.sinks",
-    "replay": "verify report feeds adapters pipeline history ports log ticdc codecs rowcodec schema partition pace core errors process"
-    " spark_merge",
+    "replay": "verify run.certifying run.news_line run.reporting run.samples control.status report feeds adapters pipeline history ports"
+    " log ticdc codecs rowcodec schema partition pace core errors process spark_merge",
     "cli": "pump replay report verify preflight run control adapters history log ticdc core config errors process spark_merge",
     "__main__": "cli",
     "spark_merge.ddl": "log rowcodec schema core errors spark_merge.contract spark_merge.decode",
