@@ -119,24 +119,11 @@ def replay(
 
     console, looks = console_for(as_json=as_json), ReplayLooks()
     settings = ReplaySettings(
-        recording=recording,
-        feed=feed,
-        brackets=brackets.value,
-        chunk_rows=chunk_rows,
-        tables=tuple(split_rules(tables)),
-        seed=schedule_seed,
-        crashes=crashes,
-        resends=resends,
-        speed=speed,
+        recording, feed=feed, brackets=brackets.value, chunk_rows=chunk_rows, tables=tuple(split_rules(tables)), seed=schedule_seed,
+        crashes=crashes, resends=resends, speed=speed, sinks=tuple(sink or ()), out=out, master=master, verify=verify,
         pace=Pace(rows_per_s=rows_per_second or 0, delivery_bound_s=delivery_bound_seconds or 0.0),
-        sinks=tuple(sink or ()),
-        out=out,
-        master=master,
-        worker_rows=WORKER_ROWS if worker_rows is None else worker_rows,
-        verify=verify,
-        report=report,
-        key_life=key_life,
-    )
+        worker_rows=WORKER_ROWS if worker_rows is None else worker_rows, report=report, key_life=key_life,
+    )  # fmt: skip
     with View(console) as view:
         done = run(settings, lambda status: view.show(looks.look(status)))
     if as_json:

@@ -13,7 +13,7 @@ from rich.text import Text
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.core.model import TableName
 from sidecar.core.progress import TableProgress
-from sidecar.replay.report import ReplayReport
+from sidecar.replay.report import ReplayReport, crashes_text
 from sidecar.replay.status import ReplayStatus
 from sidecar.verify.table_replay import Findings
 from sidecar.verify.verify import VerifyVerdict
@@ -59,7 +59,7 @@ class ReplayLooks:
             f"dump {state}",
             f"{status.open_windows} windows open",
             f"delivered {status.delivered}/{status.logged}",
-            *([f"{status.crashes} crashes"] if status.crashes else []),
+            *([crashes_text(status.crashes)] if status.crashes else []),
         )
         return "  ".join(parts)
 

@@ -21,7 +21,7 @@ import sidecar
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.core.chunk import WrittenChunk
 from sidecar.core.dump_start import DumpLimits, Ground
-from sidecar.core.messages import Asker, Brackets, Command, SourceEvent, StartDump
+from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.core.progress import DumpState
 from sidecar.errors import FeedUnsuitable, SinkError, SourceError
@@ -35,7 +35,7 @@ from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
 from sidecar.replay.life import life_of_a_key
-from sidecar.replay.operator import Script
+from sidecar.replay.operator import OPERATOR, Script
 from sidecar.replay.played import PlayedFeed
 from sidecar.replay.progress_file import FileProgress
 from sidecar.replay.recorded_dump import DUMP_ID, RecordedDump
@@ -102,7 +102,7 @@ class Replay:
             hint = "add a sink with ?format=jsonl, or give --no-verify and no --key-life"
             raise FeedUnsuitable("verify and the life of a key read jsonl and no sink writes it", hint=hint)
         self.clock = MonotonicClock()
-        self.fate = CrashFate(Random(settings.seed), settings.crashes)
+        self.fate = CrashFate(Random(settings.seed), settings.crashes, due=self._crash_due)
         self.row = WatermarkRow(WATERMARK_ROW_ID)
         self.stored = FileProgress(open_folder(str(self.out)))
         self.script = Script(Random(settings.seed), self._start_request())
@@ -116,14 +116,12 @@ class Replay:
 
     def run(self, show: Callable[[ReplayStatus], None], begin: Callable[[], SparkSession]) -> ReplayReport:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark. `begin` makes the
-        session, in the background."""
-        self.spark = SparkJob(SparkTasks(begin), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
+        session, where a batch needs Spark: what is small is merged in this process (spark_merge/places.py)."""
+        self.spark = SparkJob(SparkTasks(begin, when_needed=True), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
         self.spark.start()
         self.began_s = self.clock.now_s()
         play = Play(seed=self.settings.seed, speed=self.settings.speed, resends=self.settings.resends)
         self.cluster = self.feed.open(play, clock=self.clock)
-        if self.settings.speed is not None:
-            self.fate.due = lambda: self.cluster.played_part() * (self.settings.crashes + 1) > len(self.fate.deaths) + 1
         if self.settings.report is not None:
             self.reported = ReportedDump(self._facts(), self.log, self.stored.history, self.spark, self.clock)
         for _ in range(STEPS_MAX):
@@ -158,6 +156,11 @@ class Replay:
             if self.reported is not None:
                 self.reported.died(str(crash), self.cluster.reached_ms())
             self.pipeline = None
+
+    def _crash_due(self) -> bool:
+        """At a speed, crashes are spread over the recording."""
+        done = len(self.fate.deaths) + 1
+        return self.settings.speed is None or self.cluster.played_part() * (self.settings.crashes + 1) >= done
 
     def _attach(self) -> Pipeline:
         log = FolderLog(self.log)
@@ -215,9 +218,7 @@ class Replay:
         brackets = Brackets.WATERMARK if self.settings.brackets == RECORDED else Brackets(self.settings.brackets)
         whole = self.settings.tables == EVERY_TABLE
         dump_id = f"{self.settings.seed & 0xFFFFFFFF:016x}"
-        return StartDump(
-            dump_id, self.tables, brackets, self.settings.chunk_rows, pace=self.settings.pace, grows=whole, asker=Asker("the replay")
-        )
+        return StartDump(dump_id, self.tables, brackets, self.settings.chunk_rows, pace=self.settings.pace, grows=whole, asker=OPERATOR)
 
     # ---- where it stands -------------------------------------------------------------------------------------------
 

@@ -90,12 +90,16 @@ class ReplayReport:
 
     def summary(self) -> str:
         what = {"equal": "Every table equals the truth.", "different": "The output DIFFERS from the truth."}
-        deaths = f"{len(self.deaths)} crash" + ("" if len(self.deaths) == 1 else "es")
         dropped, report = sum(self.dropped.values()), "" if self.report is None else f"\nReport of the dump: {self.report}"
         return (
             f"{what.get(self.exit_reason, 'Delivered, not verified.')} {self.changes:,} live changes and {self.dump_rows:,} dump rows,"
-            f" {dropped:,} of them dropped in windows, in {self.seconds:.1f} s. {deaths}, {self.repeats:,} repeats dropped.\n"
+            f" {dropped:,} of them dropped in windows, in {self.seconds:.1f} s."
+            f" {crashes_text(len(self.deaths))}, {self.repeats:,} repeats dropped.\n"
             f"Output: {', '.join(self.outputs)}{report}"
             + "".join(f"\nleft out by an operator: {skip.table} {skip}" for skip in self.skipped)
             + (f"\n\n{self.key_life}" if self.key_life else "")
         )
+
+
+def crashes_text(count: int) -> str:
+    return "1 crash" if count == 1 else f"{count} crashes"

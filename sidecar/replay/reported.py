@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sidecar.control.status import Measured, SidecarStatus, waiting_for
 from sidecar.core.model import physical_ms
-from sidecar.core.progress import Progress
+from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import ConfigError, SinkError
 from sidecar.log import storage
 from sidecar.log.dump_files import REPORTS
@@ -58,7 +58,7 @@ def check_writable(file: Path) -> None:
 
 
 class ReportedDump:
-    """Of one replay, in its thread. `deliveries` and `history` are those of its sidecars. `wall` is the clock of everything but samples."""
+    """Of one replay, in its thread. `deliveries` and `history` are those of its sidecars."""
 
     def __init__(self, facts: ReplayFacts, log: Folder, history: OperationHistory, deliveries: Deliveries, clock: Clock) -> None:
         self._log, self._history, self._clock = log, history, clock
@@ -69,7 +69,6 @@ class ReportedDump:
         self._rows: deque[tuple[int, int]] = deque(maxlen=RATE_SAMPLES)
         self._sampled_ms = 0
         self._followed_s = self._ahead_s = 0.0
-        self._reported_id = ""
         reports = DumpReports(
             log,
             CertificateFacts(facts.changefeed, facts.log_id, facts.played, "", facts.product),
@@ -94,7 +93,7 @@ class ReportedDump:
 
     def write(self, dump_id: str, file: Path) -> None:
         """Of the dump that is finished, once the sinks have accepted all. Raises SinkError where there is none, and OSError."""
-        self._ahead_s, self._reported_id = ASK_S, dump_id  # the history is asked at once
+        self._ahead_s = ASK_S  # the history is asked at once
         self._following.step()
         name = REPORTS.name(dump_id)
         with storage_errors(self._log):
@@ -108,7 +107,7 @@ class ReportedDump:
 
     def _events(self) -> list[TimedEvent]:
         """The deaths, and what was asked of dumps that were restarted before."""
-        others = (one for one in self._history.entries() if one.id != self._reported_id)
+        others = (one for one in self._history.entries() if one.state is DumpState.STOPPED)
         asked = (
             TimedEvent(one.at_ms, f"{one.command} of dump {other.id}, which this one replaces")
             for other in others
