@@ -93,7 +93,8 @@ class ReportedDump:
 
     def write(self, dump_id: str, file: Path) -> None:
         """Of the dump that is finished, once the sinks have accepted all. Raises SinkError where there is none, and OSError."""
-        self._ahead_s = ASK_S  # the history is asked at once
+        self._following.step()
+        self._ahead_s = ASK_S  # the history is asked at once of what was read
         self._following.step()
         name = REPORTS.name(dump_id)
         with storage_errors(self._log):

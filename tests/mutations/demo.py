@@ -73,7 +73,14 @@ DEMO = [
         LIFE,
         'rows.filter(pc.and_(in_window, pc.equal(rows["key"], key)))',
         'rows.filter(pc.equal(rows["key"], key))',
-        f"{OF_LIFE}::test_a_dropped_row_was_replaced_between_the_marks_and_is_in_no_output",
+        f"{OF_LIFE}::test_a_change_outside_the_window_has_replaced_nothing",
+    ),
+    Mutation(
+        "a replay makes Spark's session whether a batch needs it or not",
+        REPLAY,
+        "SparkTasks(begin, when_needed=True)",
+        "SparkTasks(begin)",
+        f"{OF_LIFE}::test_where_no_key_qualifies_it_says_so",
     ),
     Mutation(
         "the truth is always the same",

@@ -7,14 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
-from sidecar.replay.life import NO_KEY, DroppedRow, LiveChange, _Changes, best, life_of_a_key
+from sidecar.replay.life import NO_KEY, DroppedRow, LiveChange, _Changes, _last_change, best, life_of_a_key
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
+from spark_merge.contract import CHANGES
 from spark_merge.sinks.files.reader import read_output
 from tests.recordings.busy import make
 from tests.support.played import Played
@@ -100,6 +102,14 @@ def test_an_update_that_no_change_followed_is_told_of_first() -> None:
     assert best(iter([followed, deleted, last]), last_ts) is last
     assert best(iter([deleted, followed]), last_ts) is deleted
     assert best(iter([]), last_ts) is None
+
+
+def test_a_change_outside_the_window_has_replaced_nothing() -> None:
+    """The segments of a window have changes before and after it."""
+    fixed = {"seq": 0, "rank": 1, "ordinal": 0, "schema": "shop", "table": "uid", "op": "update", "key": '["1"]', "before": ["1", "-"]}
+    rows = [fixed | {"commit_ts": ts, "after": ["1", str(ts)]} for ts in (10, 15, 20, 21)]
+    found = _last_change([pa.Table.from_pylist(rows, schema=CHANGES)], '["1"]', WINDOW)
+    assert found == LiveChange(CommitTs(20), "update", ("1", "-"), ("1", "20"))
 
 
 def test_without_json_lines_there_is_no_life(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from sidecar.replay.crashes import Crash, CrashFate
 from sidecar.replay.recorded_dump import DUMP_ID
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
+from sidecar.replay.reported import check_writable
 from tests.support.played import Played
 from tests.support.recordings import recording
 
@@ -82,6 +83,8 @@ def test_a_recorded_dump_has_a_report(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_is_said_before_the_replay(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
         Replay(ReplaySettings(recording("demo"), out=tmp_path / "out", report=tmp_path / "none" / "report.html"))
+    with pytest.raises(ConfigError, match="cannot be written: Is a directory"):
+        check_writable(tmp_path)
 
 
 def test_no_crash_comes_before_it_is_due() -> None:
