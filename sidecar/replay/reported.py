@@ -31,9 +31,9 @@ from sidecar.run.reporting import CertificateFacts, DumpReports
 from sidecar.run.samples import Samples
 from sidecar.ticdc.changefeed import ChangefeedName
 
-SAMPLE_EVERY_S = 0.5
+SAMPLE_EVERY_S = 1.0
 """A recording is minutes long, where a dump of a sidecar may be hours long."""
-RATE_SAMPLES = 5
+RATE_SAMPLES = 4
 """That a rate of dump rows is over: windows close in steps."""
 
 

@@ -36,8 +36,8 @@ SECONDS = 20.0
 BEGAN_MS = 1_795_262_400_000
 """2026-11-21 12:00:00 UTC."""
 PARTITIONS, TOPIC = 3, "busy"
-RESOLVED_EVERY_MS = 500
-"""TiCDC resolves once a second or more often. A window is open for about as long, so that changes come between its marks."""
+RESOLVED_EVERY_MS = 250
+"""TiCDC resolves once a second or more often."""
 LATENCY_MS = 50
 """From the commit to the broker."""
 TRANSACTIONS_PER_S = 150
