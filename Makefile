@@ -25,8 +25,10 @@ $(STAMP): requirements.lock pyproject.toml deploy/check-machine
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-demo: setup ## play the recorded stream `demo` with a dump in the middle of it, and judge the output
-	@$(BIN)/ticdc-dump replay tests/recordings/demo --brackets watermark --chunk-rows 100 --speed 6
+demo: setup ## 110,000 rows are dumped beside a busy stream, through a crash; judge the output, report the dump, tell the life of a key (under 45 s)
+	@$(BIN)/python -m tests.recordings.busy out/demo-recording
+	@$(BIN)/ticdc-dump replay out/demo-recording --brackets watermark --chunk-rows 2000 --speed 1 --rows-per-second 6500 \
+	  --delivery-bound-seconds 2 --crashes 1 --schedule-seed 5 --out out/demo --report out/demo-report.html --key-life
 
 fast: setup ## the tests that need no server and no Spark, within three minutes
 	@TICDC_DUMP_LANE=fast $(PYTEST) $(PURE)

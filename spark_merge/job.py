@@ -119,17 +119,18 @@ def _refused(master: str, error: Exception) -> ConfigError:
 
 class SparkTasks:
     """`delivery.Tasks`: each task is one of a Spark job. `begin` makes the session, in the background: what needs it waits, and nobody
-    else. Each thread's jobs are a pool of their own, with a fair share of the cores. A task that makes no progress for `hang_s` ends its
-    Python worker, and so fails (watchdog.py)."""
+    else. `when_needed`: not before something needs it. Each thread's jobs are a pool of their own, with a fair share of the cores. A task
+    that makes no progress for `hang_s` ends its Python worker, and so fails (watchdog.py)."""
 
-    def __init__(self, begin: Callable[[], SparkSession], *, hang_s: float = HANG_S) -> None:
+    def __init__(self, begin: Callable[[], SparkSession], *, hang_s: float = HANG_S, when_needed: bool = False) -> None:
         self._parallel = 1
         self._hang_s = hang_s
         self._jobs_s: deque[float] = deque(maxlen=JOBS_MEASURED)
         self._ready = Event()
         self._spark: SparkSession | None = None
         self._jvm: Popen[bytes] | None = None
-        self._starting = Background(lambda _: self._start(begin), name="spark")
+        self._begin, self._beginning = begin, Lock()
+        self._starting = None if when_needed else self._in_background()
 
     @property
     def ready(self) -> bool:
@@ -146,7 +147,8 @@ class SparkTasks:
     def check(self) -> None:
         """Raises what kept it from starting, and SparkLost when its JVM has ended since. Under spark-submit, where the JVM is no child of
         this process, and where only the session has ended, the next job reports it."""
-        self._starting.check()
+        if self._starting is not None:
+            self._starting.check()
         if self._jvm is not None and self._jvm.poll() is not None:
             raise SparkLost(f"Spark's JVM has ended with exit code {self._jvm.returncode}", hint=_LOST_HINT)
 
@@ -175,16 +177,21 @@ class SparkTasks:
             return self._job(telling(partial(_called, self._hang_s)), work)
 
     def _session(self) -> SparkSession:
+        with self._beginning:
+            self._starting = starting = self._starting or self._in_background()
         while not self._ready.wait(0.1):
-            self._starting.check()
+            starting.check()
         assert self._spark is not None
         return self._spark
 
-    def _start(self, begin: Callable[[], SparkSession]) -> None:
+    def _in_background(self) -> Background:
+        return Background(lambda _: self._start(), name="spark")
+
+    def _start(self) -> None:
         """Python workers too: they load what tasks need, seconds that the first window need not wait for. One may die of that, as a task
         may; what fails each time is what keeps every task from running."""
         try:
-            self._spark = begin()
+            self._spark = self._begin()
             self._jvm = getattr(self._spark.sparkContext._gateway, "proc", None)
             self._parallel = int(self._spark.sparkContext.defaultParallelism)
             for attempt in stamina.retry_context(on=(PySparkException, Py4JJavaError), attempts=LOAD_TRIES):

@@ -51,8 +51,8 @@ _BELOW = {
     "setup": "adapters ticdc codecs core config process errors",
     "preflight": "setup run console control feeds adapters log ticdc core config errors process spark_merge",
     "verify": "log core errors spark_merge.sinks",
-    "replay": "verify report feeds adapters pipeline history ports log ticdc codecs rowcodec schema partition pace core errors process"
-    " spark_merge",
+    "replay": "verify run.certifying run.news_line run.reporting run.samples control.status report feeds adapters pipeline history ports"
+    " log ticdc codecs rowcodec schema partition pace core errors process spark_merge",
     "cli": "pump replay report verify preflight setup run control adapters history log ticdc core config errors process spark_merge",
     "__main__": "cli",
     "spark_merge.ddl": "log rowcodec schema core errors spark_merge.contract spark_merge.decode",

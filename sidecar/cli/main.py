@@ -88,7 +88,9 @@ def replay(
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows a chunk SELECT asks for (not with recorded brackets).")] = 1000,
     tables: Annotated[str, typer.Option(help="Tables to dump, as TiCDC table rules: shop.*,!shop.event_*")] = "*.*",
     schedule_seed: Annotated[int, typer.Option(help="Decides interleaving, moments of reads and marks, pauses, restarts, crashes.")] = 0,
-    crashes: Annotated[int, typer.Option(min=0, help="How often the sidecar dies between two durable steps.")] = 0,
+    crashes: Annotated[
+        int, typer.Option(min=0, help="How often the sidecar dies between two durable steps; with --speed spread over the recording.")
+    ] = 0,
     resends: Annotated[int, typer.Option(min=0, help="How often TiCDC restarts and sends the tail of its lanes again.")] = 0,
     speed: Annotated[float | None, typer.Option(min=0.1, help="Recorded seconds a second; default: as fast as it goes.")] = None,
     sink: Annotated[list[str] | None, typer.Option(help="Sink URI, may be repeated; default: file://OUT/output?format=jsonl")] = None,
@@ -97,12 +99,19 @@ def replay(
     worker_rows: Annotated[
         int | None, typer.Option(min=0, help="Live rows of a batch up to which it never runs on Spark; default: 20,000; 0: all batches do.")
     ] = None,
+    rows_per_second: dump_commands.RowsPerSecond = None,
+    delivery_bound_seconds: dump_commands.DeliveryBound = None,
+    report: Annotated[Path | None, typer.Option(help="Write the report of the dump to this file (HTML), as a sidecar does.")] = None,
+    key_life: Annotated[
+        bool, typer.Option("--key-life", help="Tell the life of one key that a live change has replaced in a chunk.")
+    ] = False,
     verify: Annotated[bool, typer.Option(help="Compare the output with the recording's truth.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Play a recorded TiCDC stream with a dump in the middle of it, and compare the merged output with the truth."""
     from sidecar.cli.terminal import View, console_for
-    from sidecar.cli.views import ReplayLooks, findings, verdict_table
+    from sidecar.cli.views import ReplayLooks, outcome
+    from sidecar.core.messages import Pace
     from sidecar.replay.replay import run
     from sidecar.replay.report import ReplaySettings
     from sidecar.ticdc.table_rules import split_rules
@@ -110,32 +119,18 @@ def replay(
 
     console, looks = console_for(as_json=as_json), ReplayLooks()
     settings = ReplaySettings(
-        recording=recording,
-        feed=feed,
-        brackets=brackets.value,
-        chunk_rows=chunk_rows,
-        tables=tuple(split_rules(tables)),
-        seed=schedule_seed,
-        crashes=crashes,
-        resends=resends,
-        speed=speed,
-        sinks=tuple(sink or ()),
-        out=out,
-        master=master,
-        worker_rows=WORKER_ROWS if worker_rows is None else worker_rows,
-        verify=verify,
-    )
+        recording, feed=feed, brackets=brackets.value, chunk_rows=chunk_rows, tables=tuple(split_rules(tables)), seed=schedule_seed,
+        crashes=crashes, resends=resends, speed=speed, sinks=tuple(sink or ()), out=out, master=master, verify=verify,
+        pace=Pace(rows_per_s=rows_per_second or 0, delivery_bound_s=delivery_bound_seconds or 0.0),
+        worker_rows=WORKER_ROWS if worker_rows is None else worker_rows, report=report, key_life=key_life,
+    )  # fmt: skip
     with View(console) as view:
-        report = run(settings, lambda status: view.show(looks.look(status)))
+        done = run(settings, lambda status: view.show(looks.look(status)))
     if as_json:
-        typer.echo(json.dumps(report.to_json()))
-    else:
-        if report.verdict is not None:
-            console.print(verdict_table(report.verdict, report.dropped))
-            for line in findings(report.verdict):
-                console.print(line, highlight=False, soft_wrap=True)
-        console.print(report.summary(), highlight=False, soft_wrap=True)
-    raise typer.Exit(0 if report.ok else EXIT_DIFFERENT)
+        typer.echo(json.dumps(done.to_json()))
+    for part in outcome(done):
+        console.print(part, highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if done.ok else EXIT_DIFFERENT)
 
 
 def _begun(path: Path) -> Config:

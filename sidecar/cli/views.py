@@ -13,6 +13,7 @@ from rich.text import Text
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.core.model import TableName
 from sidecar.core.progress import TableProgress
+from sidecar.replay.report import ReplayReport, crashes_text
 from sidecar.replay.status import ReplayStatus
 from sidecar.verify.table_replay import Findings
 from sidecar.verify.verify import VerifyVerdict
@@ -53,11 +54,12 @@ class ReplayLooks:
         state = f"{status.progress.state} {done}/{len(status.progress.tables)} tables" if status.progress else "none"
         parts = (
             f"{status.elapsed_s:6.1f}s {status.phase:<10} resolved {moment(status.resolved_ts):<12}",
-            f"live {status.changes} ({self._rates.changes_s:.0f}/s)",
-            f"dump {state}, {status.dump_rows} rows ({self._rates.dump_rows_s:.0f}/s), {status.dropped} dropped",
+            f"{status.changes:,} live changes ({self._rates.changes_s:,.0f}/s)",
+            f"{status.dump_rows:,} dump rows ({self._rates.dump_rows_s:,.0f}/s), {status.dropped:,} dropped in windows",
+            f"dump {state}",
             f"{status.open_windows} windows open",
             f"delivered {status.delivered}/{status.logged}",
-            *([f"{status.crashes} crashes"] if status.crashes else []),
+            *([crashes_text(status.crashes)] if status.crashes else []),
         )
         return "  ".join(parts)
 
@@ -99,6 +101,14 @@ def _state(table: TableProgress, status: ReplayStatus) -> str:
     if table.complete_at is not None:
         return f"complete at {moment(table.complete_at)}"
     return str(status.progress.state) if status.progress and table.chunks else "waiting"
+
+
+def outcome(report: ReplayReport) -> Iterable[RenderableType]:
+    """The verdict, what is wrong, and the summary. Texts are never markup."""
+    if report.verdict is not None:
+        yield verdict_table(report.verdict, report.dropped)
+        yield from map(Text, findings(report.verdict))
+    yield Text(report.summary())
 
 
 def verdict_table(verdict: VerifyVerdict, dropped: Mapping[TableName, int]) -> Table:

@@ -26,12 +26,13 @@ class Crash(Exception):
 @dataclass(slots=True)
 class CrashFate:
     """Decides where the sidecar dies: `crashes` times at most, at each point before or after a durable step with `chance`;
-    or, `at` given, once, at that point, counted from 1. `points` is how many there were."""
+    or, `at` given, once, at that point, counted from 1. `due`: whether the next one may come. `points` is how many there were."""
 
     rng: Random
     crashes: int
     chance: float = 0.03
     at: int | None = None
+    due: Callable[[], bool] = lambda: True
     points: int = 0
     deaths: list[str] = field(default_factory=list)
 
@@ -43,7 +44,7 @@ class CrashFate:
 
     def _perhaps(self, where: str) -> None:
         self.points += 1
-        if self.points == self.at or (self.at is None and self.crashes and self.rng.random() < self.chance):
+        if self.points == self.at or (self.at is None and self.crashes and self.rng.random() < self.chance and self.due()):
             self.crashes -= 1
             self.deaths.append(where)
             raise Crash(where)

@@ -200,6 +200,10 @@ class RecordingFeed:
         commits = bisect_right(self._commits, self._played_ts) + self._random.randint(0, AHEAD_COMMITS_MAX)
         return self._tick(self._commits[min(commits, len(self._commits)) - 1] if commits else 0)
 
+    def reached_ms(self) -> int:
+        """The cluster's time, in milliseconds since 1970; asking does not advance it."""
+        return self._now_ms(self._time) if self._time else physical_ms(max(self._now_ts, self._played_ts))
+
     def inject(self, commit_ts: CommitTs, key: bytes | None, value: bytes) -> None:
         """A row of the watermark table is committed at `commit_ts`; `key` and `value` are one uncompressed message.
 

@@ -241,6 +241,10 @@ class RecordedPuller:
         commits = bisect_right(self._commits, self._played_ts) + self._random.randint(0, AHEAD_COMMITS_MAX)
         return self._tick(self._commits[min(commits, len(self._commits)) - 1] if commits and self._commits else 0)
 
+    def reached_ms(self) -> int:
+        """The cluster's time, in milliseconds since 1970; asking does not advance it."""
+        return physical_ms(max(self._now_ts, self._played_ts, self._clock_ts()))
+
     def inject(self, commit_ts: CommitTs, key: bytes | None, value: bytes) -> None:
         """A row of the watermark table is committed; `key` and `value` as `encode_mark` made them.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, StartDump
+from sidecar.core.messages import Asker, PauseDump, Request, RestartDump, ResumeDump, StartDump
 from sidecar.errors import RefusedRequest
+
+OPERATOR = Asker("the replay")
 
 
 @dataclass(slots=True)
@@ -28,11 +30,11 @@ class Script:
         for number in range(self.rng.randrange(3)):
             at += self.rng.randint(5, 60)
             if self.rng.random() < 0.25:
-                self.plan[at] = RestartDump(f"{self.rng.getrandbits(48):012x}{number:04x}")
+                self.plan[at] = RestartDump(f"{self.rng.getrandbits(48):012x}{number:04x}", asker=OPERATOR)
                 continue
-            self.plan[at] = PauseDump()
+            self.plan[at] = PauseDump(asker=OPERATOR)
             at += self.rng.randint(2, 20)
-            self.plan[at] = ResumeDump()
+            self.plan[at] = ResumeDump(asker=OPERATOR)
 
     def take(self) -> Request | None:
         self.steps += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from random import Random
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+import sidecar
 from sidecar.adapters.clock import MonotonicClock
 from sidecar.core.chunk import WrittenChunk
 from sidecar.core.dump_start import DumpLimits, Ground
@@ -32,12 +34,14 @@ from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
-from sidecar.replay.operator import Script
+from sidecar.replay.life import life_of_a_key
+from sidecar.replay.operator import OPERATOR, Script
 from sidecar.replay.played import PlayedFeed
 from sidecar.replay.progress_file import FileProgress
-from sidecar.replay.recorded_dump import RecordedDump
+from sidecar.replay.recorded_dump import DUMP_ID, RecordedDump
 from sidecar.replay.recording import Recording
 from sidecar.replay.report import EVERY_TABLE, ReplayReport, ReplaySettings
+from sidecar.replay.reported import ReplayFacts, ReportedDump, check_writable
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.status import ReplayStatus
 from sidecar.ticdc.table_rules import matching
@@ -87,15 +91,18 @@ class Replay:
         self.tables = self._scope()
         self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.feed.name}-{settings.brackets}").resolve()
         _make_empty(self.out)
+        if settings.report is not None:
+            check_writable(settings.report)
         self.log: Folder = open_folder(f"{self.out}/log")
         uris = settings.sinks or (f"file://{self.out}/output?format=jsonl",)
         self.sinks = open_sinks(uris, log_id=name_of(self.feed.changefeed_id, own_id(self.log)))
         written = zip(uris, self.sinks.values(), strict=True)
         self.verified = next((open_folder(uri) for uri, sink in written if getattr(sink, "file_format", "") == "jsonl"), None)
-        if settings.verify and self.verified is None:
-            raise FeedUnsuitable("verify reads jsonl and no sink writes it", hint="add a sink with ?format=jsonl, or give --no-verify")
+        if (settings.verify or settings.key_life) and self.verified is None:
+            hint = "add a sink with ?format=jsonl, or give --no-verify and no --key-life"
+            raise FeedUnsuitable("verify and the life of a key read jsonl and no sink writes it", hint=hint)
         self.clock = MonotonicClock()
-        self.fate = CrashFate(Random(settings.seed), settings.crashes)
+        self.fate = CrashFate(Random(settings.seed), settings.crashes, due=self._crash_due)
         self.row = WatermarkRow(WATERMARK_ROW_ID)
         self.stored = FileProgress(open_folder(str(self.out)))
         self.script = Script(Random(settings.seed), self._start_request())
@@ -104,15 +111,19 @@ class Replay:
         self.estimates = {table: start[table].num_rows for table in self.tables if table in start}
         self.began_s = self.clock.now_s()
         self.pipeline: Pipeline | None = None
-        self.epoch = self.repeats = self.changes = self.dump_rows = 0
+        self.reported: ReportedDump | None = None
+        self.epoch = self.repeats = 0
 
-    def run(self, show: Callable[[ReplayStatus], None], spark: SparkSession) -> ReplayReport:
-        """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark."""
-        self.spark = SparkJob(SparkTasks(lambda: spark), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
+    def run(self, show: Callable[[ReplayStatus], None], begin: Callable[[], SparkSession]) -> ReplayReport:
+        """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark. `begin` makes the
+        session, where a batch needs Spark: what is small is merged in this process (spark_merge/places.py)."""
+        self.spark = SparkJob(SparkTasks(begin, when_needed=True), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
         self.spark.start()
         self.began_s = self.clock.now_s()
         play = Play(seed=self.settings.seed, speed=self.settings.speed, resends=self.settings.resends)
         self.cluster = self.feed.open(play, clock=self.clock)
+        if self.settings.report is not None:
+            self.reported = ReportedDump(self._facts(), self.log, self.stored.history, self.spark, self.clock)
         for _ in range(STEPS_MAX):
             self._step()
             self.spark.check()
@@ -124,6 +135,7 @@ class Replay:
         show(self._status("delivering"))
         self.spark.finish()
         seconds = self.clock.now_s() - self.began_s
+        self._write_report()
         show(self._status("verifying" if self.settings.verify else "done"))
         return self._report(self._verdict() if self.settings.verify else None, seconds)
 
@@ -135,11 +147,20 @@ class Replay:
                 self.epoch += 1
                 self.pipeline = self._attach()
             self.pipeline.step(poll_s=POLL_S)
-        except Crash:
+            if self.reported is not None:
+                self.reported.see(self.pipeline, self.cluster.reached_ms(), self._changes())
+        except Crash as crash:
             if self.pipeline is not None:
-                self._count(self.pipeline)
+                self.repeats += self.pipeline.sequence.repeats
                 self.pipeline.outside.source.close()
+            if self.reported is not None:
+                self.reported.died(str(crash), self.cluster.reached_ms())
             self.pipeline = None
+
+    def _crash_due(self) -> bool:
+        """At a speed, crashes are spread over the recording."""
+        done = len(self.fate.deaths) + 1
+        return self.settings.speed is None or self.cluster.played_part() * (self.settings.crashes + 1) >= done
 
     def _attach(self) -> Pipeline:
         log = FolderLog(self.log)
@@ -155,10 +176,13 @@ class Replay:
             clock=self.clock,
             spill=FileSpill(None),
             deliveries=self.spark if self.settings.speed is not None else None,  # at full speed nothing waits for Spark
+            wall_ms=self.cluster.reached_ms,
         )
         pipeline = attach(outside, changefeed_id=WATERMARK_ROW_ID, epoch=self.epoch, limits=PipelineLimits())
         if self.settings.brackets == RECORDED:
             pipeline.dump = self._recorded_dump(pipeline)
+            if self.stored.history.find(DUMP_ID) is None:
+                pipeline.recorder.asked(replace(self._start_request(), dump_id=DUMP_ID))
         return pipeline
 
     def _source(self) -> Source:
@@ -193,7 +217,8 @@ class Replay:
     def _start_request(self) -> StartDump:
         brackets = Brackets.WATERMARK if self.settings.brackets == RECORDED else Brackets(self.settings.brackets)
         whole = self.settings.tables == EVERY_TABLE
-        return StartDump(f"{self.settings.seed & 0xFFFFFFFF:016x}", self.tables, brackets, self.settings.chunk_rows, grows=whole)
+        dump_id = f"{self.settings.seed & 0xFFFFFFFF:016x}"
+        return StartDump(dump_id, self.tables, brackets, self.settings.chunk_rows, pace=self.settings.pace, grows=whole, asker=OPERATOR)
 
     # ---- where it stands -------------------------------------------------------------------------------------------
 
@@ -205,22 +230,27 @@ class Replay:
         progress = pipeline.dump.progress
         return progress is not None and progress.state is DumpState.FINISHED
 
-    def _count(self, pipeline: Pipeline) -> None:
-        self.repeats += pipeline.sequence.repeats
-        self.changes += pipeline.counts.changes
-        self.dump_rows += pipeline.counts.dump_rows
+    def _changes(self) -> int:
+        """Live changes that are delivered. The log has marks among its rows, too."""
+        return sum(rows.log for rows in list(self.spark.counts.values()))
+
+    def _dump_rows(self) -> int:
+        """Rows of chunks that are delivered, or dropped in their windows."""
+        return sum(rows.dump + rows.dropped for rows in list(self.spark.counts.values()))
+
+    def _repeats(self) -> int:
+        return self.repeats + (self.pipeline.sequence.repeats if self.pipeline else 0)
 
     def _status(self, phase: str) -> ReplayStatus:
         pipeline = self.pipeline
-        counts = pipeline.counts if pipeline else None
         return ReplayStatus(
             phase=phase,
             elapsed_s=self.clock.now_s() - self.began_s,
             played=self.cluster.played_part(),
             resolved_ts=pipeline.sequence.after_ts if pipeline else CommitTs(0),
-            changes=self.changes + (counts.changes if counts else 0),
-            repeats=self.repeats + (pipeline.sequence.repeats if pipeline else 0),
-            dump_rows=self.dump_rows + (counts.dump_rows if counts else 0),
+            changes=self._changes(),
+            repeats=self._repeats(),
+            dump_rows=self._dump_rows(),
             dropped=sum(rows.dropped for rows in list(self.spark.counts.values())),
             open_windows=pipeline.dump.open_windows() if pipeline else 0,
             logged=pipeline.next_seq if pipeline else 0,
@@ -245,30 +275,44 @@ class Replay:
         )
 
     def _report(self, verdict: VerifyVerdict | None, seconds: float) -> ReplayReport:
-        if self.pipeline is not None:
-            self._count(self.pipeline)
         return ReplayReport(
             ok=verdict is None or verdict.ok,
             exit_reason="not verified" if verdict is None else "equal" if verdict.ok else "different",
             seconds=seconds,
-            changes=sum(rows.log for rows in self.spark.counts.values()),
-            dump_rows=sum(rows.dump + rows.dropped for rows in self.spark.counts.values()),
+            changes=self._changes(),
+            dump_rows=self._dump_rows(),
             segments=self.spark.delivered,
-            repeats=self.repeats,
+            repeats=self._repeats(),
             deaths=tuple(self.fate.deaths),
             outputs=tuple(self.sinks),
             dropped={table: rows.dropped for table, rows in self.spark.counts.items()},
             verdict=verdict,
             skipped=tuple(read_skips(self.log)),
+            key_life=life_of_a_key(self.log, self.verified, self.recording) if self.settings.key_life and self.verified else "",
+            report=self.settings.report,
         )
+
+    def _facts(self) -> ReplayFacts:
+        speed = "as fast as it goes" if self.settings.speed is None else f"at {self.settings.speed:g} times its speed"
+        played = f"none: the recording {self.recording.name}, played {speed}; times are the recording's"
+        return ReplayFacts(self.feed.changefeed_id, own_id(self.log), played, sidecar.__version__)
+
+    def _write_report(self) -> None:
+        if self.reported is not None:
+            assert self.settings.report is not None
+            assert self.pipeline is not None
+            assert self.pipeline.dump.progress is not None
+            self.reported.write(self.pipeline.dump.progress.dump_id, self.settings.report)
 
 
 def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> ReplayReport:
     """Check what is asked for, start Spark, play."""
-    replay = Replay(settings)
-    with without_greeting():
-        spark = session(master=settings.master)
-    return replay.run(show, spark)
+
+    def begin() -> SparkSession:
+        with without_greeting():
+            return session(master=settings.master)
+
+    return Replay(settings).run(show, begin)
 
 
 def _make_empty(out: Path) -> None:

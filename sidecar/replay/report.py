@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sidecar.core.messages import UNBOUNDED, Pace
 from sidecar.core.model import TableName
 from sidecar.log.skips import Skip
 from sidecar.verify.verify import VerifyVerdict
@@ -16,8 +17,9 @@ EVERY_TABLE = ("*.*",)
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """`sinks` empty: jsonl files under `out`. `speed`: recorded seconds a second, None as fast as it goes. `worker_rows`: as the setting
-    spark.worker_rows. `row_sums`: as the setting certificate.row_sums."""
+    """`sinks` empty: jsonl files under `out`. `speed`: recorded seconds a second, None as fast as it goes; the crashes are then spread over
+    the recording. `pace`: of the dump. `key_life`: with the life of a key. `worker_rows`: as the setting
+    spark.worker_rows. `row_sums`: as the setting certificate.row_sums. `report`: the file for the dump's report (sidecar/report)."""
 
     recording: Path
     feed: str | None = None
@@ -28,18 +30,21 @@ class ReplaySettings:
     crashes: int = 0
     resends: int = 0
     speed: float | None = None
+    pace: Pace = UNBOUNDED
     sinks: tuple[str, ...] = ()
     out: Path | None = None
     master: str = "local[*]"
     worker_rows: int = WORKER_ROWS
     verify: bool = True
     row_sums: bool = False
+    report: Path | None = None
+    key_life: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
     """The outcome. `ok`: every table equals the truth, or, without verify, the dump is complete and delivered. `skipped`: rows of the log
-    that are in no output, by an operator's decision."""
+    that are in no output, by an operator's decision. `key_life`: as of `life`, empty where it was not asked for."""
 
     ok: bool
     exit_reason: str
@@ -53,6 +58,8 @@ class ReplayReport:
     dropped: dict[TableName, int]
     verdict: VerifyVerdict | None
     skipped: tuple[Skip, ...] = ()
+    report: Path | None = None
+    key_life: str = ""
 
     def to_json(self) -> dict[str, Any]:
         rows = self.changes + self.dump_rows
@@ -67,7 +74,9 @@ class ReplayReport:
             "repeats": self.repeats,
             "crashes": list(self.deaths),
             "outputs": list(self.outputs),
+            "report": None if self.report is None else str(self.report),
             "skipped": [skip.to_json() for skip in self.skipped],
+            "key_life": self.key_life.splitlines(),
             "verdict": self._verdict_to_json(),
         }
 
@@ -81,8 +90,16 @@ class ReplayReport:
 
     def summary(self) -> str:
         what = {"equal": "Every table equals the truth.", "different": "The output DIFFERS from the truth."}
+        dropped, report = sum(self.dropped.values()), "" if self.report is None else f"\nReport of the dump: {self.report}"
         return (
-            f"{what.get(self.exit_reason, 'Delivered, not verified.')} {self.changes:,} live changes and {self.dump_rows:,} dump rows"
-            f" in {self.seconds:.1f} s, {len(self.deaths)} crashes, {self.repeats:,} repeats dropped.\n"
-            f"Output: {', '.join(self.outputs)}" + "".join(f"\nleft out by an operator: {skip.table} {skip}" for skip in self.skipped)
+            f"{what.get(self.exit_reason, 'Delivered, not verified.')} {self.changes:,} live changes and {self.dump_rows:,} dump rows,"
+            f" {dropped:,} of them dropped in windows, in {self.seconds:.1f} s."
+            f" {crashes_text(len(self.deaths))}, {self.repeats:,} repeats dropped.\n"
+            f"Output: {', '.join(self.outputs)}{report}"
+            + "".join(f"\nleft out by an operator: {skip.table} {skip}" for skip in self.skipped)
+            + (f"\n\n{self.key_life}" if self.key_life else "")
         )
+
+
+def crashes_text(count: int) -> str:
+    return "1 crash" if count == 1 else f"{count} crashes"

@@ -10,7 +10,8 @@ from sidecar.core.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class ReplayStatus:
-    """`played`: part of the recording, 0 to 1. `estimates`: rows of each table when the dump began. `delivered` and
+    """`played`: part of the recording, 0 to 1. `estimates`: rows of each table when the dump began. `changes`,
+    `dump_rows` (with those `dropped` in windows) are what the sinks have received, as in the replay's report. `delivered` and
     `logged` are counts of segments. Rates are made by whoever shows them, from two statuses and `elapsed_s`."""
 
     phase: str

@@ -5,7 +5,7 @@ A report is for people: what keeps one from being made, other than the log's sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecar.core.model import Seq
@@ -18,6 +18,7 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.report.build import ReportFacts, report_html
 from sidecar.report.chunks import Chunks
+from sidecar.report.drawing import TimedEvent
 from sidecar.run.collecting import CollectedDump
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
@@ -36,12 +37,19 @@ class CertificateFacts:
 
 
 class DumpReports:
-    """`samples`: of the owner, for the reports. `chunks` receives those of the dumps that are collected."""
+    """`samples`: of the owner, for the reports. `chunks` receives those of the dumps that are collected. `events`: that happened until now,
+    beside those of the history and of the samples."""
 
     def __init__(
-        self, log: Folder, facts: CertificateFacts, samples: Samples, chunks: Chunks, log_line: Callable[[NewsLine], object] = say
+        self,
+        log: Folder,
+        facts: CertificateFacts,
+        samples: Samples,
+        chunks: Chunks,
+        log_line: Callable[[NewsLine], object] = say,
+        events: Callable[[], Sequence[TimedEvent]] = lambda: (),
     ) -> None:
-        self._log, self._samples, self._log_line = log, samples, log_line
+        self._log, self._samples, self._log_line, self._events = log, samples, log_line, events
         self.facts, self.chunks = facts, chunks
         self._written: dict[str, HistoryEntry] = {}
 
@@ -58,6 +66,7 @@ class DumpReports:
             product=self.facts.product,
             more=[("TiCDC cluster", self.facts.cluster), ("Cluster id", self.facts.cluster_id or "not known")],
             accepted={sink: "nothing" if seq is None else f"all up to segment {seq:,}" for sink, seq in accepted.items()},
+            events=self._events(),
             certificate=f"Certificate: {CERTIFICATES.name(entry.id)} beside the log." if certified else "This dump has no certificate.",
         )
         try:

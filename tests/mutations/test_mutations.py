@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutations.certificates import CERTIFICATES
+from tests.mutations.demo import DEMO
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
 from tests.mutations.init import INIT
@@ -39,6 +40,7 @@ MUTATIONS = [
     *TERMINAL,
     *VISIBLE,
     *INIT,
+    *DEMO,
 ]
 
 

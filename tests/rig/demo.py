@@ -7,14 +7,17 @@ Everything that is shown is what a user would type and see; the rig's package do
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sidecar.core.model import CommitTs, TableName
+from sidecar.log.dump_files import REPORTS
 from sidecar.log.storage import open_folder
 from sidecar.verify.rows import Key, Row, rows_by_key
 from tests.rig.rig import Rig
@@ -31,6 +34,7 @@ ROWS_PER_S = 150
 DEADLINE_S = 600.0
 TOPIC, PARTITIONS = "merged", 3
 COPY = "shop_copy"
+REPORT = Path("out/demo-live-report.html")
 
 
 def main() -> int:
@@ -64,8 +68,19 @@ def _demo(folder: Path) -> int:
             _say(f"  files: {len(truth.tables)} tables {'equal, and no row went back' if verdict.ok else f'different: {verdict}'}")
             sidecar.await_status(lambda found: _delivered(found, truth), timeout_s=DEADLINE_S)
             sidecar.stop()
+            report = _kept(folder / "log" / REPORTS.name(str(done["dump_id"])))
             wrong = _judged("Kafka topic", truth, _topic_rows(rig, truth)) + _judged("database", truth, _database_rows(rig, truth))
+            _say(f"Report of the dump: {report}")
     return 0 if verdict.ok and not wrong else 1
+
+
+def _kept(report: Path) -> Path:
+    """Where the report stays: the log is gone with the demo. The sidecar writes it once all sinks have the dump."""
+    until_s = time.monotonic() + DEADLINE_S
+    while not report.exists() and time.monotonic() < until_s:
+        time.sleep(0.1)
+    REPORT.parent.mkdir(exist_ok=True)
+    return Path(shutil.copy(report, REPORT))
 
 
 def _sinks(rig: Rig, folder: Path) -> list[str]:

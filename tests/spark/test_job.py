@@ -69,7 +69,9 @@ def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
     died = tmp_path / "died"
     monkeypatch.setattr("spark_merge.job._nothing", partial(dies_once, str(died)))
     tasks = SparkTasks(lambda: spark)
-    eventually(lambda: not tasks._starting.alive, "it does not load", within_s=600)
+    starting = tasks._starting
+    assert starting is not None
+    eventually(lambda: not starting.alive, "it does not load", within_s=600)
     assert died.exists()
     tasks.check()
     out = open_sink(str(tmp_path / "out"), log_id="x")
@@ -80,7 +82,9 @@ def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
 def test_what_no_python_worker_can_load_ends_the_start(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_merge.job._nothing", partial(os._exit, 1))
     tasks = SparkTasks(lambda: spark)
-    eventually(lambda: not tasks._starting.alive, "it does not load", within_s=600)
+    starting = tasks._starting
+    assert starting is not None
+    eventually(lambda: not starting.alive, "it does not load", within_s=600)
     with pytest.raises(SparkLost, match="Spark ended while it started"):
         tasks.check()
 

@@ -138,7 +138,7 @@ def test_a_replay_says_what_was_left_out(tmp_path: Path, spark: SparkSession, mo
     ]
     for skip in skips:
         skip_row(replay.log, skip)
-    report = replay.run(lambda status: None, spark)
+    report = replay.run(lambda status: None, lambda: spark)
     assert report.skipped == tuple(skips)
     assert [one["seq"] for one in report.to_json()["skipped"]] == [3, 4, 5]
     assert "left out by an operator: shop.orders segment 3, ordinal 0: unreadable" in report.summary()

@@ -47,7 +47,7 @@ def test_the_files_equal_the_truth(spark: SparkSession, tmp_path: Path, name: st
         recording(name), feed=feed, brackets=brackets, chunk_rows=100, seed=seed, crashes=2, resends=1, out=tmp_path / "out",
         worker_rows=worker_rows,
     )  # fmt: skip
-    report = Replay(settings).run(lambda status: None, spark)
+    report = Replay(settings).run(lambda status: None, lambda: spark)
     assert report.ok, report.to_json()
     assert report.dump_rows > 0
     assert report.changes > 0

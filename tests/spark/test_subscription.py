@@ -67,7 +67,7 @@ def test_a_subscriber_has_the_files_rows_and_they_are_the_truth(spark: SparkSess
         worker_rows=worker_rows,
     )
     played = Replay(settings)
-    assert played.run(lambda _: None, spark).ok
+    assert played.run(lambda _: None, lambda: spark).ok
     files, log = open_folder(f"{out}/files"), open_folder(f"{out}/log")
     segments = read_segments(files)
     deliveries = list(subscribed(SpoolReader(open_folder(f"{out}/spool"), log), segments[-1].seq))

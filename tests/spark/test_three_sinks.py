@@ -61,7 +61,7 @@ def test_each_has_the_files_rows_and_they_are_the_truth(
         worker_rows=worker_rows,
     )
     played = Replay(settings)
-    report = played.run(lambda _: None, spark)
+    report = played.run(lambda _: None, lambda: spark)
     assert report.ok, report.to_json()
     assert report.dump_rows > 0
     assert database.password not in "".join(report.outputs)

@@ -58,7 +58,7 @@ def test_without_a_terminal_a_line_comes_at_once_at_every_change_of_phase_only()
     lines = shown(Console(file=io.StringIO(), width=300), *statuses).splitlines()
     assert [line.split()[1] for line in lines] == ["playing", "delivering"]
     assert "resolved 03:35:30.250" in lines[0]
-    assert "dump running 1/2 tables, 150 rows (0/s), 3 dropped  1 windows open  delivered 8/9" in lines[0]
+    assert "1,000 live changes (0/s)  150 dump rows (0/s), 3 dropped in windows  dump running 1/2 tables  1 windows open" in lines[0]
     assert lines[1].endswith("2 crashes")
 
 

@@ -1,0 +1,92 @@
+"""A replay's report, its numbers, and the life of a key."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+REPORTED = "sidecar/replay/reported.py"
+REPLAY = "sidecar/replay/replay.py"
+LIFE = "sidecar/replay/life.py"
+OF_REPORTED = "tests/unit/replay/test_reported.py"
+OF_LIFE = "tests/unit/replay/test_life.py"
+NOT_FOLLOWED = f"{OF_LIFE}::test_an_update_that_no_change_followed_is_told_of_first"
+
+DEMO = [
+    Mutation(
+        "a replay's crash is no event of the report",
+        REPORTED,
+        "return [*self._deaths, *asked]",
+        "return [*asked]",
+        f"{OF_REPORTED}::test_crashes_pauses_and_restarts_are_events_of_the_report",
+    ),
+    Mutation(
+        "what was asked of a dump that was restarted is no event of the report",
+        REPORTED,
+        "return [*self._deaths, *asked]",
+        "return [*self._deaths]",
+        f"{OF_REPORTED}::test_crashes_pauses_and_restarts_are_events_of_the_report",
+    ),
+    Mutation(
+        "a recorded dump is in no history",
+        REPLAY,
+        "if self.stored.history.find(DUMP_ID) is None:",
+        "if self.stored.history.find(DUMP_ID) is not None:",
+        f"{OF_REPORTED}::test_a_recorded_dump_has_a_report",
+    ),
+    Mutation(
+        "a report that cannot be written is found out at the end",
+        REPLAY,
+        "            check_writable(settings.report)\n",
+        "            pass\n",
+        f"{OF_REPORTED}::test_a_report_that_cannot_be_written_is_said_before_the_replay",
+    ),
+    Mutation(
+        "a replay's view does not count what was dropped",
+        REPLAY,
+        "return sum(rows.dump + rows.dropped for",
+        "return sum(rows.dump for",
+        f"{OF_REPORTED}::test_the_view_ends_with_the_numbers_of_the_summary",
+    ),
+    Mutation(
+        "at a speed a replay crashes at once",
+        REPLAY,
+        "(self.settings.crashes + 1) >= done",
+        "(self.settings.crashes + 1) >= done - 1",
+        f"{OF_REPORTED}::test_at_a_speed_crashes_are_spread_over_the_recording",
+    ),
+    Mutation(
+        "a key is told of that was replaced by the same values",
+        LIFE,
+        "if change.after is None or not equal_rows(schema, change.after, row):",
+        "if change.after is None or equal_rows(schema, change.after, row):",
+        f"{OF_LIFE}::test_a_dropped_row_was_replaced_between_the_marks_and_is_in_no_output",
+    ),
+    Mutation(
+        "a key is told of that changed again later",
+        LIFE,
+        "_text_of(one.key)] == one.change.commit_ts:",
+        "_text_of(one.key)] >= one.change.commit_ts:",
+        NOT_FOLLOWED,
+    ),
+    Mutation(
+        "the life of a key takes any change of the key for that of the window",
+        LIFE,
+        'rows.filter(pc.and_(in_window, pc.equal(rows["key"], key)))',
+        'rows.filter(pc.equal(rows["key"], key))',
+        f"{OF_LIFE}::test_a_change_outside_the_window_has_replaced_nothing",
+    ),
+    Mutation(
+        "a replay makes Spark's session whether a batch needs it or not",
+        REPLAY,
+        "SparkTasks(begin, when_needed=True)",
+        "SparkTasks(begin)",
+        f"{OF_LIFE}::test_where_no_key_qualifies_it_says_so",
+    ),
+    Mutation(
+        "the truth is always the same",
+        LIFE,
+        "{'the same' if same else 'DIFFERENT'}",
+        "the same",
+        f"{OF_LIFE}::test_a_truth_that_differs_is_said",
+    ),
+]

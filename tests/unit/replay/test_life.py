@@ -1,0 +1,120 @@
+"""The life of a key: looked up in what a replay has written, or said to be none."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.errors import FeedUnsuitable
+from sidecar.replay.life import NO_KEY, DroppedRow, LiveChange, _Changes, _last_change, best, life_of_a_key
+from sidecar.replay.replay import Replay
+from sidecar.replay.report import ReplaySettings
+from spark_merge.contract import CHANGES
+from spark_merge.sinks.files.reader import read_output
+from tests.recordings.busy import make
+from tests.support.played import Played
+from tests.support.recordings import recording
+
+UID = TableName("shop", "uid")
+SCHEMA = TableSchema(UID, (Column("id", "int", nullable=False), Column("v", "text", nullable=True)), ("id",))
+WINDOW = ClosedWindow("d" * 16, CommitTs(10), CommitTs(20), Seq(0), ())
+CHUNK = ChunkFile(UID, "chunks/d/1.parquet", 1, 1, None, None)
+
+
+def test_a_dropped_row_was_replaced_between_the_marks_and_is_in_no_output(played: Played) -> None:
+    from_chunks = defaultdict[tuple[str, str], list[tuple[str, int]]](list)
+    for row in output_of(played):
+        if row["origin"] == "dump":
+            from_chunks[row["table"], repr(row["key"])].append((row["dump_id"], int(row["commit_ts"])))
+    found = list(_Changes(played.replay.log).dropped_rows())
+    assert 0 < len(found) <= sum(played.report.dropped.values())
+    for one in found:
+        assert one.window.low_ts < one.change.commit_ts <= one.window.high_ts
+        assert one.change.after != one.row
+        key = dict(zip(one.schema.key, one.key, strict=True))
+        assert (one.window.dump_id, one.window.high_ts) not in from_chunks[one.schema.name.table, repr(key)]
+
+
+def output_of(played: Played) -> list[dict[str, Any]]:
+    assert played.replay.verified is not None
+    return list(read_output(played.replay.verified))
+
+
+def shown(text: str | None) -> str:
+    return "NULL" if text is None else repr(text)
+
+
+def test_the_life_says_change_chunk_row_output_and_truth_of_one_key(played: Played) -> None:
+    replay, (head, window, change, row, consumer, received, truth) = played.replay, played.report.key_life.splitlines()
+    history = _Changes(replay.log)
+    one = best(history.dropped_rows(), history.last_ts)
+    assert one is not None
+    assert head == f"The life of one key: {one.schema.name}, " + ", ".join(
+        f"{name} {value!r}" for name, value in zip(one.schema.key, one.key, strict=True)
+    )
+    assert f"commit-ts {one.window.low_ts} and {one.window.high_ts}" in window
+    assert "update at " in change
+    assert f"commit-ts {one.change.commit_ts}, between the marks" in change
+    assert one.change.after is not None
+    place = next(place for place, value in enumerate(one.row) if value != one.change.after[place])
+    name, old, new = one.schema.column_names()[place], shown(one.row[place]), shown(one.change.after[place])
+    assert f"{name} {old} → {new}" in change
+    assert f"{name} {old}" in row
+    assert row.endswith("as it was before the change; dropped")
+    assert f"{name} {new}" in consumer
+    assert f"from the live changes, commit-ts {one.change.commit_ts}" in consumer
+    key = dict(zip(one.schema.key, one.key, strict=True))
+    rows = [found for found in output_of(played) if found["table"] == one.schema.name.table and found["key"] == key]
+    assert received.endswith(f" {len(rows)}, {sum(found['origin'] == 'dump' for found in rows) or 'none'} of them from a chunk")
+    assert f"{name} {new}" in truth
+    assert truth.endswith("the same")
+    assert played.report.summary().endswith(played.report.key_life)
+
+
+def test_a_truth_that_differs_is_said(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    replay = played.replay
+    assert replay.verified is not None
+    monkeypatch.setattr("sidecar.replay.life._true_row", lambda recording, dropped: None)
+    assert life_of_a_key(replay.log, replay.verified, replay.recording).endswith("no row; DIFFERENT")
+
+
+def test_where_no_key_qualifies_it_says_so(tmp_path: Path) -> None:
+    make(tmp_path / "quiet", seconds=0.5, scale=0.01)
+    report = Played(tmp_path, recording=tmp_path / "quiet", tables=("shop.item",), key_life=True).report
+    assert not sum(report.dropped.values())
+    assert report.key_life == NO_KEY
+    assert NO_KEY in report.summary()
+
+
+def test_an_update_that_no_change_followed_is_told_of_first() -> None:
+    update = LiveChange(CommitTs(15), "update", ("1", "a"), ("1", "b"))
+    followed = DroppedRow(SCHEMA, ("1",), WINDOW, CHUNK, ("1", "a"), update)
+    deleted = replace(followed, key=("2",), row=("2", "a"), change=LiveChange(CommitTs(16), "delete", ("2", "a"), None))
+    last = replace(followed, key=("3",), row=("3", "a"))
+    last_ts = {(UID, '["1"]'): CommitTs(30), (UID, '["2"]'): CommitTs(16), (UID, '["3"]'): CommitTs(15)}
+    assert best(iter([followed, deleted, last]), last_ts) is last
+    assert best(iter([deleted, followed]), last_ts) is deleted
+    assert best(iter([]), last_ts) is None
+
+
+def test_a_change_outside_the_window_has_replaced_nothing() -> None:
+    """The segments of a window have changes before and after it."""
+    fixed = {"seq": 0, "rank": 1, "ordinal": 0, "schema": "shop", "table": "uid", "op": "update", "key": '["1"]', "before": ["1", "-"]}
+    rows = [fixed | {"commit_ts": ts, "after": ["1", str(ts)]} for ts in (10, 15, 20, 21)]
+    found = _last_change([pa.Table.from_pylist(rows, schema=CHANGES)], '["1"]', WINDOW)
+    assert found == LiveChange(CommitTs(20), "update", ("1", "-"), ("1", "20"))
+
+
+def test_without_json_lines_there_is_no_life(tmp_path: Path) -> None:
+    settings = ReplaySettings(
+        recording("demo"), out=tmp_path / "out", sinks=(f"file://{tmp_path}/typed?format=parquet",), verify=False, key_life=True
+    )
+    with pytest.raises(FeedUnsuitable, match="the life of a key"):
+        Replay(settings)
