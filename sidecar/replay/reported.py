@@ -110,7 +110,7 @@ class ReportedDump:
         """The deaths, and what was asked of dumps that were restarted before."""
         others = (one for one in self._history.entries() if one.state is DumpState.STOPPED)
         asked = (
-            TimedEvent(one.at_ms, f"{one.command} of dump {other.id}, which this one replaces")
+            TimedEvent(one.at_ms, f"{one.command} of dump {other.id}, which this one replaces", asked=True)
             for other in others
             for one in other.commands
         )

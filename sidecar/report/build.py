@@ -174,7 +174,7 @@ def _whole_part(kept: int, place: int, *, kept_all: bool) -> tuple[int, int]:
 
 
 def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[TimedEvent]:
-    found = [TimedEvent(one.at_ms, f"{one.command}, by {_asker(one.asked_by)}") for one in entry.commands]
+    found = [TimedEvent(one.at_ms, f"{one.command}, by {_asker(one.asked_by)}", asked=True) for one in entry.commands]
     usual_s = _usual_s(samples)
     for before, after in pairwise(samples):
         passed_s = (after.at_ms - before.at_ms) / 1000

@@ -52,10 +52,11 @@ class Series(NamedTuple):
 
 
 class TimedEvent(NamedTuple):
-    """A vertical line."""
+    """A vertical line. `asked`: an operator wanted it."""
 
     at_ms: float
     text: str
+    asked: bool = False
 
 
 class Period(NamedTuple):
@@ -157,7 +158,8 @@ def _line(event: TimedEvent, span: Period, bottom: float) -> Markup:
     if not span.has(event.at_ms):
         return Markup("")
     x = span.x(event.at_ms)
-    return Markup('<g><title>{}</title><line class="event" x1="{}" x2="{}" y1="{}" y2="{}"/></g>').format(event.text, x, x, 0, bottom)
+    kind = "event asked" if event.asked else "event"
+    return Markup('<g><title>{}</title><line class="{}" x1="{}" x2="{}" y1="0" y2="{}"/></g>').format(event.text, kind, x, x, bottom)
 
 
 def _path(points: Sequence[Point], kind: str, span: Period, y: Callable[[float], float]) -> Markup:

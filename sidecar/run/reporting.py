@@ -64,7 +64,7 @@ class DumpReports:
         facts = ReportFacts(
             changefeed=self.facts.changefeed,
             product=self.facts.product,
-            more=[("TiCDC cluster", self.facts.cluster), ("Cluster id", self.facts.cluster_id or "not known")],
+            more=[("Cluster", self.facts.cluster), ("Cluster id of PD", self.facts.cluster_id or "not known")],
             accepted={sink: "nothing" if seq is None else f"all up to segment {seq:,}" for sink, seq in accepted.items()},
             events=self._events(),
             certificate=f"Certificate: {CERTIFICATES.name(entry.id)} beside the log." if certified else "This dump has no certificate.",
