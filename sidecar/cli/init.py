@@ -100,12 +100,15 @@ def init(
     """Write a settings file for a changefeed, and the SQL for TiDB, from what PD's etcd has."""
     from contextlib import closing
 
+    from stamina import instrumentation
+
     from sidecar.adapters.etcd.client import EtcdClient
     from sidecar.cli.terminal import console_for
     from sidecar.config import EtcdSection, Tls, is_address
     from sidecar.errors import ConfigError, CoordinationLost
     from sidecar.setup.found import WantedChangefeed, found_changefeed
 
+    instrumentation.set_on_retry_hooks([])  # a retry is part of asking
     ask = Questions(on_terminal=not (no_input or as_json) and sys.stdin.isatty())
     _check_free([output, *([sql] if sql else [])], force=force)
     addresses, pd_origin = ask.answer("--pd", ",".join(pd or ()), "PD's client addresses (host:port, split by commas)")

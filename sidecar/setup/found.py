@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+import stamina
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import other_members, pd_cluster_id, tidb_servers
-from sidecar.errors import ConfigError, FeedUnsuitable, RefusedRequest
+from sidecar.errors import ConfigError, CoordinationLost, FeedUnsuitable, RefusedRequest
 from sidecar.process.kept_secrets import without_secrets
 from sidecar.process.printable import one_line
 from sidecar.ticdc.changefeed import PUSH_SCHEME, Changefeed, ChangefeedName
@@ -23,6 +24,8 @@ from sidecar.ticdc.scope import ddls_hidden
 from sidecar.ticdc.suitability import Problem, problems, problems_of_key_values
 from sidecar.ticdc.table_rules import schemas_named
 
+ASK_TRIES, ASK_S = 5, 10.0
+"""Of an etcd that does not answer: it may be changing its leader."""
 _NEVER = frozenset({"sink-uri", "protocol"})
 """Settings of a changefeed without which there is no feed to name in the settings."""
 
@@ -63,6 +66,7 @@ class FoundChangefeed:
     ddls_hidden: bool = False
 
 
+@stamina.retry(on=CoordinationLost, attempts=ASK_TRIES, timeout=ASK_S, wait_initial=0.2)
 def matching(client: EtcdClient, wanted: WantedChangefeed) -> list[ChangefeedName]:
     """At least one. Raises ConfigError that lists the changefeeds there are."""
     there = list_changefeeds(client)
@@ -100,6 +104,7 @@ def shown_uri(uri: str) -> str:
         return "a sink URI that is none"
 
 
+@stamina.retry(on=CoordinationLost, attempts=ASK_TRIES, timeout=ASK_S, wait_initial=0.2)
 def found_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bool) -> FoundChangefeed:
     """`key_values`: from TiKV, whatever the sink is. Raises ConfigError for a definition that is none, FeedUnsuitable for a sink that can
     never carry a dump."""
