@@ -69,13 +69,12 @@ class ConsoleAccess:
     def knows_host(self, host: str) -> bool:
         """Whether a `Host` header is one of this console's."""
         name = _name(host)
-        if name in self._names and not self._here:
+        if name in self._names or name == "localhost":
             return True
         try:
-            address = ip_address(name)
+            return ip_address(name).is_loopback or self._any_address
         except ValueError:
-            return name == "localhost" or name in self._names
-        return address.is_loopback or self._any_address or name in self._names
+            return False
 
     def is_foreign(self, method: str, headers: Mapping[str, str]) -> bool:
         """Whether the page of another site makes the request. A link from there to a page is followed."""
@@ -86,14 +85,16 @@ class ConsoleAccess:
             return False
         return method != "GET" or headers.get("sec-fetch-mode") != "navigate"
 
-    def visitor(self, address: str, certificate: str, session: str) -> Visitor:
-        """`certificate`: the name in the client's, which TLS has checked; `session`: its cookie. Empty for none."""
+    def visitor(self, address: str, certificate: str, session: str, *, renews: bool = True) -> Visitor:
+        """`certificate`: the name in the client's, which TLS has checked; `session`: its cookie. Empty for none. `renews`: whether the
+        session lasts for SESSION_S from this moment on."""
         if certificate:
             return self._proved(f"certificate {certificate}", address, certificate)
         with self._lock:
             now_s = self._now_s()
             if session and now_s - self._sessions.get(session, -SESSION_S) < SESSION_S:
-                self._sessions[session] = now_s
+                if renews:
+                    self._sessions[session] = now_s
                 return self._proved(self._token_name, address, session)
         return Visitor("", address)
 
