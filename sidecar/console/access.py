@@ -86,8 +86,8 @@ class ConsoleAccess:
         return method != "GET" or headers.get("sec-fetch-mode") != "navigate"
 
     def visitor(self, address: str, certificate: str, session: str, *, renews: bool = True) -> Visitor:
-        """`certificate`: the name in the client's, which TLS has checked; `session`: its cookie. Empty for none. `renews`: whether the
-        session lasts for SESSION_S from this moment on."""
+        """`certificate`: the name in the client's, which TLS has checked; `session`: its cookie. Empty for none. `renews`: a person asks,
+        and the session lasts from now on."""
         if certificate:
             return self._proved(f"certificate {certificate}", address, certificate)
         with self._lock:

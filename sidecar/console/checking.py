@@ -74,5 +74,6 @@ class SettingsChecks:
         except OSError as failed:
             error = f"it could not be started: {failed}"
         except msgspec.MsgspecError:
-            error = done.stderr.decode(errors="replace")[-ERROR_CHARS_MAX:] or f"it ended with exit code {done.returncode}, and its output is no report"
+            told = done.stderr.decode(errors="replace")[-ERROR_CHARS_MAX:]
+            error = told or f"it ended with exit code {done.returncode}, and its output is no report"
         self.last = CheckedSettings(self.began_ms, wall_ms(), report, error)

@@ -31,15 +31,15 @@ class LiveStreams:
         self.open = 0
         self.ending = False
 
-    def response(self, sections: Callable[[], Mapping[str, str] | None]) -> LiveResponse:
-        """`sections`: HTML by id; None: the stream ends. Called in another thread."""
+    def response(self, sections: Callable[[], Mapping[str, str]]) -> LiveResponse:
+        """`sections`: HTML by id. Called in another thread."""
         return LiveResponse(self, sections)
 
 
 class LiveResponse:
     """An ASGI response."""
 
-    def __init__(self, streams: LiveStreams, sections: Callable[[], Mapping[str, str] | None]) -> None:
+    def __init__(self, streams: LiveStreams, sections: Callable[[], Mapping[str, str]]) -> None:
         self._streams, self._sections = streams, sections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,8 +66,6 @@ class LiveResponse:
             began_s = monotonic()
             found = await run_in_threadpool(self._sections)
             took_s = monotonic() - began_s
-            if found is None:
-                return
             new = [{"id": name, "html": html} for name, html in found.items() if sent.get(name) != html]
             if new:
                 await self._body(send, f"event: sections\ndata: {json.dumps(new)}\n\n")

@@ -1,6 +1,7 @@
 """The pages' addresses, and what is the same for all of them: who asks, what an answer forbids a browser, and what commands need.
 
     GET  /  /dump  /start  /history  /verification  /checks  /settings      pages, which are whole without scripts
+    GET  /healthz                                                           that it answers, and for which changefeed
     GET  /live/{page}?…                                                     the changes of the page with the same parameters
     GET  /reports/{id}.html  /certificates/{id}.json                        of dumps that are over
     POST /login  /logout  /start  /command/{name}  /check                   forms
@@ -110,6 +111,7 @@ class ConsoleWeb:
     def app(self) -> ASGIApp:
         routes = [
             *(Route(f"/{path}", self._page) for path in PAGES),
+            Route("/healthz", self._health),
             Route("/live/{page}", self._live),
             Route("/static/{name}", self._file),
             Route("/reports/{name}", self._report),
@@ -154,18 +156,23 @@ class ConsoleWeb:
         return HTMLResponse(self._whole(request, visitor, **values), page.status)
 
     def _live(self, request: Request) -> Any:
-        visitor, name = self._visitor(request), request.path_params["page"]
-        if not self._access.may_see(visitor):
+        name = request.path_params["page"]
+        if not self._access.may_see(self._visitor(request)):
             return PlainTextResponse("log in first\n", 401)
         if name not in LIVE:
             return PlainTextResponse("there is no such page\n", 404)
         params = request.query_params.multi_items()
 
-        def sections() -> Mapping[str, str] | None:
-            """None once the visitor is logged out."""
-            return self._views.page(name, params, visitor).sections if self._visitor(request, renews=False) == visitor else None
+        def sections() -> Mapping[str, str]:
+            """Of a session that is over, one that the page does not have: it is loaded again, and leads to the login."""
+            known = self._visitor(request, renews=False)
+            return self._views.page(name, params, known).sections if self._access.may_see(known) else {"login": ""}
 
         return self.streams.response(sections)
+
+    def _health(self, _: Request) -> Response:
+        feed = self._views.changefeed
+        return PlainTextResponse(f"console of {feed.namespace}/{feed.id}\n")
 
     def _file(self, request: Request) -> Response:
         text = self._static.get(request.path_params["name"])
@@ -261,6 +268,8 @@ class ConsoleWeb:
             return self._message(request, f"The sidecar has rejected this ({name})", rejected.details, 409)
         except TicdcDumpError as error:
             return self._message(request, f"This cannot be done ({name})", str(error), 400)
+        finally:
+            self._views.forget()
 
     # ---- what they have in common --------------------------------------------------------------------------------------
 

@@ -218,5 +218,3 @@ def is_ended(connection: socket.socket) -> bool:
     except ConnectionError:
         pass
     return True
-
-

@@ -47,6 +47,13 @@ def test_a_dump_is_started_paused_changed_resumed_and_stopped(browser: Browser, 
     assert all(request.asker.address.startswith("127.0.0.1:") for request in owner.carried_out)
 
 
+def test_the_page_behind_a_command_shows_what_it_did(browser: Browser, owner: Owner) -> None:
+    page = browser.get("/dump?id=" + browser.start(("rules", "shop.orders")))
+    dump_id = page.text.partition('name="dump_id" value="')[2][:16]
+    for command, shown in [("pause", "paused"), ("resume", "running")] * 3:
+        assert browser.get(browser.command(f"/command/{command}", ("dump_id", dump_id)).location).words.count(f": {shown} .") == 1
+
+
 def test_a_button_that_is_pressed_twice_starts_one_dump(browser: Browser, owner: Owner) -> None:
     form = ("rules", "shop.orders"), ("dump_id", "c" * 16)
     assert browser.start(*form) == browser.start(*form)
@@ -79,17 +86,18 @@ def test_the_id_of_a_restart_differs_by_session_and_dump() -> None:
 @pytest.mark.parametrize(
     ("path", "form", "status", "text"),
     [
-        ("/command/resume", [], 409, "the dump is running"),
         ("/command/pause", [("dump_id", "f" * 16)], 409, "there is no dump " + "f" * 16),
         ("/command/set", [], 400, "fill in at least one field"),
         ("/command/set", [("readers", "many")], 400, "readers: 'many' is not a whole number from 0 on"),
         ("/command/restart", [("new_dump_id", "no")], 409, "dump id 'no' is not one"),
         ("/start", [("rules", "nothing.*")], 409, "nothing.*"),
-        ("/start", [("chunk_rows", "x")], 400, "rows in a chunk: 'x' is not a whole number from 0 on; correct it"),
+        ("/start", [("chunk_rows", "x")], 400, "rows in a chunk: 'x' is not a whole number from 0 on what to do: correct it"),
         ("/command/dance", [], 404, "There is no such command"),
     ],
 )
-def test_what_cannot_be_done_says_why(browser: Browser, owner: Owner, path: str, form: list[tuple[str, str]], status: int, text: str) -> None:
+def test_what_cannot_be_done_says_why(
+    browser: Browser, owner: Owner, path: str, form: list[tuple[str, str]], status: int, text: str
+) -> None:
     browser.start(("rules", "shop.orders"))
     answer = browser.command(path, *form)
     assert answer.status == status

@@ -20,6 +20,21 @@ from tests.unit.control.serving import Owner
 HEAD = b"GET /settings HTTP/1.1\r\nHost: localhost\r\n"
 
 
+STRANGE = [
+    HEAD,
+    b"\r\n",
+    b"POST /login HTTP/1.1\r\nHost: localhost\r\n",
+    b"Transfer-Encoding: chunked\r\n\r\n",
+    b"zz\r\n",
+    b"\0\xff",
+    b"5\r\nabc",
+    b"GET /nothing HTTP/1.0\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"Content-Length: -1\r\n\r\n",
+    b"Upgrade: websocket\r\nConnection: upgrade\r\n",
+]
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.05)
@@ -131,9 +146,7 @@ def test_what_is_no_http_is_answered_or_closed_and_nothing_is_told(
     console: ServedConsole, short: None, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     random = Random(seed)
-    parts = [HEAD, b"\r\n", b"POST /login HTTP/1.1\r\nHost: localhost\r\n", b"Transfer-Encoding: chunked\r\n\r\n", b"zz\r\n", b"\0\xff", b"5\r\nabc"]
-    parts += [b"GET /nothing HTTP/1.0\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"Content-Length: -1\r\n\r\n", b"Upgrade: websocket\r\nConnection: upgrade\r\n"]
-    with raw(console.port, b"".join(random.choices(parts, k=8))) as strange:
+    with raw(console.port, b"".join(random.choices(STRANGE, k=8))) as strange:
         assert is_ended(strange)
     assert works(console)
     assert not caplog.records

@@ -12,7 +12,7 @@ import pytest
 from sidecar.console import connections, live
 from sidecar.console.access import Visitor
 from sidecar.console.live import EVERY_S, SHARE, STREAMS_MAX, LiveStreams
-from tests.support.console import Browser, ServedConsole, browser_of, is_ended, raw
+from tests.support.console import Browser, ServedConsole, is_ended, raw
 from tests.support.eventually import PATIENCE_S, eventually
 
 
@@ -43,7 +43,9 @@ class Listener:
         return [[one["id"] for one in json.loads(event)] for event in events]
 
 
-def listen(streams: LiveStreams, sections: Callable[[], Mapping[str, str] | None], *, messages: int) -> Listener:
+def listen(streams: LiveStreams, sections: Callable[[], Mapping[str, str]], *, messages: int = 1000) -> Listener:
+    """Until it has so many, or the stream has ended."""
+
     async def run() -> Listener:
         listener = Listener(messages)
         await asyncio.wait_for(streams.response(sections)({"type": "http"}, listener.receive, listener.send), PATIENCE_S)
@@ -61,10 +63,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("quick")
 def test_only_sections_that_changed_are_sent() -> None:
     pages = iter([{"a": "1", "b": "1"}, {"a": "1", "b": "2"}, {"a": "1", "b": "2"}, {"a": "3", "b": "3"}, {"a": "3", "c": "1"}])
-    listener = listen(LiveStreams(), lambda: next(pages, None), messages=1000)
+    last = {"a": "3", "c": "1"}
+    listener = listen(LiveStreams(), lambda: next(pages, last), messages=6)
     assert listener.sections == [["a", "b"], ["b"], ["a", "b"], ["c"]]
     assert listener.texts[0].startswith("retry: ")
-    assert listener.sent[-1] == {"type": "http.response.body", "body": b""}, "the answer is whole"
 
 
 @pytest.mark.usefixtures("quick")
@@ -91,16 +93,17 @@ def test_a_pause_is_fifty_times_what_making_the_page_took(monkeypatch: pytest.Mo
         now_s += wait_s
         waited.append(wait_s)
 
-    def sections() -> Mapping[str, str] | None:
+    def sections() -> Mapping[str, str]:
         nonlocal now_s
         now_s += took_s
-        return {"a": "1"} if not waited else None
+        streams.ending = bool(waited)
+        return {"a": "1"}
 
     monkeypatch.setattr(live, "monotonic", lambda: now_s)
     monkeypatch.setattr(live.anyio, "sleep", sleep)
     streams = LiveStreams()
     streams.open = open_streams - 1
-    listen(streams, sections, messages=1000)
+    listen(streams, sections)
     assert sum(waited) == pytest.approx(max(EVERY_S, SHARE * took_s * open_streams))
 
 
@@ -111,7 +114,7 @@ def test_a_stream_ends_when_the_console_does(quick: None) -> None:
         streams.ending = True
         return {"a": "1"}
 
-    assert listen(streams, sections, messages=1000).sent[-1]["body"] == b""
+    assert listen(streams, sections).sent[-1] == {"type": "http.response.body", "body": b""}, "the answer is whole"
     assert streams.open == 0
 
 
@@ -122,7 +125,7 @@ def test_a_stream_that_breaks_is_not_counted_any_more(quick: None) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ExceptionGroup):
-        listen(streams, broken, messages=1000)
+        listen(streams, broken)
     assert streams.open == 0
 
 
@@ -195,14 +198,26 @@ def test_a_browser_that_does_not_read_is_left(console: ServedConsole, monkeypatc
     assert is_ended(reads_nothing)
 
 
-def test_a_logout_ends_the_streams_of_the_session(console: ServedConsole, browser: Browser, quick: None) -> None:
-    mine, other = Stream(browser, "/live/dump"), Stream(browser_of(console, logged_in=True), "/live/dump")
-    assert "To pause" not in str(mine.sections())
-    other.sections()
+def test_after_a_logout_an_open_page_has_no_buttons(console: ServedConsole, browser: Browser, quick: None) -> None:
+    browser.start(("rules", "shop.orders"))
+    stream = Stream(browser, "/live/dump")
+    assert "Pause</button>" in stream.sections()["commands"]
     browser.post("/logout")
-    assert mine.answer.read() is not None, "it ends"
-    eventually(lambda: console.web.streams.open == 1)
-    other.close()
+    while "To pause, resume or stop it, log in" not in (changed := stream.sections()).get("commands", ""):
+        assert "form_key" not in changed.get("commands", "")
+    stream.close()
+
+
+def test_beyond_loopback_an_open_page_ends_with_its_session(console: ServedConsole, browser: Browser, quick: None) -> None:
+    console.views.access._here = False  # as of an address that others reach
+    stream = Stream(browser, "/live/dump")
+    stream.sections()
+    browser.post("/logout")
+    while "login" not in (changed := stream.sections()):
+        assert changed
+    assert changed == {"login": ""}, "a section that the page does not have: it is loaded again, and leads to the login"
+    assert browser.get("/live/dump").status == 401
+    stream.close()
 
 
 def test_an_open_page_keeps_no_session_alive(console: ServedConsole, browser: Browser) -> None:

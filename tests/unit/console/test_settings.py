@@ -96,7 +96,8 @@ SCHEMES = ["mysql", "clickhouse", "https", "opensearch", "kafka", "s3", "iceberg
 def test_no_secret_is_in_any_row(secret: str, scheme: str, parameter: str, client: str, quoted: bool) -> None:
     written = quote(secret, safe="") if quoted else secret
     assume(quoted or not set("[]") & set(secret))  # a settings file with such a URI is rejected
-    uris = (f"{scheme}://user:{written}@host:1234/db", f"{scheme}://host/db?{parameter}={written}&x=y", f"{scheme}://{quote(secret, safe='')}@host/")
+    account = f"{scheme}://{quote(secret, safe='')}@host/"
+    uris = (f"{scheme}://user:{written}@host:1234/db", f"{scheme}://host/db?{parameter}={written}&x=y", account)
     config = structs.replace(
         CONFIG,
         sinks=uris,

@@ -157,9 +157,7 @@ def test_a_number_that_a_message_cannot_carry_is_rejected(name: str) -> None:
 def test_settings_are_those_that_were_filled_in() -> None:
     params = [("chunk_rows", " 500 "), ("readers", "0"), ("rows_per_second", ""), ("strict_bound", "no"), ("form_key", "x")]
     request = settings_request(params, FEED, ID)
-    assert request == pb.SetRequest(
-        changefeed=FEED, dump_id=ID, settings=pb.DumpSettings(chunk_rows=500, readers=0, strict_bound=False)
-    )
+    assert request == pb.SetRequest(changefeed=FEED, dump_id=ID, settings=pb.DumpSettings(chunk_rows=500, readers=0, strict_bound=False))
     assert not request.settings.HasField("rows_per_second")
 
 
