@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -154,7 +154,7 @@ class Browser:
             return HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE_S, context=self.context)
         return HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+    def ask(self, method: str, path: str, body: bytes | Iterator[bytes] | None = None, **headers: str) -> Answer:
         """`headers` with _ for -; those that are empty are not sent."""
         connection = self.connection()
         try:
