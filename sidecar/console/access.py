@@ -69,13 +69,12 @@ class ConsoleAccess:
     def knows_host(self, host: str) -> bool:
         """Whether a `Host` header is one of this console's."""
         name = _name(host)
-        if name in self._names and not self._here:
+        if name in self._names or name == "localhost":
             return True
         try:
-            address = ip_address(name)
+            return ip_address(name).is_loopback or self._any_address
         except ValueError:
-            return name == "localhost" or name in self._names
-        return address.is_loopback or self._any_address or name in self._names
+            return False
 
     def is_foreign(self, method: str, headers: Mapping[str, str]) -> bool:
         """Whether the page of another site makes the request. A link from there to a page is followed."""

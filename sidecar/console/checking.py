@@ -7,24 +7,32 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import msgspec
 
 from sidecar.adapters.clock import wall_ms
 from sidecar.process.background import Background
+from sidecar.process.checks import Result
 
 CHECK_MAX_S = 300.0
 ERROR_CHARS_MAX = 2000
 
 
+class CheckReport(msgspec.Struct, frozen=True):
+    """What the page shows of the output of `check --json` (PreflightReport). `counts`: of findings, by status."""
+
+    ok: bool
+    counts: dict[str, int]
+    checks: tuple[Result, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedSettings:
-    """`report`: as of `check --json`; None where there is none, and `error` says why. Times in milliseconds since 1970."""
+    """`report` None where there is none, and `error` says why. Times in milliseconds since 1970."""
 
     began_ms: int
     ended_ms: int
-    report: dict[str, Any] | None
+    report: CheckReport | None
     error: str = ""
 
 
@@ -60,11 +68,12 @@ class SettingsChecks:
             done = subprocess.run(
                 self._command, stdin=subprocess.DEVNULL, capture_output=True, timeout=self._max_s, check=False
             )  # our own command
-            report = msgspec.json.decode(done.stdout, type=dict[str, Any])
+            report = msgspec.json.decode(done.stdout, type=CheckReport)
         except subprocess.TimeoutExpired:
             error = f"it had not ended after {self._max_s:.0f} s, and was stopped: run `ticdc-dump check` in a terminal to see why"
         except OSError as failed:
             error = f"it could not be started: {failed}"
         except msgspec.MsgspecError:
-            error = done.stderr.decode(errors="replace")[-ERROR_CHARS_MAX:] or f"it ended with exit code {done.returncode} and said nothing"
+            told = done.stderr.decode(errors="replace")[-ERROR_CHARS_MAX:]
+            error = told or f"it ended with exit code {done.returncode}, and its output is no report"
         self.last = CheckedSettings(self.began_ms, wall_ms(), report, error)

@@ -53,7 +53,7 @@ OFFERED = {
     "queued": ("stop", "set"),
     "running": ("pause", "stop", "set"),
     "paused": ("resume", "stop", "restart", "set"),
-    "failed": ("resume", "restart", "stop"),
+    "failed": ("resume", "restart"),
     "finished": ("restart",),
     "stopped": ("restart",),
 }

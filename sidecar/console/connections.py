@@ -1,7 +1,7 @@
-"""HTTP/1.1 as uvicorn has it, with bounds that it has not: connections, the time for a request's head, and the client's certificate.
+"""HTTP/1.1 as uvicorn has it, with the bounds that it lacks, and with the name in the client's certificate.
 
-A connection costs little before it has asked something, and it is ended where its head takes longer than HEAD_S, or where there are
-CONNECTIONS_MAX already.
+A connection is ended whose request takes longer than REQUEST_S from its first byte to its last, or that does not read for UNREAD_S what
+it was sent: else a few that send or read slowly would take all of them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-CONNECTIONS_MAX = 64
-HEAD_S = 10.0
+REQUEST_S = 10.0
+UNREAD_S = 20.0
 HEAD_BYTES_MAX = 64 << 10
 KEEP_ALIVE_S = 15
 CERTIFICATE = "ticdc_dump.certificate"
@@ -22,12 +22,11 @@ CERTIFICATE = "ticdc_dump.certificate"
 
 class BoundedHttp(H11Protocol):
     _slow: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
-            transport.abort()
-            return
+        transport.set_write_buffer_limits(high=1, low=0)  # so that writing is paused while anything is not read
         found = transport.get_extra_info("peercert")
         name, app = certificate_name(found) if found else "", self.app
 
@@ -45,19 +44,36 @@ class BoundedHttp(H11Protocol):
         super().on_response_complete()
         self._bound()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
+    def send_400_response(self, msg: str) -> None:
+        """Of a request whose answer has begun before its end was read, the connection is ended instead."""
+        if self.conn.our_state is h11.IDLE or self.conn.our_state is h11.SEND_RESPONSE:
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._slow is not None:
-            self._slow.cancel()
+        for timer in filter(None, (self._slow, self._unread)):
+            timer.cancel()
         super().connection_lost(exc)
 
     def _bound(self) -> None:
-        """A timer runs while a head is not whole, from its first byte or the connection's beginning."""
-        is_waited_for = self.conn.their_state is h11.IDLE and (self.cycle is None or bool(self.conn.trailing_data[0]))
+        """A timer runs while a request is not whole, from its first byte or the connection's beginning."""
+        has_begun = self.cycle is None or bool(self.conn.trailing_data[0])
+        is_waited_for = self.conn.their_state is h11.SEND_BODY or (self.conn.their_state is h11.IDLE and has_begun)
         if not is_waited_for and self._slow is not None:
             self._slow.cancel()
             self._slow = None
         elif is_waited_for and self._slow is None:
-            self._slow = self.loop.call_later(HEAD_S, self.transport.abort)
+            self._slow = self.loop.call_later(REQUEST_S, self.transport.abort)
 
 
 def certificate_name(found: dict[str, Any]) -> str:

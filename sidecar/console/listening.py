@@ -18,6 +18,7 @@ from sidecar.process.background import Background
 from sidecar.process.listening import check_listening, read_token
 
 BACKLOG = 32
+CONNECTIONS_MAX = 64
 CLOSING_MAX_S = 3.0
 
 
@@ -38,11 +39,26 @@ def console_address(console: ConsoleSection, port: int = 0) -> str:
     return f"{scheme}://{console.advertise or listen}"
 
 
-def bound(listen: str) -> socket.socket:
+class ListeningSocket(socket.socket):
+    """Has CONNECTIONS_MAX connections: one more is closed at once, before a handshake of TLS."""
+
+    _accepted: tuple[socket.socket, ...] = ()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        self._accepted = tuple(one for one in self._accepted if one.fileno() >= 0)
+        if len(self._accepted) >= CONNECTIONS_MAX:
+            connection.close()
+            raise ConnectionAbortedError(f"there are {CONNECTIONS_MAX} connections")  # asyncio tries again when the next one comes
+        self._accepted += (connection,)
+        return connection, address
+
+
+def bound(listen: str) -> ListeningSocket:
     """Raises OSError."""
     host, _, port = listen.rpartition(":")
     family, kind, proto, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    found = socket.socket(family, kind, proto)
+    found = ListeningSocket(family, kind, proto)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
@@ -104,6 +120,7 @@ class ConsoleServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=1,
                 h11_max_incomplete_event_size=HEAD_BYTES_MAX,

@@ -1,7 +1,7 @@
 """Changes of an open page, as server-sent events: a section that is not as before is sent whole.
 
 A page is made again after a second, or after 50 times as long as making it takes: so all open pages together cost a fiftieth of a core.
-A browser that does not read is left after SEND_MAX_S, and there are STREAMS_MAX at most.
+There are STREAMS_MAX at most. Sending waits for a browser that does not read; connections.py ends its connection.
 """
 
 from __future__ import annotations
@@ -9,30 +9,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any
 
 import anyio
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 STREAMS_MAX = 16
 EVERY_S = 1.0
 SHARE = 50
-SEND_MAX_S = 20.0
 STILL_MAX_S = 15.0
 """A stream that has nothing new says so, by which both sides know that the other one is there."""
 AGAIN_MS = 2_000
 """After which a browser that lost its stream asks again."""
+ENDING_LOOK_S = 0.2
+"""How often a stream that waits looks whether the console ends."""
 
 
 class LiveStreams:
     def __init__(self) -> None:
         self.open = 0
         self.ending = False
-
-    @property
-    def full(self) -> bool:
-        return self.open >= STREAMS_MAX
 
     def response(self, sections: Callable[[], Mapping[str, str]]) -> LiveResponse:
         """`sections`: HTML by id. Called in another thread."""
@@ -45,17 +42,19 @@ class LiveResponse:
     def __init__(self, streams: LiveStreams, sections: Callable[[], Mapping[str, str]]) -> None:
         self._streams, self._sections = streams, sections
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._streams.open >= STREAMS_MAX:
+            await PlainTextResponse("too many pages are open: reload this one now and then\n", 503)(scope, receive, send)
+            return
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
         self._streams.open += 1
         try:
-            await self._send(send, {"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             async with anyio.create_task_group() as group:
                 group.start_soon(self._until_gone, receive, group.cancel_scope.cancel)
                 await self._events(send)
                 group.cancel_scope.cancel()
-        except TimeoutError:
-            return  # the browser does not read: its connection ends with the answer that is not whole
+            await send({"type": "http.response.body", "body": b""})
         finally:
             self._streams.open -= 1
 
@@ -80,14 +79,10 @@ class LiveResponse:
         """Until then, or until the console ends."""
         until_s = monotonic() + wait_s
         while not self._streams.ending and (left_s := until_s - monotonic()) > 0:
-            await anyio.sleep(min(left_s, EVERY_S))
+            await anyio.sleep(min(left_s, ENDING_LOOK_S))
 
     async def _body(self, send: Send, text: str) -> None:
-        await self._send(send, {"type": "http.response.body", "body": text.encode(), "more_body": True})
-
-    async def _send(self, send: Send, message: Any) -> None:
-        with anyio.fail_after(SEND_MAX_S):
-            await send(message)
+        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
     async def _until_gone(self, receive: Receive, gone: Callable[[], object]) -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -13,7 +13,7 @@ from sidecar.process.kept_secrets import without_secrets
 
 REQUIRED = ("changefeed", "etcd", "source", "log", "sinks")
 HIDDEN = "••••••"
-_SECRET = re.compile(r"pass|secret|token|credential|jaas|private|key(?!space)|\bauth", re.IGNORECASE)
+_SECRET = re.compile(r"pass|secret|token|credential|jaas|private|key(?!space)|auth|kinit", re.IGNORECASE)
 """In the name of a librdkafka setting or of one that this version does not know as harmless."""
 
 
@@ -41,8 +41,8 @@ def _is_required(name: str) -> bool:
 def _shown(name: str, value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_shown(name, one) for one in value)
-    if isinstance(value, str) and "://" in value:
-        return without_secrets(value)
     if value and name.startswith("kafka.client.") and _SECRET.search(name.removeprefix("kafka.client.")):
         return HIDDEN
+    if isinstance(value, str) and "://" in value:
+        return without_secrets(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

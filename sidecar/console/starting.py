@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ from ticdc_dump.v1 import control_pb2 as pb
 
 CHOSEN_MAX = 100
 """Tables that are chosen by clicking: they travel in the page's address."""
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+")
+"""A whole number as the pages show it. Of seconds a comma could be a decimal one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def form_of(params: Sequence[tuple[str, str]]) -> StartForm:
     chosen = dict.fromkeys(value for name, value in params if name == "table" and value not in removed)
     return StartForm(
         rules=one.get("rules", "").strip(),
-        tables=tuple(chosen),
+        tables=tuple(chosen)[: CHOSEN_MAX + 1],
         where=one.get("where", "").strip(),
         brackets=one.get("brackets", Brackets.WATERMARK),
         sinks=tuple(value for name, value in params if name == "sink"),
@@ -109,7 +112,7 @@ def number(name: str, text: str) -> int | float:
     kind = float if name == "delivery_bound_seconds" else int
     top = 1 << (32 if name in ("chunk_rows", "readers") else 63)
     try:
-        found = kind(text.replace(",", "").replace("_", ""))
+        found = kind(text.replace(",", "") if kind is int and _GROUPED.fullmatch(text) else text)
     except ValueError:
         found = -1
     if not 0 <= found < top:

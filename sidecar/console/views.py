@@ -84,17 +84,26 @@ class _Kept:
 
     lock: Lock = field(default_factory=Lock)
     found: dict[Any, tuple[float, Any]] = field(default_factory=dict)
+    forgotten: int = 0
 
     def of(self, key: Any, fresh_s: float, made: Callable[[], Any]) -> Any:
         with self.lock:
             at_s, value = self.found.get(key, (-fresh_s, None))
             if monotonic() - at_s < fresh_s:
                 return value
+            forgotten = self.forgotten
         value = made()
         with self.lock:
+            if self.forgotten != forgotten:
+                return value
             self.found = {name: kept for name, kept in self.found.items() if monotonic() - kept[0] < FILES_FRESH_S}
             self.found[key] = monotonic(), value
         return value
+
+    def forget(self) -> None:
+        """Also what is asked for at this moment."""
+        with self.lock:
+            self.found, self.forgotten = {}, self.forgotten + 1
 
 
 class ConsoleViews:
@@ -140,6 +149,10 @@ class ConsoleViews:
     def call(self, method: str, request: Any, visitor: Visitor = Visitor("", "")) -> Any:  # noqa: B008  # it is frozen
         """Raises CallRejected."""
         return getattr(self.parts.service, method)(request, LocalCall(visitor.name, visitor.address))
+
+    def forget(self) -> None:
+        """After a command, so that the next page shows what it did."""
+        self._kept.forget()
 
     def tables(self) -> dict[str, TableName]:
         """Of the changefeed, as far as sinks have reported them, by exact rules. Raises CallRejected."""

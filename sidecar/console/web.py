@@ -20,14 +20,13 @@ from urllib.parse import parse_qsl, quote, urlencode
 import anyio
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sidecar.console import commands
-from sidecar.console.access import Visitor
+from sidecar.console.access import ConsoleAccess, Visitor
 from sidecar.console.connections import CERTIFICATE
 from sidecar.console.live import LiveStreams
 from sidecar.console.views import ConsoleViews
@@ -39,7 +38,6 @@ from sidecar.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
 from sidecar.report.build import look
 
 FORM_BYTES_MAX = 256 << 10
-FORM_S = 10.0
 FIELDS_MAX = 1000
 THREADS = 8
 """Requests that are answered at once; the rest wait."""
@@ -61,12 +59,14 @@ STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg"
 REPORT_POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"}
 """A report has its style in itself, and no script."""
 
+Note = Callable[[str, Mapping[str, object]], object]
+
 
 class Guard:
-    """Rejects who asks for another host or from another site's page, and puts FORBIDS into every answer."""
+    """Rejects who asks for another host or from another site's page, and puts FORBIDS into every answer. `note`: as of ConsoleWeb."""
 
-    def __init__(self, app: ASGIApp, views: ConsoleViews) -> None:
-        self._app, self._access = app, views.access
+    def __init__(self, app: ASGIApp, access: ConsoleAccess, note: Note) -> None:
+        self._app, self._access, self._note = app, access, note
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -84,6 +84,10 @@ class Guard:
 
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         rejection = self._rejection(scope["method"], headers)
+        if rejection is not None and scope["method"] == "POST":
+            host, origin = headers.get("host", ""), headers.get("origin", "")
+            values = {"path": scope["path"], "from": _address(scope["client"]), "host": host, "origin": origin}
+            self._note("console: command rejected", values)
         await (rejection or self._app)(scope, receive, guarded)
 
     def _rejection(self, method: str, headers: Mapping[str, str]) -> Response | None:
@@ -98,13 +102,13 @@ class Guard:
 class ConsoleWeb:
     """`note`: a line of the log with its values, for what is rejected."""
 
-    def __init__(self, views: ConsoleViews, note: Callable[[str, Mapping[str, object]], object]) -> None:
+    def __init__(self, views: ConsoleViews, note: Note) -> None:
         self._views, self._access, self._note = views, views.access, note
         self.streams = LiveStreams()
         self._static = {name: files("sidecar.console").joinpath(f"pages/{name}").read_text() for name in STATIC}
         self._static["console.css"] = look() + self._static["console.css"]
 
-    def app(self) -> Starlette:
+    def app(self) -> ASGIApp:
         routes = [
             *(Route(f"/{path}", self._page) for path in PAGES),
             Route("/healthz", self._health),
@@ -119,13 +123,13 @@ class ConsoleWeb:
             Route("/check", self._check, methods=["POST"]),
             Route("/command/{name}", self._command, methods=["POST"]),
         ]
-        return Starlette(
+        pages = Starlette(
             routes=routes,
-            middleware=[Middleware(Guard, views=self._views)],
-            exception_handlers={404: self._not_found, TimeoutError: self._too_slow},
+            exception_handlers={404: self._not_found, ClientDisconnect: self._gone},
             lifespan=self._lifespan,
             max_body_size=FORM_BYTES_MAX,
         )
+        return Guard(pages, self._access, self._note)  # outermost: answers to what is too large, and to defects, pass it too
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -157,8 +161,6 @@ class ConsoleWeb:
             return PlainTextResponse("log in first\n", 401)
         if name not in LIVE:
             return PlainTextResponse("there is no such page\n", 404)
-        if self.streams.full:
-            return PlainTextResponse("too many pages are open: reload this one now and then\n", 503, {"retry-after": "60"})
         params = request.query_params.multi_items()
 
         def sections() -> Mapping[str, str]:
@@ -202,20 +204,20 @@ class ConsoleWeb:
     # ---- forms ------------------------------------------------------------------------------------------------------
 
     def _login_page(self, request: Request) -> Response:
-        return self._login_form(request, "", 200)
+        return self._login_form(request, request.query_params.get("after", "/"), "", 200)
 
     async def _login(self, request: Request) -> Response:
         form = dict(await self._form(request))
+        after = form.get("after", "/")
         if not self._access.has_login:
-            return self._login_form(request, "", 403)
+            return self._login_form(request, after, "", 403)
         if self._access.logins_wait():
-            return self._login_form(request, "Too many logins have failed: wait a minute.", 429)
+            return self._login_form(request, after, "Too many logins have failed: wait a minute.", 429)
         session = self._access.login(form.get("token", ""))
         visitor = self._visitor(request)
         if not session:
             self._note("console: login rejected", {"from": visitor.address})
-            return self._login_form(request, "This is not the token of console.token_file.", 403)
-        after = form.get("after", "/")
+            return self._login_form(request, after, "This is not the token of console.token_file.", 403)
         answer = RedirectResponse(after if after.startswith("/") and not after.startswith(("//", "/\\")) else "/", 303)
         answer.set_cookie(self._access.cookie, session, httponly=True, samesite="strict", secure=self._access.secure, path="/")
         return answer
@@ -266,15 +268,15 @@ class ConsoleWeb:
             return self._message(request, f"The sidecar has rejected this ({name})", rejected.details, 409)
         except TicdcDumpError as error:
             return self._message(request, f"This cannot be done ({name})", str(error), 400)
+        finally:
+            self._views.forget()
 
     # ---- what they have in common --------------------------------------------------------------------------------------
 
     async def _form(self, request: Request) -> list[tuple[str, str]]:
-        """Of a body that is no form, none. A browser that sends it too slowly is left."""
-        with anyio.fail_after(FORM_S):
-            body = await request.body()
+        """Of a body that is no form, none."""
         try:
-            return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+            return parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
         except ValueError:
             return []
 
@@ -282,10 +284,8 @@ class ConsoleWeb:
         return lambda method, request: self._views.call(method, request, visitor)
 
     def _visitor(self, request: Request, *, renews: bool = True) -> Visitor:
-        host, port = request.client or ("", 0)
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         certificate, session = request.scope.get(CERTIFICATE, ""), request.cookies.get(self._access.cookie, "")
-        return self._access.visitor(address, certificate, session, renews=renews)
+        return self._access.visitor(_address(request.client), certificate, session, renews=renews)
 
     def _whole(self, request: Request, visitor: Visitor, **values: Any) -> str:
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -296,8 +296,8 @@ class ConsoleWeb:
         section = {"message": self._views.render("message.html", title=title, text=text)}
         return HTMLResponse(self._whole(request, self._visitor(request), page="", title=title, sections=section, live=""), status)
 
-    def _login_form(self, request: Request, error: str, status: int) -> Response:
-        values = {"error": error, "after": request.query_params.get("after", "/"), "access": self._access}
+    def _login_form(self, request: Request, after: str, error: str, status: int) -> Response:
+        values = {"error": error, "after": after, "access": self._access}
         section = {"login": self._views.render("login.html", **values)}
         return HTMLResponse(self._whole(request, Visitor("", ""), page="", title="Log in", sections=section, live=""), status)
 
@@ -305,8 +305,15 @@ class ConsoleWeb:
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/login?{urlencode({'after': path})}", 303)
 
-    async def _too_slow(self, request: Request, _: Exception) -> Response:
-        return self._message(request, "Too slow", f"The form did not arrive within {FORM_S:.0f} s.", 408)
+    async def _gone(self, _: Request, __: Exception) -> Response:
+        """Nobody reads it: the connection has ended amid a form."""
+        return Response(status_code=400)
 
     async def _not_found(self, request: Request, _: Exception) -> Response:
         return self._message(request, "Not found", "There is no such page.", 404)
+
+
+def _address(client: tuple[str, int] | None) -> str:
+    """host:port."""
+    host, port = client or ("", 0)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

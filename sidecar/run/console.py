@@ -54,7 +54,7 @@ def begin_console(
 
     try:
         server = ConsoleServer(config.console, app, ended)
-    except (OSError, OverflowError) as error:
+    except (OSError, UnicodeError) as error:  # the latter for what is no host's name
         hint = "set console.listen to an address of this machine that is free, or to ''"
         _warn("no console", {"listen": config.console.listen, "reason": str(error), "hint": hint})
         return None

@@ -2,6 +2,7 @@
 "use strict";
 
 const banner = document.getElementById("connection");
+let events = null;
 let lostAt = null;
 
 function isUsed(section) {
@@ -9,28 +10,44 @@ function isUsed(section) {
   const isTyped = focused && focused.matches("input, select, textarea");
   const hasChanges = [...section.querySelectorAll("input, select, textarea")].some((one) => one.type !== "hidden"
     && (one.matches("select") ? [...one.options].some((option) => option.selected !== option.defaultSelected && one.value !== "") : one.value !== one.defaultValue));
-  return isTyped || hasChanges || section.querySelector("details[open]");
+  const selection = document.getSelection();
+  const isSelected = !selection.isCollapsed && section.contains(selection.anchorNode);
+  return isTyped || hasChanges || isSelected || section.querySelector("details[open]");
 }
 
-function placeOf(focused, section) {
-  if (!focused || !section.contains(focused)) return null;
-  const all = [...section.querySelectorAll("a, button, [tabindex]")];
-  return all.indexOf(focused);
+// What a focused element is: after the section is replaced, the same one is focused, and no other that came to its place.
+function nameOf(one) {
+  return `${one.tagName} ${one.getAttribute("href") ?? one.getAttribute("aria-label") ?? one.textContent.trim()}`;
 }
 
 function replace({ id, html }) {
   const section = document.getElementById(id);
-  if (!section) { location.reload(); return; }
   if (isUsed(section)) return;
-  const place = placeOf(document.activeElement, section);
+  const focused = section.contains(document.activeElement) ? nameOf(document.activeElement) : null;
   const scrolled = [...section.querySelectorAll(".scrolls, pre")].map((one) => [one.scrollLeft, one.scrollTop]);
   section.innerHTML = html;
   [...section.querySelectorAll(".scrolls, pre")].forEach((one, at) => { if (scrolled[at]) [one.scrollLeft, one.scrollTop] = scrolled[at]; });
-  if (place !== null && place >= 0) section.querySelectorAll("a, button, [tabindex]")[place]?.focus({ preventScroll: true });
+  if (focused === null) return;
+  const same = [...section.querySelectorAll("a, button, summary, [tabindex]")].find((one) => nameOf(one) === focused);
+  (same ?? document.getElementById("content")).focus({ preventScroll: true });
+}
+
+function lost(text) {
+  lostAt = lostAt || new Date();
+  banner.textContent = `${text} since ${lostAt.toISOString().slice(11, 19)} UTC: what is shown is of then. Trying again …`;
+  document.documentElement.classList.add("stale");
+}
+
+// A stream that is rejected says why; one that is not closed is asked for again by the browser.
+async function rejected() {
+  const answer = await fetch(document.body.dataset.live).catch(() => null);
+  answer?.body?.cancel();
+  if (answer?.status === 401) location.reload();
+  else if (answer?.status === 503) lost("Too many pages are open, so this one is not renewed");
 }
 
 function connect() {
-  const events = new EventSource(document.body.dataset.live);
+  const mine = events = new EventSource(document.body.dataset.live);
   events.addEventListener("open", () => { lostAt = null; banner.textContent = ""; document.documentElement.classList.remove("stale"); });
   events.addEventListener("sections", (event) => {
     const sections = JSON.parse(event.data);
@@ -39,15 +56,22 @@ function connect() {
     else sections.forEach(replace);
   });
   events.addEventListener("error", () => {
-    lostAt = lostAt || new Date();
-    banner.textContent = `No connection to the sidecar since ${lostAt.toISOString().slice(11, 19)} UTC: what is shown is of then. Trying again …`;
-    document.documentElement.classList.add("stale");
-    if (events.readyState === EventSource.CLOSED) setTimeout(connect, 5000);
+    lost("No connection to the sidecar");
+    if (mine.readyState === EventSource.CLOSED) rejected().then(() => setTimeout(() => { if (mine === events) connect(); }, 5000));
   });
+}
+
+// A page that nobody sees needs no stream: a browser has few connections for all its pages of one address.
+function followVisibility() {
+  if (document.hidden) { events?.close(); events = null; }
+  else if (events === null) connect();
 }
 
 document.addEventListener("submit", (event) => {
   const asked = event.submitter?.dataset.confirm;
   if (asked && !confirm(asked)) event.preventDefault();
 });
-if (document.body.dataset.live) connect();
+if (document.body.dataset.live) {
+  document.addEventListener("visibilitychange", followVisibility);
+  followVisibility();
+}

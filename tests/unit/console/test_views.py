@@ -1,0 +1,287 @@
+"""What pages show, how large they get, and what is on none of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from msgspec import structs
+
+from sidecar.config import ConsoleSection, KafkaSection, LogSection
+from sidecar.control.client import Access, ControlClient
+from sidecar.control.wire import status_json
+from sidecar.core.progress import DumpState
+from sidecar.log import storage
+from sidecar.log.dump_files import REPORTS
+from tests.support.console import CONFIG, HERE, Browser, ServedConsole, Shown, browser_of, console_of
+from tests.support.console_shop import DONE, DUMP, VERIFIED, Shop
+from tests.unit.control.serving import Owner, Serving, standby
+from ticdc_dump.v1 import control_pb2 as pb
+
+DATA = re.compile(r'<data data-of="([^"]*)" value="([^"]*)">')
+PAGES = ["/", "/dump", "/start", "/start?preview=1", "/history", "/verification", "/checks", "/settings"]
+PAGE_BYTES_MAX = 300_000
+
+
+@contextmanager
+def opened(shop: Shop, folder: Path, **given: Any) -> Iterator[Browser]:
+    with shop.owner() as owner, shop.console(owner, folder, **given) as console:
+        yield browser_of(console, logged_in=True)
+
+
+def numbers(text: str) -> dict[str, str]:
+    return {path: unescape(value) for path, value in DATA.findall(text)}
+
+
+def value_at(found: Any, path: str) -> Any:
+    for name in path.split("."):
+        found = found[int(name)] if name.isdecimal() else found[name]
+    return found
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_number_of_stream_and_dump_is_that_of_the_service(tmp_path: Path) -> None:
+    shop = Shop()
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console, Serving(owner.served(**shop.served())) as serving:
+        browser = browser_of(console)
+        with ControlClient(serving.address, Access(patience_s=1.0)) as client:
+            of_service = status_json(client.call("Query", pb.DumpRequest(changefeed=pb.Changefeed(id="cf"))))
+        for path, least in (("/", 40), ("/dump", 40)):
+            shown = numbers(browser.get(path).text)
+            assert len(shown) >= least
+            for place, value in shown.items():
+                of_json = value_at(of_service, place)
+                assert (value if isinstance(of_json, str) else json.loads(value)) == of_json, place
+
+
+def test_figures_of_a_dump_are_sums_of_its_tables(tmp_path: Path) -> None:
+    with opened(Shop(), tmp_path) as browser:
+        words = browser.get("/dump").words
+        assert "Tables 4 of 7" in words
+        assert f"Rows {sum(one.rows for one in Shop().progress().tables):,}" in words
+        assert "Time left 4 min 14 s" in words
+        assert "Waiting for live delivery of" in words
+
+
+# ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_history_names_who_asked_and_links_to_what_there_is(tmp_path: Path) -> None:
+    with opened(Shop(), tmp_path) as browser:
+        page = browser.get("/history")
+        assert "token 1f0c22ab at 10.2.0.14:51822 (after the migration)" in page.words
+        assert f'href="/reports/{DONE}.html"' in page.text
+        assert f'href="/certificates/{DONE}.json"' in page.text
+        assert f'href="/reports/{DUMP}.html"' not in page.text
+        assert f'href="/verification?id={VERIFIED}"' in page.text
+        assert "pause" in page.words
+        assert browser.get("/history?kind=verification").text.count('href="/dump?id=') == 0
+        assert browser.get("/history?q=Lost+connection").words.count("Lost connection") >= 1
+        assert "No operation matches." in browser.get("/history?q=nothing-like-it").words
+
+
+def test_a_verification_shows_what_differs_first(tmp_path: Path) -> None:
+    with opened(Shop(), tmp_path) as browser:
+        words = browser.get("/verification").words
+        assert words.index("shop.orders different") < words.index("shop.customers equal")
+        assert "DDLs change it again and again" in words
+        assert "it keeps no rows" in words
+        assert "a sample of 25%" in words
+        assert browser.get("/verification?id=" + "f" * 16).status == 409
+
+
+def test_a_preview_shows_what_a_start_would_do_and_starts_nothing(tmp_path: Path) -> None:
+    shop = Shop()
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console:
+        browser = browser_of(console, logged_in=True)
+        page = browser.get("/start?preview=1&table=shop.reviews&table=shop.payments")
+        assert "It reads 2 tables, about 1,285,016 rows" in page.words
+        assert "Slow: shop.payments: TiDB sorts the whole table" in page.words
+        assert "It would wait for dump" in page.words
+        assert owner.carried_out == []
+        found = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page.text))
+        assert re.fullmatch("[0-9a-f]{16}", found["dump_id"])
+        stranger = browser_of(console).get("/start?preview=1")
+        assert "To start it, log in" in stranger.words
+        assert "form_key" not in stranger.text
+
+
+def test_a_form_keeps_what_was_chosen_from_page_to_page(tmp_path: Path) -> None:
+    with opened(Shop(tables=300), tmp_path) as browser:
+        page = browser.get("/start?table=shop.orders&rules=shop.x*&where=a%3D1&readers=3&exact=yes&page=2")
+        link = unescape(re.findall(r'href="(\?[^"]*)" rel="next"', page.text)[0])
+        following = browser.get(f"/start{link}")
+        for text in ("take out", "shop.x*", 'name="where" value="a=1"', 'name="readers" value="3"', 'name="exact" value="yes" checked'):
+            assert text in page.text
+            assert text in following.text
+        assert "+ shop.orders<" not in page.text, "it is chosen already"
+
+
+def test_what_a_form_cannot_mean_is_told(tmp_path: Path) -> None:
+    with opened(Shop(), tmp_path) as browser:
+        page = browser.get("/start?preview=1&readers=many")
+        assert (page.status, "'many' is not a whole number" in page.words) == (400, True)
+
+
+def test_links_of_one_dump_are_of_that_one(tmp_path: Path) -> None:
+    shop = Shop()
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console:
+        browser = browser_of(console, logged_in=True)
+        other = browser.start(("rules", "shop.reviews"))
+        page = browser.get(f"/dump?id={other}")
+        assert f"Dump {other} : queued" in page.words
+        assert f"behind {DUMP}" in page.words
+        assert f'name="dump_id" value="{other}"' in page.text
+        assert browser.get("/dump?id=" + "f" * 16).status == 409
+
+
+def test_a_dump_that_is_over_links_to_its_files(tmp_path: Path) -> None:
+    shop = Shop()
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console:
+        storage.write_atomically(storage.open_folder(str(tmp_path)), REPORTS.name(DUMP), b"<!doctype html>")
+        owner.finish(DumpState.FAILED, reason="the source is gone")
+        page = browser_of(console).get("/dump")
+        assert "failed : the source is gone" in page.words
+        assert f'href="/reports/{DUMP}.html"' in page.text
+        assert f'href="/certificates/{DUMP}.json"' not in page.text
+
+
+def test_a_sink_that_fails_and_an_error_are_shown(tmp_path: Path) -> None:
+    with opened(Shop(last_error="source: no route to host"), tmp_path) as browser:
+        words = browser.get("/").words
+        assert "Last error: source: no route to host" in words
+        assert "holds the dump" in words
+        assert "3 of 7" in words
+        assert "1 rows skipped by an operator" in words
+
+
+def test_without_measurements_a_page_says_so(console: ServedConsole, browser: Browser) -> None:
+    assert "Nothing is measured yet" in browser.get("/").words
+    assert "No chunk of this dump has closed" in browser.get("/dump").words
+    assert "No dump has been started." in browser.get("/dump").words
+    assert "No operation." in browser.get("/history").words
+    assert "No sink has reported its tables yet" in browser.get("/start").words
+
+
+def test_a_standby_points_to_the_owners_console(tmp_path: Path) -> None:
+    with ServedConsole(standby(lambda: "10.0.0.9:8310"), tmp_path, shown=Shown(owner_console="http://10.0.0.9:8320")) as console:
+        browser = browser_of(console)
+        for path in ("/", "/dump", "/start", "/history", "/verification"):
+            page = browser.get(path)
+            assert page.status == 503
+            assert "Owner 10.0.0.9:8310" in page.words
+            assert '<a href="http://10.0.0.9:8320">' in page.text
+        assert {browser.get(path).status for path in ("/checks", "/settings")} == {200}
+    with ServedConsole(standby(lambda: None), tmp_path) as console:
+        assert "not known yet" in browser_of(console).get("/").words
+
+
+def test_a_sidecar_that_cannot_serve_says_why(owner: Owner, tmp_path: Path) -> None:
+    with console_of(owner, tmp_path, served={"status": lambda: None, "hindered": lambda: "etcd does not answer"}) as console:
+        page = browser_of(console).get("/dump")
+        assert (page.status, "etcd does not answer" in page.words) == (503, True)
+
+
+def test_answers_are_used_again_for_a_moment(console: ServedConsole) -> None:
+    asked = []
+    query = console.views.parts.service.Query
+    console.views.parts.service.Query = lambda *given: asked.append(1) or query(*given)  # type: ignore[method-assign,func-returns-value]
+    browser = browser_of(console)
+    for _ in range(5):
+        browser.get("/")
+    assert len(asked) < 5
+
+
+# ---- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def test_no_page_has_a_secret(tmp_path: Path) -> None:
+    planted = "Planted-5ecret"
+    token = f"{planted}-{'t' * 16}"
+    config = structs.replace(
+        CONFIG,
+        log=LogSection(uri=f"s3://bucket/log?key=AKIA&secret={planted}&endpoint=x"),
+        sinks=(f"mysql://writer:{planted}@db:3306/", f"kafka://b:9092/t?sasl-password={planted}"),
+        kafka=KafkaSection(client={"sasl.password": planted, "ssl.key.pem": planted}),
+        console=ConsoleSection(listen=HERE, token_file="/run/secrets/console"),
+    )
+    shop = Shop()
+    with shop.owner() as owner, shop.console(owner, tmp_path, config=config, console=config.console, token=token) as console:
+        browser = Browser(console.port)
+        browser.login(token)
+        for path in [*PAGES, "/login", "/nothing", f"/reports/{DONE}.html", "/static/console.js"]:
+            page = browser.get(path)
+            assert planted not in page.text, path
+            assert planted not in str(page.headers)
+            assert not any(session in page.text for session in browser.cookies.values())
+        assert "/run/secrets/console" in browser.get("/settings").words
+        browser.post("/login", [("token", planted)])
+        browser.post("/start", [("form_key", planted)])
+        assert planted not in str(console.notes)
+
+
+# ---- size ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    shop = Shop(tables=10_000, lanes=2_000, operations=1_000)
+    with opened(shop, tmp_path_factory.mktemp("large")) as browser:
+        yield browser
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/dump?page=57", "/start?page=9", "/?lanes=40", "/history?page=20"])
+def test_no_page_grows_with_what_there_is(large: Browser, path: str) -> None:
+    page = large.get(path)
+    assert page.status == 200
+    assert len(page.text.encode()) <= PAGE_BYTES_MAX
+
+
+def test_a_search_finds_any_table(large: Browser) -> None:
+    for path in ("/dump?q=PART_07777", "/start?q=PART_07777"):
+        found = large.get(path).text
+        assert "part_07777" in found
+        assert "part_07776" not in found
+    assert "No table matches." in large.get("/dump?q=part_99999").words
+    assert "shop.orders" in large.get("/dump?state=reading").words
+    assert "part_00001" not in large.get("/dump?state=complete").text
+
+
+def test_pages_have_all_tables(large: Browser) -> None:
+    seen, address = set(), "?page=1"
+    for _ in range(3):
+        page = large.get(f"/dump{address}").text
+        found = set(re.findall(r'<th scope="row">shop\.([^<]+)</th>', page))
+        assert len(found) == 100
+        assert not found & seen
+        seen |= found
+        address = unescape(re.findall(r'href="(\?[^"]*)" rel="next"', page)[0])
+    last = large.get("/dump?page=101")
+    assert "10,001 to 10,007 of 10,007" in last.words
+    assert "of 10,007" in large.get("/start").words
+
+
+def test_a_table_that_is_on_no_first_page_can_be_started(large: Browser) -> None:
+    page = large.get("/start?preview=1&table=" + quote("shop.part_09999"))
+    assert "It reads 1 table, about 500 rows" in page.words
+
+
+def test_lanes_that_hold_the_stream_come_first(large: Browser) -> None:
+    page = large.get("/").words
+    assert page.index("kafka/shop-cdc/6 ") < page.index("kafka/shop-cdc/13 ")
+    assert "of 2,000" in page
+
+
+def test_an_address_that_chooses_thousands_is_no_large_page(large: Browser) -> None:
+    page = large.get("/start?" + "&".join(f"table=t{number}" for number in range(5_000)))
+    assert page.status == 200
+    assert len(page.text.encode()) <= PAGE_BYTES_MAX

@@ -1,0 +1,93 @@
+"""The console of a process: begun with what the process has, and no reason for it to end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from sidecar.config import Config, ConsoleSection, LogSection, Tls
+from sidecar.console.listening import ConsoleServer
+from sidecar.control.service import ControlService
+from sidecar.errors import ConfigError
+from sidecar.report.chunks import Chunks
+from sidecar.run import console as run_console
+from sidecar.run.console import begin_console
+from sidecar.run.news_line import NewsLine
+from sidecar.run.samples import Samples
+from tests.support.console import CONFIG, HERE, Browser
+from tests.support.eventually import eventually
+from tests.unit.control.serving import Owner
+
+
+@pytest.fixture
+def owner() -> Iterator[Owner]:
+    with Owner() as made:
+        yield made
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[NewsLine]:
+    found: list[NewsLine] = []
+    monkeypatch.setattr(run_console, "say", found.append)
+    return found
+
+
+def config(folder: Path, **section: Any) -> Config:
+    return structs.replace(CONFIG, console=ConsoleSection(**{"listen": HERE} | section), log=LogSection(uri=f"file://{folder}/log"))
+
+
+def begun(owner: Owner, found: Config) -> ConsoleServer | None:
+    return begin_console(found, Path("/etc/x.toml"), ControlService(owner.served()), Samples(), Chunks(10), lambda: "http://other:8320")
+
+
+def test_it_serves_what_the_process_has(owner: Owner, tmp_path: Path, told: list[NewsLine]) -> None:
+    server = begun(owner, config(tmp_path))
+    assert server is not None
+    assert [(line.event, line.level, line.values) for line in told] == [("console", "info", {"address": f"http://127.0.0.1:{server.port}"})]
+    browser = Browser(server.port)
+    assert "default/cf" in browser.get("/").words
+    assert "/etc/x.toml" in browser.get("/settings").words
+    browser.post("/command/stop")
+    assert [(line.event, line.level) for line in told[1:]] == [("console: command rejected", "warning")]
+    server.close()
+
+
+def test_none_is_none(owner: Owner, tmp_path: Path, told: list[NewsLine]) -> None:
+    assert begun(owner, config(tmp_path, listen="")) is None
+    assert told == []
+
+
+def test_a_port_that_is_taken_is_a_warning(owner: Owner, tmp_path: Path, told: list[NewsLine]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert begun(owner, config(tmp_path, listen=listen)) is None
+    (line,) = told
+    assert (line.event, line.level, line.values["listen"]) == ("no console", "warning", listen)
+    assert "console.listen" in str(line.values["hint"])
+
+
+@pytest.mark.parametrize("host", ["10.255.255.1", "no-such-host.invalid", "a" * 64, "a..b"])
+def test_an_address_that_is_not_this_machines_is_a_warning(owner: Owner, tmp_path: Path, told: list[NewsLine], host: str) -> None:
+    tls = Tls(cert_file="c", key_file="k", ca_file="a")
+    assert begun(owner, config(tmp_path, listen=f"{host}:8320", tls=tls)) is None
+    assert [line.event for line in told] == ["no console"]
+
+
+@pytest.mark.parametrize("section", [{"listen": "0.0.0.0:8320"}, {"token_file": "/nowhere/token"}, {"tls": Tls(ca_file="a")}])
+def test_what_is_unsafe_is_an_error(owner: Owner, tmp_path: Path, section: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="console|/nowhere/token"):
+        begun(owner, config(tmp_path, **section))
+
+
+def test_a_console_that_breaks_is_told_and_nothing_else_ends(owner: Owner, tmp_path: Path, told: list[NewsLine]) -> None:
+    server = begun(owner, config(tmp_path, tls=Tls(cert_file="/nowhere/c", key_file="/nowhere/k")))
+    assert server is not None
+    eventually(lambda: len(told) == 2)
+    assert (told[1].event, told[1].level) == ("console ended", "warning")
+    assert "/nowhere/c" in str(told[1].values["reason"])
+    server.close()
