@@ -10,7 +10,7 @@ ARGS ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py
 
-.PHONY: help setup demo demo-live fast rest test custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim lock clean
+.PHONY: help setup demo demo-live fast rest test custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -88,6 +88,9 @@ sim: setup ## live through one seed of the simulation again: make sim SEED=42
 
 demo-live: setup ## the demo on real servers: MariaDB, Kafka and etcd, a dump paused, resumed and restarted (needs Maven)
 	@$(BIN)/python -m tests.rig.demo
+
+screenshots: setup ## renew the console's pictures in deploy/images (needs chromium)
+	@$(BIN)/python -m tests.support.screenshots
 
 lock: ## lock the dependencies anew (needs uv in .venv)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --all-extras --group dev pyproject.toml -o requirements.lock

@@ -20,12 +20,13 @@ from sidecar.core.model import CommitTs, TableName
 from sidecar.log.dump_files import REPORTS
 from sidecar.log.storage import open_folder
 from sidecar.verify.rows import Key, Row, rows_by_key
-from tests.rig.rig import Rig
+from tests.rig.rig import CONSOLE_TOKEN, Rig
 from tests.rig.sidecar_process import SidecarProcess
 from tests.rig.tables import SCHEMA
 from tests.rig.truth import LiveTruth, await_delivered, differences, read_truth
 from tests.rig.workload import connect
 from tests.support.kafka_output import decoded, newest, read_all
+from tests.support.services.ports import free_ports
 
 UPDATE_EVERY_S = 0.5
 INITIAL_ROWS = 200
@@ -43,9 +44,11 @@ def main() -> int:
 
 
 def _demo(folder: Path) -> int:
+    (port,) = free_ports(1)
+    _say(f"web console, as soon as the sidecar runs: http://127.0.0.1:{port} (to log in: {CONSOLE_TOKEN})")
     _say("starting MariaDB, Kafka and etcd, with 12 tables, and a publisher of the binlog in TiCDC's open-protocol …")
     with Rig(folder, initial_rows=INITIAL_ROWS) as rig, _Updates(rig) as updates:
-        config = rig.sidecar_config(sinks=_sinks(rig, folder), log=f"file://{folder}/log")
+        config = rig.sidecar_config(sinks=_sinks(rig, folder), log=f"file://{folder}/log", console={"listen": f"127.0.0.1:{port}"})
         _say("$ ticdc-dump run --config sidecar.toml")
         with SidecarProcess(config, folder / "sidecar.log") as sidecar:
             sidecar.await_status(lambda found: found["merge_worker"] == "running", timeout_s=DEADLINE_S)
