@@ -18,7 +18,7 @@ NOW_MS = 1_795_702_800_000
 
 def main() -> int:
     if PROGRAM is None:
-        print(MISSING, file=sys.stderr)
+        sys.stderr.write(f"{MISSING}\n")
         return 1
     shop = Shop(now_ms=NOW_MS)
     with (
@@ -34,7 +34,7 @@ def main() -> int:
                 page.set_viewport_size({"width": WIDTH, "height": height})
                 file = IMAGES / f"console-{name}.png"
                 page.screenshot(path=file)
-                print(f"{file.relative_to(IMAGES.parents[1])}  {file.stat().st_size // 1024} KiB")
+                sys.stdout.write(f"{file.relative_to(IMAGES.parents[1])}  {file.stat().st_size // 1024} KiB\n")
     return 0
 
 
