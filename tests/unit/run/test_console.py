@@ -80,7 +80,7 @@ def test_an_address_that_is_not_this_machines_is_a_warning(owner: Owner, tmp_pat
 
 @pytest.mark.parametrize("section", [{"listen": "0.0.0.0:8320"}, {"token_file": "/nowhere/token"}, {"tls": Tls(ca_file="a")}])
 def test_what_is_unsafe_is_an_error(owner: Owner, tmp_path: Path, section: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="console|/nowhere/token"):
+    with pytest.raises(ConfigError, match=r"console|/nowhere/token"):
         begun(owner, config(tmp_path, **section))
 
 

@@ -1,0 +1,118 @@
+"""Each page in Chromium: at phones' and at wide windows, light and dark, whole without scripts, and without what axe objects to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from sidecar.console.checking import SettingsChecks
+from sidecar.core.progress import DumpState
+from tests.support.chromium import Window
+from tests.support.console import ServedConsole, Shown
+from tests.support.console_shop import DONE, Shop
+from tests.support.eventually import eventually
+from tests.unit.control.serving import standby
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+PAGES = ["/", "/dump", "/start", "/start?preview=1", "/history", "/verification", "/checks", "/settings"]
+LONG = "a_name_as_long_as_tidb_takes_one_for_a_table_or_for_a_column_64_"
+REPORT = {
+    "ok": False,
+    "counts": {"ok": 1, "warning": 0, "failed": 1, "skipped": 0},
+    "checks": [
+        {"name": "source", "status": "ok", "findings": [{"status": "ok", "what": "TiDB answers", "setting": "", "hint": ""}]},
+        {"name": "sink", "status": "failed", "findings": [{"status": "failed", "what": LONG * 4, "setting": "sinks", "hint": LONG}]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
+    """With long names, many pages of each list, an error, and a check that has been run."""
+    found = Shop(mark=lambda text: f"{text}_{LONG}", tables=300, lanes=120, operations=120, last_error="source: no route to host")
+    with found.owner() as owner, found.console(owner, tmp_path_factory.mktemp("shop")) as console:
+        console.views.checks = SettingsChecks(Path("x"), command=(sys.executable, "-c", f"print({json.dumps(REPORT)!r})"))
+        console.views.checks.begin()
+        eventually(lambda: not console.views.checks.running)
+        yield console
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280, 1920])
+def test_pages_fit_and_axe_has_no_objection(browser: Browser, shop: ServedConsole, width: int, scheme: str) -> None:
+    with Window(browser, shop.address, width=width, scheme=scheme) as window:
+        window.login()
+        wide, wrong = {}, {}
+        for path in (*PAGES, "/login", "/start?preview=1&readers=x", "/nothing", "/dump?id=" + "f" * 16):
+            window.open(path)
+            if (over := window.overflow()) > 0:
+                wide[path] = over
+            if found := window.violations():
+                wrong[path] = found
+        assert wide == {}
+        assert wrong == {}
+        assert [text for text in window.told if "status of 4" not in text] == []
+
+
+@pytest.mark.parametrize("state", [DumpState.PAUSED, DumpState.FAILED, DumpState.FINISHED, DumpState.STOPPED])
+def test_a_dump_in_each_state_is_shown_as_well(browser: Browser, tmp_path: Path, state: DumpState) -> None:
+    shop = Shop()
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console, Window(browser, console.address, width=400) as window:
+        owner.finish(state, reason="the source is gone" if state is DumpState.FAILED else None)
+        window.login()
+        page = window.open("/dump")
+        assert state.value in page.inner_text("#now")
+        assert (window.overflow(), window.violations(), window.told) == (0, [], [])
+
+
+def test_a_report_opens_without_scripts_and_with_its_style(browser: Browser, shop: ServedConsole) -> None:
+    with Window(browser, shop.address) as window:
+        page = window.open(f"/reports/{DONE}.html")
+        assert page.inner_text("h1") == f"Report of {DONE}"
+        assert window.told == []
+
+
+def test_pages_are_whole_without_scripts(browser: Browser, console: ServedConsole) -> None:
+    with Window(browser, console.address, java_script_enabled=False) as window:
+        window.login()
+        page = window.open("/")
+        for text in ("Behind the source", "The last hour", "kafka/shop-cdc/0"):
+            assert page.locator("main", has_text=text).count() == 1
+        page.click("nav >> text=Dump")
+        assert page.locator("#tables").inner_text().count("shop.") >= 7
+        page.click("text=Pause")
+        page.wait_for_selector("text=Resume")
+        page.click("text=New dump")
+        page.click("text=+ shop.reviews")
+        page.fill("input[name=readers]", "3")
+        page.click("text=Show what it would do")
+        assert page.locator("text=It reads 1 table").count() == 1
+        page.click("text=Start this dump")
+        page.wait_for_url("**/dump?id=*")
+        page.click("nav >> text=History")
+        assert page.locator("main").inner_text().count("token ") >= 1
+        for name in ("Checks", "Settings"):
+            page.click(f"nav >> text={name}")
+            assert page.inner_text("h1") == name
+        page.click("text=Log out")
+        assert page.locator("text=Log in").count() == 1
+
+
+def test_a_standbys_page_leads_to_the_owners_console(browser: Browser, console: ServedConsole, tmp_path: Path) -> None:
+    shown = Shown(owner_console=console.address)
+    with (
+        ServedConsole(standby(lambda: "10.0.0.9:8310"), tmp_path / "standby", shown=shown) as other,
+        Window(browser, other.address) as window,
+    ):
+        page = window.open("/")
+        assert page.inner_text("h1") == "Standby"
+        assert (window.overflow(), window.violations()) == (0, [])
+        page.click(f"text={console.address}")
+        page.wait_for_selector("text=Behind the source")
+        assert page.url == f"{console.address}/"
