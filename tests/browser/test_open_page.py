@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Dialog, Page
 
 from sidecar.console import live, views
 from sidecar.control.status import SidecarStatus
@@ -179,10 +179,14 @@ def test_a_dump_is_started_paused_and_resumed_by_keyboard_alone(browser: Browser
 
 
 def test_a_stop_is_asked_for_twice(window: Window, owner: Owner) -> None:
-    page, asked = window.open("/dump"), []
+    page, asked = window.open("/dump"), list[str]()
 
     def answer(accepts: bool) -> None:
-        page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept() if accepts else dialog.dismiss()))
+        def answered(dialog: Dialog) -> None:
+            asked.append(dialog.message)
+            dialog.accept() if accepts else dialog.dismiss()
+
+        page.once("dialog", answered)
 
     answer(False)
     page.click("text=Stop for good")

@@ -257,7 +257,7 @@ def test_a_search_finds_any_table(large: Browser) -> None:
 
 
 def test_pages_have_all_tables(large: Browser) -> None:
-    seen, address = set(), "?page=1"
+    seen, address = set[str](), "?page=1"
     for _ in range(3):
         page = large.get(f"/dump{address}").text
         found = set(re.findall(r'<th scope="row">shop\.([^<]+)</th>', page))

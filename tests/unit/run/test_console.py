@@ -17,8 +17,9 @@ from sidecar.errors import ConfigError
 from sidecar.report.chunks import Chunks
 from sidecar.run import console as run_console
 from sidecar.run.console import begin_console
+from sidecar.run.ddls import SeenDdls
 from sidecar.run.news_line import NewsLine
-from sidecar.run.samples import Samples
+from sidecar.run.samples import MeasuredTerms, Samples
 from tests.support.console import CONFIG, HERE, Browser
 from tests.support.eventually import eventually
 from tests.unit.control.serving import Owner
@@ -42,7 +43,13 @@ def config(folder: Path, **section: Any) -> Config:
 
 
 def begun(owner: Owner, found: Config) -> ConsoleServer | None:
-    return begin_console(found, Path("/etc/x.toml"), ControlService(owner.served()), Samples(), Chunks(10), lambda: "http://other:8320")
+    return begin_console(
+        found,
+        Path("/etc/x.toml"),
+        ControlService(owner.served()),
+        MeasuredTerms(Samples(), Chunks(10), SeenDdls()),
+        lambda: "http://other:8320",
+    )
 
 
 def test_it_serves_what_the_process_has(owner: Owner, tmp_path: Path, told: list[NewsLine]) -> None:
