@@ -49,12 +49,11 @@ def await_equal(page: Page, sidecar: SidecarProcess, address: str, *, least: int
         shown = page.evaluate(PLACES)
         after = sidecar.ask("dumpquery")
         steady = {place: value_at(after, place) for place, _ in shown if value_at(before, place) == value_at(after, place)}
-        assert len(steady) >= least
         pairs = [(place, value, steady[place]) for place, value in shown if place in steady]
         different = [one for one in pairs if (one[1] if isinstance(one[2], str) else json.loads(one[1])) != one[2]]
-        if not different:
+        if not different and len(steady) >= least:
             return
-    raise AssertionError(f"these differ: {different}")
+    raise AssertionError(f"these differ: {different}; {len(steady)} were the same twice")
 
 
 def await_text(page: Page, selector: str) -> None:
@@ -97,7 +96,7 @@ def test_a_dump_by_clicks_is_what_the_command_line_reports(browser: Browser, tmp
         rig.await_published()
 
         await_equal(page, sidecar, f"{address}/dump?id={dump_id}", least=30)
-        await_equal(page, sidecar, f"{address}/", least=15)
+        await_equal(page, sidecar, f"{address}/", least=10)
 
         page.click("nav >> text=History")
         asked = f"{token_name(CONSOLE_TOKEN)} at 127.0.0.1:"
