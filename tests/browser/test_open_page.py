@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Dialog, Page
 from sidecar.console import live, views
 from sidecar.control.status import SidecarStatus
 from tests.support.chromium import Window
-from tests.support.console import ServedConsole, console_of
-from tests.support.console_shop import Shop
+from tests.support.console import ServedConsole, browser_of, console_of
+from tests.support.console_shop import DUMP, Shop
 from tests.support.eventually import eventually
 from tests.unit.control.serving import Owner
 
@@ -128,12 +128,15 @@ def test_a_change_that_is_filled_in_is_kept_while_the_page_goes_on(window: Windo
     page.wait_for_selector("data[data-of='settings.readers'][value='5']")
 
 
-def test_a_text_that_is_selected_stays_selected(window: Window, moving: Moving) -> None:
+def test_a_text_that_is_selected_stays_selected(window: Window, console: ServedConsole, moving: Moving) -> None:
     page = window.open("/dump")
     page.evaluate("getSelection().selectAllChildren(document.querySelector('#now strong'))")
-    chosen = page.evaluate("getSelection().toString()")
-    page.wait_for_timeout(200)
-    assert chosen == page.evaluate("getSelection().toString()") != ""
+    other = browser_of(console, logged_in=True)
+    other.command("/command/pause")
+    page.wait_for_selector("button:text-is('Resume')")  # the sections behind it came
+    assert page.evaluate("getSelection().toString()") == DUMP
+    page.evaluate("getSelection().removeAllRanges()")
+    page.wait_for_selector("#now >> text=paused")
 
 
 def test_a_list_that_is_scrolled_stays_where_it_is(browser: Browser, console: ServedConsole, moving: Moving) -> None:

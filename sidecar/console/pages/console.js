@@ -20,9 +20,13 @@ function nameOf(one) {
   return `${one.tagName} ${one.getAttribute("href") ?? one.getAttribute("aria-label") ?? one.textContent.trim()}`;
 }
 
-function replace({ id, html }) {
+// Sections that changed while they were used: they are replaced when they are so no more.
+const held = new Map();
+
+function replace(id, html) {
   const section = document.getElementById(id);
-  if (isUsed(section)) return;
+  if (isUsed(section)) { held.set(id, html); return; }
+  held.delete(id);
   const focused = section.contains(document.activeElement) ? nameOf(document.activeElement) : null;
   const scrolled = [...section.querySelectorAll(".scrolls, pre")].map((one) => [one.scrollLeft, one.scrollTop]);
   section.innerHTML = html;
@@ -53,7 +57,7 @@ function connect() {
     const sections = JSON.parse(event.data);
     const there = [...document.querySelectorAll("main > section")].map((one) => one.id);
     if (sections.some((one) => !there.includes(one.id))) location.reload();
-    else sections.forEach(replace);
+    else sections.forEach((one) => replace(one.id, one.html));
   });
   events.addEventListener("error", () => {
     lost("No connection to the sidecar");
@@ -73,5 +77,6 @@ document.addEventListener("submit", (event) => {
 });
 if (document.body.dataset.live) {
   document.addEventListener("visibilitychange", followVisibility);
+  setInterval(() => held.forEach((html, id) => replace(id, html)), 1000);
   followVisibility();
 }
