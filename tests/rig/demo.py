@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from stamina import instrumentation
+
 from sidecar.core.model import CommitTs, TableName
 from sidecar.log.dump_files import REPORTS
 from sidecar.log.storage import open_folder
@@ -39,6 +41,7 @@ REPORT = Path("out/demo-live-report.html")
 
 
 def main() -> int:
+    instrumentation.set_on_retry_hooks([])  # a sidecar that is starting is asked again: no news
     with tempfile.TemporaryDirectory(prefix="demo-live-", ignore_cleanup_errors=True) as folder:
         return _demo(Path(folder))
 
