@@ -7,17 +7,43 @@ it was sent: else a few that send or read slowly would take all of them.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import h11
+from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 10.0
 UNREAD_S = 20.0
 HEAD_BYTES_MAX = 64 << 10
 KEEP_ALIVE_S = 15
+TICK_S = 1.0
+"""How often an answer's Date is renewed."""
 CERTIFICATE = "ticdc_dump.certificate"
 """Of a request's scope: the name in the client's certificate, empty for none."""
+
+
+class PatientServer(Server):
+    """uvicorn's, which waits to be ended; its own looks for that ten times a second."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), TICK_S)
+
+    def end(self) -> None:
+        """From any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._ended.set)
 
 
 class BoundedHttp(H11Protocol):

@@ -86,7 +86,7 @@ class ConsoleServer:
         self._closing = True
         if self._server is not None:
             self._web.streams.ending = True
-            self._server.should_exit = True
+            self._server.end()
         self._serving.close(CLOSING_MAX_S)
         self._socket.close()
 
@@ -104,12 +104,12 @@ class ConsoleServer:
         """Imported here: what serves pages takes a while to load, and the stream does not wait for it."""
         import uvicorn
 
-        from sidecar.console.connections import HEAD_BYTES_MAX, KEEP_ALIVE_S, BoundedHttp
+        from sidecar.console.connections import HEAD_BYTES_MAX, KEEP_ALIVE_S, BoundedHttp, PatientServer
         from sidecar.process.tls import server_context
 
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a request that is no HTTP is no news
         self._web, tls = self._app(), self._console.tls
-        return uvicorn.Server(
+        return PatientServer(
             uvicorn.Config(
                 self._web.app(),
                 http=BoundedHttp,

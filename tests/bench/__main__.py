@@ -17,6 +17,7 @@ from sidecar.cli.main import tune_collector
 from tests.bench import (
     binlog,
     cli,
+    console_cost,
     decode,
     kv,
     lakes,
@@ -60,6 +61,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "pump": pump.measure,
     "tikv": tikv.measure,
     "cli": cli.measure,
+    "console": console_cost.measure,
 }
 
 WIDTH = 200
