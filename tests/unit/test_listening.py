@@ -12,7 +12,7 @@ from typing import Any, get_args
 import grpc
 import pytest
 
-from sidecar.config import ControlSection, PushSection, Tls
+from sidecar.config import ConsoleSection, ControlSection, PushSection, Tls
 from sidecar.errors import ConfigError
 from sidecar.process import listening
 from sidecar.process.listening import (
@@ -35,7 +35,7 @@ MUTUAL = Tls(ca_file="a", cert_file="c", key_file="k")
 LOOPBACK = "127.0.0.1:0"
 TOKEN = "4a5b6c7d8e9f0a1b"
 
-SETTINGS: dict[SectionName, type[Settings]] = {"control": ControlSection, "push": PushSection}
+SETTINGS: dict[SectionName, type[Settings]] = {"control": ControlSection, "push": PushSection, "console": ConsoleSection}
 SHAPES = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 """Of methods; each is the name of one at the server below, which gives back what it gets."""
 
@@ -120,8 +120,8 @@ def test_beyond_this_machine_it_takes_mutual_tls_or_tls_and_a_token(section: Sec
 
 
 def test_the_refusal_says_what_could_happen(section: SectionName) -> None:
-    harm = {"control": "anybody who reaches it could stop the dump", "push": "anybody who reaches it could write into the dump"}
-    with pytest.raises(ConfigError, match=harm[section]):
+    harm = {"control": "stop the dump", "push": "write into the dump", "console": "read what it shows"}
+    with pytest.raises(ConfigError, match=f"anybody who reaches it could {harm[section]}"):
         check_listening(section, "0.0.0.0:1", CERT, has_token=False)
     with pytest.raises(ConfigError, match="a token goes over the network unencrypted"):
         check_listening(section, "0.0.0.0:1", Tls(), has_token=True)
@@ -220,6 +220,7 @@ def test_a_server_that_would_hear_tokens_unencrypted_is_refused(section: Section
 @pytest.mark.parametrize("shape", SHAPES)
 def test_with_a_token_a_call_of_any_shape_needs_it(section: SectionName, token_file: str, shape: str) -> None:
     way_out = {"control": "--token-file or TICDC_DUMP_TOKEN", "push": "authorization: Bearer … with that of push.token_file"}
+    way_out["console"] = "log in with that of console.token_file"
     with (
         serving(section, SETTINGS[section](listen=LOOPBACK, token_file=token_file)) as address,
         grpc.insecure_channel(address) as channel,
