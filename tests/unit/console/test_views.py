@@ -234,9 +234,12 @@ def test_no_page_has_a_secret(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Of an owner that has published once: making such a status again and again takes a core."""
     shop = Shop(tables=10_000, lanes=2_000, operations=1_000)
-    with opened(shop, tmp_path_factory.mktemp("large")) as browser:
-        yield browser
+    owner = shop.owner()
+    owner.step()
+    with shop.console(owner, tmp_path_factory.mktemp("large")) as console:
+        yield browser_of(console, logged_in=True)
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/dump?page=57", "/start?page=9", "/?lanes=40", "/history?page=20"])
