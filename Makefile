@@ -10,7 +10,7 @@ ARGS ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py
 
-.PHONY: help setup demo demo-live fast rest test custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim lock clean
+.PHONY: help setup demo demo-live fast rest test custom-sink matrix hostile fuzz soak check format lint types stubs pages screenshots bench bench-peers sim lock clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -74,6 +74,9 @@ stubs: setup ## regenerate the gRPC stubs and fail if they differ from what is c
 pages: setup ## write what is made from the code: deploy/COMMANDS.md, the sinks' tables of parameters, deploy/images (a test fails where one is not current)
 	@$(BIN)/python -m tests.support.pages
 	@$(BIN)/python -m tests.support.option_tables
+
+screenshots: setup ## write deploy/images/console-*.png: the console's pages with a made-up shop (needs Chromium)
+	@$(BIN)/python -m tests.support.screenshots
 
 bench: setup ## measure: ratios to something measured in the same run
 	@$(BIN)/python -m tests.bench

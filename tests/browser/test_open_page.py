@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Dialog, Page
 
 from sidecar.console import live, views
 from sidecar.control.status import SidecarStatus
@@ -182,17 +182,21 @@ def test_a_dump_is_started_paused_and_resumed_by_keyboard_alone(browser: Browser
 
 
 def test_a_stop_is_asked_for_twice(window: Window, owner: Owner) -> None:
-    page, asked = window.open("/dump"), []
+    page, asked, accepts = window.open("/dump"), list[str](), False
 
-    def answer(accepts: bool) -> None:
-        page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept() if accepts else dialog.dismiss()))
+    def answer(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        if accepts:
+            dialog.accept()
+        else:
+            dialog.dismiss()
 
-    answer(False)
+    page.on("dialog", answer)
     page.click("text=Stop for good")
     assert owner.carried_out == []
-    answer(True)
+    accepts = True
     page.click("text=Stop for good")
-    page.wait_for_selector("text=stopped")
+    page.wait_for_selector("#now >> text=stopped")
     assert len(asked) == 2
     assert "cannot be resumed" in asked[0]
 

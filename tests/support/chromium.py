@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it ships none
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.support.console import TOKEN
@@ -43,8 +43,8 @@ class Window:
 
     def __init__(self, browser: Browser, address: str, *, width: int = 1280, scheme: str = "light", **options: Any) -> None:
         self.address = address
-        options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme, "ignore_https_errors": True} | options
-        self._context = browser.new_context(**options)
+        window: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme, **options}
+        self._context = browser.new_context(**window)
         self._context.set_default_timeout(PATIENCE_S * 1000)
         self.page: Page = self._context.new_page()
         self.told: list[str] = []

@@ -172,7 +172,7 @@ class Browser:
             connection.close()
 
     def get(self, path: str, **headers: str) -> Answer:
-        return self.ask("GET", path, **headers)
+        return self.ask("GET", path, None, **headers)
 
     def post(self, path: str, form: Sequence[tuple[str, str]] = (), **headers: str) -> Answer:
         return self.ask("POST", path, urlencode(form).encode(), **{"content_type": "application/x-www-form-urlencoded", **headers})

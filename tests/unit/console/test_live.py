@@ -100,7 +100,7 @@ def test_a_pause_is_fifty_times_what_making_the_page_took(monkeypatch: pytest.Mo
         return {"a": "1"}
 
     monkeypatch.setattr(live, "monotonic", lambda: now_s)
-    monkeypatch.setattr(live.anyio, "sleep", sleep)
+    monkeypatch.setattr("sidecar.console.live.anyio.sleep", sleep)
     streams = LiveStreams()
     streams.open = open_streams - 1
     listen(streams, sections)
@@ -220,7 +220,7 @@ def test_beyond_loopback_an_open_page_ends_with_its_session(console: ServedConso
     stream.close()
 
 
-def test_an_open_page_keeps_no_session_alive(console: ServedConsole, browser: Browser) -> None:
+def test_an_open_page_keeps_no_session_alive(console: ServedConsole, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     visitor = console.views.access.visitor
 
@@ -228,7 +228,7 @@ def test_an_open_page_keeps_no_session_alive(console: ServedConsole, browser: Br
         asked.append(renews)
         return visitor(*given, renews=renews)
 
-    console.views.access.visitor = noted  # type: ignore[method-assign]
+    monkeypatch.setattr(console.views.access, "visitor", noted)
     stream = Stream(browser, "/live/stream")
     stream.sections()
     assert asked == [True, False]

@@ -10,7 +10,7 @@ from sidecar.console.paging import part
 
 
 def test_each_item_is_on_one_page_and_links_lead_from_page_to_page() -> None:
-    items, seen, params = list(range(251)), [], [("q", "a&b=c"), ("page", "1")]
+    items, seen, params = list(range(251)), list[int](), [("q", "a&b=c"), ("page", "1")]
     while True:
         found = part(items, params, size=100)
         assert (found.first, found.count, found.pages) == (len(seen), 251, 3)
@@ -30,7 +30,7 @@ def test_what_is_no_page_is_the_nearest_one(given: str, number: int) -> None:
 
 
 def test_an_empty_list_is_one_page() -> None:
-    found = part([], [])
+    found = part(list[int](), [])
     assert (found.number, found.pages, found.shown) == (1, 1, [])
 
 

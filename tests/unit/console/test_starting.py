@@ -29,14 +29,15 @@ def of_command_line(monkeypatch: pytest.MonkeyPatch, *options: str) -> pb.StartR
     """The request that `dumpstart` makes of these options, which nobody answers."""
     import typer
 
-    from sidecar.cli import dump_call, dump_commands
+    from sidecar.cli import dump_commands
+    from sidecar.control.answers import CallFailed
     from sidecar.control.client import ControlClient
 
     sent: list[Any] = []
 
     def call(_: ControlClient, method: str, request: Any) -> Any:
         sent.append(request)
-        raise dump_call.CallFailed("enough", hint="", exit_code=3, reason="test")
+        raise CallFailed("enough", hint="", exit_code=3, reason="test")
 
     monkeypatch.setattr(ControlClient, "call", call)
     app = typer.Typer()
