@@ -191,12 +191,12 @@ def test_a_stop_is_asked_for_twice(window: Window, owner: Owner) -> None:
 
         page.once("dialog", answered)
 
-    answer(False)
+    page.on("dialog", answer)
     page.click("text=Stop for good")
     assert owner.carried_out == []
-    answer(True)
+    accepts = True
     page.click("text=Stop for good")
-    page.wait_for_selector("text=stopped")
+    page.wait_for_selector("#now >> text=stopped")
     assert len(asked) == 2
     assert "cannot be resumed" in asked[0]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from math import sin
 from pathlib import Path
 from random import Random
@@ -144,7 +145,8 @@ class Shop:
             segments=5127, ddls=2, last_ddl_ts=self.ago(1900), last_ddl=mark(DDL), open_windows=3 if is_running else 0, readers=2,
             rows_per_s=18_420.0 if is_running else 0.0, bytes_per_s=1_731_480.0 if is_running else 0.0, eta_s=254.0 if is_running else None,
             estimates={table(mark(name)): rows for name, rows in ROWS.items()}, last_error=self.last_error and mark(self.last_error),
-            waiting_for=mark(f"live delivery of {SINKS[0]}: p99 0.41 s of 0.50 s") if is_running else "", skipped_rows=1,
+            waiting_for=mark(f"live delivery of {SINKS[0]}: p99 0.41 s of 0.50 s") if is_running else "",
+            skipped_rows=2 if self.last_error else 0,
         )  # fmt: skip
 
     def samples(self) -> list[SampleLine]:
@@ -163,9 +165,9 @@ class Shop:
 
     def chunks(self) -> list[DumpedChunk]:
         random, found = Random(2), []
-        for number in range(48):
-            low_ms = int(self.now_ms - 40_000 + number * 800 + random.random() * 250)
-            high_ms = int(low_ms + 1400 + 900 * random.random())
+        for number in range(24):
+            low_ms = int(self.now_ms - 40_000 + number * 1500 + random.random() * 300)
+            high_ms = int(low_ms + 2600 + 1600 * random.random())
             name, dropped = table(self.mark(("orders", "order_items")[number % 2])), (None, 0, 14, 3)[number % 4]
             found.append(DumpedChunk(DUMP, name, ts_at(low_ms), ts_at(high_ms), 10_000, Seq(number), dropped))
         return found
@@ -182,7 +184,9 @@ class Shop:
             state = DumpState.FAILED if number % 5 == 4 else DumpState.FINISHED
             result = "all rows are equal" if kind is OperationKind.VERIFICATION else ""
             result = mark("source: Lost connection to TiDB during query") if state is DumpState.FAILED else result
-            entry = HistoryEntry(f"{number:016x}", kind, scope, NIGHTLY, began_ms, state, began_ms + 612_000, result)
+            entry = HistoryEntry(
+                sha256(str(number).encode()).hexdigest()[:16], kind, scope, NIGHTLY, began_ms, state, began_ms + 612_000, result
+            )
             found.append(replace(entry, **done))  # type: ignore[arg-type]  # its fields, by name
         asked = Asker(mark(ANNA.name), ANNA.address, mark("after the migration"))
         hour_ago = self.now_ms - HOUR_MS

@@ -220,7 +220,7 @@ def test_beyond_loopback_an_open_page_ends_with_its_session(console: ServedConso
     stream.close()
 
 
-def test_an_open_page_keeps_no_session_alive(console: ServedConsole, browser: Browser) -> None:
+def test_an_open_page_keeps_no_session_alive(console: ServedConsole, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     visitor = console.views.access.visitor
 

@@ -7,6 +7,7 @@ import re
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,26 @@ OTHERS += ["/certificates/none.json", "/healthz", "/live/none", "/dump?id=" + "f
 COMMANDS = ["/start", "/check", "/command/pause", "/command/resume", "/command/stop", "/command/restart", "/command/set"]
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[ServedConsole]:
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
     found = Shop()
-    with found.owner() as owner, found.console(owner, tmp_path) as console:
+    with found.owner() as owner, found.console(owner, tmp_path_factory.mktemp("shop")) as console:
         yield console
+
+
+@dataclass(slots=True)
+class Untouched:
+    """A console with a session, of which nothing is carried out."""
+
+    console: ServedConsole
+    owner: Owner
+    browser: Browser
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Untouched]:
+    with Owner() as owner, console_of(owner, tmp_path_factory.mktemp("untouched")) as console:
+        yield Untouched(console, owner, browser_of(console, logged_in=True))
 
 
 def is_safe(policy: str) -> bool:
@@ -44,7 +60,7 @@ def is_safe(policy: str) -> bool:
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_answer_forbids_what_is_not_ours(shop: ServedConsole) -> None:
+def test_every_answer_forbids_what_is_not_ours(shop: ServedConsole, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> Any:
         raise ZeroDivisionError
 
@@ -126,11 +142,13 @@ def test_what_would_be_markup_is_text_on_every_page(tmp_path: Path) -> None:
     ids=["nobody", "stolen key", "no key", "wrong key", "two keys", "origin", "null", "cross-site", "same-site", "host", "GET"],
 )
 def test_a_command_that_is_not_from_a_page_of_a_session_is_not_carried_out(
-    console: ServedConsole, browser: Browser, owner: Owner, path: str, sent: Callable[[Browser, str], Any], status: int | None
+    untouched: Untouched, path: str, sent: Callable[[Browser, str], Any], status: int | None
 ) -> None:
-    answer = sent(browser, path)
+    console = untouched.console
+    console.notes.clear()
+    answer = sent(untouched.browser, path)
     assert answer.status == status if status else answer.status in (403, 405)
-    assert owner.carried_out == []
+    assert untouched.owner.carried_out == []
     assert not console.views.checks.running
     if answer.status != 405:
         assert [event for event, _ in console.notes] == ["console: command rejected"]
@@ -148,17 +166,17 @@ def test_the_same_command_with_its_key_is(browser: Browser, owner: Owner, consol
     "body",
     [b"", b"\xff\xfe", b"{}", b"form_key", b"&" * FIELDS_MAX * 2, b"a=b&" * FIELDS_MAX * 2, b"--x\r\nContent-Disposition: form-data"],
 )
-def test_a_body_that_is_no_form_has_no_key(browser: Browser, owner: Owner, body: bytes) -> None:
-    assert browser.ask("POST", "/start", body).status == 403
-    assert owner.carried_out == []
+def test_a_body_that_is_no_form_has_no_key(untouched: Untouched, body: bytes) -> None:
+    assert untouched.browser.ask("POST", "/start", body).status == 403
+    assert untouched.owner.carried_out == []
 
 
-def test_a_body_above_the_limit_is_rejected(browser: Browser, owner: Owner) -> None:
-    key = browser.form_key()
+def test_a_body_above_the_limit_is_rejected(untouched: Untouched) -> None:
+    browser, key = untouched.browser, untouched.browser.form_key()
     assert browser.post("/start", [("form_key", key), ("rules", "x" * FORM_BYTES_MAX)]).status == 413
     chunked = browser.ask("POST", "/start", iter([b"x" * 65_536] * 5))
     assert chunked.status == 413
-    assert owner.carried_out == []
+    assert untouched.owner.carried_out == []
     assert browser.post("/start", [("form_key", key), ("rules", "x" * (FORM_BYTES_MAX // 2))]).status == 409
 
 
@@ -203,13 +221,13 @@ def test_after_many_failed_logins_the_right_token_waits_too(console: ServedConso
         (" //evil.example", "/"),
     ],
 )
-def test_a_login_leads_nowhere_else(console: ServedConsole, after: str, place: str) -> None:
-    assert browser_of(console).post("/login", [("token", TOKEN), ("after", after)]).location == place
+def test_a_login_leads_nowhere_else(untouched: Untouched, after: str, place: str) -> None:
+    assert browser_of(untouched.console).post("/login", [("token", TOKEN), ("after", after)]).location == place
 
 
 @pytest.mark.parametrize("letter", ["\t", "\n", "\r", "\0", "\x0b"])
-def test_no_letter_that_browsers_drop_leads_elsewhere(console: ServedConsole, letter: str) -> None:
-    place = browser_of(console).post("/login", [("token", TOKEN), ("after", f"/{letter}/evil.example")]).location
+def test_no_letter_that_browsers_drop_leads_elsewhere(untouched: Untouched, letter: str) -> None:
+    place = browser_of(untouched.console).post("/login", [("token", TOKEN), ("after", f"/{letter}/evil.example")]).location
     assert place == "/" or not re.sub(r"[\t\n\r\0\x0b]", "", place).startswith("//")
 
 
