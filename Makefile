@@ -77,9 +77,6 @@ pages: setup ## write what is made from the code: deploy/COMMANDS.md, the sinks'
 	@$(BIN)/python -m tests.support.pages
 	@$(BIN)/python -m tests.support.option_tables
 
-screenshots: setup ## write deploy/images/console-*.png: the console's pages with a made-up shop (needs Chromium)
-	@$(BIN)/python -m tests.support.screenshots
-
 bench: setup ## measure: ratios to something measured in the same run
 	@$(BIN)/python -m tests.bench
 

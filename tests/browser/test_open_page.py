@@ -191,12 +191,12 @@ def test_a_stop_is_asked_for_twice(window: Window, owner: Owner) -> None:
 
         page.once("dialog", answered)
 
-    page.on("dialog", answer)
+    answer(False)
     page.click("text=Stop for good")
     assert owner.carried_out == []
-    accepts = True
+    answer(True)
     page.click("text=Stop for good")
-    page.wait_for_selector("#now >> text=stopped")
+    page.wait_for_selector("text=stopped")
     assert len(asked) == 2
     assert "cannot be resumed" in asked[0]
 
