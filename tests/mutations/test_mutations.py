@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutations.certificates import CERTIFICATES
+from tests.mutations.console import CONSOLE
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
 from tests.mutations.merging import MERGING
@@ -23,7 +24,7 @@ from tests.mutations.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 
-MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING, *CERTIFICATES]
+MUTATIONS = [*FENCES, *LOGS, *PUMPS, *FEEDS, *DUMPS, *SEVERAL, *MERGING, *VERIFYING, *CERTIFICATES, *CONSOLE]
 
 
 @pytest.fixture(scope="module")
