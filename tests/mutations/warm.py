@@ -43,6 +43,9 @@ LIBRARIES = (
     "pymysql",
     "urllib3",
     "structlog",
+    "starlette.applications",
+    "uvicorn",
+    "jinja2",
 )
 """What the named tests, and the conftest that they share, take longest to load."""
 OPTIONS = ("-x", "-p", "no:cacheprovider", "--timeout=1800", "-W", "ignore::pytest.PytestAssertRewriteWarning")

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
+import h11
 import pytest
 
 from sidecar.config import ConsoleSection, Tls
 from sidecar.console import connections, live
-from sidecar.console.connections import HEAD_BYTES_MAX, certificate_name
+from sidecar.console.access import Visitor
+from sidecar.console.connections import HEAD_BYTES_MAX, BoundedHttp, certificate_name
 from sidecar.console.listening import CONNECTIONS_MAX
 from tests.support.console import HERE, Browser, ServedConsole, console_of, is_ended, raw
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.services.tls import Authority
 from tests.unit.control.serving import Owner
 
+NOBODY = Visitor("", "")
 HEAD = b"GET /settings HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -41,8 +48,55 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "UNREAD_S", 0.05)
 
 
+def received(connection: socket.socket) -> bytes:
+    """What is answered first; empty where the connection is ended instead."""
+    try:
+        return connection.recv(1 << 16)
+    except ConnectionError:
+        return b""
+
+
 def works(console: ServedConsole) -> bool:
     return Browser(console.port).get("/settings").status == 200
+
+
+T = TypeVar("T")
+
+
+def look(console: ServedConsole, at: Callable[[BoundedHttp], T]) -> list[T]:
+    """Of each connection, between two steps of the server."""
+    loop, found = eventually(lambda: console.server._server and console.server._server._loop), Future[list[T]]()
+    server = console.server._server
+    loop.call_soon_threadsafe(lambda: found.set_result([at(one) for one in server.server_state.connections]))
+    return found.result(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("data", "runs"),
+    [
+        pytest.param(HEAD, True, id="a head"),
+        pytest.param(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\ntok", True, id="a form"),
+        pytest.param(HEAD + b"\r\n" + HEAD, True, id="a second one"),
+        pytest.param(HEAD + b"\r\n", False, id="a whole one"),
+    ],
+)
+def test_a_timer_runs_while_a_request_is_not_whole(console: ServedConsole, data: bytes, runs: bool) -> None:
+    with raw(console.port, data) as connection:
+        if data.startswith(HEAD + b"\r\n"):
+            connection.recv(1 << 16)  # it is answered
+        eventually(lambda: look(console, lambda one: one.conn.their_state is h11.SEND_BODY or bool(one.conn.trailing_data[0])) == [runs])
+        assert look(console, lambda one: one._slow is not None) == [runs]
+
+
+def test_a_timer_runs_while_an_answer_is_not_read(console: ServedConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = console.views.page("settings", [], NOBODY)
+    monkeypatch.setattr(console.views, "page", lambda *_: replace(page, sections={"a": "x" * (64 << 20)}))
+    with raw(console.port, HEAD + b"\r\n") as connection:
+        eventually(lambda: look(console, lambda one: one.flow.write_paused) == [True])
+        assert look(console, lambda one: one._unread is not None and not one._unread.cancelled()) == [True]
+        while len(connection.recv(1 << 20)) and look(console, lambda one: one.flow.write_paused) == [True]:
+            pass
+        assert look(console, lambda one: one._unread is None or one._unread.cancelled()) == [True]
 
 
 @pytest.mark.parametrize(
@@ -103,8 +157,8 @@ def test_there_are_so_many_connections_and_one_more_is_closed(console: ServedCon
     server = console.server._server
     eventually(lambda: len(server.server_state.connections) == CONNECTIONS_MAX)
     for _ in range(5):
-        with raw(console.port) as one_more:
-            assert is_ended(one_more)
+        with raw(console.port, HEAD + b"\r\n") as one_more:
+            assert not received(one_more)
     kept.pop().close()
     eventually(lambda: len(server.server_state.connections) == CONNECTIONS_MAX - 1)
     assert works(console)
@@ -147,6 +201,15 @@ def test_what_is_no_http_is_answered_or_closed_and_nothing_is_told(
 ) -> None:
     random = Random(seed)
     with raw(console.port, b"".join(random.choices(STRANGE, k=8))) as strange:
+        assert is_ended(strange)
+    assert works(console)
+    assert not caplog.records
+
+
+def test_what_is_no_http_after_an_answer_has_begun_is_no_defect(console: ServedConsole, caplog: pytest.LogCaptureFixture) -> None:
+    with raw(console.port, b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n") as strange:
+        eventually(lambda: b"404" in strange.recv(1 << 16))
+        strange.sendall(b"no chunk\r\n")
         assert is_ended(strange)
     assert works(console)
     assert not caplog.records

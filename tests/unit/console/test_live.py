@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -141,9 +142,11 @@ class Stream:
 
     def sections(self) -> dict[str, str]:
         """Of the next event."""
+        until_s = monotonic() + PATIENCE_S
         while True:
             line = self.answer.readline().decode()
             assert line, "the stream has ended"
+            assert monotonic() < until_s, "no section has changed"
             if line.startswith("data: "):
                 return {one["id"]: one["html"] for one in json.loads(line.removeprefix("data: "))}
 

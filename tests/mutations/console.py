@@ -1,0 +1,298 @@
+"""The console: who asks and what they may do, what a browser is sent, what a client can hold, and what pages show."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+ACCESS, WEB, LIVE = "sidecar/console/access.py", "sidecar/console/web.py", "sidecar/console/live.py"
+CONNECTIONS, LISTENING = "sidecar/console/connections.py", "sidecar/console/listening.py"
+VIEWS, STARTING, CHECKING = "sidecar/console/views.py", "sidecar/console/starting.py", "sidecar/console/checking.py"
+UNIT = "tests/unit/console"
+REJECTED = f"{UNIT}/test_web.py::test_a_command_that_is_not_from_a_page_of_a_session_is_not_carried_out"
+
+CONSOLE = [
+    # ---- who asks
+    Mutation(
+        "any token begins a session",
+        ACCESS,
+        "            if not self._token or not right:\n",
+        "            if not self._token:\n",
+        f"{UNIT}/test_access.py::test_the_token_begins_a_session_and_nothing_else_does",
+    ),
+    Mutation(
+        "without a token the empty one begins a session",
+        ACCESS,
+        "            if not self._token or not right:\n",
+        "            if not right:\n",
+        f"{UNIT}/test_access.py::test_without_a_token_nobody_logs_in",
+    ),
+    Mutation(
+        "a session lasts for ever",
+        ACCESS,
+        "if session and now_s - self._sessions.get(session, -SESSION_S) < SESSION_S:",
+        "if session in self._sessions:",
+        f"{UNIT}/test_access.py::test_a_session_ends_when_nothing_was_asked_for_long",
+    ),
+    Mutation(
+        "an open page renews its session",
+        ACCESS,
+        "                if renews:\n                    self._sessions[session] = now_s\n",
+        "                self._sessions[session] = now_s\n",
+        f"{UNIT}/test_access.py::test_a_page_that_is_only_open_does_not_renew_a_session",
+    ),
+    Mutation(
+        "a stream asks as a person does",
+        WEB,
+        "known = self._visitor(request, renews=False)",
+        "known = self._visitor(request)",
+        f"{UNIT}/test_live.py::test_an_open_page_keeps_no_session_alive",
+    ),
+    Mutation(
+        "logins never wait",
+        ACCESS,
+        "            return len(self._failed) >= FAILED_LOGINS_MAX\n",
+        "            return False\n",
+        f"{UNIT}/test_access.py::test_logins_wait_after_many_that_failed_and_not_for_ever",
+    ),
+    Mutation(
+        "sessions without bound",
+        ACCESS,
+        "            while len(self._sessions) >= SESSIONS_MAX:\n",
+        "            while False:\n",
+        f"{UNIT}/test_access.py::test_of_many_sessions_the_one_of_longest_ago_gives_way",
+    ),
+    Mutation(
+        "pages beyond loopback are open",
+        ACCESS,
+        "        return self._here or bool(visitor.name)\n",
+        "        return True\n",
+        f"{UNIT}/test_web.py::test_beyond_loopback_every_page_needs_a_login",
+    ),
+    Mutation(
+        "a form needs no key",
+        ACCESS,
+        "bool(visitor.name) and hmac.compare_digest(form_key.encode(), visitor.form_key.encode())",
+        "bool(visitor.name)",
+        f"{REJECTED}[no key-/start]",
+    ),
+    Mutation(
+        "a key is enough without its session",
+        ACCESS,
+        "        return bool(visitor.name) and hmac.compare_digest(",
+        "        return bool(form_key) or hmac.compare_digest(",
+        f"{REJECTED}[stolen key-/start]",
+    ),
+    Mutation(
+        "any host is this console's",
+        ACCESS,
+        "        except ValueError:\n            return False\n\n    def is_foreign",
+        "        except ValueError:\n            return True\n\n    def is_foreign",
+        f"{REJECTED}[host-/start]",
+    ),
+    Mutation(
+        "a page of another site may ask",
+        ACCESS,
+        "        if origin is not None and urlsplit",
+        "        if False and urlsplit",
+        f"{REJECTED}[origin-/start]",
+    ),
+    Mutation(
+        "what a browser says of its page counts for nothing",
+        ACCESS,
+        '        return method != "GET" or headers.get("sec-fetch-mode") != "navigate"\n',
+        "        return False\n",
+        f"{REJECTED}[cross-site-/start]",
+    ),
+    Mutation(
+        "a rejection by host or origin is not told",
+        WEB,
+        '            self._note("console: command rejected", values)\n',
+        "",
+        f"{REJECTED}[origin-/start]",
+    ),
+    Mutation(
+        "the history has no name of who asked",
+        "sidecar/control/asker.py",
+        '        return Asker(proved[PROVED][0].decode() or "not authenticated", _address(context.peer()))\n',
+        '        return Asker("not authenticated", _address(context.peer()))\n',
+        "tests/unit/control/test_local_call.py::test_the_name_that_the_console_proved_is_who_asks",
+    ),
+    # ---- what a browser is sent
+    Mutation(
+        "answers to what is too large or broken forbid nothing",
+        WEB,
+        "        return Guard(pages, self._access, self._note)",
+        "        pages.add_middleware(Guard, access=self._access, note=self._note)\n        return pages",
+        f"{UNIT}/test_web.py::test_every_answer_forbids_what_is_not_ours",
+    ),
+    Mutation(
+        "templates escape nothing",
+        VIEWS,
+        "            autoescape=True,\n",
+        "            autoescape=False,\n",
+        f"{UNIT}/test_web.py::test_what_would_be_markup_is_text_on_every_page",
+    ),
+    Mutation(
+        "scripts may be in pages",
+        WEB,
+        "script-src 'self';",
+        "script-src 'self' 'unsafe-inline';",
+        f"{UNIT}/test_web.py::test_every_answer_forbids_what_is_not_ours",
+    ),
+    Mutation(
+        "a login leads anywhere",
+        WEB,
+        'after if after.startswith("/") and not after.startswith(("//", "/\\\\")) else "/"',
+        "after",
+        f"{UNIT}/test_web.py::test_a_login_leads_nowhere_else[//evil.example-/]",
+    ),
+    Mutation(
+        "any file beside the log is a report",
+        WEB,
+        " if is_dump_id(dump_id) else None",
+        "",
+        f"{UNIT}/test_web.py::test_no_other_file_is_read[secret.html-reports]",
+    ),
+    Mutation(
+        "a secret of the Kafka client that looks like a URI is shown",
+        "sidecar/console/settings.py",
+        '    if value and name.startswith("kafka.client.")',
+        '    if value and "://" not in value and name.startswith("kafka.client.")',
+        f"{UNIT}/test_settings.py::test_a_secret_of_the_kafka_client_is_hidden[sasl.password]",
+    ),
+    Mutation(
+        "passwords in URIs are shown",
+        "sidecar/console/settings.py",
+        "        return without_secrets(value)\n",
+        "        return str(value)\n",
+        f"{UNIT}/test_views.py::test_no_page_has_a_secret",
+    ),
+    # ---- what a client can hold
+    Mutation(
+        "a request may take for ever",
+        CONNECTIONS,
+        "        elif is_waited_for and self._slow is None:\n",
+        "        elif False:\n",
+        f"{UNIT}/test_connections.py::test_a_timer_runs_while_a_request_is_not_whole[a head]",
+    ),
+    Mutation(
+        "a form may take for ever",
+        CONNECTIONS,
+        "self.conn.their_state is h11.SEND_BODY or (self.conn",
+        "(self.conn",
+        f"{UNIT}/test_connections.py::test_a_timer_runs_while_a_request_is_not_whole[a form]",
+    ),
+    Mutation(
+        "who does not read is waited for",
+        CONNECTIONS,
+        "        self._unread = self.loop.call_later(UNREAD_S, self.transport.abort)\n",
+        "",
+        f"{UNIT}/test_connections.py::test_a_timer_runs_while_an_answer_is_not_read",
+    ),
+    Mutation(
+        "connections without bound",
+        LISTENING,
+        "        if len(self._accepted) >= CONNECTIONS_MAX:\n",
+        "        if False:\n",
+        f"{UNIT}/test_connections.py::test_there_are_so_many_connections_and_one_more_is_closed",
+    ),
+    Mutation(
+        "a second answer to a request that is no HTTP",
+        CONNECTIONS,
+        "        if self.conn.our_state is h11.IDLE or self.conn.our_state is h11.SEND_RESPONSE:\n",
+        "        if True:\n",
+        f"{UNIT}/test_connections.py::test_what_is_no_http_after_an_answer_has_begun_is_no_defect",
+    ),
+    Mutation(
+        "streams without bound",
+        LIVE,
+        "        if self._streams.open >= STREAMS_MAX:\n",
+        "        if False:\n",
+        f"{UNIT}/test_live.py::test_as_many_streams_as_there_may_be_and_no_more",
+    ),
+    Mutation(
+        "open pages take what they can get",
+        LIVE,
+        "max(EVERY_S, SHARE * took_s * self._streams.open)",
+        "EVERY_S",
+        f"{UNIT}/test_live.py::test_a_pause_is_fifty_times_what_making_the_page_took[0.1-1]",
+    ),
+    Mutation(
+        "every section is sent each time",
+        LIVE,
+        " if sent.get(name) != html]",
+        "]",
+        f"{UNIT}/test_live.py::test_only_sections_that_changed_are_sent",
+    ),
+    Mutation(
+        "streams outlive the console",
+        LISTENING,
+        "            self._web.streams.ending = True\n",
+        "",
+        f"{UNIT}/test_listening.py::test_it_ends_soon_with_pages_open_and_tells_nothing",
+    ),
+    Mutation(
+        "a host that is no name ends the process",
+        "sidecar/run/console.py",
+        "except (OSError, UnicodeError) as error:",
+        "except OSError as error:",
+        "tests/unit/run/test_console.py::test_an_address_that_is_not_this_machines_is_a_warning[a..b]",
+    ),
+    # ---- what pages show and do
+    Mutation(
+        "a page behind a command shows what was before it",
+        WEB,
+        "        finally:\n            self._views.forget()\n",
+        "",
+        f"{UNIT}/test_commands.py::test_the_page_behind_a_command_shows_what_it_did",
+    ),
+    Mutation(
+        "a number is rounded in its value, too",
+        "sidecar/console/numbers.py",
+        "json.dumps(value)",
+        "json.dumps(round(value))",
+        f"{UNIT}/test_views.py::test_every_number_of_stream_and_dump_is_that_of_the_service",
+    ),
+    Mutation(
+        "a list is as long as it is",
+        "sidecar/console/paging.py",
+        "items[first : first + size]",
+        "items[first:]",
+        f"{UNIT}/test_views.py::test_no_page_grows_with_what_there_is[/dump]",
+    ),
+    Mutation(
+        "a decimal comma is left out",
+        STARTING,
+        "if kind is int and _GROUPED.fullmatch(text) else text",
+        "",
+        f"{UNIT}/test_starting.py::test_what_is_no_number_of_seconds_is_rejected[0,5]",
+    ),
+    Mutation(
+        "a predicate is for any table",
+        STARTING,
+        "    if form.where and (len(tables) != 1 or form.rules):\n",
+        "    if False:\n",
+        f"{UNIT}/test_starting.py::test_what_no_request_can_say_is_rejected_with_a_way_out",
+    ),
+    Mutation(
+        "a button that is always rejected",
+        "sidecar/console/commands.py",
+        '    "failed": ("resume", "restart"),\n',
+        '    "failed": ("resume", "restart", "stop"),\n',
+        f"{UNIT}/test_commands.py::test_a_button_is_offered_where_its_command_can_be_carried_out[failed]",
+    ),
+    Mutation(
+        "checks beside each other",
+        CHECKING,
+        "            if self.running:\n                return False\n",
+        "",
+        f"{UNIT}/test_checking.py::test_one_runs_at_a_time",
+    ),
+    Mutation(
+        "any JSON is a report of checks",
+        CHECKING,
+        "msgspec.json.decode(done.stdout, type=CheckReport)",
+        "msgspec.json.decode(done.stdout)",
+        f"{UNIT}/test_checking.py::test_what_is_no_report_is_an_error",
+    ),
+]
