@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutations.certificates import CERTIFICATES
+from tests.mutations.console import CONSOLE
 from tests.mutations.demo import DEMO
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
@@ -41,6 +42,7 @@ MUTATIONS = [
     *VISIBLE,
     *INIT,
     *DEMO,
+    *CONSOLE,
 ]
 
 
