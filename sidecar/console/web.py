@@ -11,9 +11,10 @@ Commands that are rejected are told in the log.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from importlib.resources import files
+from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -32,15 +33,15 @@ from sidecar.console.live import LiveStreams
 from sidecar.console.views import ConsoleViews
 from sidecar.control.dump_scope import is_dump_id
 from sidecar.control.local_call import CallRejected
-from sidecar.errors import TicdcDumpError
+from sidecar.errors import RefusedRequest, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
 from sidecar.report.build import look
 
 FORM_BYTES_MAX = 256 << 10
 FIELDS_MAX = 1000
-THREADS = 8
-"""Requests that are answered at once; the rest wait."""
+THREADS, WAITING_MAX = 8, 4
+"""Requests that are answered at once; the rest wait. Of these, such that may wait for TiDB."""
 PAGES = {"": "stream"} | {name: name for name in ("dump", "start", "history", "verification", "checks", "settings")}
 """By path."""
 LIVE = frozenset(PAGES.values()) - {"start", "settings"}
@@ -105,6 +106,7 @@ class ConsoleWeb:
     def __init__(self, views: ConsoleViews, note: Note) -> None:
         self._views, self._access, self._note = views, views.access, note
         self.streams = LiveStreams()
+        self._waiting = BoundedSemaphore(WAITING_MAX)
         self._static = {name: files("sidecar.console").joinpath(f"pages/{name}").read_text() for name in STATIC}
         self._static["console.css"] = look() + self._static["console.css"]
 
@@ -144,7 +146,8 @@ class ConsoleWeb:
             return self._to_login(request)
         name = PAGES[request.url.path.strip("/")]
         try:
-            page = self._views.page(name, request.query_params.multi_items(), visitor)
+            with self._one_of_few() if "preview" in request.query_params else nullcontext():
+                page = self._views.page(name, request.query_params.multi_items(), visitor)
         except TicdcDumpError as error:
             return self._message(request, "This cannot be shown", str(error), 400)
         values = {
@@ -170,9 +173,11 @@ class ConsoleWeb:
 
         return self.streams.response(sections)
 
-    def _health(self, _: Request) -> Response:
+    def _health(self, request: Request) -> Response:
+        """For which changefeed, where whoever asks may see pages."""
         feed = self._views.changefeed
-        return PlainTextResponse(f"console of {feed.namespace}/{feed.id}\n")
+        is_known = self._access.may_see(self._visitor(request, renews=False))
+        return PlainTextResponse(f"console of {feed.namespace}/{feed.id}\n" if is_known else "console\n")
 
     def _file(self, request: Request) -> Response:
         text = self._static.get(request.path_params["name"])
@@ -232,7 +237,8 @@ class ConsoleWeb:
     async def _start(self, request: Request) -> Response:
         def started(visitor: Visitor, form: list[tuple[str, str]]) -> Response:
             call = self._called(visitor)
-            status = commands.start(call, self._views.changefeed, form, self._views.tables())
+            with self._one_of_few():
+                status = commands.start(call, self._views.changefeed, form, self._views.tables())
             return RedirectResponse(f"/dump?{urlencode({'id': status.dump_id})}", 303)
 
         return await self._commanded(request, "start", started)
@@ -280,6 +286,16 @@ class ConsoleWeb:
         except ValueError:
             return []
 
+    @contextmanager
+    def _one_of_few(self) -> Iterator[None]:
+        """What may wait for TiDB leaves threads to all that does not. Raises RefusedRequest."""
+        if not self._waiting.acquire(blocking=False):
+            raise RefusedRequest(f"{WAITING_MAX} others are reading the tables' schemas", hint="ask again in a moment")
+        try:
+            yield
+        finally:
+            self._waiting.release()
+
     def _called(self, visitor: Visitor) -> commands.Call:
         return lambda method, request: self._views.call(method, request, visitor)
 
@@ -289,7 +305,8 @@ class ConsoleWeb:
 
     def _whole(self, request: Request, visitor: Visitor, **values: Any) -> str:
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        feed, product = self._views.changefeed, self._views.parts.product
+        known = self._access.may_see(visitor)
+        feed, product = (self._views.changefeed, self._views.parts.product) if known else (None, "")
         return self._views.render("base.html", visitor=visitor, access=self._access, path=path, feed=feed, product=product, **values)
 
     def _message(self, request: Request, title: str, text: str, status: int) -> Response:

@@ -15,7 +15,7 @@ import pytest
 
 from sidecar.config import ConsoleSection, Tls
 from sidecar.console.access import FAILED_LOGINS_MAX
-from sidecar.console.web import FIELDS_MAX, FORM_BYTES_MAX
+from sidecar.console.web import FIELDS_MAX, FORM_BYTES_MAX, WAITING_MAX
 from sidecar.log import storage
 from sidecar.log.storage import open_folder
 from tests.support.console import HERE, TOKEN, Browser, ServedConsole, browser_of, console_of
@@ -305,6 +305,8 @@ def test_beyond_loopback_every_page_needs_a_login(owner: Owner, tmp_path: Path) 
             answer = browser.get(path)
             assert (answer.status, answer.location.partition("=")[0]) == (303, "/login?after"), path
         assert browser.get("/live/dump").status == 401
+        assert browser.get("/healthz").text == "console\n"
+        assert "default/cf" not in browser.get("/login").text
         assert browser.post("/start").status == 403
         assert "Secure" in browser.login().headers["set-cookie"]
         assert {browser.get(path).status for path in PAGES if path != "/verification"} == {200}
@@ -346,3 +348,14 @@ def test_a_console_without_token_and_certificates_only_shows(owner: Owner, tmp_p
         assert browser.login("").status == browser.login(TOKEN).status == 403
         assert "use the command line" in browser.get("/start?preview=1").words
         assert browser.post("/start", [("form_key", "")]).status == 403
+
+
+def test_what_waits_for_tidb_leaves_threads_to_the_rest(console: ServedConsole, browser: Browser) -> None:
+    for _ in range(WAITING_MAX):
+        assert console.web._waiting.acquire(blocking=False)
+    rejected = browser.get("/start?preview=1")
+    assert rejected.status == 400
+    assert "ask again in a moment" in rejected.words
+    assert browser.get("/dump").status == 200
+    console.web._waiting.release()
+    assert [browser.get("/start?preview=1").status for _ in range(2)] == [200, 200], "a place that was taken is given back"
