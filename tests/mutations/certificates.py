@@ -159,7 +159,7 @@ CERTIFICATES = [
     ),
     Mutation(
         "certificates of the newest dumps are removed",
-        "sidecar/log/certificate.py",
+        "sidecar/log/dump_files.py",
         "[one for one in there if one not in known]",
         "[one for one in there if one in known]",
         f"{OF_CERTIFICATE}::test_the_newest_are_kept",
