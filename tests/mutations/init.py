@@ -75,7 +75,7 @@ INIT = [
         "sidecar/adapters/etcd/cluster.py",
         "[one for one in others if _answers(client, one)]",
         "list(others)",
-        "tests/integration/test_init.py::test_pds_other_members_are_found_and_those_that_do_not_answer_are_told",
+        "tests/unit/adapters/test_etcd_cluster.py::test_members_that_do_not_answer_from_here_are_not_among_those_that_do",
     ),
     Mutation(
         "init offers the TiDB of another cluster",
