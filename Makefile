@@ -25,7 +25,7 @@ $(STAMP): requirements.lock pyproject.toml deploy/check-machine
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-demo: setup ## 110,000 rows are dumped beside a busy stream, through a crash; judge the output, report the dump, tell the life of a key (under 45 s)
+demo: setup ## 110,000 rows are dumped beside a busy stream, through a crash; verify the output, write the report of the dump, print the life of a key (under 45 s)
 	@$(BIN)/python -m tests.recordings.busy out/demo-recording
 	@$(BIN)/ticdc-dump replay out/demo-recording --brackets watermark --chunk-rows 2000 --speed 1 --rows-per-second 6500 \
 	  --delivery-bound-seconds 2 --crashes 1 --schedule-seed 5 --out out/demo --report out/demo-report.html --key-life

@@ -132,6 +132,7 @@ TESTED_THROUGH = {
     "sidecar.pump.pages": "tests/integration/test_pump.py",
     "sidecar.pump.service": "tests/integration/test_pump.py",
     "sidecar.pump.tikv": "tests/integration/test_pump.py",
+    "sidecar.report.templates": "tests/unit/report/test_build.py",
     "sidecar.schema.tables": "tests/unit/schema/test_schema_history.py",
     "spark_merge.decode.binlog_walk": "tests/property/test_binlog_decoders.py",
     "spark_merge.decode.kv_handles": "tests/unit/decode/test_kv.py",

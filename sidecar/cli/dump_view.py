@@ -19,9 +19,9 @@ from rich.text import Text
 
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
-from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words
+from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words, scope_text
 from sidecar.core.model import CommitTs, complete_since
-from sidecar.report.figures import amount, clock_time, duration
+from sidecar.report.figures import amount, asker_text, clock_time, duration
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
@@ -30,8 +30,6 @@ HISTORY_WIDTH_MIN = 160
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 10, 60
 WIDTH_UNBOUND = 10_000
 """To ask what a table would take."""
-TABLES_LISTED = 3
-"""Of an operation of the history."""
 DDL_CHARS_MAX = 120
 LANE_LAG_SHOWN_S = 2.0
 """Lanes closer to the foremost one than this are fine, and only counted."""
@@ -82,7 +80,7 @@ class _StatusView:
 
 
 def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
-    """What tells most is first: a low terminal shows no more."""
+    """The most important facts are first: a low terminal shows no others."""
     state = STATE_NAMES[status.state]
     yield "changefeed", f"{status.changefeed.namespace}/{status.changefeed.id}"
     if status.dump_id:
@@ -327,8 +325,8 @@ def _operation(one: pb.Operation) -> tuple[str, str, Text, Text, str, str, Text,
         Text(f"{state}: {one.result}" if one.result else state, style=STATE_STYLES.get(state, ""), overflow="fold"),
         f"{one.rows:,}",
         duration(one.seconds),
-        Text(_scope(one.scope), overflow="fold"),
-        Text(_asker(one.asked_by), overflow="fold"),
+        Text(scope_text(one.scope), overflow="fold"),
+        Text(asker_text(one.asked_by), overflow="fold"),
     )
 
 
@@ -336,19 +334,5 @@ def _later(one: pb.Operation) -> Iterable[Text]:
     """The commands that changed it, if there are any."""
     if one.commands:
         earlier = f"… {one.commands_before:,} earlier commands, " if one.commands_before else ""
-        later = ", ".join(f"{command.command} {clock_time(command.at_ms)} by {_asker(command.asked_by)}" for command in one.commands)
+        later = ", ".join(f"{command.command} {clock_time(command.at_ms)} by {asker_text(command.asked_by)}" for command in one.commands)
         yield Text(earlier + later, style="dim", overflow="fold")
-
-
-def _scope(scope: pb.OperationScope) -> str:
-    names = ", ".join(scope.tables[:TABLES_LISTED])
-    more = scope.table_count - min(len(scope.tables), TABLES_LISTED)
-    parts = [f"{names} and {more:,} more" if more > 0 else names]
-    parts += [f"by keys in {scope.by_keys:,}"] if scope.by_keys else []
-    parts += [f"filtered in {scope.filtered:,}"] if scope.filtered else []
-    parts += [f"to {', '.join(scope.sinks)}"] if scope.sinks else []
-    return "; ".join(parts)
-
-
-def _asker(asker: pb.Asker) -> str:
-    return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sidecar.cli.init_view import InitResult, told
+from sidecar.cli.init_view import InitResult, result_lines
 from sidecar.cli.remove import pd_endpoints
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def init(
         hint = "check --pd: PD's client addresses, port 2379 unless it was changed; give --ca, --cert and --key if the cluster uses TLS"
         raise ConfigError(f"PD at {', '.join(endpoints)} does not answer: {error.message}", hint=hint) from error
     if not as_json:
-        _tell_found(found)
+        _show_changefeed(found)
     chosen = _of_pd(found, len(endpoints), pd_origin, tls) + _of_tidb(ask, _Account(tidb, user, password_file), found)
     chosen += _of_delivery(ask, log, sink or [], found)
     result = _written(output, sql, found, chosen, force=force)
@@ -133,7 +133,7 @@ def init(
         typer.echo(json.dumps(result.to_json()))
         return
     console = console_for(as_json=False)
-    for line in told(result):
+    for line in result_lines(result):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -185,7 +185,7 @@ def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) ->
     return found
 
 
-def _tell_found(found: FoundChangefeed) -> None:
+def _show_changefeed(found: FoundChangefeed) -> None:
     from sidecar.process.printable import one_line
     from sidecar.setup.found import summary
 

@@ -61,7 +61,7 @@ class InitResult:
         }
 
 
-def told(result: InitResult) -> list[Any]:
+def result_lines(result: InitResult) -> list[Any]:
     """For people: lines, as texts and as rich's."""
     from sidecar.cli.check import lines
     from sidecar.process.checks import CheckStatus, Result

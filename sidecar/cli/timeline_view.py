@@ -131,7 +131,7 @@ def _of_last_minutes(samples: Iterable[pb.Sample]) -> list[pb.Sample]:
 
 class WatchedTimeline:
     """Of the statuses of one watch, in their order. A watch that was interrupted begins again with the last hour, perhaps of another
-    owner: what it has told stays, and is not told twice."""
+    owner: what it has returned stays, and is not returned twice."""
 
     def __init__(self) -> None:
         self._samples: list[pb.Sample] = []
@@ -144,8 +144,8 @@ class WatchedTimeline:
         if samples:
             self._last = (samples[-1].epoch, samples[-1].at_ms)
             self._samples = _of_last_minutes([*self._samples, *samples])
-        told, self._chunks = self._chunks, {one.SerializeToString(deterministic=True) for one in found.chunks}
-        chunks = [one for one in found.chunks if one.SerializeToString(deterministic=True) not in told]
+        known, self._chunks = self._chunks, {one.SerializeToString(deterministic=True) for one in found.chunks}
+        chunks = [one for one in found.chunks if one.SerializeToString(deterministic=True) not in known]
         return pb.Timeline(samples=samples, chunks=chunks)
 
     def recent(self, found: pb.Timeline) -> pb.Timeline:

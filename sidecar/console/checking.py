@@ -65,15 +65,13 @@ class SettingsChecks:
     def _run(self) -> None:
         report, error = None, ""
         try:
-            done = subprocess.run(
-                self._command, stdin=subprocess.DEVNULL, capture_output=True, timeout=self._max_s, check=False
-            )  # our own command
+            done = subprocess.run(self._command, stdin=subprocess.DEVNULL, capture_output=True, timeout=self._max_s, check=False)
             report = msgspec.json.decode(done.stdout, type=CheckReport)
         except subprocess.TimeoutExpired:
             error = f"it had not ended after {self._max_s:.0f} s, and was stopped: run `ticdc-dump check` in a terminal to see why"
         except OSError as failed:
             error = f"it could not be started: {failed}"
         except msgspec.MsgspecError:
-            told = done.stderr.decode(errors="replace")[-ERROR_CHARS_MAX:]
-            error = told or f"it ended with exit code {done.returncode}, and its output is no report"
+            output = done.stderr.decode(errors="replace")[-ERROR_CHARS_MAX:]
+            error = output or f"it ended with exit code {done.returncode}, and its output is no report"
         self.last = CheckedSettings(self.began_ms, wall_ms(), report, error)

@@ -1,7 +1,7 @@
 """The console's address, and the thread that serves it for as long as the process lives.
 
-What is unsafe is an error when the process begins. A port that is taken is a warning: the stream goes on without pages, as it does where
-the console itself breaks.
+An unsafe address is an error at the start. A port that is taken is a warning, and so is a defect of the console: the stream continues
+without pages.
 """
 
 from __future__ import annotations
@@ -11,23 +11,34 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from select import POLLIN, poll
+from ssl import SSLContext
 from typing import Any
 
 from sidecar.config import ConsoleSection
 from sidecar.process.background import Background
 from sidecar.process.listening import check_listening, read_token
+from sidecar.process.tls import server_context
 
 BACKLOG = 32
+FIRST_LOOK_S = 0.25
+"""How often a console that nobody has opened looks whether it is to end."""
 CONNECTIONS_MAX = 64
 CLOSING_MAX_S = 3.0
 
 
 def check_console(console: ConsoleSection) -> str:
-    """The token, empty for none. Raises ConfigError for an address that needs more protection than it has."""
+    """The token, empty for none. Raises ConfigError for an address that needs more protection than it has, and for certificates
+    that cannot be used."""
     token = read_token("console", console)
     if console.listen:
         check_listening("console", console.listen, console.tls, has_token=bool(token))
+        _tls_context(console)
     return token
+
+
+def _tls_context(console: ConsoleSection) -> SSLContext | None:
+    return server_context(console.tls, protocols=["http/1.1"]) if console.tls.cert_file else None
 
 
 def console_address(console: ConsoleSection, port: int = 0) -> str:
@@ -70,11 +81,13 @@ def bound(listen: str) -> ListeningSocket:
 
 
 class ConsoleServer:
-    """Serves from now on. `app`: makes the pages (ConsoleWeb), in the thread that serves. `ended`: told what it broke of. `port`: the one
-    it got. Raises OSError for an address that is taken."""
+    """Serves from the first connection on: what serves pages takes a while to load, which a process whose pages nobody opens is spared.
+    `web` makes the pages, in the thread that serves. `ended` receives what broke it. `port`: the one that was assigned. Raises OSError for
+    an address that is taken, ConfigError for certificates that cannot be used."""
 
-    def __init__(self, console: ConsoleSection, app: Callable[[], Any], ended: Callable[[Exception], object]) -> None:
-        self._console, self._app, self._ended = console, app, ended
+    def __init__(self, console: ConsoleSection, web: Callable[[], Any], ended: Callable[[Exception], object]) -> None:
+        self._make_web, self._ended = web, ended
+        self._tls = _tls_context(console)
         self._socket = bound(console.listen)
         self.port: int = self._socket.getsockname()[1]
         self._server: Any = None
@@ -92,6 +105,11 @@ class ConsoleServer:
 
     def _serve(self) -> None:
         try:
+            first = poll()
+            first.register(self._socket, POLLIN)
+            while not first.poll(1000 * FIRST_LOOK_S):
+                if self._closing:
+                    return
             self._server = self._made()
             if not self._closing:
                 asyncio.run(self._server.serve(sockets=[self._socket]))
@@ -101,14 +119,12 @@ class ConsoleServer:
             self._ended(error)
 
     def _made(self) -> Any:
-        """Imported here: what serves pages takes a while to load, and the stream does not wait for it."""
         import uvicorn
 
         from sidecar.console.connections import HEAD_BYTES_MAX, KEEP_ALIVE_S, BoundedHttp, PatientServer
-        from sidecar.process.tls import server_context
 
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a request that is no HTTP is no news
-        self._web, tls = self._app(), self._console.tls
+        self._web, tls = self._make_web(), self._tls
         return PatientServer(
             uvicorn.Config(
                 self._web.app(),
@@ -124,6 +140,6 @@ class ConsoleServer:
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=1,
                 h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-                ssl_context_factory=(lambda *_: server_context(tls, protocols=["http/1.1"])) if tls.cert_file else None,
+                ssl_context_factory=None if tls is None else lambda *_: tls,
             )
         )

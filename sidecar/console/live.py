@@ -61,7 +61,7 @@ class LiveResponse:
     async def _events(self, send: Send) -> None:
         sent: dict[str, str] = {}
         await self._body(send, f"retry: {AGAIN_MS}\n\n")
-        told_s = monotonic()
+        sent_s = monotonic()
         while not self._streams.ending:
             began_s = monotonic()
             found = await run_in_threadpool(self._sections)
@@ -69,10 +69,10 @@ class LiveResponse:
             new = [{"id": name, "html": html} for name, html in found.items() if sent.get(name) != html]
             if new:
                 await self._body(send, f"event: sections\ndata: {json.dumps(new)}\n\n")
-                sent, told_s = dict(found), monotonic()
-            elif monotonic() - told_s > STILL_MAX_S:
+                sent, sent_s = dict(found), monotonic()
+            elif monotonic() - sent_s > STILL_MAX_S:
                 await self._body(send, ": still here\n\n")
-                told_s = monotonic()
+                sent_s = monotonic()
             await self._pause(max(EVERY_S, SHARE * took_s * self._streams.open))
 
     async def _pause(self, wait_s: float) -> None:

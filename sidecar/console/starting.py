@@ -10,6 +10,7 @@ from sidecar.control.wire import BRACKETS
 from sidecar.core.messages import Brackets
 from sidecar.core.model import TableName
 from sidecar.errors import RefusedRequest
+from sidecar.ticdc.table_rules import split_rules
 from ticdc_dump.v1 import control_pb2 as pb
 
 CHOSEN_MAX = 100
@@ -80,7 +81,7 @@ def start_request(form: StartForm, changefeed: pb.Changefeed, dump_id: str, know
     request = pb.StartRequest(
         changefeed=changefeed,
         dump_id=dump_id,
-        table_rules=[*rules_of(form.rules), *form.tables],
+        table_rules=[*split_rules(form.rules), *form.tables],
         brackets=BRACKETS[Brackets(form.brackets)],
         sinks=form.sinks,
         exact=form.exact,
@@ -119,8 +120,3 @@ def number(name: str, text: str) -> int | float:
         what = "seconds" if kind is float else "a whole number"
         raise RefusedRequest(f"{NUMBERS[name].lower()}: {text!r} is not {what} from 0 on", hint="correct it")
     return found
-
-
-def rules_of(text: str) -> list[str]:
-    """One in each line."""
-    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -15,8 +15,6 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from sidecar.config import Config
 from sidecar.console.access import ConsoleAccess, Visitor
 from sidecar.console.checking import SettingsChecks
@@ -28,16 +26,18 @@ from sidecar.console.starting import NUMBERS, form_of, start_request
 from sidecar.control.answers import new_operation_id
 from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
-from sidecar.control.wire import BRACKETS_NAMES, CHECK_NAMES, KIND_NAMES, REPAIR_NAMES, STATE_NAMES, rows_in_words
+from sidecar.control.wire import BRACKETS_NAMES, CHECK_NAMES, KIND_NAMES, REPAIR_NAMES, STATE_NAMES, rows_in_words, scope_text
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.model import CommitTs, TableName, physical_ms
+from sidecar.errors import TicdcDumpError
 from sidecar.log.certificate_parts import SampleLine
 from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.log.storage import Folder
 from sidecar.report.build import changes, charts
 from sidecar.report.chunks import DumpedChunk
 from sidecar.report.drawing import Period, interleaving
-from sidecar.report.figures import amount, clock_time, duration
+from sidecar.report.figures import asker_text, clock_time
+from sidecar.report.templates import templates
 from sidecar.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -114,14 +114,8 @@ class ConsoleViews:
         self.checks = SettingsChecks(parts.config_path)
         self.changefeed = pb.Changefeed(namespace=parts.config.changefeed.namespace, id=parts.config.changefeed.id)
         self._kept = _Kept()
-        self._templates = Environment(
-            loader=PackageLoader("sidecar.console", "pages"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters.update(duration=duration, amount=amount, clock_time=clock_time, tso_time=_tso_time, asker=_asker)
+        self._templates = templates("sidecar.console")
+        self._templates.filters.update(tso_time=_tso_time, scope=scope_text)
         self._templates.globals.update(
             states=STATE_NAMES, kinds=KIND_NAMES, check_states=CHECK_NAMES, repair_states=REPAIR_NAMES, brackets=BRACKETS_NAMES
         )
@@ -328,11 +322,7 @@ def _rows(preview: pb.DumpPreview) -> str:
 
 
 def _searched(one: pb.Operation) -> str:
-    return f"{one.id} {one.result} {_asker(one.asked_by)} {' '.join(one.scope.tables)} {STATE_NAMES[one.state]}".lower()
-
-
-def _asker(asker: pb.Asker) -> str:
-    return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
+    return f"{one.id} {one.result} {asker_text(one.asked_by)} {' '.join(one.scope.tables)} {STATE_NAMES[one.state]}".lower()
 
 
 def _tso_time(tso: int) -> str:
@@ -340,8 +330,6 @@ def _tso_time(tso: int) -> str:
 
 
 def _ids(of: Any, log: Folder) -> frozenset[str]:
-    from sidecar.errors import TicdcDumpError
-
     try:
         return frozenset(of.ids(log))
     except TicdcDumpError:

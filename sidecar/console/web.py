@@ -6,7 +6,7 @@
     GET  /reports/{id}.html  /certificates/{id}.json                        of dumps that are over
     POST /login  /logout  /start  /command/{name}  /check                   forms
 
-Commands that are rejected are told in the log.
+The log has a line for each rejected command.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class ConsoleWeb:
         return self.streams.response(sections)
 
     def _health(self, request: Request) -> Response:
-        """For which changefeed, where whoever asks may see pages."""
+        """The changefeed is only for visitors who may see pages."""
         feed = self._views.changefeed
         is_known = self._access.may_see(self._visitor(request, renews=False))
         return PlainTextResponse(f"console of {feed.namespace}/{feed.id}\n" if is_known else "console\n")

@@ -1,7 +1,7 @@
 """Who makes a call, for the history of operations: what the transport has proved, and the peer's address.
 
     certificate alice        mutual TLS: the common name of the client's certificate, else its first alternative name
-    token 1f0c22ab           the sidecar's token, or the console's, by a fingerprint: it tells one token from the next, and is not the token
+    token 1f0c22ab           the sidecar's token, or the console's, by a fingerprint, which distinguishes tokens and does not reveal them
     not authenticated        neither is asked for, on loopback
 
 A token is named only where the server asks for one: else nobody has checked what a caller sends.

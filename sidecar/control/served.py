@@ -22,7 +22,7 @@ from ticdc_dump.v1 import control_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` tells what keeps it from
+    """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` is what keeps it from
     that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
     `asker`: who makes a call. `history`: newest first. `sinks`: of those that are configured, by
     name, why its rows cannot be read back; empty where they can.

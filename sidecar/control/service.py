@@ -154,14 +154,14 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def _statuses(self, request: pb.DumpRequest, context: grpc.ServicerContext, wake: Event) -> Iterator[pb.DumpStatus]:
         """Each that differs from the one before, until the client or this service ends."""
-        told, after_ms = None, request.timeline_after_ms
+        last, after_ms = None, request.timeline_after_ms
         while not self._closing and context.is_active():
             status = dump_status(self._owned_with(request, context), request.dump_id)
-            if status != told:
-                told = status
+            if status != last:
+                last = status
                 if request.HasField("timeline_after_ms"):
                     status = pb.DumpStatus(timeline=self._served.timeline(after_ms))
-                    status.MergeFrom(told)
+                    status.MergeFrom(last)
                     after_ms = status.timeline.samples[-1].at_ms if status.timeline.samples else after_ms
                 yield status
             wake.wait(WATCH_EVERY_S)

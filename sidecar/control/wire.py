@@ -54,6 +54,8 @@ REPAIR_NAMES: dict[pb.RepairState, str] = {pb.REPAIR_STATE_UNSPECIFIED: ""} | {w
 KIND_NAMES: dict[pb.OperationKind, str] = {pb.OPERATION_KIND_UNSPECIFIED: ""} | {wire: kind.value for kind, wire in KINDS.items()}
 BRACKETS_NAMES: dict[pb.Brackets, str] = {pb.BRACKETS_UNSPECIFIED: ""} | {wire: known.value for known, wire in BRACKETS.items()}
 
+TABLES_LISTED = 3
+"""Of an operation, in words."""
 
 _BY_NAME = {
     field.name: ours
@@ -243,3 +245,14 @@ def rows_in_words(rows: Iterable[int | None]) -> str:
     return (
         known if not unknown else f"{known} and those of {unknown:,} tables of which TiDB has no statistics yet (ANALYZE TABLE makes them)"
     )
+
+
+def scope_text(scope: pb.OperationScope) -> str:
+    """For people."""
+    names = ", ".join(scope.tables[:TABLES_LISTED])
+    more = scope.table_count - min(len(scope.tables), TABLES_LISTED)
+    parts = [f"{names} and {more:,} more" if more > 0 else names]
+    parts += [f"by keys in {scope.by_keys:,}"] if scope.by_keys else []
+    parts += [f"filtered in {scope.filtered:,}"] if scope.filtered else []
+    parts += [f"to {', '.join(scope.sinks)}"] if scope.sinks else []
+    return "; ".join(parts)

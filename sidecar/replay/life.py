@@ -34,7 +34,7 @@ from spark_merge.sinks.files.reader import read_rows as read_output_rows
 from spark_merge.sinks.files.reader import read_segments
 
 SEGMENTS_MAX = 1 << 30
-NO_KEY = "No key to tell of: no live change has replaced a row of a chunk by one with other values."
+NO_KEY = "No life of a key: no live change has replaced a row of a chunk by one with other values."
 VALUE_CHARS_MAX = 40
 ORIGINS = {"log": "live changes", "dump": "dump", "nobody": "nobody"}
 
@@ -65,7 +65,7 @@ def life_of_a_key(log: Folder, output: Folder, recording: Recording) -> str:
     """Some lines for people; NO_KEY where no row qualifies. Raises as reading the log, the output (JSON lines) and the recording."""
     history = _Changes(log)
     found = best(history.dropped_rows(), history.last_ts)
-    return NO_KEY if found is None else "\n".join(_told(found, _received(output, found), _true_row(recording, found)))
+    return NO_KEY if found is None else "\n".join(_life_lines(found, _received(output, found), _true_row(recording, found)))
 
 
 def best(dropped: Iterator[DroppedRow], last_ts: Mapping[tuple[TableName, str], CommitTs]) -> DroppedRow | None:
@@ -161,7 +161,7 @@ def _true_row(recording: Recording, dropped: DroppedRow) -> Row | None:
 # ---- words ----------------------------------------------------------------------------------------------------------
 
 
-def _told(one: DroppedRow, received: Sequence[dict[str, Any]], truth: Row | None) -> Iterator[str]:
+def _life_lines(one: DroppedRow, received: Sequence[dict[str, Any]], truth: Row | None) -> Iterator[str]:
     schema, window, change = one.schema, one.window, one.change
     last: dict[str, Any] = received[-1] if received else {"after": None, "origin": "nobody", "commit_ts": "0"}
     has = None if last["after"] is None else tuple(last["after"][name] for name in schema.column_names())

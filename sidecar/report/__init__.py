@@ -2,7 +2,7 @@
 
     chunks     chunks with their marks, and the rows that live changes have replaced;  samples  a dump's, thinned where they are many
     drawing    charts and the interleaving, as SVG;  figures  amounts as people read them
-    build      the report: one HTML file;  pages/  its template, and the style that the console has, too
+    build      the report: one HTML file;  templates  rules of templates;  pages/  its template, and the style that the console has, too
 
 Pure: values in, text out. It must not know where they come from.
 """

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from sidecar.core.messages import Asker
 from sidecar.core.model import physical_ms
 from sidecar.history.entry import HistoryEntry
 from sidecar.log.certificate_parts import Line, SampleLine, ScopeLine
 from sidecar.log.certificate_sums import DumpSums
 from sidecar.report.chunks import Chunks, DumpedChunk
 from sidecar.report.drawing import Period, Series, TimedEvent, chart, interleaving
-from sidecar.report.figures import amount, clock_time, duration
+from sidecar.report.figures import asker_text, duration
 from sidecar.report.samples import ThinnedSamples
+from sidecar.report.templates import templates
 
 CHUNKS_EACH_MAX = 1000
 """The first and the last ones, that pictures are made of."""
@@ -75,7 +75,7 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
     span = _span(found, samples)
     rows = sums.rows()
     dropped, only = [table["dropped"] for table in rows], _only(sums.scope)
-    page = _pages().get_template("report.html")
+    page = templates("sidecar.report").get_template("report.html")
     html: str = page.render(
         look=Markup(look()),
         head=_head(entry, facts, sums.scope),
@@ -176,7 +176,7 @@ def _whole_part(kept: int, place: int, *, kept_all: bool) -> tuple[int, int]:
 
 
 def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[TimedEvent]:
-    found = [TimedEvent(one.at_ms, f"{one.command}, by {_asker(one.asked_by)}", asked=True) for one in entry.commands]
+    found = [TimedEvent(one.at_ms, f"{one.command}, by {asker_text(one.asked_by)}", asked=True) for one in entry.commands]
     usual_s = _usual_s(samples)
     for before, after in pairwise(samples):
         passed_s = (after.at_ms - before.at_ms) / 1000
@@ -198,7 +198,7 @@ def _head(entry: HistoryEntry, facts: ReportFacts, scope: ScopeLine | None) -> d
         "state": entry.state.value,
         "result": entry.result,
         "seconds": entry.running_s,
-        "asked_by": _asker(entry.asked_by),
+        "asked_by": asker_text(entry.asked_by),
         "started_ms": entry.started_ms,
         "ended_ms": entry.ended_ms,
         "sinks": () if scope is None else scope.sinks,
@@ -206,10 +206,6 @@ def _head(entry: HistoryEntry, facts: ReportFacts, scope: ScopeLine | None) -> d
         "product": facts.product,
         "certificate": facts.certificate,
     }
-
-
-def _asker(asker: Asker) -> str:
-    return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
 
 
 def _only(scope: ScopeLine | None) -> dict[tuple[str, str], str]:
@@ -235,14 +231,3 @@ def _span(chunks: Sequence[DumpedChunk], samples: Sequence[SampleLine]) -> Perio
     begins = [physical_ms(one.low_ts) for one in chunks] + [one.at_ms for one in samples[:1]]
     ends = [physical_ms(one.high_ts) for one in chunks] + [one.at_ms for one in samples[-1:]]
     return Period(min(begins, default=0), max(ends, default=1))
-
-
-def _pages() -> Any:
-    """Loaded where it is needed: a sidecar without a report has no use for it."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    pages = Environment(
-        loader=PackageLoader("sidecar.report", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    pages.filters.update(duration=duration, amount=amount, clock_time=clock_time)
-    return pages

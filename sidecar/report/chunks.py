@@ -1,7 +1,7 @@
 """The chunks of dumps as a picture needs them: each between its marks, with how many of its rows live changes have replaced.
 
-Sinks drop the same rows in batches of different sizes, so one sink of a dump counts: the first one that is heard. A batch counts by table,
-so its number stands at the last chunk of the table in the batch, for all of them.
+Sinks drop the same rows in batches of different sizes, so one sink of a dump counts: the first one that reports. A batch counts by table:
+its number is at the last chunk of the table in the batch, for all of them.
 """
 
 from __future__ import annotations

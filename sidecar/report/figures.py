@@ -1,8 +1,24 @@
-"""Amounts as people read them."""
+"""Amounts, times and askers as people read them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Protocol
+
+
+class NamedAsker(Protocol):
+    """Who asked for an operation: `Asker`, or the message of that name."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+def asker_text(asker: NamedAsker) -> str:
+    return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
 
 
 def duration(seconds: float) -> str:

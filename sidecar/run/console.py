@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sidecar
 from sidecar.config import Config
@@ -16,7 +16,7 @@ from sidecar.run.news_line import NewsLine
 from sidecar.run.samples import MeasuredTerms
 
 if TYPE_CHECKING:
-    from sidecar.console.views import ConsoleParts
+    from sidecar.console.web import ConsoleWeb
 
 
 def begin_console(
@@ -31,43 +31,35 @@ def begin_console(
     if not config.console.listen:
         return None
 
-    def app() -> Any:
-        from sidecar.console.views import ConsoleParts
+    def web() -> ConsoleWeb:
+        from sidecar.console.access import ConsoleAccess
+        from sidecar.console.views import ConsoleParts, ConsoleViews
+        from sidecar.console.web import ConsoleWeb
 
-        return _app(
-            ConsoleParts(
-                service=service,
-                config=config,
-                config_path=config_path,
-                log=storage.log_folder(config.log.uri),
-                product=sidecar.__version__,
-                samples=lambda: measured.samples.after(0),
-                chunks=measured.chunks.found,
-                ddls=measured.ddls.found,
-                owner_console=owner_console,
-            ),
-            token,
+        parts = ConsoleParts(
+            service=service,
+            config=config,
+            config_path=config_path,
+            log=storage.log_folder(config.log.uri),
+            product=sidecar.__version__,
+            samples=lambda: measured.samples.after(0),
+            chunks=measured.chunks.found,
+            ddls=measured.ddls.found,
+            owner_console=owner_console,
         )
+        return ConsoleWeb(ConsoleViews(parts, ConsoleAccess(config.console, token)), _warn)
 
     def ended(error: Exception) -> None:
-        _warn("console ended", {"reason": repr(error), "hint": "the stream goes on; start the sidecar again for pages"})
+        _warn("console ended", {"reason": repr(error), "hint": "the stream continues; restart the sidecar for pages"})
 
     try:
-        server = ConsoleServer(config.console, app, ended)
+        server = ConsoleServer(config.console, web, ended)
     except (OSError, UnicodeError) as error:  # the latter for what is no host's name
         hint = "set console.listen to an address of this machine that is free, or to ''"
         _warn("no console", {"listen": config.console.listen, "reason": str(error), "hint": hint})
         return None
     say(NewsLine("console", {"address": console_address(config.console, server.port)}))
     return server
-
-
-def _app(parts: ConsoleParts, token: str) -> Any:
-    from sidecar.console.access import ConsoleAccess
-    from sidecar.console.views import ConsoleViews
-    from sidecar.console.web import ConsoleWeb
-
-    return ConsoleWeb(ConsoleViews(parts, ConsoleAccess(parts.config.console, token)), _warn)
 
 
 def _warn(event: str, values: Mapping[str, object]) -> None:

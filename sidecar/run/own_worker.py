@@ -39,7 +39,7 @@ class OwnWorker:
         return "external" if self._process is None else worker_state(self._process.pid(), deliveries.report)
 
     def died(self, deliveries: LogDeliveries) -> str:
-        """What is to be told of one that died without a word; empty where there is nothing."""
+        """Why the last worker died, if it has not reported that; empty otherwise."""
         return unexplained(self._process.last if self._process is not None else None, deliveries.report)
 
     def _note_death(self, death: Death) -> None:

@@ -34,7 +34,7 @@ class Samples:
         """Adds a sample if one is due."""
         last = self._samples[-1] if self._samples else None
         passed_ms = self._every_ms if last is None else at_ms - last.at_ms
-        if 0 <= passed_ms < self._every_ms:  # a clock that was set back begins anew
+        if 0 <= passed_ms < self._every_ms:  # a clock that was set back begins again
             return
         known = last is not None and self._epoch == status.epoch and passed_ms > 0
         found = SampleLine(

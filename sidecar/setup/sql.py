@@ -1,7 +1,7 @@
 """The SQL that an administrator runs in TiDB once: the watermark table and the sidecar's account.
 
 `make pages` writes deploy/sql/ with these functions, so that a page, `init` and `check` name the same statements. No password is here:
-the account is created with PASSWORD, and whoever runs the SQL replaces it.
+the account is created with PASSWORD, and the administrator replaces it.
 """
 
 from __future__ import annotations

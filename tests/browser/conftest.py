@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.chromium import MISSING, PROGRAM, chromium
+from tests.support.chromium import chromium
 from tests.support.console import ServedConsole
 from tests.support.console_shop import Shop
 from tests.unit.control.serving import Owner
@@ -16,8 +16,6 @@ from tests.unit.control.serving import Owner
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if PROGRAM is None:
-        pytest.skip(MISSING)
     with chromium() as started:
         yield started
 

@@ -226,18 +226,21 @@ def test_a_session_that_is_over_leads_to_the_login_where_pages_need_one(window: 
     page.wait_for_selector("#connection:has-text('No connection')")
     console.serve()
     console.views.access._here = False
-    page.wait_for_url("**/login?after=*", timeout=0)
+    page.wait_for_url("**/login?after=*")
     page.fill("input[name=token]", console.token)
     page.keyboard.press("Enter")
     page.wait_for_url("**/dump?q=shop")
+    assert page.input_value("input[name=q]") == "shop"
 
 
 def test_a_page_that_is_one_too_many_says_so(window: Window, monkeypatch: pytest.MonkeyPatch, console: ServedConsole) -> None:
     monkeypatch.setattr(live, "STREAMS_MAX", 0)
     page = window.open("/")
     page.wait_for_selector("#connection:has-text('Too many pages are open')")
+    assert console.web.streams.open == 0
     monkeypatch.setattr(live, "STREAMS_MAX", 16)
     window.until("document.getElementById('connection').textContent === ''")
+    assert console.web.streams.open == 1
 
 
 def test_a_page_that_nobody_sees_has_no_stream(window: Window, console: ServedConsole) -> None:
@@ -256,8 +259,10 @@ def test_when_the_owner_becomes_a_standby_its_page_says_so(window: Window, owner
     owner.hold()
     owner.status = None
     page.wait_for_selector("h1:text-is('Standby')")
+    assert page.query_selector("#commands") is None, "a standby offers no commands"
     owner.go()
     page.wait_for_selector("h1:text-is('Dump')")
+    assert page.query_selector("#commands") is not None
 
 
 # ---- for long --------------------------------------------------------------------------------------------------------

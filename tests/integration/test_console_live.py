@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page
 from sidecar.control.asker import token_name
 from tests.rig.rig import CONSOLE_TOKEN, Rig
 from tests.rig.sidecar_process import SidecarProcess
-from tests.support.chromium import MISSING, PROGRAM, Window, chromium
+from tests.support.chromium import Window, chromium
 
 pytestmark = pytest.mark.xdist_group("rig")
 
@@ -27,8 +27,6 @@ PLACES = "[...document.querySelectorAll('data[data-of]')].map((one) => [one.data
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if PROGRAM is None:
-        pytest.skip(MISSING)
     with chromium() as started:
         yield started
 

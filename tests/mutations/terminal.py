@@ -107,8 +107,8 @@ TERMINAL = [
     Mutation(
         "the dropped rows of a chunk that was told before are not",
         TIMELINE,
-        "        chunks = [one for one in found.chunks if one.SerializeToString(deterministic=True) not in told]\n",
-        "        chunks = [one for one in found.chunks if not told]\n",
+        "        chunks = [one for one in found.chunks if one.SerializeToString(deterministic=True) not in known]\n",
+        "        chunks = [one for one in found.chunks if not known]\n",
         f"{OF_TIMELINE}::test_a_chunk_is_told_once_and_again_when_its_dropped_rows_are_known",
     ),
     Mutation(

@@ -6,7 +6,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
@@ -84,7 +84,8 @@ class ServedConsole(AbstractContextManager["ServedConsole"]):
         self.server = ConsoleServer(self.config.console, self._app, self.ended.append)
         host, _, _ = self.config.console.listen.rpartition(":")
         self.config = structs.replace(self.config, console=structs.replace(self.config.console, listen=f"{host}:{self.server.port}"))
-        assert self._made.wait(PATIENCE_S)
+        with socket.create_connection(("127.0.0.1", self.server.port)):
+            assert self._made.wait(PATIENCE_S)
 
     def _app(self) -> ConsoleWeb:
         shown = self.shown
@@ -208,6 +209,12 @@ def raw(port: int, data: bytes = b"") -> socket.socket:
     found = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
     found.sendall(data)
     return found
+
+
+def opened(port: int) -> None:
+    """As by a browser that has gone: one that breaks meanwhile resets the connection."""
+    with suppress(ConnectionError):
+        raw(port).close()
 
 
 def is_ended(connection: socket.socket) -> bool:

@@ -8,12 +8,14 @@ from threading import Event
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from sidecar.config import ConsoleSection, Tls
-from sidecar.console.listening import ConsoleServer, bound, check_console, console_address
+from sidecar.console.listening import FIRST_LOOK_S, ConsoleServer, bound, check_console, console_address
 from sidecar.errors import ConfigError
-from tests.support.console import HERE, Browser, ServedConsole, console_of, is_ended, raw
+from tests.support.console import HERE, Browser, ServedConsole, is_ended, opened, raw
 from tests.support.eventually import eventually
+from tests.support.services.tls import Authority
 from tests.unit.control.serving import Owner
 
 TLS = Tls(cert_file="c", key_file="k")
@@ -36,8 +38,11 @@ def test_beyond_loopback_it_needs_tls_and_a_proof(listen: str, tmp_path: Path) -
         with pytest.raises(ConfigError, match=r"console.listen is .*, beyond this machine") as unsafe:
             check_console(section)
         assert "console.tls" in unsafe.value.hint
-    assert check_console(ConsoleSection(listen=listen, tls=TLS, token_file=token)) == "0123456789abcdef"
-    assert check_console(ConsoleSection(listen=listen, tls=Tls(cert_file="c", key_file="k", ca_file="a"))) == ""
+    authority = Authority(tmp_path)
+    signed = authority.sign("console")
+    tls = Tls(cert_file=str(signed.cert_file), key_file=str(signed.key_file))
+    assert check_console(ConsoleSection(listen=listen, tls=tls, token_file=token)) == "0123456789abcdef"
+    assert check_console(ConsoleSection(listen=listen, tls=structs.replace(tls, ca_file=str(authority.ca_file)))) == ""
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:8320", "[::1]:8320", "localhost:8320", ""])
@@ -91,17 +96,31 @@ def test_what_breaks_is_told_and_the_port_is_free() -> None:
         ended.set()
 
     server = ConsoleServer(ConsoleSection(listen=HERE), broken, tell)
+    opened(server.port)
     assert ended.wait(300)
     assert [str(error) for error in told] == ["no pages"]
     bound(f"127.0.0.1:{server.port}").close()
     server.close()
 
 
-def test_certificates_that_cannot_be_used_are_told(owner: Owner, tmp_path: Path) -> None:
-    section = ConsoleSection(listen=HERE, tls=Tls(cert_file="/nowhere/c", key_file="/nowhere/k"))
-    with console_of(owner, tmp_path, console=section) as console:
-        eventually(lambda: console.ended)
-        assert isinstance(console.ended[0], ConfigError)
+def test_nothing_is_made_before_the_first_connection() -> None:
+    made = Event()
+
+    def web() -> Any:
+        made.set()
+        raise ZeroDivisionError
+
+    server = ConsoleServer(ConsoleSection(listen=HERE), web, lambda _: None)
+    assert not made.wait(3 * FIRST_LOOK_S)
+    opened(server.port)
+    assert made.wait(300)
+    server.close()
+
+
+def test_one_that_nobody_opens_ends_soon() -> None:
+    server = ConsoleServer(ConsoleSection(listen=HERE), lambda: None, print)
+    server.close()
+    assert not server._serving.alive
 
 
 def test_it_ends_soon_with_pages_open_and_tells_nothing(console: ServedConsole, caplog: pytest.LogCaptureFixture) -> None:
@@ -126,6 +145,7 @@ def test_it_may_be_closed_before_it_serves_and_again(owner: Owner, tmp_path: Pat
 
         ended = list[Exception]()
         server = ConsoleServer(ConsoleSection(listen=HERE), app, ended.append)
+        opened(server.port)
         gate.set()
         server.close()
         server.close()

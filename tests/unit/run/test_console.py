@@ -12,6 +12,7 @@ from msgspec import structs
 
 from sidecar.config import Config, ConsoleSection, LogSection, Tls
 from sidecar.console.listening import ConsoleServer
+from sidecar.console.views import ConsoleViews
 from sidecar.control.service import ControlService
 from sidecar.errors import ConfigError
 from sidecar.report.chunks import Chunks
@@ -20,8 +21,9 @@ from sidecar.run.console import begin_console
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.news_line import NewsLine
 from sidecar.run.samples import MeasuredTerms, Samples
-from tests.support.console import CONFIG, HERE, Browser
+from tests.support.console import CONFIG, HERE, Browser, opened
 from tests.support.eventually import eventually
+from tests.support.services.tls import Authority
 from tests.unit.control.serving import Owner
 
 
@@ -80,21 +82,38 @@ def test_a_port_that_is_taken_is_a_warning(owner: Owner, tmp_path: Path, told: l
 
 @pytest.mark.parametrize("host", ["10.255.255.1", "no-such-host.invalid", "a" * 64, "a..b"])
 def test_an_address_that_is_not_this_machines_is_a_warning(owner: Owner, tmp_path: Path, told: list[NewsLine], host: str) -> None:
-    tls = Tls(cert_file="c", key_file="k", ca_file="a")
+    authority = Authority(tmp_path)
+    signed = authority.sign("console")
+    tls = Tls(cert_file=str(signed.cert_file), key_file=str(signed.key_file), ca_file=str(authority.ca_file))
     assert begun(owner, config(tmp_path, listen=f"{host}:8320", tls=tls)) is None
     assert [line.event for line in told] == ["no console"]
 
 
-@pytest.mark.parametrize("section", [{"listen": "0.0.0.0:8320"}, {"token_file": "/nowhere/token"}, {"tls": Tls(ca_file="a")}])
-def test_what_is_unsafe_is_an_error(owner: Owner, tmp_path: Path, section: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"console|/nowhere/token"):
+UNUSABLE = [
+    {"listen": "0.0.0.0:8320"},
+    {"token_file": "/nowhere/token"},
+    {"tls": Tls(ca_file="a")},
+    {"tls": Tls(cert_file="/nowhere/c", key_file="/nowhere/k")},
+]
+
+
+@pytest.mark.parametrize("section", UNUSABLE)
+def test_what_is_unsafe_or_unusable_is_an_error(owner: Owner, tmp_path: Path, section: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"console|/nowhere/"):
         begun(owner, config(tmp_path, **section))
 
 
-def test_a_console_that_breaks_is_told_and_nothing_else_ends(owner: Owner, tmp_path: Path, told: list[NewsLine]) -> None:
-    server = begun(owner, config(tmp_path, tls=Tls(cert_file="/nowhere/c", key_file="/nowhere/k")))
+def test_a_console_that_breaks_is_logged_and_nothing_else_ends(
+    owner: Owner, tmp_path: Path, told: list[NewsLine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("no pages")
+
+    monkeypatch.setattr(ConsoleViews, "__init__", broken)
+    server = begun(owner, config(tmp_path))
     assert server is not None
+    opened(server.port)
     (line,) = eventually(lambda: [line for line in told if line.event == "console ended"])
     assert line.level == "warning"
-    assert "/nowhere/c" in str(line.values["reason"])
+    assert "no pages" in str(line.values["reason"])
     server.close()
