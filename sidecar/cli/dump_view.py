@@ -6,6 +6,7 @@ as markup. Long lists are cut: the tables that move, then a line that says how m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from rich.text import Text
 
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
-from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words, scope_text
+from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words, scope_text, table_state, table_turn
 from sidecar.core.model import CommitTs, complete_since
 from sidecar.report.figures import amount, asker_text, clock_time, duration
 from ticdc_dump.v1 import control_pb2 as pb
@@ -209,7 +210,7 @@ class _TablesView:
     shown: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        ordered = sorted(self.status.tables, key=lambda table: 2 if table.complete_at_tso else 0 if table.chunks else 1)
+        ordered = sorted(self.status.tables, key=table_turn)
         whole = self._table(ordered[: self.shown], ("table", "rows", "of about", "chunks", ""))
         room = options.max_width - console.measure(whole, options=options.update(width=WIDTH_UNBOUND)).maximum - 2
         if room >= BAR_WIDTH_MIN:
@@ -249,10 +250,9 @@ def _table_state(table: pb.TableStatus, status: pb.DumpStatus) -> str:
 
 
 def _counted(tables: Sequence[pb.TableStatus]) -> str:
-    done = sum(table.complete_at_tso > 0 for table in tables)
-    waiting = sum(not table.complete_at_tso and not table.chunks for table in tables)
-    counts = ((len(tables) - done - waiting, "under way"), (waiting, "waiting"), (done, "complete"))
-    return ", ".join(f"{count:,} {name}" for count, name in counts if count)
+    counts = Counter(map(table_state, tables))
+    words = {"reading": "under way", "waiting": "waiting", "complete": "complete"}
+    return ", ".join(f"{counts[state]:,} {word}" for state, word in words.items() if counts[state])
 
 
 def preview_view(preview: pb.DumpPreview) -> RenderableType:

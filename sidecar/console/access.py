@@ -52,10 +52,9 @@ class ConsoleAccess:
         self._lock = Lock()
         self._sessions: dict[str, float] = {}
         self._failed: list[float] = []
-        self._certificates = bool(console.tls.ca_file)
         self._here = is_loopback(console.listen)
         listen = console.listen.rpartition(":")[0].strip("[]")
-        self._names = {name.lower() for name in (listen, _name(console.advertise), socket.gethostname(), socket.getfqdn()) if name}
+        self._names = {name.lower() for name in (listen, _name(console.advertise), socket.gethostname()) if name}
         self._any_address = not self._here and _is_unspecified(listen)
         self.cookie = f"ticdc_dump_{console.listen.rpartition(':')[2]}"
         self.secure = bool(console.tls.cert_file)
@@ -63,7 +62,7 @@ class ConsoleAccess:
         self.remedy = (
             "log in with the token of console.token_file"
             if token
-            else "use the command line, or set console.token_file and start this sidecar again"
+            else "use the command line, or set console.token_file and restart this sidecar"
         )
 
     def knows_host(self, host: str) -> bool:

@@ -26,12 +26,22 @@ from sidecar.console.starting import NUMBERS, form_of, start_request
 from sidecar.control.answers import new_operation_id
 from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
-from sidecar.control.wire import BRACKETS_NAMES, CHECK_NAMES, KIND_NAMES, REPAIR_NAMES, STATE_NAMES, rows_in_words, scope_text
+from sidecar.control.wire import (
+    BRACKETS_NAMES,
+    CHECK_NAMES,
+    KIND_NAMES,
+    REPAIR_NAMES,
+    STATE_NAMES,
+    rows_in_words,
+    scope_text,
+    table_state,
+    table_turn,
+)
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.model import CommitTs, TableName, physical_ms
 from sidecar.errors import TicdcDumpError
 from sidecar.log.certificate_parts import SampleLine
-from sidecar.log.dump_files import CERTIFICATES, REPORTS
+from sidecar.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
 from sidecar.log.storage import Folder
 from sidecar.report.build import changes, charts
 from sidecar.report.chunks import DumpedChunk
@@ -66,7 +76,7 @@ class ConsoleParts:
     samples: Callable[[], Sequence[SampleLine]]
     chunks: Callable[[], Sequence[DumpedChunk]]
     owner_console: Callable[[], str]
-    ddls: Callable[[], Sequence[tuple[CommitTs, str, int]]] = lambda: ()
+    ddls: Callable[[], Sequence[tuple[CommitTs, str, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +185,7 @@ class ConsoleViews:
         status = self._status(given.get("id", ""))
         state = STATE_NAMES[status.state]
         found = [at for at, table in enumerate(status.tables) if _is_wanted(table, given.get("q", ""), given.get("state", ""))]
-        found.sort(key=lambda at: _turn(status.tables[at]))
+        found.sort(key=lambda at: table_turn(status.tables[at]))
         values = {
             "status": status,
             "n": Numbers(status),
@@ -260,7 +270,7 @@ class ConsoleViews:
         request = pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id)
         return self._kept.of(("status", dump_id), FRESH_S, lambda: self.call("Query", request))  # type: ignore[no-any-return]
 
-    def _files(self, of: Any) -> frozenset[str]:
+    def _files(self, of: DumpFiles) -> frozenset[str]:
         """The dumps that have one. A storage that does not answer is tried again: the page lacks links meanwhile."""
         return self._kept.of(of, FILES_FRESH_S, lambda: _ids(of, self.parts.log))  # type: ignore[no-any-return]
 
@@ -291,16 +301,7 @@ def new_dump_id(visitor: Visitor, dump_id: str) -> str:
 
 
 def _is_wanted(table: pb.TableStatus, q: str, state: str) -> bool:
-    return q.lower() in f"{table.schema}.{table.table}".lower() and state in ("", _state(table))
-
-
-def _state(table: pb.TableStatus) -> str:
-    return "complete" if table.complete_at_tso else "reading" if table.chunks else "waiting"
-
-
-def _turn(table: pb.TableStatus) -> int:
-    """Tables that move first, then those that wait, then those that are done."""
-    return ("reading", "waiting", "complete").index(_state(table))
+    return q.lower() in f"{table.schema}.{table.table}".lower() and state in ("", table_state(table))
 
 
 def _rates(chunks: Iterable[DumpedChunk]) -> dict[TableName, float]:
@@ -329,7 +330,8 @@ def _tso_time(tso: int) -> str:
     return f"{clock_time(physical_ms(tso))} UTC" if tso else "-"
 
 
-def _ids(of: Any, log: Folder) -> frozenset[str]:
+def _ids(of: DumpFiles, log: Folder) -> frozenset[str]:
+    """None while the storage does not answer: a page without these links is better than no page."""
     try:
         return frozenset(of.ids(log))
     except TicdcDumpError:

@@ -238,6 +238,19 @@ def _value(field: Any, value: Any) -> Any:
     return str(value) if field.name.endswith("_tso") else value
 
 
+TABLE_STATES = ("reading", "waiting", "complete")
+"""In the order in which people see tables: those that move are first."""
+
+
+def table_state(table: pb.TableStatus) -> str:
+    return "complete" if table.complete_at_tso else "reading" if table.chunks else "waiting"
+
+
+def table_turn(table: pb.TableStatus) -> int:
+    """To sort by."""
+    return TABLE_STATES.index(table_state(table))
+
+
 def rows_in_words(rows: Iterable[int | None]) -> str:
     """Of tables together, by the source's statistics; None: it has none of that table."""
     each = list(rows)

@@ -173,6 +173,7 @@ def _console(service: ControlService, began_ms: int) -> ConsoleServer:
             config_path=Path("sidecar.toml"),
             log=open_folder("/nowhere"),
             product="1.2.3",
+            ddls=lambda: (),
             samples=lambda: samples,
             chunks=lambda: chunks,
             owner_console=lambda: "",

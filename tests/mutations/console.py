@@ -127,9 +127,9 @@ CONSOLE = [
     ),
     Mutation(
         "templates escape nothing",
-        VIEWS,
-        "            autoescape=True,\n",
-        "            autoescape=False,\n",
+        "sidecar/report/templates.py",
+        "autoescape=True",
+        "autoescape=False",
         f"{UNIT}/test_web.py::test_what_would_be_markup_is_text_on_every_page",
     ),
     Mutation(

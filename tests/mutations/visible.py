@@ -122,7 +122,7 @@ VISIBLE = [
     ),
     Mutation(
         "texts of a report are markup",
-        BUILD,
+        "sidecar/report/templates.py",
         "autoescape=True",
         "autoescape=False",
         f"{OF_BUILD}::test_what_came_from_a_cluster_is_text",

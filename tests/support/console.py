@@ -98,6 +98,7 @@ class ServedConsole(AbstractContextManager["ServedConsole"]):
             samples=lambda: shown.samples,
             chunks=lambda: shown.chunks,
             owner_console=lambda: shown.owner_console,
+            ddls=lambda: (),
         )
         self.views = ConsoleViews(parts, ConsoleAccess(self.config.console, self.token))
         self.web = ConsoleWeb(self.views, lambda event, values: self.notes.append((event, values)))
