@@ -48,8 +48,9 @@ LIBRARIES = (
     "jinja2",
 )
 """What the named tests, and the conftest that they share, take longest to load."""
-OPTIONS = ("-x", "-p", "no:cacheprovider", "--timeout=1800", "-W", "ignore::pytest.PytestAssertRewriteWarning")
-"""The warning is of plugins that are loaded already."""
+OPTIONS = ("-x", "-p", "no:cacheprovider", "--timeout=600", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""A test that hangs fails before whoever waits for it gives up (pyproject.toml): the next mutation would wait for its end. The warning
+is of plugins that are loaded already."""
 TOLD_CHARS_MAX = 3000
 
 
